@@ -274,45 +274,170 @@ TEST_CASE("containers: there are none on this system") {
 
 #endif
 
+namespace {
+
+using bide::durable::boottime_ms;
+
+// What f() makes of the record in the store is stored there.
+void edit(const store& in, const std::string& directory,
+          const std::function<void(bide::durable::record&)>& f) {
+    slot_ref slot = in.open(directory);
+    const auto there = slot.load();
+    REQUIRE(there);
+    auto record = bide::durable::decode(there->value);
+    REQUIRE(record);
+    f(*record);
+    REQUIRE(slot.compare_exchange(there->version, bide::durable::encode(*record)).status ==
+            bide::cas_status::stored);
+}
+
+bide::slot_version version_of(const store& in, const std::string& directory) {
+    slot_ref slot = in.open(directory);
+    const auto there = slot.load();
+    return there ? there->version : 0;
+}
+
+// One step of an acquisition by a ticket of this name, which is bound to no process.
+int steps(const place& there, const store& in, const char* nonce, std::chrono::milliseconds lease) {
+    return answer(there, [&] {
+        bide::durable_mutex lock(in.open(there.directory), with_lease(lease));
+        bide::durable_ticket ticket{"left", nonce, 1, false, 0};
+        const auto got = lock.try_acquire(ticket);
+        return !got ? failed : got->acquired ? granted : not_granted;
+    });
+}
+int renews(const place& there, const store& in, const char* nonce, std::int64_t fence) {
+    return answer(there, [&] {
+        bide::durable_mutex lock(in.open(there.directory), with_lease(1h));
+        const auto got = lock.renew(bide::durable_ticket{"left", nonce, 1, false, fence});
+        return !got ? failed : *got ? granted : not_granted;
+    });
+}
+
+} // namespace
+
 // A record that a machine left that was started again since, or whose clock was set: its times mean
 // nothing now. Nobody takes the lock at once, and nobody waits for longer than the lease's length.
 TEST_CASE("containers: what was left before the machine started again ends with its length") {
     constexpr std::chrono::milliseconds lease = 300ms;
     constexpr std::int64_t ten_days_ms = 864'000'000;
-    const place here;
     for (const store& in : stores()) {
         for (const char* const boot : {"another", "", "this"}) {
             CAPTURE(in.name, boot);
             const test::temp_directory directory("containers");
-            const auto options = [&] {
-                bide::durable_options o = with_lease(lease);
-                o.process_bound = false;
-                return o;
-            };
-            REQUIRE(answer(here, [&] {
-                        bide::durable_mutex lock(in.open(directory.path()), options());
-                        bide::durable_ticket left = lock.ticket();
-                        return lock.try_acquire(left)->acquired ? granted : not_granted;
-                    }) == granted);
-            slot_ref slot = in.open(directory.path());
-            const auto there = slot.load();
-            auto record = bide::durable::decode(there->value);
-            REQUIRE(record->holders.size() == 1);
-            if (std::string_view(boot) != "this") {
-                record->holders[0].from.boot = boot;
-            }
-            record->holders[0].expires_at += ten_days_ms;
-            REQUIRE(slot.compare_exchange(there->version, bide::durable::encode(*record)).status ==
-                    bide::cas_status::stored);
+            const place here{"the machine", [] { return ::fork(); }, directory.path()};
+            REQUIRE(steps(here, in, "a", lease) == granted);
+            edit(in, directory.path(), [&](bide::durable::record& r) {
+                REQUIRE(r.holders.size() == 1);
+                if (std::string_view(boot) != "this") {
+                    r.holders[0].from.boot = boot;
+                }
+                r.holders[0].expires_at += ten_days_ms;
+            });
             CHECK(answer(here, [&] {
-                      bide::durable_mutex lock(in.open(directory.path()), options());
-                      const std::int64_t before = bide::durable::boottime_ms();
+                      bide::durable_mutex lock(in.open(here.directory), with_lease(lease));
+                      const std::int64_t before = boottime_ms();
                       bide::acquire_request request;
                       request.timeout = test::patience;
                       const int said = told(lock.acquire(std::move(request)));
-                      const std::int64_t took = bide::durable::boottime_ms() - before;
+                      const std::int64_t took = boottime_ms() - before;
                       return said == granted && took < lease.count() ? too_early : said;
                   }) == granted);
         }
     }
 }
+
+// The same, where each contender ends before the lease is over: jobs of cron, say.
+TEST_CASE("containers: contenders that each live shorter than a lease get in after a restart") {
+    constexpr std::chrono::milliseconds lease = 1s;
+    for (const store& in : stores()) {
+        for (const char* const boot : {"another", ""}) {
+            for (const std::chrono::milliseconds life : {800ms, 0ms}) {
+                CAPTURE(in.name, boot, life.count());
+                const test::temp_directory directory("containers");
+                const place here{"the machine", [] { return ::fork(); }, directory.path()};
+                REQUIRE(steps(here, in, "a", lease) == granted);
+                REQUIRE(steps(here, in, "b", lease) == not_granted); // it has a place in the queue
+                edit(in, directory.path(), [&](bide::durable::record& r) {
+                    r.holders.at(0).from.boot = r.waiters.at(0).from.boot = boot;
+                });
+                const std::int64_t before = boottime_ms();
+                const auto took = [&] { return boottime_ms() - before; };
+                int said = not_granted;
+                while (said == not_granted && took() < std::chrono::milliseconds(test::patience).count()) {
+                    said = answer(here, [&] {
+                        bide::durable_mutex lock(in.open(here.directory), with_lease(lease));
+                        bide::acquire_request request;
+                        request.timeout = life;
+                        return told(lock.acquire(std::move(request)));
+                    });
+                }
+                CHECK(said == granted);
+                CHECK(took() >= lease.count());
+            }
+        }
+    }
+}
+
+TEST_CASE("containers: of the attempts that fail only the first one of a boot writes") {
+    for (const store& in : stores()) {
+        CAPTURE(in.name);
+        const test::temp_directory directory("containers");
+        const place here{"the machine", [] { return ::fork(); }, directory.path()};
+        REQUIRE(steps(here, in, "a", 1h) == granted);
+        bide::slot_version before = version_of(in, directory.path());
+        CHECK(tries(here, in) == not_granted);
+        CHECK(version_of(in, directory.path()) == before); // it reads the holder's times
+
+        edit(in, directory.path(),
+             [](bide::durable::record& r) { r.holders.at(0).from.boot = "another"; });
+        before = version_of(in, directory.path());
+        CHECK(tries(here, in) == not_granted);
+        const bide::slot_version after = version_of(in, directory.path());
+        CHECK(after != before);
+        for (int i = 0; i < 3; ++i) {
+            CHECK(tries(here, in) == not_granted);
+        }
+        CHECK(version_of(in, directory.path()) == after);
+    }
+}
+
+#if BIDE_TESTS_HAVE_CONTAINERS
+
+// The contenders have seen the holder for longer than its lease each time that it renews.
+TEST_CASE("containers: a holder that renews is not ended by what brief contenders have stored") {
+    constexpr std::int64_t two_hours_ms = 7'200'000;
+    const test::temp_directory in_all("containers");
+    const test::container one(in_all, with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
+    const test::container two(in_all, with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
+    if (!is_there(one) || !is_there(two)) {
+        return;
+    }
+    for (const store& in : stores()) {
+        CAPTURE(in.name);
+        const test::temp_directory directory("containers");
+        const place of_holder = inside(one, "one", directory.path());
+        const place of_contender = inside(two, "two", directory.path());
+        const auto age = [&] {
+            edit(in, directory.path(), [](bide::durable::record& r) {
+                REQUIRE(r.holders.at(0).observed.size() == 1);
+                r.holders[0].observed[0].since -= two_hours_ms;
+            });
+        };
+        REQUIRE(steps(of_holder, in, "a", 1h) == granted);
+        std::int64_t fence = 0;
+        edit(in, directory.path(),
+             [&](bide::durable::record& r) { fence = r.holders.at(0).fence; });
+        for (int i = 0; i < 5; ++i) {
+            CHECK(tries(of_contender, in) == not_granted);
+            age();
+            CHECK(renews(of_holder, in, "a", fence) == granted);
+        }
+        CHECK(tries(of_contender, in) == not_granted);
+        age(); // and now it does not renew
+        CHECK(tries(of_contender, in) == granted);
+        CHECK(renews(of_holder, in, "a", fence) == not_granted);
+    }
+}
+
+#endif

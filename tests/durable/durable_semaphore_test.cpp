@@ -412,6 +412,7 @@ struct tiny_database {
 struct tiny_transaction {
     tiny_database& of;
     tiny_database draft = of;
+    bool is_aborted = false;
     void commit() { of = draft; }
 };
 class tiny_slot {
@@ -424,8 +425,12 @@ public:
         return write(*of_, v, value);
     }
     bide::result<bide::slot_snapshot, std::error_code> load_in(transaction& in) {
+        if (in.is_aborted) {
+            return bide::unexpected{std::make_error_code(std::errc::io_error)};
+        }
         return read(in.draft);
     }
+    std::string explain() const { return "the transaction was aborted"; }
     bide::cas_result compare_exchange_in(transaction& in, bide::slot_version v,
                                          std::string_view value) {
         return write(in.draft, v, value);
@@ -488,4 +493,15 @@ TEST_CASE(
     REQUIRE(holding(s) == 0);
     tiny_transaction late{database};
     REQUIRE_FALSE(s.renew_in(inside, late, t).value());
+}
+
+TEST_CASE("durable_semaphore: what a slot says of a failure in a transaction is explained") {
+    tiny_database database;
+    tiny_slot inside(database);
+    durable_semaphore s(tiny_slot(database), 1);
+    durable_ticket t = s.ticket();
+    tiny_transaction aborted{database};
+    aborted.is_aborted = true;
+    REQUIRE(s.try_acquire_in(inside, aborted, t).error() == std::errc::io_error);
+    REQUIRE(s.explain() == "the transaction was aborted");
 }

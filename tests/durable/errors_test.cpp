@@ -24,9 +24,9 @@ constexpr durable_errc all[] = {
     durable_errc::queue_full,       durable_errc::too_heavy,
     durable_errc::storage_error,    durable_errc::indeterminate,
     durable_errc::too_large,        durable_errc::unsupported_filesystem,
-    durable_errc::invalid_argument,
+    durable_errc::invalid_argument, durable_errc::store_busy,
 };
-constexpr int last = static_cast<int>(durable_errc::invalid_argument);
+constexpr int highest = static_cast<int>(durable_errc::store_busy);
 
 } // namespace
 
@@ -45,10 +45,10 @@ TEST_CASE("durable_errc: the codes are 1 and on, and there is a message for no o
     for (const durable_errc e : all) {
         codes.insert(static_cast<int>(e));
     }
-    CHECK(codes.size() == static_cast<std::size_t>(last));
+    CHECK(codes.size() == static_cast<std::size_t>(highest));
     CHECK(*codes.begin() == 1);
-    CHECK(*codes.rbegin() == last);
-    for (const int other : {-1, 0, last + 1, 1'000'000}) {
+    CHECK(*codes.rbegin() == highest);
+    for (const int other : {-1, 0, highest + 1, 1'000'000}) {
         CAPTURE(other);
         CHECK(bide::durable_category().message(other) == "unknown");
     }

@@ -104,6 +104,59 @@ TEST_CASE("expiry: on every clock a lease is over that has stood still for its l
     }
 }
 
+TEST_CASE("expiry: what contenders of a boot have stored ends a lease as if each had seen it") {
+    const origin self = here();
+    record r;
+    r.holders = {held(1, 3)};
+    r.waiters = {waits(1)};
+    holder& h = r.holders[0];
+    waiter& w = r.waiters[0];
+    h.from.boot = w.from.boot = "before";
+    h.observed = {{"other", 3, 0, {}}, {"this", 3, 1000, {}}};
+    w.observed = {{"this", 0, 1000, {}}};
+    const observations nothing; // this contender has just begun
+    const auto at = [&](std::int64_t now) {
+        return expiry_judge(lock_clock::boottime, now, self).bounded_by(nothing, now, 0.1);
+    };
+    REQUIRE_FALSE(at(1110).expired(h, 0));
+    REQUIRE(at(1111).expired(h, 0));
+    REQUIRE_FALSE(at(1121).expired(h, 11));
+    REQUIRE(at(1122).expired(h, 11));
+    REQUIRE_FALSE(at(1110).expired(w, false));
+    REQUIRE(at(1111).expired(w, false));
+
+    SECTION("a judge that observes nothing does not go by it") {
+        REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 5000, self).expired(h, 0));
+    }
+    SECTION("of an earlier renewal it is void") {
+        h.renewals = 4;
+        w.refreshes = 1;
+        REQUIRE_FALSE(at(5000).expired(h, 0));
+        REQUIRE_FALSE(at(5000).expired(w, false));
+    }
+    SECTION("on another boot's clock it means nothing") {
+        h.observed = {{"other", 3, 0, {}}, {"", 3, 0, {}}};
+        REQUIRE_FALSE(at(5000).expired(h, 0));
+    }
+    SECTION("nor does a time to come") {
+        h.observed = {{"this", 3, 9000, {}}};
+        REQUIRE_FALSE(at(5000).expired(h, 0));
+    }
+    SECTION("nor where the contender knows of no boot") {
+        const origin blind;
+        h.observed = {{"", 3, 0, {}}};
+        REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 5000, blind)
+                          .bounded_by(nothing, 5000, 0.1)
+                          .expired(h, 0));
+    }
+    SECTION("nor on a clock that is not the boot's") {
+        for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::observed}) {
+            h.expires_at = 1'000'000;
+            REQUIRE_FALSE(expiry_judge(clock, 5000, self).bounded_by(nothing, 5000, 0.1).expired(h, 0));
+        }
+    }
+}
+
 namespace {
 
 struct marks final : process_knowledge {

@@ -4,12 +4,15 @@
 
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
 
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
+#include <support/frozen_filesystem.hpp>
 #include <support/gate.hpp>
 #include <support/tasks.hpp>
 #include <support/unhurried.hpp>
@@ -20,6 +23,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -630,6 +634,58 @@ TEST_CASE("hung_store: a look from outside and an administrator wait for their p
     REQUIRE(b.still_hangs());
 }
 
+TEST_CASE("hung_store: a call behind one that hangs says that the store has not answered") {
+    REQUIRE(test::in_some_time(20ms, [](std::chrono::milliseconds time) {
+        durable_options o = test::unhurried(with_long_lease());
+        o.patience = 20ms;
+        bench b(place::load, o);
+        b.hang();
+        std::stop_source source;
+        acquire_request r;
+        r.stop = source.get_token();
+        std::thread first([&] { static_cast<void>(b.lock.acquire(r)); });
+        const bool hangs = test::eventually([&] { return b.v->stuck() == 1; });
+        bide::durable_ticket t = b.lock.ticket();
+        const std::error_code step = b.lock.try_acquire(t).error();
+        const std::error_code look = b.lock.inspect().error();
+        b.v->let_go();
+        source.request_stop();
+        first.join();
+        REQUIRE(step == durable_errc::store_busy);
+        REQUIRE(look == durable_errc::store_busy);
+        return hangs && time > 0ms;
+    }));
+}
+
+TEST_CASE("hung_store: a child of fork() uses the lock though a renewal of its parent's hangs") {
+    const test::watchdog limit(2 * test::patience);
+    REQUIRE(test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
+        durable_options o;
+        o.lease = lease;
+        bench b(place::load, o);
+        const auto held = b.lock.acquire();
+        const std::stop_token lost = held->lost();
+        b.hang();
+        test::eventually([&] { return b.v->stuck() == 1 || lost.stop_requested(); });
+        if (b.v->stuck() != 1) {
+            return false; // lost before its renewal began
+        }
+        const pid_t child = ::fork();
+        if (child == 0) {
+            b.v->let_go();
+            const bool is_seen = b.lock.inspect().has_value();
+            auto mine = b.lock.acquire(); // once the lease of its parent's hold is over
+            ::_exit(is_seen && mine && mine->release() ? 0 : 1);
+        }
+        int status = -1;
+        ::waitpid(child, &status, 0);
+        b.v->let_go();
+        REQUIRE(WIFEXITED(status));
+        REQUIRE(WEXITSTATUS(status) == 0);
+        return true;
+    }));
+}
+
 TEST_CASE("hung_store: locks that share a store renew on one thread, and not behind their own calls") {
     const test::watchdog limit(2 * test::patience);
     const std::size_t stores = bide::detail::renewers::count();
@@ -680,6 +736,139 @@ TEST_CASE("hung_store: locks that share a store renew on one thread, and not beh
         return bide::detail::renewers::count() == stores;
     }));
 }
+
+#if BIDE_TESTS_CAN_FREEZE
+
+namespace {
+
+bool can_freeze(const test::frozen_filesystem& disk) {
+    if (!disk.is_there()) {
+        std::fprintf(stderr, "skipped: %s\n", disk.trouble().c_str());
+        WARN("skipped: " << disk.trouble());
+    }
+    return disk.is_there();
+}
+
+// Threads of this name that wait in the kernel, and that no signal wakes.
+int stuck_in_kernel(std::string_view name) {
+    int count = 0;
+    for (const auto& one : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string line; // "17 (its name) D 16 ..."
+        std::getline(std::ifstream(one.path() / "stat"), line);
+        const auto begin = line.find('(');
+        const auto end = line.rfind(") D ");
+        count += end != line.npos && line.compare(begin + 1, name.size(), name) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+} // namespace
+
+TEST_CASE("hung_store: while a filesystem is frozen calls return in their time, and what they left is "
+          "taken back") {
+    const test::watchdog limit(2 * test::patience);
+    test::frozen_filesystem disk;
+    if (!can_freeze(disk)) {
+        return;
+    }
+    const auto each = [&](const char* name, auto call) {
+        CAPTURE(name);
+        REQUIRE(test::in_some_time(50ms, [&](std::chrono::milliseconds time) {
+            durable_options o = with_long_lease();
+            o.attempt_limit = time;
+            durable_mutex lock(bide::file_slot(disk / "lock"), o);
+            REQUIRE(lock.acquire(acquire_request()).has_value());
+            REQUIRE(disk.freeze());
+            call(lock, time);
+            // Else its time was up before the store was called.
+            const bool was_stuck = stuck_in_kernel("bide-store") == 1;
+            REQUIRE(disk.thaw());
+            durable_mutex next(bide::file_slot(disk / "lock"), test::unhurried());
+            // In less time than the lease of what hung.
+            REQUIRE(next.acquire(within(test::patience)).has_value());
+            REQUIRE(test::eventually([&] {
+                const auto seen = next.inspect();
+                return seen && (*seen)->live.waiters.empty();
+            }));
+            return was_stuck;
+        }));
+    };
+    each("acquire with a timeout", [](durable_mutex& m, std::chrono::milliseconds time) {
+        REQUIRE(m.acquire(within(time)).error() == errc::timeout);
+    });
+    each("try_acquire", [](durable_mutex& m, std::chrono::milliseconds) {
+        REQUIRE(m.try_acquire().error() == errc::timeout);
+    });
+    each("async_acquire with a timeout", [](durable_mutex& m, std::chrono::milliseconds time) {
+        REQUIRE(bide::sync_wait(m.async_acquire(within(time))).error() == errc::timeout);
+    });
+}
+
+TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond its lease") {
+    const test::watchdog limit;
+    test::frozen_filesystem disk;
+    if (!can_freeze(disk)) {
+        return;
+    }
+    REQUIRE(test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
+        durable_options o;
+        o.lease = lease;
+        durable_mutex m(bide::file_slot(disk / "leased"), o);
+        auto held = m.acquire();
+        REQUIRE(held.has_value());
+        const std::stop_token lost = held->lost();
+        REQUIRE(disk.freeze());
+        const std::int64_t end = bide::durable::boottime_ms() + lease.count(); // nothing renews it
+        const bool was_held = held->is_held();
+        bool was_stuck = false;
+        bool is_beyond = false;
+        REQUIRE(test::eventually([&] {
+            const std::int64_t now = bide::durable::boottime_ms();
+            is_beyond = is_beyond || (now >= end && held->is_held());
+            was_stuck = was_stuck || stuck_in_kernel("bide-lease") == 1;
+            return lost.stop_requested();
+        }));
+        REQUIRE_FALSE(is_beyond);
+        REQUIRE_FALSE(held->is_held());
+        REQUIRE(held->remaining() == 0ms);
+        REQUIRE(bide::sync_wait(held->async_renew()).error() == durable_errc::lock_lost);
+        REQUIRE(disk.thaw());
+        durable_mutex other(bide::file_slot(disk / "leased"), test::unhurried());
+        const auto next = other.acquire();
+        REQUIRE(next.has_value());
+        REQUIRE(next->fence() > held->fence());
+        REQUIRE(held->release().error() == durable_errc::lock_lost);
+        return was_held && was_stuck; // or its machine gave it no time before
+    }));
+}
+
+TEST_CASE("hung_store: while a filesystem is frozen renewals and releases return in their time") {
+    const test::watchdog limit;
+    test::frozen_filesystem disk;
+    if (!can_freeze(disk)) {
+        return;
+    }
+    durable_options o = with_long_lease();
+    o.patience = 20ms;
+    const auto in = [&](const char* name) {
+        return std::make_unique<durable_mutex>(bide::file_slot(disk / name), o);
+    };
+    const auto one = in("renewed");
+    const auto two = in("released");
+    auto renewed = one->acquire();
+    auto released = two->acquire();
+    REQUIRE(renewed.has_value());
+    REQUIRE(released.has_value());
+    REQUIRE(disk.freeze());
+    REQUIRE(bide::sync_wait(renewed->async_renew()).error() == errc::timeout);
+    REQUIRE(renewed->is_held());
+    REQUIRE(released->release_for(5ms).error() == errc::timeout);
+    REQUIRE(disk.thaw());
+    durable_mutex next(bide::file_slot(disk / "released"), test::unhurried());
+    REQUIRE(next.acquire(within(test::patience)).has_value());
+}
+
+#endif
 
 TEST_CASE("hung_store: neither a look nor a renewal that hangs keeps the process from ending") {
     const pid_t child = ::fork();

@@ -16,6 +16,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -82,6 +84,11 @@ public:
 private:
     pid_t pid_;
 };
+
+int open_descriptors() {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<int>(std::distance(begin(all), end(all)));
+}
 
 // The newest of the two pages of a file slot's file.
 void flip_a_bit(const std::string& path) {
@@ -207,6 +214,91 @@ TEST_CASE("inheritable: a ticket that is bound to the process is so when its loc
     const std::int64_t mark = seen->live.holders[0].from.mark;
     REQUIRE(mark != 0);
     REQUIRE(file_slot(in / "lock").is_present(mark) == bide::presence::yes);
+}
+
+TEST_CASE("inheritable: a child of fork() that uses the lock does not keep its parent's mark") {
+    const test::temp_directory in("leaves-mark");
+    int told[2];
+    int end[2];
+    REQUIRE(::pipe(told) == 0);
+    REQUIRE(::pipe(end) == 0);
+    std::int64_t mark = 0;
+    pid_t child = -1;
+    {
+        durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
+        auto held = lock.acquire();
+        REQUIRE(held);
+        mark = lock.inspect().value()->live.holders[0].from.mark;
+        child = ::fork();
+        if (child == 0) {
+            ::close(end[1]);
+            static_cast<void>(!::write(told[1], "x", lock.inspect() ? 1 : 0));
+            ::close(told[1]);
+            char some = 0;
+            static_cast<void>(!::read(end[0], &some, 1));
+            ::_exit(0);
+        }
+        ::close(told[1]);
+        char some = 0;
+        REQUIRE(::read(told[0], &some, 1) == 1);
+        REQUIRE(held->release());
+    }
+    CHECK(mark != 0);
+    CHECK(file_slot(in / "lock").is_present(mark) == bide::presence::no);
+    ::close(end[1]);
+    ::waitpid(child, nullptr, 0);
+    ::close(end[0]);
+    ::close(told[0]);
+}
+
+TEST_CASE("inheritable: a ticket keeps no descriptor open once it is known to hold nothing") {
+    const test::temp_directory in("keeps-none");
+    const auto none_is_left = [&](const char* what, auto use) {
+        CAPTURE(what);
+        use(); // the process opens some that stay
+        const int before = open_descriptors();
+        for (int i = 0; i < 10; ++i) {
+            use();
+        }
+        REQUIRE(open_descriptors() == before);
+    };
+    const auto make = [&] { return durable_mutex(file_slot(in / "lock"), with_lease(1h)); };
+    const auto detached = [&](bide::acquire_request wanted) {
+        durable_mutex lock = make();
+        auto held = lock.acquire(std::move(wanted));
+        REQUIRE(held);
+        return held->detach();
+    };
+    none_is_left("detached, and released by another lock object", [&] {
+        REQUIRE(make().release(detached({})).value());
+    });
+    none_is_left("detached, and taken up by a guard", [&] {
+        bide::acquire_request again;
+        again.ticket = detached({});
+        durable_mutex lock = make();
+        REQUIRE(lock.acquire(again)->release());
+    });
+    none_is_left("detached, and found lost", [&] {
+        const bide::durable_ticket left = detached({});
+        durable_mutex lock = make();
+        REQUIRE(lock.admin("ops").force_release(left.fence, "").value());
+        REQUIRE_FALSE(lock.renew(left).value());
+    });
+    none_is_left("acquired step by step", [&] {
+        bide::durable_ticket t = make().ticket();
+        t.process_bound = true;
+        REQUIRE(make().try_acquire(t)->acquired);
+        REQUIRE(make().renew(t).value());
+        REQUIRE(make().release(t).value());
+    });
+    none_is_left("inheritable, and released", [&] {
+        durable_mutex lock = make();
+        REQUIRE(lock.acquire(inheritable())->release());
+    });
+    none_is_left("inheritable, and detached", [&] {
+        static_cast<void>(detached(inheritable()));
+        REQUIRE(make().try_acquire()); // no process has its mark
+    });
 }
 
 #endif

@@ -33,6 +33,7 @@ record example() {
     h.expires_at = 1'717'000'030'000;
     h.renewals = 4;
     h.from = {"h1", "b1", 812, 99'123, 4'026'531'836};
+    h.observed = {{"b2", 4, 1'200'500}, {"b3", 4, 70}};
     r.holders.push_back(h);
     waiter w;
     w.holder_id = "billing-9";
@@ -41,6 +42,7 @@ record example() {
     w.expires_at = 1'717'000'030'000;
     w.from.host = "h2";
     w.from.boot = "b2";
+    w.observed = {{"b1", 0, 1'200'600}};
     r.waiters.push_back(w);
     r.admin = admin_note{1'717'000'000'000, "ops", "force_release 40"};
     return r;
@@ -50,10 +52,13 @@ record example() {
 constexpr std::string_view example_text =
     R"({"admin":{"at":1717000000000,"by":"ops","what":"force_release 40"},"clock":"boottime",)"
     R"("fence":42,"holders":[{"boot":"b1","fence":41,"holderId":"billing-7","host":"h1","lane":0,)"
-    R"("leaseExpiresAt":1717000030000,"leaseMs":30000,"nonce":"9f","pid":812,"renewals":4,)"
+    R"("leaseExpiresAt":1717000030000,"leaseMs":30000,"nonce":"9f",)"
+    R"("observed":[{"boot":"b2","moves":4,"since":1200500},{"boot":"b3","moves":4,"since":70}],)"
+    R"("pid":812,"renewals":4,)"
     R"("space":4026531836,"start":99123,"weight":1}],"permits":3,"v":1,)"
     R"("waiters":[{"boot":"b2","expiresAt":1717000030000,"holderId":"billing-9","host":"h2",)"
-    R"("nonce":"a1","refreshes":0,"ttlMs":30000,"weight":1}]})";
+    R"("nonce":"a1","observed":[{"boot":"b1","moves":0,"since":1200600}],"refreshes":0,)"
+    R"("ttlMs":30000,"weight":1}]})";
 
 json example_json() { return json::parse(example_text); }
 
@@ -129,6 +134,14 @@ public:
         }
         return from;
     }
+    std::vector<stored_observation> observations() {
+        std::vector<stored_observation> some;
+        for (std::uint32_t n = below(3) == 0 ? below(6) : 0; n != 0; --n) {
+            some.push_back({"b" + text(100), number(0, largest_number), number(0, largest_number),
+                            unknown(below(3) == 0)});
+        }
+        return some;
+    }
     std::string unknown(bool wanted) {
         if (!wanted) {
             return {};
@@ -157,6 +170,7 @@ record random_record(dice& any) {
         h.expires_at = any.number(0, largest_number);
         h.renewals = any.number(0, largest_number);
         h.from = any.place();
+        h.observed = any.observations();
         h.extra = any.unknown(any.below(3) == 0);
         r.holders.push_back(h);
     }
@@ -169,6 +183,7 @@ record random_record(dice& any) {
         w.expires_at = any.number(0, largest_number);
         w.refreshes = any.number(0, largest_number);
         w.from = any.place();
+        w.observed = any.observations();
         w.extra = any.unknown(any.below(3) == 0);
         r.waiters.push_back(w);
     }
@@ -323,6 +338,7 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     object["x"] = unknown;
     object["holders"][0]["x"] = unknown;
     object["waiters"][0]["x"] = unknown;
+    object["waiters"][0]["observed"][0]["x"] = unknown;
     object["admin"]["x"] = unknown;
     object["y"] = 18'446'744'073'709'551'615u;
 
@@ -340,6 +356,7 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     REQUIRE(same(after["holders"][0]["x"], unknown));
     REQUIRE(same(after["holders"][0]["renewals"], 5));
     REQUIRE(same(after["waiters"][0]["x"], unknown));
+    REQUIRE(same(after["waiters"][0]["observed"][0]["x"], unknown));
     REQUIRE_FALSE(after["waiters"][1].contains("x"));
     REQUIRE(same(after["admin"]["x"], unknown));
     // As a text: compared as numbers, it would be -1 as well.
@@ -466,12 +483,18 @@ TEST_CASE("record_json: each field has to be there, and of its type") {
         {json::json_pointer("/holders/0/leaseMs"), not_numbers},
         {json::json_pointer("/holders/0/leaseExpiresAt"), not_numbers},
         {json::json_pointer("/holders/0/renewals"), not_numbers},
+        {json::json_pointer("/holders/0/observed/0/boot"), not_names},
+        {json::json_pointer("/holders/0/observed/0/moves"), not_numbers},
+        {json::json_pointer("/holders/0/observed/0/since"), not_numbers},
         {json::json_pointer("/waiters/0/holderId"), not_names},
         {json::json_pointer("/waiters/0/nonce"), not_names},
         {json::json_pointer("/waiters/0/weight"), not_numbers},
         {json::json_pointer("/waiters/0/ttlMs"), not_numbers},
         {json::json_pointer("/waiters/0/expiresAt"), not_numbers},
         {json::json_pointer("/waiters/0/refreshes"), not_numbers},
+        {json::json_pointer("/waiters/0/observed/0/boot"), not_names},
+        {json::json_pointer("/waiters/0/observed/0/moves"), not_numbers},
+        {json::json_pointer("/waiters/0/observed/0/since"), not_numbers},
     };
     for (const field& f : fields) {
         INFO(f.where.to_string());
@@ -509,6 +532,24 @@ TEST_CASE("record_json: what may be absent is right where it is there") {
                 REQUIRE(is_corrupt_object(object));
             }
         }
+        for (const json& value :
+             {json(nullptr), json(1), json("x"), json(json::object()), json(json::array({1})),
+              json(json::array({nullptr})), json(json::array({json::array()})),
+              json(json::array({json::object()}))}) {
+            json object = example_json();
+            object.at(entry)["observed"] = value;
+            INFO(value.dump());
+            REQUIRE(is_corrupt_object(object));
+        }
+        json object = example_json();
+        object.at(entry)["observed"] = json::array();
+        const auto with_none = decode(object.dump());
+        object.at(entry).erase("observed");
+        const auto without = decode(object.dump());
+        REQUIRE(with_none);
+        REQUIRE(without);
+        REQUIRE(*with_none == *without);
+        REQUIRE(same(json::parse(encode(*with_none)), object)); // not written where there is none
     }
     for (const json& value :
          {json(nullptr), json(1), json("x"), json(json::array()),
@@ -544,10 +585,14 @@ TEST_CASE("record_json: numbers are taken up to their ends, and no further") {
                             {"/holders/0/start", 0, largest_number},
                             {"/holders/0/space", 0, largest_number},
                             {"/holders/0/mark", 1, largest_number},
+                            {"/holders/0/observed/0/moves", 0, largest_number},
+                            {"/holders/0/observed/0/since", 0, largest_number},
                             {"/waiters/0/weight", 1, largest_permits},
                             {"/waiters/0/ttlMs", 1, largest_duration},
                             {"/waiters/0/expiresAt", 0, largest_number},
-                            {"/waiters/0/refreshes", 0, largest_number}};
+                            {"/waiters/0/refreshes", 0, largest_number},
+                            {"/waiters/0/observed/0/moves", 0, largest_number},
+                            {"/waiters/0/observed/0/since", 0, largest_number}};
     for (const range& in : ranges) {
         INFO(in.where);
         json object = example_json();
@@ -598,6 +643,7 @@ TEST_CASE("record_json: two fields of one name in one object are corrupt, wherev
     object["holders"][0]["x"] = 1;
     object["waiters"][0]["x"] = 1;
     object["admin"]["x"] = 1;
+    object["holders"][0]["observed"][0]["x"] = 1;
     const auto expect_corrupt = [](const json& whole, const char* where) {
         const std::string text = whole.dump();
         const json& in = whole.at(json::json_pointer(where));
@@ -615,7 +661,9 @@ TEST_CASE("record_json: two fields of one name in one object are corrupt, wherev
         }
     };
     REQUIRE(decode(object.dump()));
-    for (const char* const where : {"", "/holders/0", "/waiters/0", "/admin", "/x", "/x/y/1"}) {
+    for (const char* const where :
+         {"", "/holders/0", "/holders/0/observed/0", "/holders/0/observed/1", "/waiters/0",
+          "/waiters/0/observed/0", "/admin", "/x", "/x/y/1"}) {
         expect_corrupt(object, where);
     }
     // Nor is its version believed.

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -19,8 +20,10 @@
 #include <vector>
 
 // The rules against the same rules written a second time, in the most obvious way, by long random
-// runs: what the two answer and what they have afterwards must be the same after every step. A run
-// that ends badly is made shorter, step by step, while it still ends badly, and then printed.
+// runs: what the two answer and what they have afterwards must be the same after every step. And a
+// hold is in the record until the lease that its holder was told of is over, unless it was given up
+// or taken away from outside. A run that ends badly is made shorter, step by step, while it still ends
+// badly, and then printed.
 
 namespace {
 
@@ -31,6 +34,13 @@ using bide::lock_clock;
 constexpr int most_contenders = 8;
 
 // ---- the model
+
+// When contenders of a boot saw an entry, as it was then.
+struct model_observation {
+    int boot = 0;
+    std::int64_t stamp = 0; // of the entry
+    std::int64_t since = 0; // in true time
+};
 
 struct model_holder {
     std::string nonce{};
@@ -43,6 +53,7 @@ struct model_holder {
     int boot = 0;
     std::int64_t mark = 0;
     std::int64_t moves = 0;
+    std::deque<model_observation> observed{};
 };
 struct model_waiter {
     std::string nonce{};
@@ -53,6 +64,7 @@ struct model_waiter {
     int boot = 0;
     std::int64_t mark = 0;
     std::int64_t moves = 0;
+    std::deque<model_observation> observed{};
 };
 
 struct model {
@@ -103,7 +115,8 @@ struct course {
     std::int64_t permits = 1;
     std::size_t max_waiters = 5;
     bool bounded = false; // leases are observed, too
-    bool boots = false;   // contenders are of two boots, whose clocks are apart
+    int boots = 0;        // contenders are of so many boots, whose clocks are apart
+    bool brief = false;   // each look is of a process that has seen nothing before
     bool marked = false;  // holds are of marks alone
     bool adopts = false;  // contenders go by different permits, and adopt them
     std::vector<step> steps{};
@@ -117,8 +130,9 @@ std::string shown(const course& c) {
                                             "lose",     "vanish"};
     std::string text = "permits " + std::to_string(c.permits) +
                        (c.clock == lock_clock::observed ? ", observed" : ", on a clock") +
-                       (c.bounded ? ", bounded" : "") + (c.boots ? ", two boots" : "") +
-                       (c.marked ? ", marks" : "") + (c.adopts ? ", adopts\n" : "\n");
+                       (c.bounded ? ", bounded" : "") +
+                       (c.boots != 0 ? ", boots " + std::to_string(c.boots) : "") +
+                       (c.brief ? ", brief" : "") + (c.marked ? ", marks" : "") + (c.adopts ? ", adopts\n" : "\n");
     for (const step& s : c.steps) {
         text += "  +" + std::to_string(s.pass) + " " + std::to_string(s.by) + " " +
                 names[static_cast<std::size_t>(s.is)] + ": weight " + std::to_string(s.weight) +
@@ -135,7 +149,7 @@ class pair_of {
 public:
     explicit pair_of(const course& c)
         : clock_(c.clock), max_waiters_(c.max_waiters), bounded_(c.bounded), boots_(c.boots),
-          marked_(c.marked), adopts_(c.adopts) {
+          brief_(c.brief), marked_(c.marked), adopts_(c.adopts) {
         model_.permits = c.permits;
         begin();
         last_real_ = real_;
@@ -164,7 +178,8 @@ public:
             last_real_ = real_before;
             last_model_ = model_before;
         }
-        return compare();
+        const std::string broken = believe(s);
+        return broken.empty() ? compare() : broken;
     }
 
 private:
@@ -182,12 +197,13 @@ private:
         model_.waiters.clear();
     }
 
-    bool is_observed() const { return clock_ == lock_clock::observed || bounded_ || boots_; }
+    bool is_observed() const { return clock_ == lock_clock::observed || bounded_ || boots_ != 0; }
     int boot_of(int by) const {
-        return boots_ ? 1 + (by + moved_[static_cast<std::size_t>(by)]) % 2 : 0;
+        return boots_ != 0 ? 1 + (by + moved_[static_cast<std::size_t>(by)]) % boots_ : 0;
     }
     // What the record's clock shows to it.
-    std::int64_t time_of(int by) const { return now_ - set_back_ + (boot_of(by) == 2 ? 700 : 0); }
+    std::int64_t time_of(int by) const { return now_ - set_back_ + ahead_of_first(boot_of(by)); }
+    static std::int64_t ahead_of_first(int boot) { return boot == 0 ? 0 : (boot - 1) * 700; }
     std::int64_t mark_of(int by) const {
         return marked_ ? 1 + by + most_contenders * ended_[static_cast<std::size_t>(by)] : 0;
     }
@@ -196,7 +212,7 @@ private:
     }
     origin origin_of(int by) const {
         origin from;
-        from.boot = boots_ ? std::to_string(boot_of(by)) : "";
+        from.boot = boot_text(boot_of(by));
         from.mark = mark_of(by);
         return from;
     }
@@ -232,11 +248,16 @@ private:
         here_ = origin_of(by);
         const expiry_judge by_clock(clock_, time_of(by), here_);
         const auto& seen = seen_[static_cast<std::size_t>(by)];
-        return (is_observed() ? by_clock.bounded_by(seen, now_, 0) : by_clock).knowing(&knowledge_);
+        return (is_observed() ? by_clock.bounded_by(seen, time_of_look(by), 0) : by_clock)
+            .knowing(&knowledge_);
     }
 
     void look(int by) {
         auto& seen = stamps_[static_cast<std::size_t>(by)];
+        if (brief_) {
+            seen.clear();
+            seen_[static_cast<std::size_t>(by)] = observations();
+        }
         sightings now;
         for (const model_holder& h : model_.holders) {
             now[h.stamp] = seen.contains(h.stamp) ? seen[h.stamp] : now_;
@@ -246,21 +267,27 @@ private:
         }
         seen = now;
         if (is_observed()) {
-            seen_[static_cast<std::size_t>(by)].note(real_, now_);
+            seen_[static_cast<std::size_t>(by)].note(real_, time_of_look(by));
         }
     }
+    // On the boottime clock, wherever the record's is.
+    std::int64_t time_of_look(int by) const { return now_ + ahead_of_first(boot_of(by)); }
 
     // ---- the model's rules
 
     template <class Entry> bool is_over(const Entry& e, std::int64_t grace) const {
         const auto& seen = stamps_[static_cast<std::size_t>(step_.by)];
         const auto at = seen.find(e.stamp);
-        const bool stood = at != seen.end() && now_ - at->second > e.length + grace;
+        bool stood = at != seen.end() && now_ - at->second > e.length + grace;
+        for (const model_observation& o : e.observed) {
+            stood = stood || (o.boot == boot_of(step_.by) && o.stamp == e.stamp &&
+                              now_ - o.since > e.length + grace);
+        }
         return (is_observed() && stood) ||
                (reads_times_of(e) && time_of(step_.by) >= e.ends + grace);
     }
     template <class Entry> bool reads_times_of(const Entry& e) const {
-        return clock_ != lock_clock::observed && (!boots_ || e.boot == boot_of(step_.by));
+        return clock_ != lock_clock::observed && (boots_ == 0 || e.boot == boot_of(step_.by));
     }
     bool is_gone(const model_holder& h, std::int64_t grace) const {
         if (h.mark != 0 && !is_mark_gone(h.mark)) {
@@ -303,10 +330,11 @@ private:
         const bool reads = reads_times_of(h); // else nobody knows what is left
         const std::int64_t rest = reads ? std::min(h.ends - now, h.length) : h.length;
         h.length = rest > lease ? rest : lease;
-        h.ends = reads || !boots_ ? std::max(h.ends, now + lease) : now + h.length;
+        h.ends = reads || boots_ == 0 ? std::max(h.ends, now + lease) : now + h.length;
         h.boot = boot_of(step_.by);
         ++h.moves;
         h.stamp = stamp_of(h);
+        h.observed.clear();
     }
     std::int64_t stamp_of(const model_holder& h) {
         const auto key = std::make_tuple(h.nonce, h.ends, h.length, h.moves, h.fence);
@@ -326,6 +354,37 @@ private:
         return arrivals_[key];
     }
 
+    // The contender tells those of its boot since when it sees the others; all of them but the last
+    // four boots are forgotten.
+    template <class Entry> bool model_observe(Entry& e) const {
+        const int boot = boot_of(step_.by);
+        const auto is_stale = [&](const model_observation& o) { return o.stamp != e.stamp; };
+        const auto is_mine = [&](const model_observation& o) { return o.boot == boot; };
+        std::deque<model_observation> fresh;
+        std::remove_copy_if(e.observed.begin(), e.observed.end(), std::back_inserter(fresh),
+                            is_stale);
+        if (boots_ == 0 || e.boot == boot ||
+            std::any_of(fresh.begin(), fresh.end(), is_mine)) {
+            return false;
+        }
+        fresh.push_back({boot, e.stamp, now_});
+        while (fresh.size() > 4) {
+            fresh.pop_front();
+        }
+        e.observed = fresh;
+        return true;
+    }
+    bool model_observe_others(const std::string& self) {
+        bool changed = false;
+        for (model_holder& h : model_.holders) {
+            changed = model_observe(h) || changed;
+        }
+        for (model_waiter& w : model_.waiters) {
+            changed = (w.nonce != self && model_observe(w)) || changed;
+        }
+        return changed;
+    }
+
     struct model_answer {
         standing is{};
         std::int64_t fence = 0;
@@ -335,8 +394,8 @@ private:
         std::error_code error{};
     };
 
-    model_answer model_refused(durable_errc why) const {
-        return {standing::refused, 0, 0, 0, false, make_error_code(why)};
+    model_answer model_refused(durable_errc why, bool changed = false) const {
+        return {standing::refused, 0, 0, 0, changed, make_error_code(why)};
     }
 
     std::int64_t free_lane() const {
@@ -356,7 +415,7 @@ private:
         drop_who_is_gone(model_, s.grace, self);
         if (adopts_ && model_.permits != permits_of(s.by)) {
             if (model_.holders.size() + model_.waiters.size() != 0) {
-                return model_refused(durable_errc::permits_mismatch);
+                return model_refused(durable_errc::permits_mismatch, model_observe_others(self));
             }
             model_.permits = permits_of(s.by);
         }
@@ -377,7 +436,7 @@ private:
             std::none_of(line.begin(), line.end(), [&](const auto& w) { return w.nonce == self; });
         if (is_new) {
             line.push_back(
-                {self, s.weight, s.ttl, now + s.ttl, 0, boot_of(s.by), mark_of(s.by), 0});
+                {self, s.weight, s.ttl, now + s.ttl, 0, boot_of(s.by), mark_of(s.by), 0, {}});
         }
         std::int64_t room = free_in(model_);
         std::int64_t position = 0;
@@ -398,19 +457,20 @@ private:
             }
             const std::int64_t fence = model_.next_fence++;
             model_.holders.push_back({self, fence, lane, s.weight, s.lease, now + s.lease, 0,
-                                      boot_of(s.by), mark_of(s.by), 0});
+                                      boot_of(s.by), mark_of(s.by), 0, {}});
             model_.holders.back().stamp = stamp_of(model_.holders.back());
             return {standing::granted, fence, lane, 0, true, {}};
         }
         if (is_new) {
             if (!s.enqueue) {
-                return {standing::waiting, 0, 0, position, false, {}};
+                return {standing::waiting, 0, 0, position, model_observe_others(self), {}};
             }
             if (model_.waiters.size() >= max_waiters_) {
-                return model_refused(durable_errc::queue_full);
+                return model_refused(durable_errc::queue_full, model_observe_others(self));
             }
             line.back().stamp = stamp_of(line.back());
             model_.waiters = line;
+            model_observe_others(self);
             return {standing::waiting, 0, 0, position, true, {}};
         }
         model_waiter& mine = model_.waiters[static_cast<std::size_t>(position)];
@@ -424,6 +484,8 @@ private:
             mine.ends = now + s.ttl;
             ++mine.moves;
             mine.stamp = stamp_of(mine);
+            mine.observed.clear();
+            model_observe_others(self);
         }
         return {standing::waiting, 0, 0, position, is_stale, {}};
     }
@@ -464,11 +526,40 @@ private:
         return false;
     }
 
+    // ---- what holders believe
+
+    // A holder believes in its lease from the answer on until the lease is over, by its token.
+    // Answers what is wrong with that.
+    std::string believe(const step& s) {
+        const auto is_held = [&](std::int64_t fence) {
+            return std::any_of(real_.holders.begin(), real_.holders.end(),
+                               [&](const holder& h) { return h.fence == fence; });
+        };
+        const bool is_left = s.is == what::release || s.is == what::withdraw ||
+                             s.is == what::late_release || s.is == what::force;
+        if (s.is == what::lose || s.is == what::vanish || s.is == what::end_mark) {
+            believed_.clear();
+        }
+        std::erase_if(believed_, [&](const auto& one) {
+            return one.second <= now_ || (is_left && !is_held(one.first));
+        });
+        for (const auto& [fence, until] : believed_) {
+            if (!is_held(fence)) {
+                return "a hold was taken away before its lease was over";
+            }
+        }
+        if (step_.stored && told_ != 0) {
+            believed_[told_] = std::max(believed_[told_], now_ + s.lease);
+        }
+        return "";
+    }
+
     // ---- both
 
     std::string run_both(const step& s) {
         const std::string self = nonce_of(s.by);
         std::int64_t& fence = fence_of_[static_cast<std::size_t>(s.by)];
+        told_ = 0;
         switch (s.is) {
         case what::lose:
             ++now_;
@@ -489,11 +580,12 @@ private:
             largest_ = std::max(largest_, out.fence);
             if (out.is == standing::granted || out.is == standing::held) {
                 fence = out.fence;
+                told_ = fence;
             }
             const bool same = out.is == due.is && out.fence == due.fence && out.lane == due.lane &&
                               out.position == due.position && out.changed == due.changed &&
                               out.error == due.error;
-            if (s.is != what::lose && (due.is == standing::refused || !due.changed)) {
+            if (s.is != what::lose && !due.changed) {
                 // Neither stores what came of it.
                 step_.stored = false;
             }
@@ -505,6 +597,7 @@ private:
             const auto out = renew(real_, self, with, on_terms(s), time_of(s.by), judge(s.by),
                                    origin_of(s.by));
             const bool due = model_renew(s, self, with);
+            told_ = due ? with : 0;
             return (out.is == renewal::renewed) == due && out.changed == due
                        ? ""
                        : "renew answers something else";
@@ -551,7 +644,7 @@ private:
             model_.permits = 1 + s.pick % 4;
             return resize(real_, model_.permits, {}) ? "" : "resize answers something else";
         case what::move:
-            moved_[static_cast<std::size_t>(s.by)] ^= 1;
+            moved_[static_cast<std::size_t>(s.by)] += 1 + static_cast<int>(s.pick);
             seen_[static_cast<std::size_t>(s.by)] = observations();
             stamps_[static_cast<std::size_t>(s.by)].clear();
             return "";
@@ -580,11 +673,20 @@ private:
         }
         model_.holders.push_back({"lost-" + std::to_string(before), before, free_lane(),
                                   model_.permits, length, time_of(s.by) + length, 0,
-                                  boot_of(s.by), 0, 0});
+                                  boot_of(s.by), 0, 0, {}});
         model_.holders.back().stamp = stamp_of(model_.holders.back());
     }
 
-    std::string boot_text(int boot) const { return boots_ ? std::to_string(boot) : ""; }
+    std::string boot_text(int boot) const { return boots_ != 0 ? std::to_string(boot) : ""; }
+    template <class Real, class Entry> bool same_observed(const Real& real, const Entry& of) const {
+        bool same = real.observed.size() == of.observed.size();
+        for (std::size_t i = 0; same && i < of.observed.size(); ++i) {
+            const stored_observation& a = real.observed[i];
+            const model_observation& b = of.observed[i];
+            same = a.boot == boot_text(b.boot) && a.since == b.since + ahead_of_first(b.boot);
+        }
+        return same;
+    }
 
     std::string compare() const {
         bool same = real_.permits == model_.permits && real_.fence == model_.next_fence &&
@@ -595,14 +697,15 @@ private:
             const model_holder& b = model_.holders[i];
             same = a.nonce == b.nonce && a.fence == b.fence && a.lane == b.lane &&
                    a.weight == b.weight && a.expires_at == b.ends && a.lease_ms == b.length &&
-                   a.from.mark == b.mark && a.from.boot == boot_text(b.boot);
+                   a.from.mark == b.mark && a.from.boot == boot_text(b.boot) &&
+                   same_observed(a, b);
         }
         for (std::size_t i = 0; same && i < model_.waiters.size(); ++i) {
             const waiter& a = real_.waiters[i];
             const model_waiter& b = model_.waiters[i];
             same = a.nonce == b.nonce && a.weight == b.weight && a.expires_at == b.ends &&
                    a.ttl_ms == b.length && a.from.mark == b.mark &&
-                   a.from.boot == boot_text(b.boot);
+                   a.from.boot == boot_text(b.boot) && same_observed(a, b);
         }
         return same ? "" : "the records differ";
     }
@@ -610,7 +713,8 @@ private:
     lock_clock clock_;
     std::size_t max_waiters_;
     bool bounded_;
-    bool boots_;
+    int boots_;
+    bool brief_;
     bool marked_;
     bool adopts_;
     knowledge knowledge_{*this};
@@ -624,6 +728,8 @@ private:
     std::int64_t now_ = 1'000'000;
     std::int64_t stamp_ = 0;
     std::int64_t largest_ = 0;
+    std::int64_t told_ = 0;                           // the token of the hold that a step is answered
+    std::map<std::int64_t, std::int64_t> believed_{}; // until when, by tokens
     using entry = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
     std::map<entry, std::int64_t> arrivals_{};
     step step_{};
@@ -675,7 +781,8 @@ course shrunk(course c) {
 // What there may be in a course besides.
 struct besides {
     bool bounded = false;
-    bool boots = false;
+    int boots = 0;
+    bool brief = false;
     bool marked = false;
     bool adopts = false;
     bool mishaps = false;
@@ -687,6 +794,7 @@ course random_course(test::jitter& any, lock_clock clock, std::size_t length, be
     c.clock = clock;
     c.bounded = with.bounded;
     c.boots = with.boots;
+    c.brief = with.brief;
     c.marked = with.marked;
     c.adopts = with.adopts;
     c.permits = 1 + one_of(4);
@@ -711,7 +819,7 @@ course random_course(test::jitter& any, lock_clock clock, std::size_t length, be
         s.stored = any.below(10) != 0;
         s.pick = one_of(16);
         const auto rare = any.below(40);
-        s.is = with.boots && rare < 2      ? what::move
+        s.is = with.boots != 0 && rare < 2 ? what::move
                : with.bounded && rare == 2 ? what::set_back
                : with.marked && rare < 7   ? what::end_mark
                : with.mishaps && rare < 9  ? what::lose
@@ -752,7 +860,12 @@ TEST_CASE("record: fifty thousand random steps with observed leases are those of
 }
 
 TEST_CASE("record: twenty thousand random steps of two boots are those of the model") {
-    try_courses(lock_clock::boottime, 40, 500, {.boots = true});
+    try_courses(lock_clock::boottime, 40, 500, {.boots = 2});
+}
+
+TEST_CASE("record: forty thousand random looks of brief contenders of many boots are those of the model") {
+    try_courses(lock_clock::boottime, 40, 500, {.boots = 3, .brief = true});
+    try_courses(lock_clock::boottime, 40, 500, {.boots = 7, .brief = true});
 }
 
 TEST_CASE("record: twenty thousand random steps on a clock that is set back are those of the model") {
@@ -761,14 +874,15 @@ TEST_CASE("record: twenty thousand random steps on a clock that is set back are 
 
 TEST_CASE("record: twenty thousand random steps with holds of marks are those of the model") {
     try_courses(lock_clock::server, 20, 500, {.bounded = true, .marked = true});
-    try_courses(lock_clock::boottime, 20, 500, {.boots = true, .marked = true});
+    try_courses(lock_clock::boottime, 20, 500, {.boots = 2, .marked = true});
 }
 
 TEST_CASE("record: twenty thousand random steps with permits that are adopted are those of the model") {
     try_courses(lock_clock::caller, 40, 500, {.adopts = true});
 }
 
-TEST_CASE("record: twenty thousand random steps with records that are lost are those of the model") {
+TEST_CASE("record: thirty thousand random steps with records that are lost are those of the model") {
     try_courses(lock_clock::server, 20, 500, {.bounded = true, .mishaps = true});
     try_courses(lock_clock::observed, 20, 500, {.mishaps = true});
+    try_courses(lock_clock::boottime, 20, 500, {.boots = 3, .brief = true, .mishaps = true});
 }

@@ -57,6 +57,7 @@ constexpr std::int64_t epoch = 1000; // what a record calls the present
 constexpr int most_clients = 4;
 constexpr int most_holders = 4;
 constexpr int most_places = 7;
+constexpr int most_boots = 3;
 constexpr small never = -1;
 
 // ---- what is searched
@@ -88,6 +89,7 @@ struct scope {
     bool bounded = false; // on a clock: what was seen unchanged for its length is over, too
     std::array<small, most_clients> boot{}; // boottime: whose clock a client has; 0: not known
     bool moves = false;                     // a client may go on in the other boot
+    bool brief = false; // each look is of a process that has seen nothing before
     int jump = 0;                           // ticks by which the clock is set back, once
     bool marked = false;                    // holds are of a mark alone
     bool cannot_ask = false;                // and at times a client cannot ask for it
@@ -111,6 +113,13 @@ struct scope {
             }
         }
         return floor();
+    }
+    // How the clock of a boot compares with the record's.
+    int offset_of_boot(int of) const { return offset[client_of_boot(of)]; }
+    int rate_of_boot(int of) const { return rate[client_of_boot(of)]; }
+    std::size_t client_of_boot(int of) const {
+        return static_cast<std::size_t>(std::find(boot.begin(), boot.end(), of) - boot.begin()) %
+               boot.size();
     }
     bool observes() const { return clock == lock_clock::observed || bounded; }
     bool adopts() const { return goes_by != decltype(goes_by){}; }
@@ -160,6 +169,10 @@ struct client {
     std::array<small, most_places> saw_place{};
 };
 
+// For how long contenders have seen an entry, by what they stored in it: by boots, from 1.
+using stored_sightings = std::array<small, most_boots>;
+constexpr stored_sightings no_sightings{never, never, never};
+
 struct held {
     small nonce = 0;
     small fence = 0;
@@ -169,6 +182,7 @@ struct held {
     small expires = 0;
     small boot = 0;
     small is_unknown = 0; // entered for who may have been in a record that was lost
+    stored_sightings observed = no_sightings;
 };
 
 struct place {
@@ -178,6 +192,7 @@ struct place {
     small expires = 0;
     small boot = 0;
     small age = 0; // since it was last stored; up to its ttl
+    stored_sightings observed = no_sightings;
 };
 
 struct world {
@@ -256,6 +271,8 @@ struct judge {
     bool goes_by_clock_alone = false;
     bool leases_end_marks = false;
     bool sees_no_mark_end = false;
+    bool reads_observations_of_other_boots = false;
+    bool leaves_the_margin_out = false; // of observations that are stored
 
     std::int64_t now() const { return epoch + q->offset + q->when; }
     durable::origin here() const {
@@ -272,7 +289,7 @@ struct judge {
         }
         const int at = h.renewals == 0 ? holder_of(*w, nonce_number(h.nonce)) : -1;
         const int over = grace_ms == 0 ? q->holders_over_at_once : q->holders_over;
-        return is_over(h, grace_ms - early, at, over) ||
+        return is_over(h, h.lease_ms, h.renewals, grace_ms - early, at, over) ||
                (grace_ms == 0 && mark == bide::presence::no && !sees_no_mark_end);
     }
     bool expired(const waiter& a, bool at_head) const {
@@ -280,7 +297,7 @@ struct judge {
             return false;
         }
         const int at = a.refreshes == 0 ? place_of(*w, nonce_number(a.nonce)) : -1;
-        return is_over(a, 0, at, q->places_over) ||
+        return is_over(a, a.ttl_ms, a.refreshes, 0, at, q->places_over) ||
                (at_head && ask(a.from.mark) == bide::presence::no);
     }
 
@@ -291,7 +308,8 @@ private:
                                                                       : bide::presence::no;
     }
     template <class Entry>
-    bool is_over(const Entry& e, std::int64_t grace_ms, int at, int over) const {
+    bool is_over(const Entry& e, std::int64_t length, std::int64_t moves, std::int64_t grace_ms,
+                 int at, int over) const {
         const bool has_boot = s->clock == lock_clock::boottime;
         const bool is_other = has_boot && (q->boot == 0 || boot_number(e.from) != q->boot);
         if (is_other && other_boots_are_gone) {
@@ -299,8 +317,15 @@ private:
         }
         const bool has_clock =
             s->clock != lock_clock::observed && (!is_other || reads_other_boots);
+        const int margin = leaves_the_margin_out ? 0 : s->margin;
+        const auto has_stood = [&](const durable::stored_observation& o) {
+            return (o.boot == boot_text(q->boot) || reads_observations_of_other_boots) &&
+                   o.moves == moves && now() - o.since > length + margin + grace_ms;
+        };
         return (has_clock && e.expires_at + grace_ms <= now()) ||
-               (s->observes() && !goes_by_clock_alone && at >= 0 && (over >> at & 1) != 0);
+               (s->observes() && !goes_by_clock_alone && at >= 0 && (over >> at & 1) != 0) ||
+               (s->observes() && has_boot && q->boot != 0 &&
+                std::any_of(e.observed.begin(), e.observed.end(), has_stood));
     }
 };
 
@@ -327,6 +352,30 @@ struct rules {
     }
 };
 
+std::vector<durable::stored_observation> observations_of(const scope& s,
+                                                         const stored_sightings& seen) {
+    std::vector<durable::stored_observation> all;
+    for (int boot = 1; boot <= most_boots; ++boot) {
+        const small since = seen[static_cast<std::size_t>(boot - 1)];
+        if (since != never) {
+            all.push_back({boot_text(boot), 0, epoch + s.offset_of_boot(boot) - since, {}});
+        }
+    }
+    return all;
+}
+template <class Entry>
+stored_sightings sightings_in(const scope& s, const Entry& e, std::int64_t moves) {
+    stored_sightings seen = no_sightings;
+    for (const durable::stored_observation& o : e.observed) {
+        const int boot = nonce_number(o.boot);
+        if (o.moves == moves) {
+            seen[static_cast<std::size_t>(boot - 1)] =
+                to_small(epoch + s.offset_of_boot(boot) - o.since);
+        }
+    }
+    return seen;
+}
+
 void read_into(record& r, const scope& s, const world& w) {
     r.permits = w.permits;
     r.clock = s.clock;
@@ -344,6 +393,7 @@ void read_into(record& r, const scope& s, const world& w) {
         h.renewals = 0;
         h.from.boot = boot_text(from.boot);
         h.from.mark = s.marked && from.is_unknown == 0 ? from.nonce : 0;
+        h.observed = observations_of(s, from.observed);
     }
     r.waiters.resize(static_cast<std::size_t>(w.place_count));
     for (std::size_t i = 0; i < r.waiters.size(); ++i) {
@@ -356,6 +406,7 @@ void read_into(record& r, const scope& s, const world& w) {
         a.refreshes = 0;
         a.from.boot = boot_text(from.boot);
         a.from.mark = s.marked ? from.nonce : 0;
+        a.observed = observations_of(s, from.observed);
     }
 }
 
@@ -672,7 +723,7 @@ private:
     // A client reads the record, and sends what is to become of it.
     bool load(world& w, client& c, purpose what, small fence, bool heard) {
         request q = ask(c, what, c.nonce, fence);
-        if (s_.observes()) {
+        if (s_.observes() && !s_.brief) {
             const auto mark = [](small& bits, std::size_t i, bool is_over) {
                 bits = to_small(bits | (is_over ? 1 << i : 0));
             };
@@ -856,11 +907,19 @@ private:
         const auto grow = [&](small& since, int by, int length) {
             since = since == never ? never : to_small(std::min(length + s_.margin + 1, since + by));
         };
+        const auto grow_stored = [&](stored_sightings& seen, int length) {
+            for (int boot = 1; boot <= most_boots; ++boot) { // a request may have been sent earlier
+                grow(seen[static_cast<std::size_t>(boot - 1)], s_.rate_of_boot(boot),
+                     length + s_.patience);
+            }
+        };
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
             pass(w.holders[i].expires, w.holders[i].nonce, w.holders[i].boot);
+            grow_stored(w.holders[i].observed, w.holders[i].lease + s_.grace);
         }
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
             pass(w.places[i].expires, w.places[i].nonce, w.places[i].boot);
+            grow_stored(w.places[i].observed, w.places[i].ttl);
             if (s_.observes()) {
                 w.places[i].age = to_small(std::min<int>(w.places[i].ttl, w.places[i].age + 1));
             }
@@ -925,7 +984,8 @@ void machine::put(world& w, const request& q, const answer& got) {
                         to_small(h.lease_ms),
                         to_small(h.expires_at - epoch),
                         to_small(boot_number(h.from)),
-                        is_unknown(h) || was_unknown ? small{1} : small{0}};
+                        is_unknown(h) || was_unknown ? small{1} : small{0},
+                        sightings_in(s_, h, h.renewals)};
         const bool same = at >= 0 && h.renewals == 0 &&
                           was.holders[static_cast<std::size_t>(at)].fence == h.fence;
         holder_before[i] = same ? at : -1;
@@ -938,7 +998,8 @@ void machine::put(world& w, const request& q, const answer& got) {
         const int at = a.refreshes == 0 ? place_of(was, nonce) : -1;
         w.places[i] = {to_small(nonce), to_small(a.weight), to_small(a.ttl_ms),
                        to_small(a.expires_at - epoch), to_small(boot_number(a.from)),
-                       at < 0 ? small{0} : was.places[static_cast<std::size_t>(at)].age};
+                       at < 0 ? small{0} : was.places[static_cast<std::size_t>(at)].age,
+                       sightings_in(s_, a, a.refreshes)};
         place_before[i] = at;
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
@@ -1378,8 +1439,8 @@ bool is_long_run() {
 }
 
 // All worlds of this scope keep the promises.
-void holds(const char* name, const scope& s) {
-    const finding found = search(s, the_rules).run();
+void holds(const char* name, const scope& s, const rules& of = the_rules) {
+    const finding found = search(s, of).run();
     report(name, found);
     INFO(name << "\n" << found.how);
     CHECK(found.what == "");
@@ -1643,6 +1704,58 @@ struct renews_elsewhere_for_less final : rules {
     }
 };
 
+// A renewal leaves what was observed before it, as if it had been observed since.
+struct keeps_observations final : rules {
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                 const terms& t, std::int64_t now, const judge& j) const override {
+        const auto mine = named(r.holders, nonce);
+        const auto observed = mine == r.holders.end() ? decltype(mine->observed)() : mine->observed;
+        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
+        if (got.is == durable::renewal::renewed) {
+            mine->observed = observed;
+            for (durable::stored_observation& o : mine->observed) {
+                o.moves = mine->renewals;
+            }
+        }
+        return got;
+    }
+};
+// The same, as a program does that does not know the field.
+struct keeps_what_is_unknown final : rules {
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                 const terms& t, std::int64_t now, const judge& j) const override {
+        const auto mine = named(r.holders, nonce);
+        const auto observed = mine == r.holders.end() ? decltype(mine->observed)() : mine->observed;
+        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
+        if (got.is == durable::renewal::renewed) {
+            mine->observed = observed;
+        }
+        return got;
+    }
+};
+// Each contender keeps to itself what it observes.
+struct stores_no_observations final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        const auto got = durable::acquire(r, self, t, now, j);
+        for (holder& h : r.holders) {
+            h.observed.clear();
+        }
+        return got;
+    }
+};
+// What a contender observes takes the place of what those of other boots do.
+struct stores_the_last_boots_only final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        const auto got = durable::acquire(r, self, t, now, j);
+        for (holder& h : r.holders) {
+            std::erase_if(h.observed, [&](const auto& o) { return o.boot != self.from.boot; });
+        }
+        return got;
+    }
+};
+
 struct adopts_while_held final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1721,7 +1834,7 @@ TEST_CASE("record: the judge of the search answers what that of the leases does"
         bide::presence says = bide::presence::unknown;
     } known;
     int asked = 0;
-    for (int way = 0; way < 1 << 11; ++way) {
+    for (int way = 0; way < 1 << 13; ++way) {
         int rest = way;
         const auto one_of = [&](int n) {
             const int got = rest % n;
@@ -1743,6 +1856,8 @@ TEST_CASE("record: the judge of the search answers what that of the leases does"
         const int over = one_of(2);      // by its clock
         const int boot = one_of(2);
         const int grace_over = one_of(2);
+        const int stored = one_of(4); // by nobody, by this boot, long ago, by another boot long ago
+        s.boot = {1, 2, 0, 0};
         w.clients[0].nonce = to_small(has != 0 ? 3 : 0);
         w.clients[1].nonce = to_small(has != 0 ? 4 : 0);
         w.holder_count = w.place_count = 1;
@@ -1753,12 +1868,17 @@ TEST_CASE("record: the judge of the search answers what that of the leases does"
         const int stood = length + (still != 0 ? 1 : 0) + (grace_over != 0 ? grace : 0);
         q.holders_over = stood > length + grace;
         q.holders_over_at_once = q.places_over = stood > length;
+        if (stored != 0) {
+            const int since = length + (stored != 1 ? 1 : 0) + (grace_over != 0 ? grace : 0);
+            w.holders[0].observed[stored == 3 ? 1 : 0] = to_small(since);
+            w.places[0].observed = w.holders[0].observed;
+        }
 
         record r;
         read_into(r, s, w);
         const judge ours{&s, &w, &q};
         durable::observations seen;
-        seen.note(r, 500);
+        seen.note(r, epoch - stood);
         durable::origin here;
         here.boot = boot_text(q.boot);
         known.says = q.cannot_ask != 0 ? bide::presence::unknown
@@ -1766,14 +1886,14 @@ TEST_CASE("record: the judge of the search answers what that of the leases does"
                                        : bide::presence::no;
         const durable::expiry_judge by_clock(s.clock, epoch, here);
         const durable::expiry_judge theirs =
-            (s.observes() ? by_clock.bounded_by(seen, 500 + stood, 0) : by_clock).knowing(&known);
+            (s.observes() ? by_clock.bounded_by(seen, epoch, 0) : by_clock).knowing(&known);
         CAPTURE(way);
         REQUIRE(ours.expired(r.holders[0], grace) == theirs.expired(r.holders[0], grace));
         REQUIRE(ours.expired(r.waiters[0], true) == theirs.expired(r.waiters[0], true));
         REQUIRE(ours.expired(r.waiters[0], false) == theirs.expired(r.waiters[0], false));
         ++asked;
     }
-    REQUIRE(asked == 1 << 11);
+    REQUIRE(asked == 1 << 13);
 }
 
 // ---- the rules keep the promises
@@ -1941,6 +2061,67 @@ TEST_CASE("record: a ticket goes on in another boot, and its lease is never shor
     holds("a ticket that changes its boot, leases of two lengths", s);
 }
 
+// Contenders that know of their one look only.
+scope brief_contenders() {
+    scope s = two_boots();
+    s.brief = true;
+    return s;
+}
+
+// The clocks of two boots, one of which goes faster by half.
+scope boots_of_two_rates() {
+    scope s = brief_contenders();
+    s.lease = s.ttl = 5;
+    s.rate = {2, 3, 0, 0};
+    s.margin = 3;
+    return s;
+}
+
+TEST_CASE("record: contenders that look once each observe together, and keep the promises") {
+    scope s = brief_contenders();
+    s.lost_answers = true;
+    s.ghosts = 1;
+    holds("brief contenders of two boots", s);
+    s.lost_answers = is_long_run();
+    s.ghosts = 0;
+    s.clients = 3;
+    s.boot = {1, 2, 2, 0};
+    s.offset = {0, 5, 5, 0};
+    holds("brief contenders of two boots, three clients", s);
+    s.boot = {1, 2, 3, 0};
+    s.offset = {0, 5, 9, 0};
+    holds("brief contenders of three boots", s);
+    s = brief_contenders();
+    s.two_steps = true;
+    s.patience = 1;
+    holds("brief contenders, requests on their way", s);
+    s = brief_contenders();
+    s.enqueue = false;
+    s.lost_answers = true;
+    s.ghosts = 1;
+    holds("brief contenders without a queue", s);
+    s = brief_contenders();
+    s.moves = true;
+    s.asks_again = true;
+    s.lease = 3;
+    s.short_lease = 1;
+    s.offset = {0, 3, 0, 0};
+    holds("brief contenders, a ticket that changes its boot", s);
+    s = brief_contenders();
+    s.loses = true;
+    holds("brief contenders, the newest record is lost", s);
+    s.loses = false;
+    s.grace = 1;
+    holds("brief contenders, a delay before a lease is taken over", s);
+    holds("brief contenders, clocks of two rates, a margin", boots_of_two_rates());
+}
+
+TEST_CASE("record: a renewal by a program that does not know of observations makes them void") {
+    scope s = brief_contenders();
+    s.lost_answers = true;
+    holds("observations that a renewal keeps", s, keeps_what_is_unknown());
+}
+
 // A clock that is set back by far more than a lease, once.
 scope clock_set_back() {
     scope s;
@@ -2051,6 +2232,28 @@ TEST_CASE("record: the search finds what is wrong with other boots") {
     s.lease = 3;
     s.short_lease = 1;
     finds("renewed elsewhere for less", two, s, renews_elsewhere_for_less());
+}
+
+TEST_CASE("record: the search finds observations that are stored or read wrongly") {
+    const char* const two = "more is believed to be held than there is";
+    const char* const stuck = "somebody waits for ever";
+    scope s = brief_contenders();
+    finds("an observation that a renewal keeps", two, s, keeps_observations());
+    finds("observations that are not stored", stuck, s, stores_no_observations());
+    s.clients = 3;
+    s.boot = {1, 2, 2, 0};
+    s.offset = {0, 5, 5, 0};
+    finds("an observation of another boot, on the own clock",
+          "a hold was taken away before its lease was over", s,
+          judges_wrongly(&judge::reads_observations_of_other_boots));
+    s.boot = {1, 2, 3, 0};
+    s.offset = {0, 5, 9, 0};
+    finds("two boots that overwrite each other", stuck, s, stores_the_last_boots_only());
+    s = boots_of_two_rates();
+    finds("an observation without the margin", two, s,
+          judges_wrongly(&judge::leaves_the_margin_out));
+    s.margin = 0;
+    finds("brief contenders, two rates, no margin", two, s);
 }
 
 TEST_CASE("record: the search finds a lease that a clock keeps up") {

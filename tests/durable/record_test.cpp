@@ -939,6 +939,174 @@ TEST_CASE("record: when a lease of another boot is over is not told by this one'
     REQUIRE(lock.acquire(b, 1000).next_ms == 1100);
 }
 
+namespace {
+
+// A holder of a boot that is over, and contenders of later boots, that look once each.
+struct table_of_boots : table {
+    explicit table_of_boots(lock_clock clock = lock_clock::boottime) {
+        t.clock = clock;
+        t.enqueue = false;
+        r = fresh_record(t);
+        hold = by("a", "before", 900'000).fence;
+    }
+    acquire_outcome by(const std::string& name, const std::string& boot, std::int64_t now) {
+        contender self = who(name);
+        self.from.boot = boot;
+        return bide::durable::acquire(r, self, t, now, nobody_is_gone);
+    }
+    const std::vector<stored_observation>& observed() const { return r.holders.at(0).observed; }
+
+    struct {
+        bool expired(const holder&, std::int64_t) const { return false; }
+        bool expired(const waiter&, bool) const { return false; }
+    } nobody_is_gone{};
+    std::int64_t hold = 0;
+};
+
+} // namespace
+
+TEST_CASE("record: the first contender of a boot stores since when it sees what it cannot read") {
+    table_of_boots lock;
+    REQUIRE(lock.observed().empty());
+    const auto b = lock.by("b", "this", 50);
+    REQUIRE(is(b, standing::waiting));
+    REQUIRE(b.changed);
+    REQUIRE(lock.r.waiters.empty());
+    REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 0, 50, {}}});
+
+    SECTION("the next ones find it, and change nothing") {
+        const record before = lock.r;
+        REQUIRE_FALSE(lock.by("b", "this", 51).changed);
+        REQUIRE_FALSE(lock.by("c", "this", 90).changed);
+        REQUIRE(lock.r == before);
+    }
+    SECTION("one of another boot stores its own beside it") {
+        REQUIRE(lock.by("c", "next", 7).changed);
+        REQUIRE_FALSE(lock.by("d", "this", 60).changed);
+        REQUIRE(lock.observed() ==
+                std::vector<stored_observation>{{"this", 0, 50, {}}, {"next", 0, 7, {}}});
+    }
+    SECTION("a time to come is of another clock, and replaced") {
+        REQUIRE(lock.by("c", "this", 49).changed);
+        REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 0, 49, {}}});
+    }
+    SECTION("a contender without a boot stores nothing") {
+        REQUIRE_FALSE(lock.by("c", "", 60).changed);
+    }
+    SECTION("nor does one that can read the times") {
+        REQUIRE_FALSE(lock.by("c", "before", 900'001).changed);
+    }
+}
+
+TEST_CASE("record: what contenders observe is stored on the boottime clock only") {
+    for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::observed}) {
+        table_of_boots lock(clock);
+        REQUIRE_FALSE(lock.by("b", "this", 50).changed);
+        REQUIRE(lock.observed().empty());
+    }
+}
+
+TEST_CASE("record: what was observed of a hold is cleared by its renewal") {
+    table_of_boots lock;
+    lock.by("b", "this", 50);
+    origin from;
+    SECTION("on its boot") {
+        from.boot = "before";
+        REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 900'010, lock.nobody_is_gone, from).is ==
+                renewal::renewed);
+    }
+    SECTION("on another one") {
+        from.boot = "this";
+        REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 60, lock.nobody_is_gone, from).is ==
+                renewal::renewed);
+    }
+    SECTION("by its ticket") {
+        REQUIRE(is(lock.by("a", "before", 900'010), standing::held));
+    }
+    REQUIRE(lock.observed().empty());
+}
+
+TEST_CASE("record: what was observed before a renewal that kept it is replaced") {
+    table_of_boots lock;
+    lock.by("b", "this", 50);
+    lock.by("b", "next", 7);
+    ++lock.r.holders[0].renewals; // by a program that does not know the field
+    REQUIRE(lock.by("c", "this", 60).changed);
+    REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 1, 60, {}}});
+}
+
+TEST_CASE("record: contenders of four boots store what they observe once, a fifth replaces the first") {
+    table_of_boots lock;
+    const std::vector<std::string> boots = {"1", "2", "3", "4"};
+    for (const std::string& boot : boots) {
+        REQUIRE(lock.by("b", boot, 50).changed);
+    }
+    for (int round = 0; round < 3; ++round) {
+        for (const std::string& boot : boots) {
+            REQUIRE_FALSE(lock.by("b", boot, 60).changed);
+        }
+    }
+    REQUIRE(lock.by("b", "5", 70).changed);
+    REQUIRE(lock.observed().size() == most_observations);
+    REQUIRE(lock.observed().front().boot == "2");
+    REQUIRE(lock.observed().back() == stored_observation{"5", 0, 70, {}});
+
+    // Boots that are over go, and what is left are the four with contenders.
+    int changes = 0;
+    for (int round = 0; round < 10; ++round) {
+        for (const char* const boot : {"5", "6", "7", "8"}) {
+            changes += lock.by("b", boot, 80 + round).changed ? 1 : 0;
+        }
+    }
+    REQUIRE(changes == 3);
+}
+
+TEST_CASE("record: who waits stores what it observes with its place and its refreshes, and alone never") {
+    table_of_boots lock;
+    lock.t.enqueue = true;
+    const auto b = lock.by("b", "before", 900'000);
+    REQUIRE(b.position == 0);
+    REQUIRE(lock.by("c", "this", 50).changed);
+    REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 0, 50, {}}});
+    REQUIRE(lock.r.waiters[0].observed == lock.observed()); // b, whose times it cannot read
+    REQUIRE(lock.r.waiters[1].observed.empty());            // itself
+
+    origin before;
+    before.boot = "before";
+    REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 900'010, lock.nobody_is_gone, before).changed);
+    REQUIRE_FALSE(lock.by("c", "this", 60).changed); // it has a place, and observes by itself
+    REQUIRE(lock.observed().empty());
+    REQUIRE(lock.by("c", "this", 100).changed); // a refresh
+    REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 1, 100, {}}});
+
+    REQUIRE(lock.by("b", "before", 900'070).changed); // a refresh, which clears what was observed of b
+    REQUIRE(lock.r.waiters[0].observed.empty());
+    REQUIRE(lock.r.waiters[1].observed ==
+            std::vector<stored_observation>{{"before", 1, 900'070, {}}});
+}
+
+TEST_CASE("record: who is refused by what may be gone stores what it observes") {
+    table_of_boots lock;
+    SECTION("the queue is full") {
+        lock.t.enqueue = true;
+        lock.t.max_waiters = 1;
+        lock.by("b", "before", 900'000);
+        const auto out = lock.by("c", "this", 50);
+        REQUIRE(out.is == standing::refused);
+        REQUIRE(out.error == durable_errc::queue_full);
+        REQUIRE(out.changed);
+        REQUIRE(lock.r.waiters[0].observed == lock.observed());
+    }
+    SECTION("its permits wait for others to leave") {
+        lock.t.permits = 2;
+        lock.t.adopt_permits = true;
+        const auto out = lock.by("c", "this", 50);
+        REQUIRE(out.error == durable_errc::permits_mismatch);
+        REQUIRE(out.changed);
+    }
+    REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 0, 50, {}}});
+}
+
 TEST_CASE("record: a renewal from where no boot is known leaves a hold to its mark") {
     const auto never = [](const auto&...) { return false; };
     struct {

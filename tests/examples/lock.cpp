@@ -13,6 +13,7 @@
 #include "lock_admin.hpp"
 #include "lock_calls.hpp"
 #include "lock_child.hpp"
+#include "lock_nesting.hpp"
 #include "lock_options.hpp"
 #include "lock_signals.hpp"
 #include "lock_slots.hpp"
@@ -87,7 +88,12 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
     if (o.timeout)
         wanted.timeout = *o.timeout;
     auto got = in_time(
-        events, [&o, &lock, wanted] { return try_to_acquire(o, lock, wanted); },
+        events,
+        [&o, &lock, wanted] {
+            if (wanted.timeout.count() > 0)
+                tell_of_nesting(o, lock);
+            return try_to_acquire(o, lock, wanted);
+        },
         [&end] { return end; },
         [&](int signal) {
             if (signal == caught)
@@ -134,6 +140,7 @@ std::unique_ptr<child> start(const options& o, const durable_guard& held,
     with.set("BIDE_LOCK_NAME", o.name);
     with.set("BIDE_FENCE", std::to_string(held.fence()));
     with.set("BIDE_LANE", std::to_string(held.lane()));
+    with.set(held_variable, held_with(o, held.fence()));
     with.remove("BIDE_LOCK_FD"); // of a lock around this one
     for (const std::string& secret : secret_variables(o))
         with.remove(secret);

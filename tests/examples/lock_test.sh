@@ -121,6 +121,26 @@ waiters() { "$lock" inspect n > seen && [ "$(grep -c '^waiter ' seen)" = "$1" ];
 
 contention_cases() {
 
+begin "says when the lock is held by the bide-lock around it"
+expect 1 "$lock" n -- "$lock" -w 0.1 n -- true
+says err "n: held by the bide-lock that runs this command (fence "
+expect 1 "$lock" n -- "$lock" other -- "$lock" -w 0.1 n -- true
+says err "n: held by the bide-lock that runs this command (fence "
+expect 1 "$lock" n -- "$lock" -n n -- true
+quiet
+expect 0 "$lock" n -- "$lock" other -- sh -c 'echo "$BIDE_LOCK_HELD" | grep -E -q "^[0-9]+ n/[0-9]+ other$"'
+quiet
+expect 0 "$lock" -s n -- "$lock" -s n -- true
+quiet
+expect 0 env BIDE_LOCK_HELD='1 n/x n/ n/2' "$lock" n -- true
+quiet
+in_background n -- sh -c "$hold"
+held
+expect 1 env BIDE_LOCK_HELD='1 n' "$lock" -w 0.1 n -- true # around it is a lock of this name in another slot
+quiet
+let_go
+ends 0 $child
+
 begin "passes the command's status on"
 expect 0 "$lock" n -- true
 quiet

@@ -17,6 +17,10 @@ the order of their arrival. The command's environment has
   BIDE_FENCE      a number larger than that of every earlier holder
   BIDE_LANE       a number below N that no other holder has
   BIDE_LOCK_FD    the descriptor that holds the lock, if there is one (see "What holds the lock")
+  BIDE_LOCK_HELD  "FENCE NAME" of this lock and of those around it, the outermost first, with slashes
+                  between them
+A bide-lock in the command waits as any other does if the lock that it asks for is held around it. It
+says so on stderr, unless it has --nonblock. If the command waits for it in turn, neither ends.
 
 Where the lock is:
   --slot file:DIRECTORY       in DIRECTORY/NAME.bide, on a local file system that survives a reboot;
@@ -53,6 +57,8 @@ How to get it:
   -s, --shared                share it with other holders that use -s: 1 of 1024 permits
   -x, --exclusive             exclude the holders that use -s: all 1024 permits
   --holder ID                 the name that inspect shows (host:pid)
+If the lock is on a file system that is frozen (fsfreeze), bide-lock gives up in its time, but the
+kernel keeps its process until the file system is thawed.
 
 How to hold it:
   --lease TIME                hold it by a lease of this length (30s), also on file and sqlite

@@ -142,6 +142,20 @@ private:
             mounts_ = space("mnt");
             times_ = space("time");
         }
+        if (trouble_.empty()) {
+            trouble_ = enter_once();
+        }
+    }
+
+    // Why no process can enter it: for one that a sanitizer gave a thread of its own, say.
+    std::string enter_once() const {
+        const pid_t child = fork();
+        if (child == 0) {
+            ::_exit(0);
+        }
+        int status = -1;
+        ::waitpid(child, &status, 0);
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "no process can enter it";
     }
 
     static std::string because(const char* what) {

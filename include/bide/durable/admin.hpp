@@ -49,8 +49,9 @@ public:
     }
 
     // Another number of permits. Contenders with the old one, this lock included, are refused from
-    // now on: make them anew. Who holds some goes on, and is renewed. False: there is no record, or
-    // not that many permits.
+    // now on: make them anew. Holders go on and are renewed. If they have more permits than there are
+    // then, no contender is granted one until they have released enough; to refuse that, inspect()
+    // first. False: there is no record, or permits is not a number that a lock can have.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why) {
         auto done = note("resize " + std::to_string(permits), why);
         return administer([permits, done](durable::record& r, std::int64_t now) {

@@ -6,7 +6,8 @@
 // who crashes is not waited for longer than its lease; every grant has a token, larger than all
 // before, by which a resource can tell a holder that does not know yet that it is not one any more.
 //
-// A child of fork() makes its own: it holds nothing of what its parent does.
+// A child of fork() can use its copy, whatever the threads of its parent did at the time of the fork;
+// the slot says what that means for the slot. The child holds nothing of what its parent does.
 //
 // The design follows "Durable Concurrency" of the Weft documentation, with waiters that expire,
 // fencing tokens, and clocks that need not agree.

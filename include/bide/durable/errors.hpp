@@ -27,7 +27,8 @@ enum class durable_errc {
     indeterminate,              // the store did not say whether it was changed
     too_large,                  // the store does not take values of this size
     unsupported_filesystem,     // one whose locks or syncs are not to be relied on
-    invalid_argument            // a time, a size or a name that cannot be meant
+    invalid_argument,           // a time, a size or a name that cannot be meant
+    store_busy                  // earlier calls of this lock object did not end in time
 };
 
 namespace detail {
@@ -51,6 +52,7 @@ public:
         case durable_errc::too_large: return "larger than the store takes";
         case durable_errc::unsupported_filesystem: return "not on this kind of filesystem";
         case durable_errc::invalid_argument: return "not a valid argument";
+        case durable_errc::store_busy: return "the store has not answered an earlier call";
         }
         return "unknown";
     }
@@ -74,7 +76,7 @@ inline bool may_pass(const std::error_code& error) noexcept {
     if (error.category() == durable_category()) {
         const auto code = static_cast<durable_errc>(error.value());
         return code == durable_errc::storage_error || code == durable_errc::indeterminate ||
-               code == durable_errc::conflict_timeout;
+               code == durable_errc::conflict_timeout || code == durable_errc::store_busy;
     }
     constexpr std::errc lasting[] = {std::errc::permission_denied,
                                      std::errc::operation_not_permitted,

@@ -17,7 +17,9 @@
 // Observation also bounds the other clocks: a lease that was seen unchanged for its length and the
 // margin is over, wherever its clock was set. And it takes the place of the boottime clock where
 // that cannot be read: the holder is of another boot (a container may show another boot id, or have
-// a time namespace), or a boot is not known.
+// a time namespace), or a boot is not known. Then contenders of one boot, which is known, observe
+// together: the first one stores in the record since when it has seen the entry. So contenders that
+// each live shorter than a lease get in, too.
 //
 // Whatever the clock, a contender that is bound to a process is gone when the process is. A process
 // of the same boot and namespace is looked up by its pid; any other by its mark, if the store keeps
@@ -25,10 +27,12 @@
 // fencing tokens hold where every clock fails.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/detail/record_entries.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/slot.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -187,7 +191,15 @@ private:
     template <class Entry>
     bool has_stood_still(const Entry& e, std::int64_t length_ms, std::int64_t grace_ms) const {
         const auto margin = static_cast<std::int64_t>(static_cast<double>(length_ms) * drift_);
-        return seen_->still_for(e, looked_) > length_ms + margin + grace_ms;
+        return std::max(seen_->still_for(e, looked_), observed_for(e)) >
+               length_ms + margin + grace_ms;
+    }
+    // For how long contenders of this boot have seen it as it is now, by what they stored.
+    template <class Entry> std::int64_t observed_for(const Entry& e) const noexcept {
+        const bool has_clock = clock_ == lock_clock::boottime && !here_->boot.empty();
+        const stored_observation* const by =
+            has_clock ? detail::find_observation(e, here_->boot) : nullptr;
+        return by != nullptr ? looked_ - by->since : 0;
     }
     bool is_of_this_boot(const origin& it) const noexcept {
         return it.boot == here_->boot && !it.boot.empty();

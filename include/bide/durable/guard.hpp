@@ -57,7 +57,8 @@ public:
     // Stopped by the first renewal that finds the hold gone; and, whatever the store does, by the
     // end of the lease on this machine's clock, less its margin, at the latest. Its callbacks run
     // on a thread that watches over all leases of the process, or on one that renews some: keep
-    // them short. release() and the destructor do not stop it.
+    // them short. A callback that blocks delays that, and the first renewals of other holds.
+    // release() and the destructor do not stop it.
     std::stop_token lost() const noexcept { return hold_->lost(); }
 
     // Not lost, and the lease is not over.
@@ -126,11 +127,14 @@ public:
     }
 
     // Leaves the permits held, renewed no more: who has the ticket goes on with them. A hold that is
-    // inheritable goes on as long as a child has its descriptor open.
+    // inheritable goes on as long as a child has its descriptor open. A ticket that is bound to this
+    // process keeps a mark of presence, which is a file descriptor, until a lock object of this
+    // process has released it or found it lost.
     // Throws: std::bad_alloc; nothing changes then.
     durable_ticket detach() {
         durable_ticket t = hold_->ticket();
-        std::exchange(hold_, nullptr)->detach();
+        hold_->detach();
+        hold_.reset();
         return t;
     }
 

@@ -55,7 +55,8 @@ struct durable_options {
     bool revive = false;
 
     // A guard renews its lease, every third of it; as a task on this scheduler, or on a thread,
-    // which is the lock's own or that of all locks of this process that share its store.
+    // which is the lock's own or that of all locks of this process that share its store. The thread
+    // starts when the first renewal is due, and ends some seconds after the last hold.
     bool auto_renew = true;
     scheduler* renew_on = nullptr;
 
@@ -67,8 +68,9 @@ struct durable_options {
     // The name on these tickets; "<host>:<pid>" where it is empty.
     std::string holder_id{};
 
-    // How long one operation tries while others keep changing the record, or waits for another
-    // thread's call to the store; also how long a waiting acquire() puts up with a store that
+    // How long one operation tries while others keep changing the record
+    // (durable_errc::conflict_timeout), or waits for another thread's call to the store
+    // (durable_errc::store_busy); also how long a waiting acquire() puts up with a store that
     // fails. inspect() and the calls of durable_admin return after this time and attempt_limit at
     // the latest.
     std::chrono::milliseconds patience{10'000};
@@ -101,7 +103,8 @@ struct acquire_request {
     // on Linux do), or with a ticket.
     bool inheritable = false;
 
-    // Zero or less: one look, without waiting and without a trace, for attempt_limit at most.
+    // Zero or less: one look, without waiting and without a place in the queue, for attempt_limit at
+    // most.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     std::stop_token stop{};
 

@@ -25,6 +25,7 @@
 // All times are in milliseconds, on whatever clock the record says.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/detail/record_entries.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
@@ -135,74 +136,147 @@ void sweep(record& r, const Judge& judge, std::int64_t grace_ms, std::string_vie
 
 namespace detail {
 
-inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence) noexcept {
-    for (holder& h : r.holders) {
-        if (h.nonce == nonce && (fence == 0 || h.fence == fence)) {
-            return &h;
-        }
-    }
-    return nullptr;
-}
-
-// How often something moved, for who watches it: all that counts is that it is another number.
-inline std::int64_t next_move(std::int64_t moves) noexcept {
-    return moves < largest_number ? moves + 1 : 0;
-}
-
-// The holder's times are on the clock that `self` reads.
-inline bool has_same_clock(const record& r, const origin& it, const origin& self) noexcept {
-    return r.clock != lock_clock::observed &&
-           (r.clock != lock_clock::boottime || (!it.boot.empty() && it.boot == self.boot));
-}
-
-// Begins a lease now that is never shorter than what is left of the present one: neither by the
-// clock nor for an observer, which goes by its length.
-inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
-                   const origin& self) {
-    if (has_same_clock(r, h.from, self)) {
-        h.lease_ms = std::max(lease_ms, std::min(h.lease_ms, h.expires_at - now));
-        h.expires_at = std::max(h.expires_at, now + lease_ms);
-    } else { // what is left is not known here: all of it, at most
-        h.lease_ms = std::max(lease_ms, h.lease_ms);
-        h.expires_at = r.clock == lock_clock::observed ? std::max(h.expires_at, now + lease_ms)
-                                                       : now + h.lease_ms;
-        if (r.clock == lock_clock::boottime) { // the times are of this clock now
-            const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
-            h.from = self;
-            if (mark != 0) { // it is not this process's: children may have it
-                h.from.pid = h.from.start = h.from.space = 0;
-                h.from.mark = mark;
-            }
-        }
-    }
-    h.renewals = next_move(h.renewals);
-}
-
-inline std::int64_t lowest_free_lane(const record& r) {
-    std::int64_t lane = 0;
-    const auto is_taken = [&](const holder& h) { return h.lane == lane; };
-    while (std::any_of(r.holders.begin(), r.holders.end(), is_taken)) {
-        ++lane;
-    }
-    return lane;
-}
-
-// When the next lease is over, of those whose clock can be read here; 0: there is none.
-inline std::int64_t next_expiry(const record& r, std::int64_t grace_ms,
-                                const origin& self) noexcept {
-    std::int64_t next = 0;
-    for (const holder& h : r.holders) {
-        if (has_same_clock(r, h.from, self)) {
-            const std::int64_t over = h.expires_at + grace_ms;
-            next = next == 0 || over < next ? over : next;
-        }
-    }
-    return next;
-}
-
-inline acquire_outcome refused(durable_errc why) noexcept {
+inline acquire_outcome refused(std::error_code why, bool changed = false) noexcept {
     acquire_outcome out;
-    out.error = make_error_code(why);
+    out.error = why;
+    out.changed = changed;
+    return out;
+}
+inline acquire_outcome refused(durable_errc why, bool changed = false) noexcept {
+    return refused(make_error_code(why), changed);
+}
+
+// Why a contender cannot ask for permits of this record, whatever is held of it; no error: it can.
+inline std::error_code check(const record& r, const contender& self, const terms& t,
+                             std::int64_t now) noexcept {
+    if (durable::check(self) || durable::check(t, now)) {
+        return make_error_code(durable_errc::invalid_argument);
+    }
+    if (r.clock != t.clock) {
+        return make_error_code(durable_errc::clock_mismatch);
+    }
+    return r.permits == t.permits || t.adopt_permits
+               ? std::error_code()
+               : make_error_code(durable_errc::permits_mismatch);
+}
+
+// Gives a record without holders and waiters the permits of the terms. False: there are some, which
+// go by other permits.
+inline bool adopt(record& r, const terms& t) noexcept {
+    if (r.permits == t.permits) {
+        return true;
+    }
+    if (!r.holders.empty() || !r.waiters.empty()) {
+        return false;
+    }
+    r.permits = t.permits;
+    return true;
+}
+
+// Answers a contender that holds its permits already, and extends its lease.
+inline acquire_outcome already_holds(const record& r, holder& mine, const contender& self,
+                                     const terms& t, std::int64_t now) {
+    if (mine.weight != self.weight) {
+        return refused(durable_errc::invalid_argument);
+    }
+    extend(r, mine, t.lease_ms, now, self.from);
+    mine.from = self.from;
+    acquire_outcome out;
+    out.is = standing::held;
+    out.changed = true;
+    out.fence = mine.fence;
+    out.lane = mine.lane;
+    return out;
+}
+
+// A contender's place in the queue, or the one that it would get.
+struct queue_place {
+    std::size_t index = 0;   // how many waiters are ahead of it
+    std::int64_t weight = 0; // and for how many permits they wait
+    bool is_taken = false;   // by the contender
+};
+inline queue_place place_of(const record& r, std::string_view nonce) noexcept {
+    queue_place place;
+    for (const waiter& w : r.waiters) {
+        if (w.nonce == nonce) {
+            place.is_taken = true;
+            break;
+        }
+        ++place.index;
+        place.weight += w.weight;
+    }
+    return place;
+}
+
+// Makes the contender a holder.
+inline acquire_outcome grant(record& r, const queue_place& place, const contender& self,
+                             const terms& t, std::int64_t now) {
+    if (r.fence >= largest_number) {
+        return refused(durable_errc::corrupt_record);
+    }
+    if (place.is_taken) {
+        r.waiters.erase(r.waiters.begin() + static_cast<std::ptrdiff_t>(place.index));
+    }
+    holder mine;
+    mine.holder_id = self.holder_id;
+    mine.nonce = self.nonce;
+    mine.lane = lowest_free_lane(r);
+    mine.fence = r.fence++;
+    mine.weight = self.weight;
+    mine.lease_ms = t.lease_ms;
+    mine.expires_at = now + t.lease_ms;
+    mine.from = self.from;
+    acquire_outcome out;
+    out.is = standing::granted;
+    out.changed = true;
+    out.fence = mine.fence;
+    out.lane = mine.lane;
+    r.holders.push_back(std::move(mine));
+    return out;
+}
+
+// Keeps the contender's place in the queue from expiring. True: the record has changed.
+inline bool refresh(waiter& mine, const contender& self, const terms& t, std::int64_t now) {
+    const std::int64_t rest = mine.expires_at - now;
+    if (rest >= t.waiter_ttl_ms - t.waiter_ttl_ms / 3 && rest <= t.waiter_ttl_ms &&
+        mine.from == self.from) {
+        return false;
+    }
+    mine.ttl_ms = t.waiter_ttl_ms;
+    mine.expires_at = now + t.waiter_ttl_ms;
+    mine.refreshes = next_move(mine.refreshes);
+    mine.from = self.from;
+    mine.observed.clear();
+    return true;
+}
+
+// Makes the contender wait, or tells it that it would have to. Stores what it observes where the
+// record changes anyway, or where the contender has no place in the queue. A contender that has one
+// may live for long enough to observe by itself: it makes no change for the sake of its observations.
+inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
+                            const terms& t, std::int64_t now) {
+    acquire_outcome out;
+    out.is = standing::waiting;
+    out.position = static_cast<std::int64_t>(place.index);
+    out.next_ms = next_expiry(r, t.reclaim_delay_ms, self.from);
+    if (place.is_taken) {
+        out.changed = refresh(r.waiters[place.index], self, t, now);
+    } else if (t.enqueue && r.waiters.size() >= t.max_waiters) {
+        return refused(durable_errc::queue_full, observe(r, self, now));
+    } else if (t.enqueue) {
+        waiter mine;
+        mine.holder_id = self.holder_id;
+        mine.nonce = self.nonce;
+        mine.weight = self.weight;
+        mine.ttl_ms = t.waiter_ttl_ms;
+        mine.expires_at = now + t.waiter_ttl_ms;
+        mine.from = self.from;
+        r.waiters.push_back(std::move(mine));
+        out.changed = true;
+    }
+    if (out.changed || !place.is_taken) {
+        out.changed = observe(r, self, now) || out.changed;
+    }
     return out;
 }
 
@@ -210,114 +284,38 @@ inline acquire_outcome refused(durable_errc why) noexcept {
 
 // Takes the permits if it is the contender's turn, else its place in the queue; called again it
 // keeps that place, and the waiter's entry from expiring. A contender that already holds them gets
-// the same answer, and a lease from now on.
+// the same answer, and a lease from now on. A contender that is not granted them stores since when it
+// has seen the entries whose times it cannot read, if no contender of its boot has: so an acquisition
+// that fails changes the record once, not each time.
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
-    if (check(self) || check(t, now)) {
-        return detail::refused(durable_errc::invalid_argument);
-    }
-    if (r.clock != t.clock) {
-        return detail::refused(durable_errc::clock_mismatch);
-    }
-    if (r.permits != t.permits && !t.adopt_permits) {
-        return detail::refused(durable_errc::permits_mismatch);
+    if (const std::error_code error = detail::check(r, self, t, now)) {
+        return detail::refused(error);
     }
     sweep(r, judge, t.reclaim_delay_ms, self.nonce);
-    if (r.permits != t.permits) {
-        if (!r.holders.empty() || !r.waiters.empty()) {
-            return detail::refused(durable_errc::permits_mismatch);
-        }
-        r.permits = t.permits;
+    if (!detail::adopt(r, t)) {
+        return detail::refused(durable_errc::permits_mismatch, detail::observe(r, self, now));
     }
     if (self.weight > r.permits) {
         return detail::refused(durable_errc::too_heavy);
     }
-
-    acquire_outcome out;
     if (holder* const mine = detail::find_holder(r, self.nonce, 0)) {
-        if (mine->weight != self.weight) {
-            return detail::refused(durable_errc::invalid_argument);
-        }
-        detail::extend(r, *mine, t.lease_ms, now, self.from);
-        mine->from = self.from;
-        out.is = standing::held;
-        out.changed = true;
-        out.fence = mine->fence;
-        out.lane = mine->lane;
-        return out;
+        return detail::already_holds(r, *mine, self, t, now);
     }
-
-    const auto place = std::find_if(r.waiters.begin(), r.waiters.end(),
-                                    [&](const waiter& w) { return w.nonce == self.nonce; });
-    const bool queued = place != r.waiters.end();
-    if (queued && place->weight != self.weight) {
+    const detail::queue_place place = detail::place_of(r, self.nonce);
+    if (place.is_taken && r.waiters[place.index].weight != self.weight) {
         return detail::refused(durable_errc::invalid_argument);
     }
-    std::int64_t ahead = 0;
-    for (auto w = r.waiters.begin(); w != place; ++w) {
-        ahead += w->weight;
-        ++out.position;
-    }
-
-    if (ahead + self.weight <= free_permits(r)) {
-        if (r.fence >= largest_number) {
-            return detail::refused(durable_errc::corrupt_record);
-        }
-        if (queued) {
-            r.waiters.erase(place);
-        }
-        holder& mine = r.holders.emplace_back();
-        mine.holder_id = self.holder_id;
-        mine.nonce = self.nonce;
-        mine.lane = -1;
-        mine.lane = detail::lowest_free_lane(r);
-        mine.fence = r.fence++;
-        mine.weight = self.weight;
-        mine.lease_ms = t.lease_ms;
-        mine.expires_at = now + t.lease_ms;
-        mine.from = self.from;
-        out.is = standing::granted;
-        out.changed = true;
-        out.fence = mine.fence;
-        out.lane = mine.lane;
-        out.position = 0;
-        return out;
-    }
-
-    out.is = standing::waiting;
-    out.next_ms = detail::next_expiry(r, t.reclaim_delay_ms, self.from);
-    if (queued) {
-        const std::int64_t rest = place->expires_at - now;
-        if (rest < t.waiter_ttl_ms - t.waiter_ttl_ms / 3 || rest > t.waiter_ttl_ms ||
-            place->from != self.from) {
-            place->ttl_ms = t.waiter_ttl_ms;
-            place->expires_at = now + t.waiter_ttl_ms;
-            place->refreshes = detail::next_move(place->refreshes);
-            place->from = self.from;
-            out.changed = true;
-        }
-    } else if (t.enqueue) {
-        if (r.waiters.size() >= t.max_waiters) {
-            return detail::refused(durable_errc::queue_full);
-        }
-        r.waiters.push_back(waiter{self.holder_id,
-                                   self.nonce,
-                                   self.weight,
-                                   t.waiter_ttl_ms,
-                                   now + t.waiter_ttl_ms,
-                                   0,
-                                   self.from,
-                                   {}});
-        out.changed = true;
-    }
-    return out;
+    return place.weight + self.weight <= free_permits(r)
+               ? detail::grant(r, place, self, t, now)
+               : detail::wait(r, place, self, t, now);
 }
 
 // Gives a hold a lease from now on; never a shorter one, and never to who has none. A lease that is
 // over is lost, even where nobody has taken it, unless the terms revive it and its permits are
-// free: a record that was lost may have given them away. `self`: where the
-// contender runs that renews it.
+// free: a record that was lost may have given them away. `self`: where the contender runs that
+// renews it.
 template <class Judge>
 renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
                     std::int64_t now, const Judge& judge, const origin& self) {

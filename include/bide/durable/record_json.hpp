@@ -8,20 +8,23 @@
 //    "holders":[{"holderId":"billing-7","nonce":"9f..","fence":41,"lane":0,"weight":1,
 //                "leaseMs":30000,"leaseExpiresAt":1717000030000,"renewals":4,
 //                "host":"h1","boot":"..","pid":812,"start":99123,"space":4026531836,
-//                "mark":71}],
+//                "mark":71,"observed":[{"boot":"..","moves":4,"since":1200500}]}],
 //    "waiters":[{"holderId":"billing-9","nonce":"a1..","weight":1,"ttlMs":30000,
 //                "expiresAt":1717000030000,"refreshes":0,"host":"h2","boot":".."}],
 //    "admin":{"at":1717000000000,"by":"ops","what":"force_release 40"}}
 //
 // `clock` is one of caller, boottime, server, observed. `fence` is the next token, larger than every
-// holder's. host, boot, pid, start, space and mark may be absent, and so may admin. Fields of other
-// names are kept as they are. Anything else that is not as shown is corrupt, and so is an object with two
-// fields of one name, and what is nested deeper than anybody means it: a record that cannot be read
-// is never taken for an empty one. The fields may come in any order; they are written by that of
-// the alphabet.
+// holder's. host, boot, pid, start, space, mark and observed may be absent, and so may admin. A
+// waiter may have observed, too. An observation whose `moves` is not the entry's `renewals` or
+// `refreshes` is void: programs of earlier versions keep the field when they renew. Fields of other
+// names are kept as they are. Anything else that is not as shown is corrupt, and so is an object
+// with two fields of one name, and what is nested deeper than anybody means it: a record that cannot
+// be read is never taken for an empty one. The fields may come in any order; they are written by
+// that of the alphabet.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/record_fields.hpp>
 #include <bide/durable/detail/record_reader.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record.hpp>
@@ -146,6 +149,11 @@ public:
             }
         }
         return false;
+    }
+    bool observations(std::string_view name, const std::vector<stored_observation>& all) {
+        return !all.empty() && list(name, all, [](const stored_observation& o, object_writer& to) {
+            each_observation_field(o, to);
+        });
     }
     bool version(std::string_view name) { return number(name, record_format, 0, 0); }
     bool holders(std::string_view name, const std::vector<holder>& all) {

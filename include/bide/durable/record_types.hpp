@@ -40,6 +40,20 @@ struct origin {
     friend bool operator==(const origin&, const origin&) = default;
 };
 
+// A contender saw an entry at this time as the entry is now. An entry is over when contenders of one
+// boot have seen it unchanged for its length and more: see durable/expiry.hpp.
+struct stored_observation {
+    std::string boot{};     // of the contender: `since` is on that clock; not empty
+    std::int64_t moves = 0; // the entry's renewals or refreshes; void if the entry has another count
+    std::int64_t since = 0;
+    std::string extra{};
+
+    friend bool operator==(const stored_observation&, const stored_observation&) = default;
+};
+
+// Of one entry, one for each boot. A further boot takes the place of the first one.
+inline constexpr std::size_t most_observations = 4;
+
 // Times are milliseconds, on the record's clock.
 struct holder {
     std::string holder_id{}; // the name that it was given
@@ -51,6 +65,7 @@ struct holder {
     std::int64_t expires_at = 0;
     std::int64_t renewals = 0;
     origin from{};
+    std::vector<stored_observation> observed{}; // by contenders that cannot read its times
     std::string extra{}; // what this version does not know, as a JSON object; or empty
 
     friend bool operator==(const holder&, const holder&) = default;
@@ -64,6 +79,7 @@ struct waiter {
     std::int64_t expires_at = 0;
     std::int64_t refreshes = 0;
     origin from{};
+    std::vector<stored_observation> observed{};
     std::string extra{};
 
     friend bool operator==(const waiter&, const waiter&) = default;
@@ -109,7 +125,7 @@ struct terms {
     std::size_t max_waiters = 1024;
     std::int64_t first_fence = 1; // the first token of a record that is made; see floor_of()
     bool adopt_permits = false;   // a record without holders and waiters takes these permits
-    bool enqueue = true; // false: leave no trace where it cannot be had at once
+    bool enqueue = true; // false: take no place in the queue where it cannot be had at once
     bool revive = false; // renew() may take up a lease that is over and that nobody waits for
 };
 

@@ -8,6 +8,7 @@
 #include <support/on_time.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
 
 #include <atomic>
@@ -608,6 +609,17 @@ TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last
     fails("https://127.0.0.1:" + plain, good, std::errc::protocol_error);
 }
 
+TEST_CASE("etcd_slot: a Redis server, which hangs up on HTTP, is named at once") {
+    if (!test::redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    test::redis_server server;
+    etcd_slot slot(url(server.port()), "key");
+    CHECK(slot.load().error() == std::errc::protocol_error);
+    CHECK(slot.explain() == slot.store() + ", key key: a Redis server is at this port");
+}
+
 TEST_CASE("etcd_slot: tells the cluster's revision, whether the key is there or not") {
     if (!etcd_server::available()) {
         return;
@@ -675,71 +687,13 @@ TEST_CASE("etcd_slot: a restored backup forgets, and counts from there again") {
     CHECK(slot.compare_exchange(first.version, "other").version == second.version); // again
 }
 
-TEST_CASE("etcd_slot: all slots of a store share a connection for calls and one for renewals") {
+TEST_CASE("etcd_slot: all slots of a process share connections to a server") {
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
-    flaky_proxy proxy(shared_server().port());
-    std::vector<etcd_slot> calls;
-    std::vector<etcd_slot> renewals;
-    for (int i = 0; i < 150; ++i) {
-        calls.emplace_back(url(proxy.port()), fresh_key(), within(20s));
-        renewals.push_back(calls.back().for_renewals());
-    }
-    CHECK(calls.front().store() == renewals.back().store());
-    std::atomic<int> failures{0};
-    std::vector<std::thread> threads;
-    for (std::size_t t = 0; t < 4; ++t) {
-        threads.emplace_back([&, t] {
-            for (std::size_t i = t; i < calls.size(); i += 4) {
-                const cas_result stored = calls[i].compare_exchange(0, std::to_string(i));
-                const auto seen = renewals[i].load();
-                failures += stored.status == cas_status::stored && seen &&
-                                    seen->value == std::to_string(i)
-                                ? 0
-                                : 1;
-            }
-        });
-    }
-    for (std::thread& each : threads) {
-        each.join();
-    }
-    CHECK(failures.load() == 0);
-    CHECK(proxy.connections() == 2);
-    calls.clear();
-    renewals.clear();
-    etcd_slot later(url(proxy.port()), fresh_key(), within(20s));
-    CHECK(later.load().has_value());
-    CHECK(proxy.connections() == 3); // the others went with their last slot
-}
-
-TEST_CASE("etcd_slot: a call that hangs stalls no renewal, and the next call waits its time only") {
-    if (!etcd_server::available()) {
-        return;
-    }
-    const test::watchdog limit;
-    flaky_proxy proxy(shared_server().port());
-    etcd_slot slow(url(proxy.port()), fresh_key(), within(1h));
-    etcd_slot other(url(proxy.port()), fresh_key(), within(200ms));
-    etcd_slot renewal = slow.for_renewals();
-    REQUIRE(test::eventually([&] { return slow.load() && renewal.load(); }));
-    proxy.hang();
-    std::atomic<bool> has_returned{false};
-    std::thread hangs([&] {
-        static_cast<void>(slow.load());
-        has_returned = true;
-    });
-    REQUIRE(test::eventually([&] { return proxy.swallowed() > 0; })); // it has the connection
-    cas_result waited;
-    const auto took = test::time_of([&] { waited = other.compare_exchange(0, "value"); });
-    CHECK(waited.error == std::errc::timed_out);
-    CHECK(took <= 300ms);
-    proxy.forward(); // for new bytes only
-    CHECK(renewal.load().has_value());
-    CHECK_FALSE(has_returned); // so neither waited for it
-    proxy.cut();
-    hangs.join();
+    etcd_store store;
+    SECTION("that answers") { test::check_shared_connections(store); }
+    SECTION("that hangs") { test::check_hanging_calls(store); }
 }
 
 TEST_CASE("etcd_slot: no operation exceeds its patience where the server hangs") {

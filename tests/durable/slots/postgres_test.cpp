@@ -9,6 +9,7 @@
 #include <support/servers.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
 
 #include <algorithm>
@@ -566,7 +567,7 @@ TEST_CASE("postgres_slot: one who stops with the row locked does not keep it") {
         CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
             const std::string key = new_key();
             postgres_slot slow(s->conninfo(), key, patient_for(patience));
-            // Of another connection: those of one string have their turns after each other.
+            // Of another connection string, as an update uses no other slot of its own.
             postgres_slot other(s->conninfo() + " application_name=other", key,
                                 patient_for(test::patience));
             bool has_stopped = false; // with the row locked, before its time was up
@@ -1020,40 +1021,29 @@ TEST_CASE("postgres_slot: a table that was dropped and made again is not taken f
 
 // ---- What slots of a process share
 
-TEST_CASE("postgres_slot: all slots of a process share one connection, and one for renewals") {
+TEST_CASE("postgres_slot: all slots of a process share connections to a server") {
     if (test::postgres_server* const s = server()) {
-        test::flaky_proxy net(s->port());
-        const std::string at = test::postgres_server::conninfo(net.port());
-        {
-            std::vector<postgres_slot> slots;
-            for (int i = 0; i < 30; ++i) {
-                slots.emplace_back(at, new_key());
-                CHECK(slots.back().compare_exchange(0, "x").status == cas_status::stored);
-            }
-            CHECK(net.connections() == 1);
-            std::vector<postgres_slot> renewing;
-            for (postgres_slot& each : slots) {
-                renewing.push_back(each.for_renewals());
-                CHECK(renewing.back().store() == each.store());
-                const auto seen = renewing.back().load();
-                REQUIRE(seen.has_value());
-                CHECK(seen->value == "x");
-                CHECK(renewing.back().compare_exchange(seen->version, "y").status ==
-                      cas_status::stored);
-            }
-            CHECK(net.connections() == 2);
-            postgres_slot again(at, new_key());
-            CHECK(again.load().has_value());
-            CHECK(net.connections() == 2);
+        store direct{s, s->conninfo(), s->conninfo()};
+        SECTION("that answers") { test::check_shared_connections(direct); }
+        SECTION("that hangs") { test::check_hanging_calls(direct); }
+        SECTION("that takes few connections") {
+            test::postgres_server small(test::postgres_server::speed::quick,
+                                        "max_connections = 3\nsuperuser_reserved_connections = 0\n"
+                                        "max_wal_senders = 0");
+            REQUIRE(small.is_running());
+            store few{&small, small.conninfo(), small.conninfo()};
+            test::check_few_connections(few);
         }
-        // They went with their last slot.
-        postgres_slot next(at, new_key());
-        CHECK(next.load().has_value());
-        CHECK(net.connections() == 3);
-        postgres_slot other(at + " application_name=other", new_key());
-        CHECK(other.load().has_value());
-        CHECK(net.connections() == 4);
-        CHECK(other.store() == next.store());
+        SECTION("by another connection string") {
+            test::flaky_proxy net(s->port());
+            const std::string at = test::postgres_server::conninfo(net.port());
+            postgres_slot one(at, new_key());
+            postgres_slot other(at + " application_name=other", new_key());
+            CHECK(one.load().has_value());
+            CHECK(other.load().has_value());
+            CHECK(net.connections() == 2);
+            CHECK(other.store() == one.store());
+        }
     }
 }
 
@@ -1076,7 +1066,7 @@ TEST_CASE("postgres_slot: the environment makes a connection string another one"
     }
 }
 
-TEST_CASE("postgres_slot: threads take turns on the connection") {
+TEST_CASE("postgres_slot: threads that update one row share the connections") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
         constexpr int members = 8;
@@ -1509,19 +1499,15 @@ TEST_CASE("postgres_slot: a backend that is stopped stalls a call for its patien
         postgres_slot renews = patient.for_renewals();
         REQUIRE(renews.load().has_value());
         REQUIRE(::kill(pid, SIGSTOP) == 0);
-        cas_result waits;
-        std::thread first_in_turn([&] { waits = patient.compare_exchange(first.version, "2"); });
-        // Whether it has the connection, or waits for it. The backend goes on only after it, and the
-        // other call would wait for an hour.
         const auto began = std::chrono::steady_clock::now();
         const auto late = slot.load();
         const auto took = std::chrono::steady_clock::now() - began;
         CHECK(renews.load().has_value());
+        const cas_result next = patient.compare_exchange(first.version, "2"); // on another one
         ::kill(pid, SIGCONT);
-        first_in_turn.join();
         CHECK((!late && late.error() == std::errc::timed_out));
         CHECK(took >= 490ms);
-        CHECK((waits.status == cas_status::stored || waits.error == std::errc::timed_out));
+        CHECK(next.status == cas_status::stored);
         CHECK(test::asks_until(10s, [&] { return slot.load().has_value(); }));
     }
 }

@@ -6,8 +6,10 @@
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
 #include <support/on_time.hpp>
+#include <support/servers.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
 
 #include <atomic>
@@ -15,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -92,6 +95,8 @@ struct redis_store {
     std::error_code nobody = system_code(ECONNREFUSED);
 };
 
+#if defined(BIDE_DURABLE_OPENSSL)
+
 // With TLS.
 struct secret_store {
     using slot = redis_slot;
@@ -122,6 +127,8 @@ struct secret_store {
     std::string key = fresh_key();
     std::error_code nobody = system_code(ECONNREFUSED);
 };
+
+#endif
 
 } // namespace
 
@@ -559,6 +566,19 @@ TEST_CASE("redis_slot: a server that speaks something else is named at once, and
     }
 }
 
+TEST_CASE("redis_slot: a PostgreSQL server, which hangs up without a word, is named at once") {
+    if (!test::postgres_server::is_available()) {
+        std::fputs("skipped: PostgreSQL is not installed\n", stderr);
+        return;
+    }
+    const test::watchdog limit;
+    test::postgres_server server;
+    REQUIRE(server.is_running());
+    redis_slot slot("redis://:hidden@127.0.0.1:" + std::to_string(server.port()), "key");
+    CHECK(slot.load().error() == std::errc::protocol_error);
+    CHECK(slot.explain() == slot.store() + ", key key: a PostgreSQL server is at this port");
+}
+
 // A fresh record draws its first tokens from it.
 TEST_CASE("redis_slot: the server's clock is there where the key is not") {
     if (!redis_server::available()) {
@@ -595,52 +615,18 @@ TEST_CASE("redis_slot: after FLUSHALL the key is fresh, and no version comes aga
     CHECK(slot.compare_exchange(first.version, "mine").status == cas_status::conflict);
 }
 
-TEST_CASE("redis_slot: all slots of a store share a connection for calls and one for renewals") {
+TEST_CASE("redis_slot: all slots of a process share connections to a server") {
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
-    flaky_proxy proxy(shared_server().port());
-    std::vector<redis_slot> calls;
-    std::vector<redis_slot> renewals;
-    for (int i = 0; i < 150; ++i) {
-        calls.push_back(slot_at(proxy.port(), fresh_key(), within(20s)));
-        renewals.push_back(calls.back().for_renewals());
+    redis_store store;
+    SECTION("that answers") { test::check_shared_connections(store); }
+    SECTION("that hangs") { test::check_hanging_calls(store); }
+    SECTION("that takes few connections") {
+        redis_server small({"--maxclients", "3"});
+        redis_store few{small};
+        test::check_few_connections(few);
     }
-    CHECK(calls.front().store() == renewals.back().store());
-    bool all_work = true;
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-        const cas_result stored = calls[i].compare_exchange(0, std::to_string(i));
-        const auto seen = renewals[i].load();
-        all_work = all_work && stored.status == cas_status::stored && seen &&
-                   seen->value == std::to_string(i) &&
-                   renewals[i].compare_exchange(stored.version, "renewed").status ==
-                       cas_status::stored;
-    }
-    CHECK(all_work);
-    CHECK(proxy.connections() == 2);
-
-    std::atomic<int> failures{0};
-    std::vector<std::thread> threads;
-    for (std::size_t t = 0; t < 4; ++t) {
-        threads.emplace_back([&, t] {
-            for (std::size_t i = t; i < calls.size(); i += 4) {
-                const auto seen = calls[i].load();
-                failures += seen && seen->value == "renewed" ? 0 : 1;
-            }
-        });
-    }
-    for (std::thread& each : threads) {
-        each.join();
-    }
-    CHECK(failures.load() == 0);
-    CHECK(proxy.connections() == 2);
-
-    calls.clear();
-    renewals.clear();
-    redis_slot later = slot_at(proxy.port(), fresh_key(), within(20s));
-    CHECK(later.load().has_value());
-    CHECK(proxy.connections() == 3); // the others went with their last slot
 }
 
 TEST_CASE("redis_slot: all watches of a store share a connection, and each hears of its own key") {
@@ -696,34 +682,6 @@ TEST_CASE("redis_slot: all watches of a store share a connection, and each hears
                 .status == cas_status::stored);
     CHECK(test::is_readable(all.front().watch->fd(), 10'000));
     CHECK(!all.front().watch->drain());
-}
-
-TEST_CASE("redis_slot: a call that hangs stalls no renewal, and the next call waits its time only") {
-    if (!redis_server::available()) {
-        return;
-    }
-    const test::watchdog limit;
-    flaky_proxy proxy(shared_server().port());
-    redis_slot slow = slot_at(proxy.port(), fresh_key(), within(1h));
-    redis_slot other = slot_at(proxy.port(), fresh_key(), within(200ms));
-    redis_slot renewal = slow.for_renewals();
-    REQUIRE(test::eventually([&] { return slow.load() && renewal.load(); }));
-    proxy.hang();
-    std::atomic<bool> has_returned{false};
-    std::thread hangs([&] {
-        static_cast<void>(slow.load());
-        has_returned = true;
-    });
-    REQUIRE(test::eventually([&] { return proxy.swallowed() > 0; })); // it has the connection
-    cas_result waited;
-    const auto took = test::time_of([&] { waited = other.compare_exchange(0, "value"); });
-    CHECK(waited.error == std::errc::timed_out);
-    CHECK(took <= 300ms);
-    proxy.forward(); // for new bytes only
-    CHECK(renewal.load().has_value());
-    CHECK_FALSE(has_returned); // so neither waited for it
-    proxy.cut();
-    hangs.join();
 }
 
 TEST_CASE("redis_slot: no operation exceeds its patience where the server hangs") {

@@ -18,6 +18,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/task/task.hpp>
 
@@ -52,16 +53,10 @@ private:
             of_->give_up_stopped();
             return;
         }
-#if BIDE_EXCEPTIONS
-        try {
-            goes_on_ = of_->look();
-        } catch (...) {
-            thrown_ = std::current_exception();
+        thrown_ = thrown_by([this] { goes_on_ = of_->look(); });
+        if (thrown_) {
             of_->undo();
         }
-#else
-        goes_on_ = of_->look();
-#endif
         is_over_ = !goes_on_;
     }
     void was_left() noexcept override {
@@ -120,22 +115,18 @@ inline void wait_for_change(acquisition& it) {
 // For a thread that has all the time.
 inline acquisition::answer acquire_here(const lock_parts& parts, acquire_request request) {
     acquisition it(parts, std::move(request));
-#if BIDE_EXCEPTIONS
-    try {
+    const std::exception_ptr thrown = thrown_by([&it] {
         while (it.look()) {
             wait_for_change(it);
         }
-    } catch (...) {
+    });
+    if (thrown) {
         it.undo();
-        it.end();
-        throw;
     }
-#else
-    while (it.look()) {
-        wait_for_change(it);
-    }
-#endif
     it.end();
+    if (thrown) {
+        std::rethrow_exception(thrown);
+    }
     return it.take(false);
 }
 

@@ -15,6 +15,7 @@
 #include <bide/durable/detail/renewer.hpp>
 #include <bide/durable/detail/renewers.hpp>
 #include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/detail/withdrawals.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
@@ -227,7 +228,9 @@ inline bool acquisition::look() {
     is_unsure_ = true;
     auto got = try_once();
     const bool passes = !got && may_pass(got.error());
-    const bool has_written = got || got.error() != durable_errc::conflict_timeout || is_waiting_;
+    const bool has_written = got || is_waiting_ ||
+                             (got.error() != durable_errc::conflict_timeout &&
+                              got.error() != durable_errc::store_busy);
     may_be_queued_ = was_queued || has_written;
     is_unsure_ = has_written ? passes : was_unsure;
     const std::int64_t now = durable::boottime_ms();
@@ -274,22 +277,16 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
     held_ = std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms,
                                    std::exchange(mark_, nullptr));
     may_be_queued_ = false;
-#if BIDE_EXCEPTIONS
-    try {
+    const std::exception_ptr thrown = thrown_by([this] {
         held_->begin();
         if (parts_.renewer != nullptr) {
             parts_.renewer->add(held_);
         }
-    } catch (...) {
+    });
+    if (thrown) {
         undo();
-        throw;
+        std::rethrow_exception(thrown);
     }
-#else
-    held_->begin();
-    if (parts_.renewer != nullptr) {
-        parts_.renewer->add(held_);
-    }
-#endif
     return true;
 }
 
@@ -300,16 +297,10 @@ inline void acquisition::undo() noexcept {
     }
     const bool is_bounded = !limits_.until.is_never() || limits_.stop.stop_possible();
     const deadline until = is_bounded ? deadline::after(limits_.grace) : deadline::never();
-#if BIDE_EXCEPTIONS
-    try {
+    try_to([&] { // it may throw: no memory, or the caller's clock. Then the background tries again
         const auto gone = parts_.engine->release(ticket_, {is_unsure_, earlier_fence_}, until);
         may_be_queued_ = !gone && may_pass(gone.error());
-    } catch (...) { // no memory, or the caller's clock: tried again in the background
-    }
-#else
-    const auto gone = parts_.engine->release(ticket_, {is_unsure_, earlier_fence_}, until);
-    may_be_queued_ = !gone && may_pass(gone.error());
-#endif
+    });
 }
 
 inline void acquisition::hand_over() noexcept {

@@ -38,23 +38,19 @@ public:
     // Takes what the ticket asks for if it is its turn, else its place in the queue, to be called
     // again before the waiter's time is over. Once acquired it answers the same, with a new lease.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t) {
-        keep(t);
         return answer(parts_.engine->acquire(t, std::nullopt, intent::queue), t);
     }
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t,
                                                          std::chrono::milliseconds now) {
-        keep(t);
         return answer(parts_.engine->acquire(t, now, intent::queue), t);
     }
 
     // A lease from now on. False: it is lost.
     result<bool, std::error_code> renew(const durable_ticket& t) {
-        keep(t);
-        return is_there(parts_.engine->renew(t, std::nullopt));
+        return is_there(parts_.engine->renew(t, std::nullopt), t);
     }
     result<bool, std::error_code> renew(const durable_ticket& t, std::chrono::milliseconds now) {
-        keep(t);
-        return is_there(parts_.engine->renew(t, now));
+        return is_there(parts_.engine->renew(t, now), t);
     }
 
     // Gives back what this ticket's grant holds, or its place in the queue. False: neither was there.
@@ -72,14 +68,12 @@ public:
     template <transactional_slot S>
     result<durable_attempt, std::error_code>
     try_acquire_in(S& slot, typename S::transaction& in, durable_ticket& t, given_time now = {}) {
-        keep(t);
-        return answer(parts_.engine->acquire_in(slot, in, t, now), t);
+        return answer(parts_.engine->acquire_in(slot, in, t, now), t, true);
     }
     template <transactional_slot S>
     result<bool, std::error_code> renew_in(S& slot, typename S::transaction& in,
                                            const durable_ticket& t, given_time now = {}) {
-        keep(t);
-        return is_there(parts_.engine->renew_in(slot, in, t, now));
+        return is_there(parts_.engine->renew_in(slot, in, t, now), t, true);
     }
     template <transactional_slot S>
     result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
@@ -134,13 +128,16 @@ private:
         return call_store<result<std::optional<durable::inspection>, std::error_code>>(
             [engine, now] { return engine->inspect(now); }, engine->patience());
     }
-    void keep(const durable_ticket& t) noexcept {
-        if (t.process_bound) {
-            parts_.engine->keep_mark();
+    // What a ticket has that is bound to this process goes on without this object.
+    template <class Got> void keep(const Got& got, const durable_ticket& t, bool in_transaction) {
+        if (t.process_bound && (got || may_pass(got.error()))) {
+            parts_.engine->keep_mark(in_transaction ? std::string() : t.nonce);
         }
     }
-    static result<durable_attempt, std::error_code>
-    answer(const result<lock_engine::acquired, std::error_code>& got, durable_ticket& t) {
+    result<durable_attempt, std::error_code>
+    answer(const result<lock_engine::acquired, std::error_code>& got, durable_ticket& t,
+           bool in_transaction = false) {
+        keep(got, t, in_transaction);
         if (!got) {
             return unexpected{got.error()};
         }
@@ -153,8 +150,12 @@ private:
         t.fence = a.fence;
         return a;
     }
-    static result<bool, std::error_code>
-    is_there(const result<std::optional<std::int64_t>, std::error_code>& renewed) {
+    result<bool, std::error_code>
+    is_there(const result<std::optional<std::int64_t>, std::error_code>& renewed,
+             const durable_ticket& t, bool in_transaction = false) {
+        if (!renewed || *renewed) {
+            keep(renewed, t, in_transaction);
+        }
         if (!renewed) {
             return unexpected{renewed.error()};
         }

@@ -11,6 +11,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/detail/vigil.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
@@ -86,9 +87,10 @@ public:
     result<bool, std::error_code> hand_over();
 
     // The ticket goes on without it.
-    void detach() noexcept {
-        if (ticket_.process_bound) {
-            engine_->keep_mark();
+    // Throws: std::bad_alloc; nothing changes then.
+    void detach() {
+        if (ticket_.process_bound && is_ours()) {
+            engine_->keep_mark(ticket_.nonce);
         }
         leave();
     }
@@ -167,15 +169,9 @@ inline void hold::happened() noexcept {
         lose();
         return;
     }
-#if BIDE_EXCEPTIONS
-    try {
-        begin();
-    } catch (...) { // no memory: nobody would tell when it is over
+    if (!try_to([this] { begin(); })) { // no memory: nothing would tell when it is over
         lose();
     }
-#else
-    begin();
-#endif
 }
 
 template <class Renew> result<void, std::error_code> hold::renew_by(Renew renew) {
@@ -276,15 +272,9 @@ inline void end_hold(const std::shared_ptr<hold>& held) noexcept {
         held->leave();
         return;
     }
-#if BIDE_EXCEPTIONS
-    try {
-        end();
-    } catch (...) { // no memory, say: it is over with its lease
+    if (!try_to(end)) { // it is over with its lease
         held->leave();
     }
-#else
-    end();
-#endif
 }
 
 } // namespace detail

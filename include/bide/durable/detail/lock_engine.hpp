@@ -6,6 +6,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/bound_tickets.hpp>
 #include <bide/durable/detail/record_store.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
@@ -59,9 +60,13 @@ public:
     // Until when the lease is good, on this machine; nothing: it is lost.
     result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t,
                                                                given_time now) {
-        return renew_by(store_, t, [&](auto rule) {
+        auto renewed = renew_by(store_, t, [&](auto rule) {
             return store_.update(now, intent::nothing, deadline::never(), rule);
         });
+        if (renewed && !*renewed) {
+            holds_nothing(t);
+        }
+        return renewed;
     }
     // The same for renewals in the background. If the slot offers for_renewals(), the call uses
     // that and has a turn of its own, so that a call which hangs on the lock's slot does not stall
@@ -83,9 +88,13 @@ public:
     result<bool, std::error_code> release(const durable_ticket& t) { return release(t, {}); }
     result<bool, std::error_code> release(const durable_ticket& t, taking_back how,
                                           deadline until = deadline::never()) {
-        return release_by(t, how, [&](auto rule) {
+        auto released = release_by(t, how, [&](auto rule) {
             return store_.update(std::nullopt, intent::nothing, until, rule);
         });
+        if (released && how.but == 0) {
+            holds_nothing(t);
+        }
+        return released;
     }
 
     template <transactional_slot S>
@@ -122,9 +131,10 @@ public:
     presence is_present(std::int64_t mark) { return store_.is_present(mark); }
 
     // A ticket that is bound to this process goes on without a guard.
-    void keep_mark() noexcept { store_.keep_mark(); }
+    // Throws: std::bad_alloc.
+    void keep_mark(const std::string& nonce) { store_.keep_mark(nonce); }
 
-    std::string explain() const { return store_.explain(); }
+    std::string explain() { return store_.explain(); }
 
     const durable_options& options() const noexcept { return store_.options(); }
     std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
@@ -134,11 +144,17 @@ public:
         return {deadline::after(options().patience), grace(), {}};
     }
     std::int64_t permits() const noexcept { return store_.terms().permits; }
-    change_signal& signal() noexcept { return store_.signal(); }
+    change_signal& signal() { return store_.signal(); }
     void begin_waiting() noexcept { store_.begin_waiting(); }
     void end_waiting() noexcept { store_.end_waiting(); }
 
 private:
+    static void holds_nothing(const durable_ticket& t) noexcept {
+        if (t.process_bound) {
+            bound_tickets::forget(t.nonce);
+        }
+    }
+
     template <class Update>
     result<acquired, std::error_code> acquire_by(const durable_ticket& t, intent what,
                                                  const slot_presence* of, Update update);

@@ -1,18 +1,16 @@
 #ifndef BIDE_DURABLE_DETAIL_RECORD_READER_HPP
 #define BIDE_DURABLE_DETAIL_RECORD_READER_HPP
 
-// The fields of a record, and who fills it with them while the text is parsed. What it consists of
-// goes to its place at once, with no tree in between; only fields that nobody knows become one.
+// Fills a record with its fields while the text is parsed. What it consists of goes to its place at
+// once, with no tree in between; only fields that nobody knows become one.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/detail/record_fields.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 
-#include <nlohmann/json.hpp>
-
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,81 +19,7 @@
 
 namespace bide::inline BIDE_ABI {
 namespace durable {
-
-inline constexpr std::int64_t record_format = 1;
-
 namespace detail {
-
-using json = nlohmann::json;
-
-struct clock_name {
-    lock_clock clock;
-    std::string_view name;
-};
-inline constexpr clock_name clock_names[] = {{lock_clock::caller, "caller"},
-                                             {lock_clock::boottime, "boottime"},
-                                             {lock_clock::server, "server"},
-                                             {lock_clock::observed, "observed"}};
-
-inline constexpr std::int64_t any_length = std::numeric_limits<std::int64_t>::max();
-
-// ---- the fields of each object, by the order of the alphabet, as they are written
-//
-// `f` is shown one after another until it answers true:
-//   f.number(name, value, least, most)            has to be there
-//   f.text(name, value)                           has to be there, and not empty
-//   f.maybe_number(name, value, least, most, has) may be absent, and is where it is not `has`
-//   f.maybe_text(name, value, longest, has)       the same
-// and what only a record has: f.note, f.clock, f.version, f.holders, f.waiters.
-
-template <class Holder, class F> bool each_holder_field(Holder& h, F& f) {
-    auto& from = h.from;
-    const bool bound = from.pid != 0;
-    return f.maybe_text("boot", from.boot, longest_name, !from.boot.empty()) ||
-           f.number("fence", h.fence, 1, largest_number) || f.text("holderId", h.holder_id) ||
-           f.maybe_text("host", from.host, longest_name, !from.host.empty()) ||
-           f.number("lane", h.lane, 0, largest_permits) ||
-           f.number("leaseExpiresAt", h.expires_at, 0, largest_number) ||
-           f.number("leaseMs", h.lease_ms, 1, largest_duration) ||
-           f.maybe_number("mark", from.mark, 1, largest_number, from.mark != 0) ||
-           f.text("nonce", h.nonce) ||
-           f.maybe_number("pid", from.pid, 1, largest_number, bound) ||
-           f.number("renewals", h.renewals, 0, largest_number) ||
-           f.maybe_number("space", from.space, 0, largest_number, bound || from.space != 0) ||
-           f.maybe_number("start", from.start, 0, largest_number, bound || from.start != 0) ||
-           f.number("weight", h.weight, 1, largest_permits);
-}
-
-template <class Waiter, class F> bool each_waiter_field(Waiter& w, F& f) {
-    auto& from = w.from;
-    const bool bound = from.pid != 0;
-    return f.maybe_text("boot", from.boot, longest_name, !from.boot.empty()) ||
-           f.number("expiresAt", w.expires_at, 0, largest_number) ||
-           f.text("holderId", w.holder_id) ||
-           f.maybe_text("host", from.host, longest_name, !from.host.empty()) ||
-           f.maybe_number("mark", from.mark, 1, largest_number, from.mark != 0) ||
-           f.text("nonce", w.nonce) || f.maybe_number("pid", from.pid, 1, largest_number, bound) ||
-           f.number("refreshes", w.refreshes, 0, largest_number) ||
-           f.maybe_number("space", from.space, 0, largest_number, bound || from.space != 0) ||
-           f.maybe_number("start", from.start, 0, largest_number, bound || from.start != 0) ||
-           f.number("ttlMs", w.ttl_ms, 1, largest_duration) ||
-           f.number("weight", w.weight, 1, largest_permits);
-}
-
-template <class Note, class F> bool each_note_field(Note& note, F& f) {
-    return f.number("at", note.at, 0, largest_number) ||
-           f.maybe_text("by", note.by, any_length, true) ||
-           f.maybe_text("what", note.what, any_length, true);
-}
-
-template <class Record, class F> bool each_record_field(Record& r, F& f) {
-    return f.note("admin", r.admin) || f.clock("clock", r.clock) ||
-           f.number("fence", r.fence, 1, largest_number) || f.holders("holders", r.holders) ||
-           f.number("permits", r.permits, 1, largest_permits) || f.version("v") ||
-           f.waiters("waiters", r.waiters);
-}
-
-// ---- reading
 
 // What a value is, and where it belongs.
 struct expectation {
@@ -109,6 +33,8 @@ struct expectation {
         one_holder,
         waiters,
         one_waiter,
+        observations,
+        one_observation,
         note,
         unknown
     };
@@ -140,6 +66,9 @@ public:
     }
     bool maybe_text(std::string_view name, std::string& value, std::int64_t longest, bool) {
         return is(name, false, {expectation::text, nullptr, &value, 0, longest});
+    }
+    bool observations(std::string_view name, const std::vector<stored_observation>&) {
+        return is(name, false, {expectation::observations});
     }
     bool note(std::string_view name, const std::optional<admin_note>&) {
         return is(name, false, {expectation::note});
@@ -228,6 +157,9 @@ public:
         } else if (awaits(expectation::one_waiter)) {
             into_.waiters.emplace_back();
             enter();
+        } else if (awaits(expectation::one_observation)) {
+            observed_by(object()).emplace_back();
+            enter();
         } else if (awaits(expectation::note)) {
             into_.admin.emplace();
             enter();
@@ -271,9 +203,8 @@ public:
             unknown_[level_] = nullptr;
         }
         if (level_ != 0) {
-            next_.is = object_;
-            level_ = 0;
-            object_ = expectation::root;
+            next_.is = object();
+            --level_;
         }
         return true;
     }
@@ -286,6 +217,8 @@ public:
             next_.is = expectation::one_holder;
         } else if (awaits(expectation::waiters)) {
             next_.is = expectation::one_waiter;
+        } else if (awaits(expectation::observations)) {
+            next_.is = expectation::one_observation;
         } else {
             open_.push_back(&place_of_next());
             *open_.back() = json::array();
@@ -307,25 +240,34 @@ public:
 private:
     bool awaits(expectation::kind what) const noexcept { return next_.is == what && open_.empty(); }
 
-    // Into the object that is next: a holder, a waiter or the note.
+    // Into the object that is next: a holder, a waiter, an observation of either, or the note.
     void enter() noexcept {
-        object_ = next_.is;
-        level_ = 1;
+        objects_[++level_] = next_.is;
         seen_[level_] = 0;
     }
+    // That the parser is in, of those we know.
+    expectation::kind object() const noexcept { return objects_[level_]; }
+
+    std::vector<stored_observation>& observed_by(expectation::kind entry) noexcept {
+        return entry == expectation::one_holder ? into_.holders.back().observed
+                                                : into_.waiters.back().observed;
+    }
+    stored_observation& observation() noexcept { return observed_by(objects_[level_ - 1]).back(); }
 
     template <class F> bool each_field(F& f) {
-        switch (object_) {
+        switch (object()) {
         case expectation::one_holder: return each_holder_field(into_.holders.back(), f);
         case expectation::one_waiter: return each_waiter_field(into_.waiters.back(), f);
+        case expectation::one_observation: return each_observation_field(observation(), f);
         case expectation::note: return each_note_field(*into_.admin, f);
         default: return each_record_field(into_, f);
         }
     }
     std::string& extra() noexcept {
-        switch (object_) {
+        switch (object()) {
         case expectation::one_holder: return into_.holders.back().extra;
         case expectation::one_waiter: return into_.waiters.back().extra;
+        case expectation::one_observation: return observation().extra;
         case expectation::note: return into_.admin->extra;
         default: return into_.extra;
         }
@@ -359,11 +301,11 @@ private:
 
     record& into_;
     expectation next_{};
-    expectation::kind object_ = expectation::root; // that the parser is in, of those we know
-    std::size_t level_ = 0;                        // 0 in the record, 1 in what it consists of
-    std::uint32_t seen_[2] = {0, 0};               // the bits of the fields that were there
-    json unknown_[2];                              // the others
-    std::vector<json*> open_;                      // what the parser is in within one of those
+    std::size_t level_ = 0; // 0 in the record, 1 in what it consists of, 2 in an observation
+    expectation::kind objects_[3] = {expectation::root, expectation::root, expectation::root};
+    std::uint32_t seen_[3] = {0, 0, 0}; // by level: the bits of the fields that were there
+    json unknown_[3];                   // the others
+    std::vector<json*> open_;           // what the parser is in within one of those
     json* value_of_key_ = nullptr;
     json misplaced_; // what is no value of its field, to be parsed to its end
     int depth_ = 0;

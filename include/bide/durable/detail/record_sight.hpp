@@ -67,7 +67,7 @@ struct record_sight {
     std::int64_t now_ms = 0;    // on the record's clock
     std::int64_t looked_ms = 0; // of boottime_ms(), before it was read
     std::int64_t sent_ms = 0;   // of boottime_ms(): a lease that is stored begins then
-    std::shared_ptr<const durable::origin> here{};
+    const durable::origin* here = nullptr;
     const durable::observations* seen = nullptr;
     const durable::process_knowledge* processes;
 

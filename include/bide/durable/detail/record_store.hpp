@@ -7,6 +7,9 @@
 //
 // A change whose fate is unknown is not guessed at: the record is read again and the rule applied
 // again, which by the nonce finds what was done already.
+//
+// A child of fork() begins with a turn of its own, which is free, whatever the threads of its parent
+// did at the time of the fork. The slot object is a copy of its parent's.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -14,8 +17,8 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/blocking_section.hpp>
 #include <bide/durable/detail/change_signal.hpp>
-#include <bide/durable/detail/change_watch.hpp>
-#include <bide/durable/detail/process_identity.hpp>
+#include <bide/durable/detail/per_process.hpp>
+#include <bide/durable/detail/process_part.hpp>
 #include <bide/durable/detail/record_sight.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
@@ -62,10 +65,10 @@ public:
 
     const durable_options& options() const noexcept { return options_; }
     const durable::terms& terms() const noexcept { return terms_; }
-    change_signal& signal() noexcept { return *signal_; }
+    change_signal& signal() { return *own().signal; }
 
     // Of a contender; bound to this process or not.
-    durable::origin origin(bool bound) { return self_.origin(bound, slot_); }
+    durable::origin origin(bool bound) { return own().self.origin(bound, slot_); }
 
     // A mark that no other contender has, for a hold that children inherit; and what is known of it.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
@@ -73,8 +76,10 @@ public:
     }
     presence is_present(std::int64_t mark) { return slot_.is_present(mark); }
 
-    // What is bound to this process stays so when this object has ended.
-    void keep_mark() noexcept { self_.keep_mark(); }
+    // A ticket that is bound to this process stays so when this object has ended: see
+    // bound_tickets.
+    // Throws: std::bad_alloc.
+    void keep_mark(const std::string& nonce) { own().self.keep_mark(nonce); }
 
     using sight = record_sight;
 
@@ -90,6 +95,7 @@ public:
     // rule(sight, maybe_done) changes the record and says whether it is to be stored; maybe_done: an
     // earlier try may have been. Several tries may be needed: what the last one says counts. Tries
     // end with the patience of the options, or with the deadline where that is earlier.
+    // Errors: durable_errc::store_busy: there was no turn until then, so nothing was changed.
     template <class Rule>
     std::error_code update(given_time now, intent what, deadline until, Rule rule);
 
@@ -103,12 +109,12 @@ public:
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
 
     // In a rule of one that is going to wait: it listens to those who are in the way.
-    void follow(const sight& s) { watch_.follow(s.record, *s.here); }
-    bool is_watched() const noexcept { return watch_.is_open(); }
-    bool can_be_watched() const noexcept { return watch_.can_open(slot_); }
+    void follow(const sight& s) { own().watch.follow(s.record, *s.here); }
+    bool is_watched() { return own().watch.is_open(); }
+    bool can_be_watched() { return own().watch.can_open(slot_); }
 
     // What the store said of the last operation that failed, for people; may be empty.
-    std::string explain() const;
+    std::string explain();
 
     // While this process has waiters the slot may be watched. They never wait for the turn. A call
     // that has it keeps the watch open; then the next call closes it.
@@ -116,55 +122,42 @@ public:
     void end_waiting() noexcept;
 
 private:
+    process_part& own() {
+        return own_.get([] { return process_part(); });
+    }
+
     // A look of one whose turn it is.
-    std::error_code see(const slot_snapshot& from, std::int64_t looked_ms, given_time now,
-                        sight& into) {
-        into.here = self_.here();
+    std::error_code see(process_part& mine, const slot_snapshot& from, std::int64_t looked_ms,
+                        given_time now, sight& into) {
+        into.here = &mine.self.here();
         const std::error_code error = into.read(from, looked_ms, now, terms_, options_.now);
         if (!error) {
-            into.observe(seen_);
+            into.observe(mine.seen);
         }
         return error;
     }
-    std::error_code failed(std::error_code error);
+    // With the words of the slot about it, for explain().
+    std::error_code failed(std::error_code error) { return failed(error, slot_.explain()); }
+    std::error_code failed(std::error_code error, std::string why);
     std::error_code check(given_time now) const noexcept {
         return !now || terms_.clock == lock_clock::caller
                    ? std::error_code()
                    : make_error_code(durable_errc::clock_mismatch);
     }
-    void close_idle_watch() noexcept { // in its turn
-        // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
-        if (waiting_.load(std::memory_order_relaxed) == 0) {
-            watch_.close();
-        }
-    }
     template <class Rule>
-    cas_result try_locked(given_time now, bool maybe_done, Rule& rule, std::error_code& error);
-    void back_off(unsigned attempt, deadline until);
+    cas_result try_locked(process_part& mine, given_time now, bool maybe_done, Rule& rule,
+                          std::error_code& error);
+    static void back_off(process_part& mine, unsigned attempt, deadline until);
 
     slot_ref slot_;
     const durable_options options_;
     durable::terms terms_;
     std::int64_t margin_ms_ = 0;
-    const std::shared_ptr<change_signal> signal_;
-    process_identity self_;
-
-    mutable mutex state_;           // within a turn, or without one
-    durable::observations seen_in_; // under state_: in transactions of callers
-    std::string trouble_;           // under state_
-
-    mutex turn_;
-    // In their turn:
-    change_watch watch_;
-    durable::observations seen_;
-    std::minstd_rand random_;
-
-    native_platform::atomic<unsigned> waiting_{0}; // of this process
+    per_process<process_part> own_;
 };
 
 inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_options options)
-    : slot_(std::move(slot)), options_(std::move(options)),
-      signal_(std::make_shared<change_signal>()), watch_(signal_), random_(std::random_device()()) {
+    : slot_(std::move(slot)), options_(std::move(options)) {
     terms_.permits = permits;
     terms_.clock = options_.clock.value_or(slot_.guarantees().clock);
     terms_.lease_ms = options_.lease.count();
@@ -187,34 +180,34 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     }
 }
 
-// In words of the slot's, for explain().
-inline std::error_code record_store::failed(std::error_code error) {
-    std::string why = slot_.explain();
-    const std::lock_guard held(state_);
-    trouble_ = std::move(why);
+inline std::error_code record_store::failed(std::error_code error, std::string why) {
+    process_part& mine = own();
+    const std::lock_guard held(mine.state);
+    mine.trouble = std::move(why);
     return error;
 }
-inline std::string record_store::explain() const {
-    const std::lock_guard held(state_);
-    return trouble_;
+inline std::string record_store::explain() {
+    process_part& mine = own();
+    const std::lock_guard held(mine.state);
+    return mine.trouble;
 }
 
-inline void record_store::back_off(unsigned attempt, deadline until) {
+inline void record_store::back_off(process_part& mine, unsigned attempt, deadline until) {
     const std::int64_t most_ns = std::int64_t{200'000} << std::min(attempt, 7U);
-    const std::int64_t ns = std::uniform_int_distribution<std::int64_t>(0, most_ns)(random_);
+    const std::int64_t ns = std::uniform_int_distribution<std::int64_t>(0, most_ns)(mine.random);
     const std::int64_t rest_ns = until.steady_ns() - native_platform::now();
     std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns, rest_ns)));
 }
 
 // Under the store's own lock nobody comes in between.
 template <class Rule>
-cas_result record_store::try_locked(given_time now, bool maybe_done, Rule& rule,
+cas_result record_store::try_locked(process_part& mine, given_time now, bool maybe_done, Rule& rule,
                                     std::error_code& error) {
     const std::int64_t looked_ms = durable::boottime_ms();
     return slot_.update_locked([&](const slot_snapshot& from) -> std::optional<std::string> {
-        const slot_knowledge processes(slot_, &watch_);
+        const slot_knowledge processes(slot_, &mine.watch);
         sight s(processes);
-        error = see(from, looked_ms, now, s);
+        error = see(mine, from, looked_ms, now, s);
         if (error || !rule(s, maybe_done)) {
             return std::nullopt;
         }
@@ -232,17 +225,18 @@ std::error_code record_store::update(given_time now, intent what, deadline until
         until = patient;
     }
     const std::int64_t rest = until.steady_ns() - native_platform::now();
-    if (!turn_.try_lock_for(std::chrono::nanoseconds(rest))) {
-        return make_error_code(durable_errc::conflict_timeout);
+    process_part& mine = own();
+    if (!mine.turn.try_lock_for(std::chrono::nanoseconds(rest))) {
+        return make_error_code(durable_errc::store_busy);
     }
-    const std::lock_guard turn(turn_, std::adopt_lock);
+    const std::lock_guard turn(mine.turn, std::adopt_lock);
     const blocking_section section;
-    close_idle_watch();
+    mine.close_idle_watch();
     if (what == intent::watch) {
-        watch_.open(slot_);
+        mine.watch.open(slot_);
     }
     if (what >= intent::wait) {
-        watch_.drain();
+        mine.watch.drain();
     }
 
     bool maybe_done = false;
@@ -253,7 +247,7 @@ std::error_code record_store::update(given_time now, intent what, deadline until
         const std::int64_t looked_ms = durable::boottime_ms();
         if (attempt != 0 && slot_.is_locked()) {
             std::error_code error;
-            tried = try_locked(now, maybe_done, rule, error);
+            tried = try_locked(mine, now, maybe_done, rule, error);
             if (error) {
                 return failed(error);
             }
@@ -266,9 +260,9 @@ std::error_code record_store::update(given_time now, intent what, deadline until
                 known = std::move(*loaded);
                 known_looked_ms = looked_ms;
             }
-            const slot_knowledge processes(slot_, &watch_);
+            const slot_knowledge processes(slot_, &mine.watch);
             sight s(processes);
-            if (const std::error_code error = see(*known, known_looked_ms, now, s)) {
+            if (const std::error_code error = see(mine, *known, known_looked_ms, now, s)) {
                 return failed(error);
             }
             if (!rule(s, maybe_done)) {
@@ -291,14 +285,14 @@ std::error_code record_store::update(given_time now, intent what, deadline until
                               : make_error_code(durable_errc::conflict_timeout);
         }
         if (!known && !(slot_.is_locked() && tried.status == cas_status::conflict)) {
-            back_off(attempt, until);
+            back_off(mine, attempt, until);
         }
     }
 }
 
 inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence,
                                                           durable::admin_note note) {
-    const std::lock_guard turn(turn_);
+    const std::lock_guard turn(own().turn);
     const blocking_section section;
     const auto loaded = slot_.load();
     if (!loaded && loaded.error() != durable_errc::corrupt_record) {
@@ -330,13 +324,14 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
 
 inline void record_store::begin_waiting() noexcept {
     // Order: relaxed; the turn orders it before the look that opens the watch.
-    waiting_.fetch_add(1, std::memory_order_relaxed);
+    own().waiting.fetch_add(1, std::memory_order_relaxed);
 }
 inline void record_store::end_waiting() noexcept {
+    process_part& mine = own();
     // Order: relaxed; a number by itself.
-    if (waiting_.fetch_sub(1, std::memory_order_relaxed) == 1 && turn_.try_lock()) {
-        const std::lock_guard turn(turn_, std::adopt_lock);
-        close_idle_watch();
+    if (mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1 && mine.turn.try_lock()) {
+        const std::lock_guard turn(mine.turn, std::adopt_lock);
+        mine.close_idle_watch();
     }
 }
 
@@ -352,21 +347,28 @@ std::error_code record_store::update_in(S& slot, typename S::transaction& in, gi
     // Not in its turn: who has that may wait for this very transaction to end.
     const blocking_section section;
     const std::int64_t looked_ms = durable::boottime_ms();
+    const auto failed_in = [&](std::error_code error) {
+        if constexpr (explaining_slot<S>) {
+            failed(error, slot.explain());
+        }
+        return error;
+    };
     const auto loaded = slot.load_in(in);
     if (!loaded) {
-        return loaded.error();
+        return failed_in(loaded.error());
     }
+    process_part& mine = own();
     const slot_knowledge processes(slot, nullptr);
     sight s(processes);
-    s.here = self_.here();
+    s.here = &mine.self.here();
     if (const std::error_code error = s.read(*loaded, looked_ms, now, terms_, options_.now)) {
-        return error;
+        return failed_in(error);
     }
     durable::observations seen;
     {
-        const std::lock_guard held(state_);
-        s.observe(seen_in_);
-        seen = seen_in_; // for this look: another thread may look meanwhile
+        const std::lock_guard held(mine.state);
+        s.observe(mine.seen_in);
+        seen = mine.seen_in; // for this look: another thread may look meanwhile
         s.seen = &seen;
     }
     if (!rule(s, false)) {
@@ -380,7 +382,7 @@ std::error_code record_store::update_in(S& slot, typename S::transaction& in, gi
     case cas_status::failed:
     case cas_status::indeterminate: break;
     }
-    return tried.error;
+    return failed_in(tried.error);
 }
 
 } // namespace detail

@@ -22,6 +22,7 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/durable/detail/store_threads.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
@@ -217,15 +218,7 @@ public:
 
 private:
     void call() noexcept override {
-#if BIDE_EXCEPTIONS
-        try {
-            answer_.emplace(body_());
-        } catch (...) {
-            error_ = std::current_exception();
-        }
-#else
-        answer_.emplace(body_());
-#endif
+        error_ = thrown_by([this] { answer_.emplace(body_()); });
     }
 
     void was_left() noexcept override {

@@ -14,6 +14,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/watched.hpp>
@@ -81,7 +82,6 @@ private:
     static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
     vigil();
-    ~vigil();
 
     // With the lock: its thread runs. Who comes next tries again where it could not be started.
     void start();
@@ -99,7 +99,6 @@ private:
     // Sleeps until armed_ms_, or a file; collects whose.
     void sleep(told_list& into);
 
-    const pid_t process_ = ::getpid();
     mutex lock_;
     bool runs_ = false;                          // under lock_
     std::map<const watched*, time_entry> times_; // under lock_
@@ -114,21 +113,11 @@ private:
 };
 
 inline vigil& vigil::here() {
-    // A pointer, and not a lock: a child of fork() might find that locked for ever.
-    static native_platform::atomic<vigil*> current{nullptr};
-    // Order: acquire [VG1]; sees it made.
-    vigil* found = current.load(std::memory_order_acquire);
-    while (found == nullptr || found->process_ != ::getpid()) {
-        auto* const made = new vigil;
-        // Order: acq_rel [VG1]; publishes what was made. Failure: acquire, of what another made.
-        if (!current.compare_exchange_strong(found, made, std::memory_order_acq_rel,
-                                             std::memory_order_acquire)) {
-            delete made;
-            continue;
-        }
-        found = made;
+    vigil* const one = process_wide<vigil, native_platform>::get(+[] { return new vigil; });
+    if (one == nullptr) {
+        throw_error(std::make_error_code(std::errc::not_enough_memory));
     }
-    return *found;
+    return *one;
 }
 
 inline void vigil::start() {
@@ -204,11 +193,6 @@ inline vigil::vigil()
     }
 }
 
-inline vigil::~vigil() {
-    ::close(timer_);
-    ::close(files_);
-}
-
 inline void vigil::arm(std::int64_t at_ms) noexcept {
     if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
         return; // it has yet to go off
@@ -267,7 +251,6 @@ inline void vigil::remove(int fd) noexcept {
 #else
 
 inline vigil::vigil() = default;
-inline vigil::~vigil() = default;
 
 inline void vigil::arm(std::int64_t at_ms) noexcept { armed_ms_ = at_ms; }
 inline void vigil::ring() noexcept { bell_.release(); }

@@ -15,6 +15,7 @@
 #include <bide/core/waker.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/store_threads.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/detail/vigil.hpp>
 #include <bide/durable/detail/watched.hpp>
 #include <bide/durable/errors.hpp>
@@ -86,16 +87,7 @@ inline void withdrawals::add(entry left) noexcept {
         durable::boottime_ms() + std::max(o.lease.count(), o.waiter_ttl.count());
     {
         const std::lock_guard held(lock_);
-#if BIDE_EXCEPTIONS
-        try {
-            entries_.push_back(std::move(left));
-        } catch (...) {
-            return;
-        }
-#else
-        entries_.push_back(std::move(left));
-#endif
-        if (self_ != nullptr) {
+        if (!try_to([&] { entries_.push_back(std::move(left)); }) || self_ != nullptr) {
             return;
         }
         self_ = shared_from_this();
@@ -112,17 +104,11 @@ inline void withdrawals::post() noexcept {
 inline void withdrawals::pause() noexcept {
     const std::int64_t at = durable::boottime_ms() + pause_ms_;
     pause_ms_ = std::min(2 * pause_ms_, most_pause_ms);
-#if BIDE_EXCEPTIONS
-    try {
-        vigil::here().alarm(shared_from_this(), at);
-    } catch (...) {
+    if (!try_to([&] { vigil::here().alarm(shared_from_this(), at); })) {
         const std::lock_guard held(lock_);
         entries_.clear();
         self_.reset(); // its caller has a reference
     }
-#else
-    vigil::here().alarm(shared_from_this(), at);
-#endif
 }
 
 inline void withdrawals::run(void* self) noexcept {
@@ -160,14 +146,8 @@ inline bool withdrawals::try_all() noexcept {
         entries_.swap(all);
         return false;
     }
-#if BIDE_EXCEPTIONS
-    try {
-        entries_.insert(entries_.end(), all.begin(), all.end());
-    } catch (...) { // no memory: their time in the record ends
-    }
-#else
-    entries_.insert(entries_.end(), all.begin(), all.end());
-#endif
+    // Without memory for it: their time in the record ends.
+    try_to([&] { entries_.insert(entries_.end(), all.begin(), all.end()); });
     return false;
 }
 
@@ -178,17 +158,12 @@ inline bool withdrawals::is_done(entry& one) noexcept {
     if (!one.is_there) {
         return true;
     }
-#if BIDE_EXCEPTIONS
-    try {
+    bool is_settled = false;
+    try_to([&] { // it may throw: no memory, or the caller's clock
         const auto gone = engine_->release(one.ticket, one.how);
-        return gone || !may_pass(gone.error()) || durable::boottime_ms() >= one.until_ms;
-    } catch (...) { // no memory, or the caller's clock
-        return durable::boottime_ms() >= one.until_ms;
-    }
-#else
-    const auto gone = engine_->release(one.ticket, one.how);
-    return gone || !may_pass(gone.error()) || durable::boottime_ms() >= one.until_ms;
-#endif
+        is_settled = gone || !may_pass(gone.error());
+    });
+    return is_settled || durable::boottime_ms() >= one.until_ms;
 }
 
 } // namespace detail

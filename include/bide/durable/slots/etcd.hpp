@@ -28,10 +28,10 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/etcd_client.hpp>
 #include <bide/durable/slots/detail/etcd_json.hpp>
 #include <bide/durable/slots/detail/etcd_place.hpp>
-#include <bide/durable/slots/detail/shared_connections.hpp>
 #include <bide/durable/slots/detail/store_words.hpp>
 
 #include <chrono>
@@ -105,8 +105,8 @@ public:
     // or answered with what may have come after the fact: no leader, timed out.
     cas_result compare_exchange(slot_version version, std::string_view value);
 
-    // The cluster, for people. Its slots share one connection for calls, in turn, and one for
-    // renewals.
+    // The cluster, for people. Its slots share 8 connections for calls at most, opened when they
+    // are needed, and one for renewals.
     std::string store() const { return client_.of().place.name(); }
     etcd_slot for_renewals() const { return etcd_slot(*this, for_renewals_t()); }
 
@@ -178,13 +178,12 @@ inline std::error_code etcd_slot::failed(std::error_code error, std::string word
 inline detail::etcd_result etcd_slot::call(const char* what, const std::string& body,
                                            bool may_repeat) {
     const deadline end = deadline::after(patience_);
-    const auto turn = client_.get().take(
-        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(end.steady_ns())));
-    if (!turn) {
-        return {{}, std::make_error_code(std::errc::timed_out), false, "the connection is in use"};
+    const auto got = client_.get().take(end);
+    if (!got.of) {
+        return {{}, got.error, false, "the connections are in use"};
     }
     const std::size_t longest = 2 * max_value_ + (std::size_t{4} << 20);
-    return turn->call({what, body, may_repeat, longest}, end);
+    return got.of->call({what, body, may_repeat, longest}, end);
 }
 
 inline slot_snapshot etcd_slot::seen(detail::etcd_value found) {

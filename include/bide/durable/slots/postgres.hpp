@@ -16,8 +16,9 @@
 // and each change adds one: what is deleted and made again has other versions, unless the server's
 // clock was set back meanwhile.
 //
-// All slots of a process with the same connection string use one connection, in turn. Those of
-// for_renewals() use another one.
+// All slots of a process with the same connection string share their connections: 8 at most, each
+// opened when no other one is idle, and closed when it is idle for 10 s while another one is open.
+// Those of for_renewals() share one more.
 //
 // What was acknowledged is on the server's disk, and on its synchronous standbys if it has any,
 // whatever `synchronous_commit` is set to elsewhere. It is not, and the same lock may have two
@@ -27,7 +28,7 @@
 // With several hosts in the connection string add target_session_attrs=read-write. A standby's
 // answers are refused in any case.
 //
-// Every operation ends within its patience: waiting for the connection, connecting, logging in,
+// Every operation ends within its patience: waiting for a connection, connecting, logging in,
 // sending and waiting for the answer. Not bounded, as libpq does them in one go: looking up names of
 // hosts and services, Kerberos, LDAP. An operation gives up waiting for a row that another
 // transaction has locked after half the patience: the answer is `failed` then, and certain. A
@@ -113,15 +114,16 @@ public:
     // durable_errc::invalid_argument.
     postgres_slot(std::string conninfo, std::string key, postgres_slot_options options = {});
 
-    // Blocks: for a round trip, for what connecting takes, and for the calls of other slots of this
-    // process that came before.
+    // Blocks: for a round trip, for what connecting takes, and, if all connections are in use, for
+    // the calls of other slots of this process that came before.
     result<slot_snapshot, std::error_code> load();
     cas_result compare_exchange(slot_version version, std::string_view value);
 
     // The row is locked while `update` runs, which is called at most once for each transaction that
     // got so far: again after the server rolled one back. It must not use another slot of the same
-    // connection string. A process that stops in the middle keeps all others waiting until the
-    // server ends its transaction, after a quarter of the patience.
+    // connection string, which might wait for a connection that is held for the update. A process
+    // that stops in the middle keeps all others waiting until the server ends its transaction,
+    // after a quarter of the patience.
     // Blocks: for two round trips, and for those who came before.
     cas_result update_locked(const slot_update& update);
 

@@ -38,12 +38,12 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/redis_client.hpp>
 #include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_record.hpp>
 #include <bide/durable/slots/detail/redis_script.hpp>
 #include <bide/durable/slots/detail/redis_watch.hpp>
-#include <bide/durable/slots/detail/shared_connections.hpp>
 #include <bide/durable/slots/detail/store_words.hpp>
 
 #include <chrono>
@@ -130,8 +130,8 @@ public:
     // made it: in a child its drain() fails.
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
-    // The server and the database, for people. Its slots share one connection for calls, in turn,
-    // and one for renewals.
+    // The server and the database, for people. Its slots share 8 connections for calls at most,
+    // opened when they are needed, and one for renewals.
     std::string store() const { return client_.of().place.name(); }
     redis_slot for_renewals() const { return redis_slot(*this, for_renewals_t()); }
 
@@ -146,13 +146,15 @@ private:
 
     static detail::redis_place place_of(std::string host, int port, redis_slot_options& options);
     static detail::redis_place place_at(std::string_view url, redis_slot_options& options);
-    static std::chrono::steady_clock::time_point steady(deadline end) noexcept {
-        return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(end.steady_ns()));
-    }
     redis_slot(detail::redis_place place, std::string key, redis_slot_options options);
 
     std::string channel() const { return options_.notify ? key_ + ".changed" : std::string(); }
-    detail::redis_answer run(std::initializer_list<std::string_view> arguments);
+    template <class Ask> detail::redis_answer answer_to(Ask ask);
+    detail::redis_answer run(std::initializer_list<std::string_view> arguments) {
+        return answer_to([&](detail::redis_client& to, deadline end) {
+            return to.run(key_, arguments, end);
+        });
+    }
 
     // What explain() is to say, from here on.
     std::error_code failed(std::error_code error, std::string words = {});
@@ -217,13 +219,13 @@ inline std::error_code redis_slot::failed(std::error_code error, std::string wor
     return error;
 }
 
-inline detail::redis_answer redis_slot::run(std::initializer_list<std::string_view> arguments) {
+template <class Ask> detail::redis_answer redis_slot::answer_to(Ask ask) {
     const deadline end = deadline::after(options_.patience);
-    const auto turn = client_.get().take(steady(end));
-    if (!turn) {
-        return {{}, std::make_error_code(std::errc::timed_out), false, "the connection is in use"};
+    const auto got = client_.get().take(end);
+    if (!got.of) {
+        return {{}, got.error, false, "the connections are in use"};
     }
-    return turn->run(key_, arguments, end);
+    return got.error ? got.of->lost(got.error, false) : ask(*got.of, end);
 }
 
 inline result<slot_snapshot, std::error_code> redis_slot::load() {
@@ -267,13 +269,9 @@ inline cas_result redis_slot::compare_exchange(slot_version version, std::string
 }
 
 inline result<std::int64_t, std::error_code> redis_slot::server_now() {
-    const deadline end = deadline::after(options_.patience);
-    const auto turn = client_.get().take(steady(end));
-    if (!turn) {
-        return unexpected{
-            failed(std::make_error_code(std::errc::timed_out), "the connection is in use")};
-    }
-    detail::redis_answer got = turn->ask({"TIME"}, end);
+    detail::redis_answer got = answer_to([](detail::redis_client& to, deadline end) {
+        return to.ask({"TIME"}, end);
+    });
     if (got.error) {
         return unexpected{failed(got.error, std::move(got.words))};
     }

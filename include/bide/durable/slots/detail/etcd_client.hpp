@@ -8,6 +8,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/etcd_http.hpp>
 #include <bide/durable/slots/detail/etcd_json.hpp>
 #include <bide/durable/slots/detail/etcd_place.hpp>
@@ -51,6 +52,9 @@ public:
         etcd_place place;
         bool is_for_renewals = false;
 
+        std::size_t most_connections() const noexcept {
+            return is_for_renewals ? 1 : most_call_connections;
+        }
         friend bool operator<(const key& a, const key& b) noexcept {
             return std::tie(a.is_for_renewals, a.place) < std::tie(b.is_for_renewals, b.place);
         }
@@ -61,6 +65,12 @@ public:
 
     // In a child of fork(): the connection is the parent's.
     void disown() noexcept { http_.disown(); }
+
+    // A call connects where it has to.
+    std::error_code make_ready(deadline) const noexcept { return {}; }
+    bool is_open() const noexcept { return http_.is_open(); }
+    bool is_usable() const noexcept { return http_.is_open(); }
+    void drop() noexcept { http_.drop(); }
 
     struct request {
         const char* what;
@@ -131,14 +141,18 @@ inline const char* etcd_client::other_language(deadline end) const {
     if (read.read(place_.endpoints[at_]) != nullptr) {
         return nullptr;
     }
-    if (!read.is_secret()) {
-        return answers_tls(read.host(), read.port(), end)
-                   ? "the server speaks TLS at this port, and https:// is for that"
-                   : nullptr;
+    const std::string host = read.host();
+    const int port = read.port();
+    if (!read.is_secret() && answers_tls(host, port, end)) {
+        return "the server speaks TLS at this port, and https:// is for that";
     }
-    return answers_with(read.host(), read.port(), "GET /version HTTP/1.0\r\n\r\n", "H", end)
-               ? "the server does not speak TLS at this port, and http:// is for that"
-               : nullptr;
+    if (read.is_secret() &&
+        answers_with(host, port, "GET /version HTTP/1.0\r\n\r\n", "H", end)) {
+        return "the server does not speak TLS at this port, and http:// is for that";
+    }
+    return answers_postgres(host, port, end) ? "a PostgreSQL server is at this port"
+           : answers_redis(host, port, end)  ? "a Redis server is at this port"
+                                             : nullptr;
 }
 
 inline etcd_failure etcd_client::failure_of(const http_answer& got, deadline end) {

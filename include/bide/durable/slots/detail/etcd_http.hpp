@@ -105,6 +105,10 @@ public:
     // Blocks: until there is an answer or the time is over.
     http_answer post(const http_request& what, const etcd_tls& tls);
 
+    // It has a connection, as far as the last request knew.
+    bool is_open() const noexcept { return state_ != nullptr && state_->open != 0; }
+    void drop() noexcept { state_.reset(); }
+
     // In a child of fork(): closes sockets, no more.
     void disown() noexcept { state_.reset(); }
 

@@ -1,15 +1,16 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ACCESS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ACCESS_HPP
 
-// How a PostgreSQL slot gets at its table: on a connection that all slots of this process with the
-// same connection string use in turn, once the table is found.
+// How a PostgreSQL slot gets at its table: on one of the connections that all slots of this process
+// with the same connection string share, once the table is found.
 //
 // A row that another transaction has locked is waited for in short pieces. In between the other
-// slots of the process have their turns, so that one locked row does not stall them. Renewals wait
-// for one piece only: they come again.
+// slots of the process get the connection, so that locked rows do not stall them. Renewals wait for
+// one piece only: they come again.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_hosts.hpp>
@@ -105,8 +106,8 @@ private:
 
     template <class Once> postgres_reply repeat(postgres_deadline until, bool on_table, Once& once);
     template <class Once>
-    postgres_reply try_once(postgres_connection& link, postgres_deadline until, bool on_table,
-                            Once& once);
+    postgres_reply try_once(postgres_connection& link, std::error_code unconnected,
+                            postgres_deadline until, bool on_table, Once& once);
     postgres_reply settle(postgres_connection& link, postgres_deadline until);
     postgres_reply search_on(postgres_connection& link, postgres_deadline until, bool creates);
     template <class Ask> postgres_reply search(Ask ask, bool creates);
@@ -129,14 +130,14 @@ template <class Once>
 postgres_reply postgres_access::repeat(postgres_deadline until, bool on_table, Once& once) {
     const auto row_until = std::chrono::steady_clock::now() + of_.patience / 2;
     for (int tries = 1;;) {
-        auto turn = link_.get().take(until);
-        if (!turn) {
-            words_ = "other calls of this process had the connection for all the time";
-            return {nullptr, {}, std::make_error_code(std::errc::timed_out), true, true};
+        const auto got = link_.get().take(until);
+        if (!got.of) {
+            words_ = "other calls of this process had the connections for all the time";
+            return {nullptr, {}, got.error, true, true};
         }
-        postgres_reply answer = try_once(*turn, until, on_table, once);
+        postgres_reply answer = try_once(*got.of, got.error, until, on_table, once);
         if (answer.is("25006")) { // no longer the primary: the next time another one may be
-            turn->drop();
+            got.of->drop();
         }
         const auto now = std::chrono::steady_clock::now();
         const bool is_locked = answer.is("55P03") && now < row_until &&
@@ -150,11 +151,11 @@ postgres_reply postgres_access::repeat(postgres_deadline until, bool on_table, O
 }
 
 template <class Once>
-postgres_reply postgres_access::try_once(postgres_connection& link, postgres_deadline until,
-                                         bool on_table, Once& once) {
+postgres_reply postgres_access::try_once(postgres_connection& link, std::error_code unconnected,
+                                         postgres_deadline until, bool on_table, Once& once) {
     words_.clear();
     postgres_reply answer;
-    answer.error = link.make_ready(until);
+    answer.error = unconnected;
     if (answer.error) {
         answer.is_lost = true;
     } else if (on_table) {
@@ -177,13 +178,12 @@ postgres_reply postgres_access::try_once(postgres_connection& link, postgres_dea
 
 // The table is found, and has been looked for on this connection.
 inline postgres_reply postgres_access::settle(postgres_connection& link, postgres_deadline until) {
-    const auto made_at = link.made_at();
-    if (!table_.get().is_verified(of_.what_for, made_at)) {
+    if (!table_.get().is_verified(link)) {
         postgres_reply answer = search_on(link, until, of_.creates);
         if (answer.error) {
             return answer;
         }
-        table_.get().verify(of_.what_for, made_at);
+        table_.get().verify(link);
     }
     use(table_.get().found());
     return {};

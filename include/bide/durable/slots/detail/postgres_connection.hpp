@@ -17,6 +17,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_hosts.hpp>
 #include <bide/durable/slots/detail/postgres_refusal.hpp>
@@ -53,6 +54,9 @@ public:
         std::string conninfo;
         std::string environment; // postgres_target's
         enum purpose { calls, renewals, notices } what_for;
+        std::size_t most_connections() const noexcept {
+            return what_for == calls ? most_call_connections : 1;
+        }
         friend auto operator<=>(const key&, const key&) = default;
     };
 
@@ -71,14 +75,23 @@ public:
 
     PGconn* native() const noexcept { return pq_; }
     bool is_mine() const noexcept { return pid_ == ::getpid(); }
+    bool is_open() const noexcept { return pq_ != nullptr; }
+
+    // As far as one can see without asking the server.
+    bool is_usable() const noexcept { return pq_ != nullptr && is_mine() && is_alive(); }
 
     // What the server, or libpq, last complained about, in one line.
     const std::string& message() const noexcept { return message_; }
 
-    // Of each connection another one.
-    std::int64_t made_at() const noexcept { return made_at_; }
+    // Another one for each connection that was made, by any object.
+    struct identity {
+        const postgres_connection* of = nullptr;
+        std::int64_t made_at = 0;
+        friend bool operator==(const identity&, const identity&) = default;
+    };
+    identity id() const noexcept { return {this, made_at_}; }
 
-    // Makes sure that there is a connection, as far as one can see without asking the server.
+    // Connects, unless it is usable.
     std::error_code make_ready(postgres_deadline until);
 
     // One statement with parameters, in a transaction of its own; rows come in binary.
@@ -136,7 +149,7 @@ private:
 
 inline std::error_code postgres_connection::make_ready(postgres_deadline until) {
     message_ = target_.why;
-    if (pq_ != nullptr && is_mine() && is_alive()) {
+    if (is_usable()) {
         return {};
     }
     drop();

@@ -16,12 +16,14 @@
 // for again on each new connection, and each statement compares the oid.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_sql.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
 #include <bide/sync/mutex.hpp>
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstddef>
@@ -61,13 +63,13 @@ public:
     }
 
     // It was found, and looked for on this connection.
-    bool is_verified(std::size_t purpose, std::int64_t made_at) const {
+    bool is_verified(const postgres_connection& on) const {
         const std::lock_guard held(lock_);
-        return found_.oid != 0 && verified_[purpose] == made_at;
+        return found_.oid != 0 && std::count(verified_.begin(), verified_.end(), on.id()) != 0;
     }
-    void verify(std::size_t purpose, std::int64_t made_at) {
+    void verify(const postgres_connection& on) {
         const std::lock_guard held(lock_);
-        verified_[purpose] = made_at;
+        verified_[next_++ % verified_.size()] = on.id();
     }
 
     // The first one stays.
@@ -81,8 +83,9 @@ public:
 private:
     mutable mutex lock_;
     postgres_found found_{}; // under lock_
-    // Under lock_: for each purpose, the connection.
-    std::array<std::int64_t, 3> verified_{-1, -1, -1};
+    // Under lock_: the latest ones, as many as can be open at a time.
+    std::array<postgres_connection::identity, most_call_connections + 1> verified_{};
+    std::size_t next_ = 0;
 };
 
 // A search for it. `Ask` runs a statement with parameters and answers a postgres_reply.

@@ -150,7 +150,7 @@ private:
         postgres_connection link;       // in turn
         std::vector<std::string> heard; // in turn: the channels that the server was asked for
         int watched_fd = -1;            // in turn: the vigil's own descriptor of the connection
-        std::int64_t made_at = 0;       // in turn: whose watched_fd is
+        postgres_connection::identity watched_link{}; // in turn: whose watched_fd is
         mutex door;                     // over the end of a turn
         bool is_missed = false;         // under door: the vigil found the turn taken
         mutable mutex lock;
@@ -188,7 +188,7 @@ inline std::error_code postgres_listener::core::listen(const std::shared_ptr<ear
         forget();
         return error;
     }
-    if (std::exchange(made_at, link.made_at()) != link.made_at()) {
+    if (std::exchange(watched_link, link.id()) != link.id()) {
         forget(); // it was another connection until now
     }
     if (watched_fd < 0) { // libpq may close its own at any time, and the number be another file's

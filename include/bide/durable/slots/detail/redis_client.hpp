@@ -6,6 +6,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/redis_connection.hpp>
 #include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_reply.hpp>
@@ -40,6 +41,9 @@ public:
         redis_place place;
         bool is_for_renewals = false;
 
+        std::size_t most_connections() const noexcept {
+            return is_for_renewals ? 1 : most_call_connections;
+        }
         friend bool operator<(const key& a, const key& b) noexcept {
             return std::tie(a.is_for_renewals, a.place) < std::tie(b.is_for_renewals, b.place);
         }
@@ -50,7 +54,17 @@ public:
     // In a child of fork(): the connection is the parent's.
     void disown() noexcept { connection_.drop(); }
 
+    // Connects, unless it is usable. An error: see lost().
+    std::error_code make_ready(deadline end);
+    bool is_open() const noexcept { return connection_.is_open(); }
+    bool is_usable() { return connection_.is_usable(); }
+    void drop() noexcept { connection_.drop(); }
+
+    // Drops the connection. The answer that there is none, in the words that the connection has.
+    redis_answer lost(std::error_code error, bool may_have_stored);
+
     // The script, at this key.
+    // Requires, both: make_ready().
     redis_answer run(std::string_view at, std::initializer_list<std::string_view> arguments,
                      deadline end);
 
@@ -58,9 +72,7 @@ public:
     redis_answer ask(const std::vector<std::string_view>& words, deadline end);
 
 private:
-    std::error_code ready(deadline end);
     redis_answer exchange(const std::vector<std::string_view>& words, deadline end);
-    redis_answer lost(std::error_code error, bool may_have_stored);
 
     redis_place place_;
     redis_connection connection_;
@@ -69,7 +81,7 @@ private:
 
 // ---- implementation
 
-inline std::error_code redis_client::ready(deadline end) {
+inline std::error_code redis_client::make_ready(deadline end) {
     if (connection_.is_usable()) {
         return {};
     }
@@ -112,9 +124,6 @@ inline redis_answer redis_client::exchange(const std::vector<std::string_view>& 
 inline redis_answer redis_client::run(std::string_view at,
                                       std::initializer_list<std::string_view> arguments,
                                       deadline end) {
-    if (const std::error_code error = ready(end)) {
-        return lost(error, false);
-    }
     for (;;) {
         std::vector<std::string_view> words{"EVAL", redis_script, "1", at};
         if (!name_.empty()) {
@@ -142,9 +151,6 @@ inline redis_answer redis_client::run(std::string_view at,
 }
 
 inline redis_answer redis_client::ask(const std::vector<std::string_view>& words, deadline end) {
-    if (const std::error_code error = ready(end)) {
-        return lost(error, false);
-    }
     redis_answer got = exchange(words, end);
     if (!got.error && got.reply->type == REDIS_REPLY_ERROR) {
         return {{},

@@ -85,6 +85,7 @@ private:
     std::error_code converse(const redis_place& place, const std::vector<std::string>& besides,
                              std::vector<redis_reply>& replies, deadline end);
     std::error_code not_redis(std::string_view heard);
+    static const char* other_language(const redis_place& place, deadline end);
 
     store_socket socket_;
     std::unique_ptr<redis_tls> tls_;
@@ -160,7 +161,7 @@ inline std::error_code redis_connection::secure(const redis_place& place, deadli
         tls_->shake_hands(socket_, first < end.steady_ns() ? deadline::at_ns(first) : end);
     if (error == std::errc::timed_out && !end.has_passed()) {
         if (!tls_->has_heard() &&
-            answers_with(place.host, place.port, "PING\r\n", "+-", end)) {
+            answers_redis(place.host, place.port, end)) {
             words_ = "TLS: the server does not speak TLS at this port";
             return std::make_error_code(std::errc::protocol_error);
         }
@@ -168,6 +169,15 @@ inline std::error_code redis_connection::secure(const redis_place& place, deadli
     }
     words_ = tls_->words();
     return error;
+}
+
+// What a server speaks that hung up without a word; or nullptr.
+inline const char* redis_connection::other_language(const redis_place& place, deadline end) {
+    return answers_tls(place.host, place.port, end)
+               ? "the server speaks TLS at this port, and rediss:// is for that"
+           : answers_postgres(place.host, place.port, end)
+               ? "a PostgreSQL server is at this port"
+               : nullptr;
 }
 
 inline std::error_code redis_connection::open(const redis_place& place,
@@ -187,9 +197,11 @@ inline std::error_code redis_connection::open(const redis_place& place,
     if (!error) {
         error = converse(place, besides, replies, end);
         if (error && error != std::errc::timed_out && !has_heard_ && tls_ == nullptr &&
-            place.unix_socket.empty() && answers_tls(place.host, place.port, end)) {
-            words_ = "the server speaks TLS at this port, and rediss:// is for that";
-            error = std::make_error_code(std::errc::protocol_error);
+            place.unix_socket.empty()) {
+            if (const char* const other = other_language(place, end)) {
+                words_ = other;
+                error = std::make_error_code(std::errc::protocol_error);
+            }
         }
     }
     if (error) {

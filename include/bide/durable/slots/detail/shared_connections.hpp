@@ -1,20 +1,17 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SHARED_CONNECTIONS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SHARED_CONNECTIONS_HPP
 
-// What all slots of a process share: one object for each key, which goes with its last user, and
-// connections that are used in turn.
+// What all slots of a process share: one object for each key, which goes with its last user.
 //
 // A child of fork() gets objects of its own. Another thread of the parent may have been changing an
 // object when the process was forked, so the child never runs the destructor of what it inherited.
 // The child calls leave() on it, which closes descriptors at most, and keeps its memory.
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sync/mutex.hpp>
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -100,67 +97,6 @@ private:
     key key_;
     std::shared_ptr<entry> held_{};
 };
-
-// A connection that many slots use, one at a time, first come first served. A Connection has
-//
-//   using key = ...;                      as above
-//   explicit Connection(const key&);
-//   void disown() noexcept;               in a child of fork(): closes its descriptors, no more
-template <class Connection> class turn_taking {
-public:
-    using key = typename Connection::key;
-
-    explicit turn_taking(const key& of) : connection_(of) {}
-
-    void leave() noexcept {
-        // Order: acquire [SC1]; where the fork found it unused, the last user's changes are whole.
-        if (!in_use_.load(std::memory_order_acquire)) {
-            connection_.disown();
-        }
-    }
-
-    // The connection, for as long as this lives.
-    class turn {
-    public:
-        turn() = default;
-        turn(turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
-        turn& operator=(turn&&) = delete;
-        ~turn() {
-            if (of_ != nullptr) {
-                // Order: release [SC1]; the changes of the connection come before.
-                of_->in_use_.store(false, std::memory_order_release);
-                of_->lock_.unlock();
-            }
-        }
-        explicit operator bool() const noexcept { return of_ != nullptr; }
-        Connection& operator*() const noexcept { return of_->connection_; }
-        Connection* operator->() const noexcept { return &of_->connection_; }
-
-    private:
-        friend class turn_taking;
-        explicit turn(turn_taking* of) noexcept : of_(of) {}
-        turn_taking* of_ = nullptr;
-    };
-
-    // Blocks: until it is this caller's turn, or the deadline. Empty: not in time.
-    turn take(std::chrono::steady_clock::time_point until) {
-        if (!lock_.try_lock_until(until)) {
-            return {};
-        }
-        // Order: seq_cst; a fork that finds a change of the connection finds this, too.
-        in_use_.exchange(true, std::memory_order_seq_cst);
-        return turn(this);
-    }
-
-private:
-    mutex lock_;
-    native_platform::atomic<bool> in_use_{false};
-    Connection connection_; // under lock_
-};
-
-// Every slot has one of these for each of the connections that it uses.
-template <class Connection>
-using shared_connection = shared_in_process<turn_taking<Connection>>;
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

@@ -1,0 +1,181 @@
+// When the renewals of a lock get their thread. (What they do: guard_test. Where stores hang:
+// hung_store_test.)
+
+#include <bide/durable/detail/renewer.hpp>
+
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/slots/memory.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using bide::durable_mutex;
+using bide::durable_options;
+using bide::memory_slot;
+
+namespace {
+
+durable_options with_lease(std::chrono::milliseconds lease) {
+    durable_options o;
+    o.lease = lease;
+    return o;
+}
+
+int renewal_threads() {
+    int count = 0;
+    for (const auto& one : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream file(one.path() / "comm");
+        std::string name;
+        std::getline(file, name);
+        count += name.rfind("bide-lease", 0) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+std::int64_t renewals(durable_mutex& m) {
+    const auto seen = m.inspect();
+    return seen && *seen && !(*seen)->live.holders.empty() ? (*seen)->live.holders[0].renewals : -1;
+}
+
+// What a child of fork() answers, which has no thread of its parent's.
+int in_child(const std::function<int()>& what) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::_exit(what());
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// As long as it lives, no thread can be started.
+class no_new_threads {
+public:
+    no_new_threads() {
+        ::pthread_getattr_default_np(&usual_);
+        ::pthread_attr_t huge;
+        ::pthread_getattr_default_np(&huge);
+        ::pthread_attr_setstacksize(&huge, std::size_t{1} << 52);
+        ::pthread_setattr_default_np(&huge);
+    }
+    no_new_threads(const no_new_threads&) = delete;
+    no_new_threads& operator=(const no_new_threads&) = delete;
+    ~no_new_threads() { ::pthread_setattr_default_np(&usual_); }
+
+private:
+    ::pthread_attr_t usual_;
+};
+
+// The vigil has its thread.
+void start_vigil() {
+    durable_mutex m(memory_slot{}, with_lease(1h));
+    const auto g = m.acquire();
+}
+
+} // namespace
+
+TEST_CASE("renewer: before the first renewal is due there is no thread for it") {
+    REQUIRE(in_child([] {
+                std::vector<std::unique_ptr<durable_mutex>> locks;
+                std::vector<bide::durable_guard> held;
+                for (int i = 0; i < 50; ++i) {
+                    locks.push_back(std::make_unique<durable_mutex>(memory_slot{}, with_lease(1h)));
+                    held.push_back(std::move(*locks.back()->acquire()));
+                }
+                return renewal_threads();
+            }) == 0);
+}
+
+TEST_CASE("renewer: a hold that ended starts no thread when its renewal would be due") {
+    const bool was_in_time = test::in_some_time(60ms, [](std::chrono::milliseconds lease) {
+        const int threads = in_child([&] {
+            durable_mutex m(memory_slot{}, with_lease(lease));
+            for (int i = 0; i < 100; ++i) {
+                { const auto g = m.acquire(); }
+            }
+            durable_mutex later(memory_slot{}, with_lease(lease));
+            const auto g = later.acquire(); // its renewal comes after those
+            const std::stop_token lost = g->lost();
+            test::eventually([&] { return renewals(later) > 0 || lost.stop_requested(); });
+            return renewal_threads();
+        });
+        REQUIRE(threads >= 0);
+        return threads == 1;
+    });
+    REQUIRE(was_in_time);
+}
+
+TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
+    const auto renewer = std::make_shared<bide::detail::renewer>(nullptr);
+    const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
+        const auto engine =
+            std::make_shared<bide::detail::lock_engine>(memory, 1, with_lease(lease));
+        bide::durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
+        const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
+        t.fence = got->outcome.fence;
+        auto made = std::make_shared<bide::detail::hold>(engine, t, got->outcome.lane,
+                                                         got->good_until_ms);
+        made->begin();
+        return made;
+    };
+    const auto slow = make(memory_slot(), 1h);
+    renewer->add(slow);
+    REQUIRE(test::in_some_time(100ms, [&](std::chrono::milliseconds lease) {
+        const memory_slot memory;
+        durable_mutex seen(memory);
+        const auto quick = make(memory, lease);
+        renewer->add(quick);
+        test::eventually([&] { return renewals(seen) > 0 || !quick->is_held(); });
+        return quick->is_held();
+    }));
+}
+
+TEST_CASE("renewer: where its thread cannot be started the renewal is tried again") {
+    const bool was_kept = test::in_some_time(600ms, [](std::chrono::milliseconds lease) {
+        return in_child([&] {
+                   start_vigil();
+                   durable_mutex m(memory_slot{}, with_lease(lease));
+                   auto refused = std::make_unique<no_new_threads>();
+                   const auto g = m.acquire();
+                   const std::int64_t half_ms = bide::durable::boottime_ms() + lease.count() / 2;
+                   test::eventually([&] { return bide::durable::boottime_ms() >= half_ms; });
+                   if (renewal_threads() != 0) {
+                       return 2;
+                   }
+                   refused.reset();
+                   const std::stop_token lost = g->lost();
+                   test::eventually([&] { return renewals(m) > 0 || lost.stop_requested(); });
+                   return lost.stop_requested() ? 1 : 0;
+               }) == 0;
+    });
+    REQUIRE(was_kept);
+}
+
+TEST_CASE("renewer: where its thread can never be started the holder is told at the end of the lease") {
+    REQUIRE(in_child([] {
+                start_vigil();
+                durable_mutex m(memory_slot{}, with_lease(200ms));
+                const no_new_threads refused;
+                const auto g = m.acquire();
+                const std::stop_token lost = g->lost();
+                return test::eventually([&] { return lost.stop_requested(); }) && !g->is_held() ? 0
+                                                                                                  : 1;
+            }) == 0);
+}

@@ -1,0 +1,418 @@
+#include <bide/durable/slots/detail/connection_pool.hpp>
+
+#include <support/catch.hpp>
+#include <support/fake_clock.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using steady = std::chrono::steady_clock;
+using clock = test::fake_clock<struct pool_clock>;
+
+// A server that takes a number of connections at a time.
+struct server {
+    std::atomic<int> most{1'000};
+    std::atomic<bool> is_down{false};
+    std::atomic<int> open{0};
+    std::atomic<int> opened{0};
+    std::atomic<int> refused{0};
+    std::atomic<int> lives{0}; // connections of an earlier life are broken
+    std::atomic<int> disowned{0};
+    std::atomic<int> used_twice{0}; // at the same time
+
+    bool connect() {
+        if (is_down || ++open > most) {
+            open -= is_down ? 0 : 1;
+            ++refused;
+            return false;
+        }
+        ++opened;
+        return true;
+    }
+    // Ends all connections. Clients see that only if `tells`.
+    void restart(bool tells) {
+        open = 0;
+        ++lives;
+        is_silent = !tells;
+    }
+    std::atomic<bool> is_silent{false};
+};
+
+struct connection {
+    struct key {
+        server* at;
+        std::size_t most;
+        std::size_t most_connections() const noexcept { return most; }
+    };
+
+    explicit connection(const key& of) : at_(of.at) {}
+    connection(const connection&) = delete;
+    connection& operator=(const connection&) = delete;
+    ~connection() { drop(); }
+
+    std::error_code make_ready(steady::time_point) {
+        if (is_usable()) {
+            return {};
+        }
+        drop();
+        if (!at_->connect()) {
+            return std::make_error_code(std::errc::connection_refused);
+        }
+        is_open_ = true;
+        life_ = at_->lives;
+        return {};
+    }
+    bool is_open() const noexcept { return is_open_; }
+    bool is_usable() noexcept { return is_open_ && (is_alive() || at_->is_silent); }
+    void drop() noexcept {
+        if (std::exchange(is_open_, false) && is_alive()) {
+            --at_->open;
+        }
+    }
+    void disown() noexcept { ++at_->disowned; }
+
+    // A call. False: the connection was lost.
+    bool call() {
+        at_->used_twice += users_.fetch_add(1) != 0 ? 1 : 0;
+        ++calls_;
+        const bool is_done = is_alive();
+        users_.fetch_sub(1);
+        if (!is_done) {
+            drop();
+        }
+        return is_done;
+    }
+
+private:
+    bool is_alive() const noexcept { return life_ == at_->lives; }
+
+    server* at_;
+    bool is_open_ = false;
+    int life_ = 0;
+    std::atomic<int> users_{0};
+    int calls_ = 0; // plain: a data race where two callers have the turn
+};
+
+using pool = bide::detail::connection_pool<connection, clock>;
+using turn = pool::turn;
+
+// Of a caller that does not wait.
+pool::taken take_now(pool& from) { return from.take(steady::now()); }
+pool::taken take(pool& from) { return from.take(steady::now() + test::patience); }
+
+// That many turns at the same time, all with an open connection.
+bool holds(pool& from, std::size_t n) {
+    std::vector<pool::taken> all;
+    for (std::size_t i = 0; i < n; ++i) {
+        all.push_back(take_now(from));
+        if (!all.back().of || all.back().error) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// A thread that takes a turn and notes when it has it, then gives it back.
+class waiter {
+public:
+    explicit waiter(pool& from, std::atomic<int>& order)
+        : thread_([this, &from, &order] {
+              const auto got = take(from);
+              has_turn_ = got.of && !got.error;
+              place_ = order++;
+          }) {}
+    ~waiter() { join(); }
+    void join() {
+        if (thread_.joinable()) {
+            thread_.join();
+        }
+    }
+    bool had_turn() const { return has_turn_; }
+    int place() const { return place_; }
+
+private:
+    bool has_turn_ = false;
+    int place_ = -1;
+    std::thread thread_;
+};
+
+} // namespace
+
+TEST_CASE("connection_pool: calls one after the other share one connection") {
+    server s;
+    pool all({&s, 4});
+    for (int i = 0; i < 20; ++i) {
+        const auto got = take_now(all);
+        REQUIRE(got.of);
+        CHECK(!got.error);
+        CHECK(got.of->call());
+    }
+    CHECK(s.opened == 1);
+}
+
+TEST_CASE("connection_pool: calls at the same time have a connection each, up to the bound") {
+    server s;
+    pool all({&s, 3});
+    {
+        std::vector<pool::taken> held;
+        for (int i = 0; i < 3; ++i) {
+            held.push_back(take_now(all));
+            REQUIRE(held.back().of);
+            CHECK(s.opened == i + 1);
+        }
+        const auto none = take_now(all);
+        CHECK(!none.of);
+        CHECK(none.error == std::errc::timed_out);
+        CHECK(&*held[0].of != &*held[1].of);
+        CHECK(&*held[1].of != &*held[2].of);
+        CHECK(all.open() == 3);
+    }
+    CHECK(holds(all, 3));
+    CHECK(s.opened == 3);
+    CHECK(take_now(all).of);
+    CHECK(s.opened == 3);
+}
+
+TEST_CASE("connection_pool: waiting callers get their turns in the order in which they came") {
+    const test::watchdog limit;
+    server s;
+    pool all({&s, 2});
+    std::optional<pool::taken> first(take_now(all));
+    std::optional<pool::taken> second(take_now(all));
+    std::atomic<int> order{0};
+    std::vector<std::unique_ptr<waiter>> waiters;
+    for (std::size_t i = 0; i < 5; ++i) {
+        waiters.push_back(std::make_unique<waiter>(all, order));
+        REQUIRE(test::eventually([&] { return all.waiting() == i + 1; }));
+    }
+    first.reset(); // the second one stays in use, so that one has the turn at a time
+    for (auto& each : waiters) {
+        each->join();
+    }
+    for (std::size_t i = 0; i < waiters.size(); ++i) {
+        CHECK(waiters[i]->had_turn());
+        CHECK(waiters[i]->place() == static_cast<int>(i));
+    }
+    CHECK(s.opened == 2);
+}
+
+TEST_CASE("connection_pool: a server that refuses one more connection is used with those it takes") {
+    const test::watchdog limit;
+    clock::set(0s);
+    server s;
+    s.most = 2;
+    pool all({&s, 6});
+    std::optional<pool::taken> first(take_now(all));
+    const auto second = take_now(all);
+    REQUIRE(first->of);
+    REQUIRE(second.of);
+    std::atomic<int> order{0};
+    std::vector<std::unique_ptr<waiter>> waiters;
+    for (std::size_t i = 0; i < 4; ++i) {
+        waiters.push_back(std::make_unique<waiter>(all, order));
+        REQUIRE(test::eventually([&] { return all.waiting() == i + 1; }));
+    }
+    CHECK(s.refused == 1); // one refusal tells all
+    CHECK(take_now(all).error == std::errc::timed_out);
+    first.reset();
+    for (auto& each : waiters) {
+        each->join();
+        CHECK(each->had_turn());
+    }
+    CHECK(s.refused == 1);
+    CHECK(s.opened == 2);
+
+    // Asked again after a pause, and not before.
+    first.emplace(take_now(all));
+    REQUIRE(first->of);
+    s.most = 4;
+    clock::set(pool::ask_again_after - 1ns);
+    CHECK(!take_now(all).of);
+    CHECK(s.refused == 1);
+    clock::set(pool::ask_again_after);
+    const auto third = take_now(all);
+    REQUIRE(third.of);
+    CHECK(!third.error);
+    const auto fourth = take_now(all); // at once: a connection was opened
+    REQUIRE(fourth.of);
+    CHECK(!take_now(all).of);
+    CHECK(s.refused == 2);
+    CHECK(all.open() == 4);
+}
+
+TEST_CASE("connection_pool: a refusal while no connection is open is the caller's error") {
+    server s;
+    s.is_down = true;
+    pool all({&s, 3});
+    for (int i = 0; i < 5; ++i) {
+        const auto refused = take_now(all);
+        CHECK(refused.of);
+        CHECK(refused.error == std::errc::connection_refused);
+    }
+    CHECK(s.refused == 5);
+    s.is_down = false;
+    CHECK(holds(all, 3));
+}
+
+TEST_CASE("connection_pool: a server that goes away and comes back is used with all connections") {
+    for (const bool tells : {true, false}) {
+        for (const std::size_t open : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
+            server s;
+            pool all({&s, 5});
+            REQUIRE(holds(all, open));
+            s.restart(tells);
+            s.is_down = true;
+            if (!tells) {
+                CHECK(!take_now(all).of->call()); // it finds out
+            }
+            s.is_silent = false;
+            for (int i = 0; i < 3; ++i) {
+                const auto refused = take_now(all);
+                CHECK(refused.of);
+                CHECK(refused.error == std::errc::connection_refused);
+            }
+            s.is_down = false;
+            CHECK(holds(all, 5));
+            CHECK(s.open == 5);
+        }
+    }
+}
+
+TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are opened anew") {
+    server s;
+    pool all({&s, 4});
+    REQUIRE(holds(all, 4));
+    s.restart(false); // what is idle looks alive
+    CHECK(!take_now(all).of->call());
+    for (int i = 0; i < 4; ++i) {
+        CHECK(take_now(all).of->call());
+    }
+    std::vector<pool::taken> held;
+    for (int i = 0; i < 4; ++i) {
+        held.push_back(take_now(all));
+        CHECK(held.back().of->call());
+    }
+    CHECK(s.opened == 8);
+}
+
+TEST_CASE("connection_pool: a refusal takes no permit from connections that are open") {
+    server s;
+    s.most = 2;
+    pool all({&s, 2});
+    REQUIRE(holds(all, 2));
+    // The first one breaks, which makes the second one doubtful; another client takes its place.
+    take_now(all).of->drop();
+    s.most = 1;
+    for (int i = 0; i < 3; ++i) {
+        const auto got = take_now(all);
+        REQUIRE(got.of);
+        CHECK(!got.error);
+    }
+    CHECK(s.refused == 1);
+}
+
+TEST_CASE("connection_pool: connections that were idle for long are closed, but for one") {
+    clock::set(0s);
+    server s;
+    pool all({&s, 4});
+    REQUIRE(holds(all, 4));
+    clock::set(pool::keep_idle - 1ns);
+    all.close_idle();
+    CHECK(s.open == 4);
+    {
+        const auto used = take_now(all);
+        const auto too = take_now(all);
+    }
+    clock::set(pool::keep_idle);
+    all.close_idle();
+    CHECK(s.open == 2);
+    CHECK(all.open() == 2);
+    clock::set(3 * pool::keep_idle);
+    {
+        const auto used = take_now(all);
+        all.close_idle();
+        CHECK(s.open == 1); // the one in use
+        CHECK(used.of->call());
+    }
+    all.close_idle();
+    CHECK(s.open == 1);
+    CHECK(holds(all, 4));
+    CHECK(s.opened == 7);
+
+    // Doubtful ones as well.
+    take_now(all).of->drop();
+    CHECK(s.open == 3);
+    clock::set(5 * pool::keep_idle);
+    all.close_idle();
+    CHECK(s.open == 1);
+    CHECK(holds(all, 4));
+}
+
+TEST_CASE("connection_pool: a child of fork() closes the connections that were at rest") {
+    server s;
+    pool all({&s, 4});
+    REQUIRE(holds(all, 3));
+    const auto used = take_now(all);
+    all.leave(); // as the child does; the one in use may be in the midst of a change
+    CHECK(s.disowned == 2);
+}
+
+TEST_CASE("connection_pool: no connection has two users, and every turn comes back") {
+    const test::watchdog limit;
+    constexpr int members = 8;
+    constexpr int rounds = 2'000;
+    server s;
+    s.most = 3;
+    pool all({&s, 5});
+    std::atomic<int> calls{0};
+    std::atomic<int> most_open{0};
+    std::atomic<int> unserved{0};
+    test::run_threads(members + 1, [&](int i) {
+        test::jitter chance(static_cast<std::uint32_t>(i) + 1);
+        for (int n = 0; n < rounds; ++n) {
+            if (i == members) { // the world around
+                clock::set(std::chrono::seconds(n));
+                s.most = 1 + static_cast<int>(chance.below(6));
+                all.close_idle();
+                if (chance.below(64) == 0) {
+                    s.restart(chance.below(2) == 0);
+                }
+                continue;
+            }
+            const auto got = chance.below(8) == 0 ? take_now(all) : take(all);
+            if (!got.of || got.error) {
+                ++unserved;
+                continue;
+            }
+            most_open = std::max(most_open.load(), static_cast<int>(all.open()));
+            calls += got.of->call() ? 1 : 0;
+            if (chance.below(32) == 0) {
+                got.of->drop();
+            }
+        }
+    });
+    CHECK(s.used_twice == 0);
+    CHECK(most_open <= 5);
+    CHECK(calls > 0);
+    s.most = 1'000;
+    s.is_silent = false;
+    CHECK(test::eventually([&] {
+        clock::set(clock::now().time_since_epoch() + pool::ask_again_after);
+        return holds(all, 5);
+    }));
+    CHECK(!holds(all, 6));
+}

@@ -1,0 +1,150 @@
+#ifndef BIDE_TESTS_SUPPORT_SLOT_CONNECTIONS_HPP
+#define BIDE_TESTS_SUPPORT_SLOT_CONNECTIONS_HPP
+
+// What the slots of a process that name the same server promise of the connections that they share.
+// A store is told to the suite as to slot_faults.hpp.
+
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
+
+#include <support/catch.hpp>
+#include <support/flaky_proxy.hpp>
+#include <support/gate.hpp>
+#include <support/on_time.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace test {
+
+// Slots of so many places at a port, each for calls, and for renewals.
+template <class Store> struct sharing_slots {
+    using slot = typename Store::slot;
+
+    sharing_slots(Store& store, std::uint16_t port, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            store.fresh();
+            calls.push_back(store.open_at(port, std::chrono::seconds(20)));
+            renewals.push_back(calls.back().for_renewals());
+        }
+    }
+
+    // Every place has this value once.
+    std::size_t count_of(const std::string& value) {
+        constexpr std::size_t members = 16;
+        std::atomic<std::size_t> found{0};
+        run_threads(static_cast<int>(members), [&](int t) {
+            for (std::size_t i = static_cast<std::size_t>(t); i < calls.size(); i += members) {
+                const auto seen = calls[i].load();
+                found += seen && seen->value == value ? 1 : 0;
+            }
+        });
+        return found;
+    }
+
+    std::vector<slot> calls;
+    std::vector<slot> renewals;
+};
+
+// Calls one after the other use one connection, and renewals another one. Calls at the same time use
+// no more than the bound. All go with the last slot.
+template <class Store> void check_shared_connections(Store& store) {
+    const watchdog limit;
+    flaky_proxy proxy(store.port());
+    auto all = std::make_unique<sharing_slots<Store>>(store, proxy.port(), 150);
+    CHECK(all->calls.front().store() == all->renewals.back().store());
+    std::size_t good = 0;
+    for (std::size_t i = 0; i < all->calls.size(); ++i) {
+        const bide::cas_result stored = all->calls[i].compare_exchange(0, std::to_string(i));
+        const auto seen = all->renewals[i].load();
+        good += stored.status == bide::cas_status::stored && seen &&
+                        seen->value == std::to_string(i) &&
+                        all->renewals[i].compare_exchange(stored.version, "renewed").status ==
+                            bide::cas_status::stored
+                    ? 1
+                    : 0;
+    }
+    CHECK(good == all->calls.size());
+    CHECK(proxy.connections() == 2);
+
+    CHECK(all->count_of("renewed") == all->calls.size());
+    const int most = proxy.connections();
+    CHECK(most <= 1 + static_cast<int>(bide::detail::most_call_connections));
+
+    all.reset();
+    store.fresh();
+    auto later = store.open_at(proxy.port(), std::chrono::seconds(20));
+    CHECK(later.load().has_value());
+    CHECK(proxy.connections() == most + 1);
+}
+
+// Calls that hang occupy a connection each and stall no other call while there are more. Once all are
+// occupied, a further call waits its own time. Renewals go on. When the server is back, all is.
+template <class Store> void check_hanging_calls(Store& store) {
+    using namespace std::chrono_literals;
+    const watchdog limit;
+    constexpr int most = static_cast<int>(bide::detail::most_call_connections);
+    flaky_proxy proxy(store.port());
+    store.fresh();
+    auto slow = store.open_at(proxy.port(), 1h);
+    auto other = store.open_at(proxy.port(), 200ms);
+    auto renewal = slow.for_renewals();
+    REQUIRE(eventually([&] { return slow.load() && renewal.load(); }));
+    CHECK(proxy.connections() == 2);
+    proxy.hang();
+    std::atomic<int> returned{0};
+    std::vector<std::thread> hang;
+    const auto hangs = [&] {
+        hang.emplace_back([&, mine = std::make_shared<decltype(slow)>(
+                                  store.open_at(proxy.port(), 1h))] {
+            static_cast<void>(mine->load());
+            ++returned;
+        });
+    };
+    hangs();
+    REQUIRE(eventually([&] { return proxy.swallowed() > 0; })); // it has the connection
+    proxy.forward();                                            // for new bytes only
+    CHECK(slow.load().has_value());                             // on another one
+    CHECK(proxy.connections() == 3);
+    CHECK(returned == 0);
+
+    proxy.hang();
+    for (int i = 1; i < most; ++i) {
+        hangs();
+    }
+    REQUIRE(eventually([&] { return proxy.connections() >= 1 + most; }));
+    bide::cas_result waited;
+    const auto took = time_of([&] { waited = other.compare_exchange(0, "value"); });
+    CHECK(waited.error == std::errc::timed_out);
+    CHECK(waited.status == bide::cas_status::failed); // it had no connection
+    CHECK(took <= 300ms);
+    proxy.forward();
+    CHECK(renewal.load().has_value());
+    CHECK(returned == 0);
+    proxy.cut();
+    for (std::thread& each : hang) {
+        each.join();
+    }
+    CHECK(slow.load().has_value());
+}
+
+// No call fails because the server takes fewer connections than the process may open.
+template <class Store> void check_few_connections(Store& store) {
+    const watchdog limit;
+    sharing_slots<Store> all(store, store.port(), 64);
+    REQUIRE(all.calls[0].load().has_value());
+    for (int round = 0; round < 3; ++round) {
+        CHECK(all.count_of("") == all.calls.size());
+    }
+}
+
+} // namespace test
+
+#endif
