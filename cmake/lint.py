@@ -60,8 +60,8 @@ WORDS = re.compile(
     r"\b(who|whoever|whom|somebody|nobody|anybody|everybody"
     r"|fate|settler|bulletin|lookout|tenancy|vigil|cargo|employer|errand|guest|siblings)\b",
     re.IGNORECASE)
-# Names of others: the tool of Rust, and the attribute of POSIX.
-WORDS_ALLOWED = re.compile(r"[Cc]argo(\.toml|\.lock| build| install)|BIDE_BENCH_CARGO|\bcargo\b.*[Rr]ust")
+# The tool of Rust.
+WORDS_ALLOWED = re.compile(r"[Cc]argo\b.*([Rr]ust|built|build|config|vendor|lock file|run)|cargo[/"']|\.cargo|BIDE_BENCH_CARGO")
 CAPTURE = re.compile(r"[(,={ ]\[[^\[\]]+\] *([({<]|mutable|noexcept|->)")
 
 
