@@ -61,7 +61,7 @@ WORDS = re.compile(
     r"|fate|settler|bulletin|lookout|tenancy|vigil|cargo|employer|errand|guest|siblings)\b",
     re.IGNORECASE)
 # The tool of Rust.
-WORDS_ALLOWED = re.compile(r"[Cc]argo\b.*([Rr]ust|built|build|config|vendor|lock file|run)|cargo[/"']|\.cargo|BIDE_BENCH_CARGO")
+WORDS_ALLOWED = re.compile(r"[Cc]argo\b.*([Rr]ust|run|build|built|config|vendor|lock file|registry)|with cargo")
 CAPTURE = re.compile(r"[(,={ ]\[[^\[\]]+\] *([({<]|mutable|noexcept|->)")
 
 
