@@ -94,7 +94,7 @@ class LintTest(unittest.TestCase):
             ("left", "#pragma once"),
             ("rooms", "#include <bide/sync/b.hpp>"),
             ("size", "x" * 111),
-            ("words", "// The thread whose turn it is."),
+            ("words", "// A thread who waits."),
         ]:
             with self.subTest(line=line):
                 self.expect(self.add_line(line), rule, f"{HEADER}:15")
