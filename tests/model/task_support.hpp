@@ -58,9 +58,9 @@ template <class Platform> struct [[nodiscard]] link {
     std::coroutine_handle<promise_type> frame;
 };
 
-// What becomes of a task, written down by whoever does it.
+// What becomes of a task, written down by the thread that does it.
 template <class Platform> struct ledger {
-    typename Platform::template var<int> discarded{0}; // nobody asks for the outcome
+    typename Platform::template var<int> discarded{0}; // the outcome is not asked for
     typename Platform::template var<int> destroyed{0};
 };
 
@@ -102,7 +102,7 @@ public:
         return mine;
     }
 
-    // Left by whoever has a reference, the first by whoever has the handle.
+    // Left by each owner of a reference, the first by the owner of the handle.
     typename Platform::template var<int> touched[2];
 
 private:
@@ -113,7 +113,7 @@ private:
             outcome_ = 1;
         }
     }
-    // What the handle's owner did before it let go is seen by whoever is told of the outcome.
+    // What the handle's owner did before it let go is seen by the thread that is told of the outcome.
     void discard_outcome() noexcept override {
         if (take() != 0) {
             book_.discarded = book_.discarded + 1 + touched[0];
