@@ -37,7 +37,7 @@ function(expand header)
             set(seen_before ${seen})
             expand(${included})
             string(APPEND done "${text}")
-            # Inside an #if (other than the guard), it may be absent for those who include it later.
+            # Inside an #if (other than the guard), it may be absent where it is included later.
             if(open_ifs GREATER 1)
                 set(seen ${seen_before})
             endif()

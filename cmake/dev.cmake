@@ -1,5 +1,5 @@
-# How bide's own programs are built: tests, examples and benchmarks. Nothing of this reaches those who
-# use the library.
+# How bide's own programs are built: tests, examples and benchmarks. Users of the library get
+# nothing of this.
 
 set(BIDE_SANITIZE "" CACHE STRING "thread; address (and undefined behaviour); or nothing")
 set_property(CACHE BIDE_SANITIZE PROPERTY STRINGS "" thread address)

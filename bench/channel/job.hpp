@@ -28,7 +28,7 @@ struct job {
     cpu_list cpus;          // thread i runs on cpus[i mod n]
 };
 
-// Its messages are 0, 1, 2 and so on: whoever loses one, or has one twice, is not worth measuring.
+// Its messages are 0, 1, 2 and so on: a queue that loses or repeats one is not measured.
 inline void check_sum(const job& j, std::uint64_t sum) {
     if (sum != j.messages * (j.messages - 1) / 2) {
         std::fprintf(stderr, "bench: messages were lost, or received twice\n");

@@ -44,7 +44,7 @@ private:
     bide::channel<message> channel_;
 };
 
-// What people write who have no channel.
+// What programs without a channel do.
 class condition_channel {
 public:
     explicit condition_channel(std::size_t capacity) : items_(capacity) {}
@@ -122,7 +122,7 @@ private:
 #endif
 
 #if defined(BIDE_BENCH_HAS_ATOMIC_QUEUE)
-// Has no way to sleep: who must wait looks again for a while, and then yields each time.
+// Has no way to sleep: a thread that must wait spins for a while, and then yields each time.
 template <class Queue> class yielding_channel {
 public:
     explicit yielding_channel(std::size_t capacity) : queue_(make(capacity)) {}

@@ -41,7 +41,7 @@ std::string ratio_to(const row& subject, const row* baseline) {
     return baseline == nullptr ? "-" : number(median(ratios(subject, *baseline, 0)), 2) + 'x';
 }
 
-// Who was faster, and by how much.
+// Which contender was faster, and by how much.
 std::string beaten_by(const table& t, const row& subject) {
     std::string all;
     for (const peer& p : peers) {

@@ -50,7 +50,7 @@ void parker_token(benchmark::State& state) {
 }
 BENCHMARK(parker_token);
 
-// ---- A notification that nobody waits for
+// ---- A notification without a waiter
 
 void condition_variable_notify(benchmark::State& state) {
     std::mutex mutex;

@@ -3,8 +3,8 @@
 // writes: what was stored for each acquisition. It takes three: a place in the queue, the grant,
 // the release. fairness: acquisitions of the slowest contender over those of the fastest; not of
 // fewer than ten turns for each, where one more or less decides.
-// overtaken: acquisitions before which somebody got the lock who had begun to queue when these were
-// in the queue already. (Not for several permits: who finds room for all before it and for itself
+// overtaken: acquisitions before which a process got the lock that began to queue when these were
+// in the queue already. (Not for several permits: a process that finds room for all before it and for itself
 // need not wait until those have taken theirs.)
 
 #include "durable/job.hpp"
@@ -101,7 +101,7 @@ double overtaken(contest& c) {
     const auto by_fence = [](const auto& a, const auto& b) { return a.fence < b.fence; };
     std::sort(c.passages.begin(), end, by_fence);
     double count = 0;
-    std::int64_t latest_began = 0; // of those who got it before
+    std::int64_t latest_began = 0; // of the acquisitions before
     for (auto p = c.passages.begin(); p != end; ++p) {
         count += p->queued < latest_began ? 1 : 0;
         latest_began = std::max(latest_began, p->began);

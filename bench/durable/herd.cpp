@@ -1,7 +1,7 @@
 // One holds the lock, many wait, one releases: what that makes the others do.
 //
 // writes: the release, and the grant to the next. loads: until the next one has it and all have had
-// time to look; those who are not told of changes look on and on.
+// time to look; processes that are not told of changes poll.
 
 #include "durable/job.hpp"
 #include "durable/workloads.hpp"
@@ -70,7 +70,7 @@ void wait_for_turn(const herd& all, std::size_t i) {
 sample stampede(const lock_kind& kind, std::size_t size) {
     const std::string place = begin_place(kind);
     const shared_with_children<herd> all;
-    crew everybody(kind.shared_by, size + 1, [&](std::size_t i, const crew::gate&) {
+    crew all_processes(kind.shared_by, size + 1, [&](std::size_t i, const crew::gate&) {
         const bool is_first = i == size;
         const auto lock = kind.join(place, all->of[is_first ? largest_herd : i], {});
         if (is_first) {
@@ -92,14 +92,14 @@ sample stampede(const lock_kind& kind, std::size_t size) {
         }
         return true;
     };
-    everybody.await(is_queued, std::chrono::seconds(60));
+    all_processes.await(is_queued, std::chrono::seconds(60));
     rest(std::chrono::milliseconds(100));
     const herd_tally before = count(*all);
     all->release = true;
-    everybody.await([&] { return all->acquired_at != 0; });
+    all_processes.await([&] { return all->acquired_at != 0; });
     rest(std::chrono::milliseconds(50));
     const herd_tally after = count(*all);
-    everybody.kill();
+    all_processes.kill();
     return {after.stores - before.stores, after.loads - before.loads,
             static_cast<double>(all->acquired_at - all->released_at) / 1e6};
 }

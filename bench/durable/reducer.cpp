@@ -92,7 +92,7 @@ sample step(std::size_t waiters, std::chrono::nanoseconds duration) {
     });
     const double read = microseconds(duration, [&] {
         if (it.read().holders.size() != 1) {
-            throw std::runtime_error("nobody holds it");
+            throw std::runtime_error("the lock has no holder");
         }
     });
     return {all, read, static_cast<double>(it.size())};
@@ -103,7 +103,7 @@ sample step(std::size_t waiters, std::chrono::nanoseconds duration) {
 void add_reducer(harness& h) {
     const std::chrono::nanoseconds duration = h.make_setting(100, 10).duration;
     table t{"record",
-            "decode, acquire, encode, by the number of those who wait already",
+            "decode, acquire, encode, by the number of waiters",
             {{"all", "us", 1}, {"decode alone", "us", 1}, {"record", "bytes", 0}},
             {}};
     constexpr std::size_t queues[] = {0, 16, 100, 1000, 10'000};

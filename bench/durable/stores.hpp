@@ -23,13 +23,13 @@ public:
 
     virtual const char* name() const = 0;
 
-    // Who can share it.
+    // Which processes can share it.
     virtual members shared_by() const { return members::processes; }
 
     // It only differs from another one in that changes are told.
     virtual bool is_variant() const { return false; }
 
-    // By the parent, before anybody opens it.
+    // By the parent, before a process opens it.
     virtual void prepare() {}
 
     // In a process of its own.

@@ -1,5 +1,5 @@
-// Processes count up a number in a bare slot, as fast as they can; who meets a conflict rests for a
-// random time, longer the more often, as the locks do, and so does who is told that the store was
+// Processes count up a number in a bare slot, as fast as they can; a process that meets a conflict rests for a
+// random time, longer the more often, as the locks do, and so does a process that is told that the store was
 // busy for too long, which is counted. The number is exact in the end, or the row fails.
 
 #include "durable/job.hpp"

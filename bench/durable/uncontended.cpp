@@ -1,4 +1,4 @@
-// A lock that nobody else wants: two changes of the record, and so, on a disk, two syncs.
+// A lock without contenders: two changes of the record, and so, on a disk, two syncs.
 
 #include "durable/job.hpp"
 #include "durable/workloads.hpp"

@@ -9,7 +9,7 @@
 namespace bench {
 
 void add_slots(harness&);       // one process loads and stores, beside the disk's own cost
-void add_uncontended(harness&); // one process, nobody else
+void add_uncontended(harness&); // one process alone
 void add_handoff(harness&);     // from one process to the next
 void add_contended(harness&);   // 16 processes want one lock, 32 want four permits
 void add_storms(harness&);      // compare-and-swap by 2, 16 and 64 processes

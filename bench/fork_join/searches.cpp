@@ -1,4 +1,4 @@
-// Trees that nobody knows before they are searched.
+// Trees that are not known before they are searched.
 
 #include "fork_join/job.hpp"
 #include "fork_join/pools.hpp"

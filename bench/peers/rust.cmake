@@ -9,7 +9,7 @@ find_program(BIDE_BENCH_CARGO cargo)
 mark_as_advanced(BIDE_BENCH_CARGO)
 
 # bide_bench_rust_peer(TARGET PACKAGE CRATE DEFINITION): the target, where cargo and the crate are
-# installed. Who links to it finds the path of the package's program in the definition.
+# installed. A target that links to it finds the path of the package's program in the definition.
 function(bide_bench_rust_peer target package crate definition)
     file(
         GLOB installed

@@ -78,7 +78,7 @@ private:
     bool measuring_ = false;
 };
 
-// What a thread outside waits for, where a pool has nothing of its own. Outlives whoever crosses.
+// What a thread outside waits for, where a pool has nothing of its own. Outlives each thread that crosses.
 class finish_line {
 public:
     void cross() {

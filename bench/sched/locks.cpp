@@ -47,7 +47,7 @@ bide::task<> semaphore_contended(bide::scheduler& s, std::uint64_t count) {
     co_await take_all(s, permits, count);
 }
 
-// A writer has it while the readers are spawned, or nobody has.
+// A writer has it while the readers are spawned, or no task has.
 bide::task<> read_all(bide::scheduler& s, std::uint64_t count, bool contended) {
     bide::shared_mutex m;
     std::unique_lock<bide::shared_mutex> writing(m, std::defer_lock);

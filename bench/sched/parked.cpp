@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::chrono::hours long_time(1);
 
-// Who has come, and who has gone again.
+// The tasks that have come, and those that have gone again.
 struct counts {
     explicit counts(std::uint64_t count)
         : come(static_cast<std::ptrdiff_t>(count)), gone(static_cast<std::ptrdiff_t>(count)) {}

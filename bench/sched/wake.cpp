@@ -48,7 +48,7 @@ double percentile(std::vector<double>& numbers, double share) {
     return *place;
 }
 
-// call() makes somebody start. Microseconds until then, median and 99 %; and until call() returned,
+// call() makes a worker start. Microseconds until then, median and 99 %; and until call() returned,
 // median.
 template <class Call> sample measure_wakes(std::uint64_t count, start_line& line, Call call) {
     std::vector<double> starts;

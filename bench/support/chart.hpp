@@ -1,9 +1,9 @@
 #ifndef BIDE_BENCH_SUPPORT_CHART_HPP
 #define BIDE_BENCH_SUPPORT_CHART_HPP
 
-// Draws the medians of the first column of all tables as bars, in SVG without scripts or fonts of its
-// own. Tables whose names are the same up to the first '/' share a panel, each is a group of bars in
-// it; the scale is logarithmic.
+// Draws the medians of the first column of all tables as bars, in SVG without scripts and fonts. The
+// colours follow the reader's light or dark scheme. Tables with the same name up to the first '/' share
+// a panel; each is a group of bars in it. The scale is logarithmic.
 
 #include "support/report.hpp"
 #include "support/stats.hpp"
@@ -43,10 +43,13 @@ public:
         const double rows = std::ceil(double(panels_.size()) / 2);
         const double height = top + rows * panel_height + 8;
         out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << width << ' ' << height
-             << "\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#222\">\n";
-        rectangle(0, 0, width, height, "#fff");
+             << "\" font-family=\"sans-serif\" font-size=\"11\">\n"
+                "<style>text,.ink{fill:#222}.quiet{fill:#666}.line{fill:#ccc}.paper{fill:#fff}"
+                "@media(prefers-color-scheme:dark){text,.ink{fill:#ddd}.quiet{fill:#999}"
+                ".line{fill:#444}.paper{fill:#0d1117}}</style>\n";
+        rectangle(0, 0, width, height, "class=\"paper\"");
         text(16, 24, title, "font-size=\"16\" font-weight=\"bold\"");
-        text(16, 42, subtitle, "fill=\"#666\"");
+        text(16, 42, subtitle, "class=\"quiet\"");
         for (std::size_t i = 0; i < series_.size(); ++i) {
             const double x = 16 + double(i % 4) * (width - 32) / 4;
             const double y = legend_top + 18 * double(i / 4);
@@ -82,12 +85,12 @@ private:
         return static_cast<std::size_t>(found - series_.begin());
     }
 
-    // Okabe and Ito's, which the colour-blind can tell apart.
-    static const char* colour(std::size_t series) {
+    // The palette of Okabe and Ito, which colour-blind readers can tell apart.
+    static std::string colour(std::size_t series) {
         static constexpr const char* palette[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
                                                   "#d55e00", "#56b4e9", "#b8a800", "#777777",
-                                                  "#000000", "#7b3294", "#a6611a", "#80cdc1"};
-        return palette[series % std::size(palette)];
+                                                  "#7b3294", "#a6611a", "#80cdc1"};
+        return "fill=\"" + std::string(palette[series % std::size(palette)]) + '"';
     }
 
     static scale scale_of(const panel& p) {
@@ -118,7 +121,7 @@ private:
         for (double decade = s.low; decade <= s.high; ++decade) {
             const double value = std::pow(10, decade);
             const double at = s.y(value, top, bottom);
-            rectangle(left, at, right - left, 0.5, "#ccc");
+            rectangle(left, at, right - left, 0.5, "class=\"line\"");
             text(left - 6, at + 4, number(value, decade < 0 ? int(-decade) : 0),
                  "text-anchor=\"end\"");
         }
@@ -149,11 +152,11 @@ private:
         }
     }
 
-    // `note` appears where the pointer rests on it.
-    void rectangle(double x, double y, double w, double h, const char* fill,
+    // `look` is its class or its fill. A pointer that rests on it shows `note`.
+    void rectangle(double x, double y, double w, double h, std::string_view look,
                    std::string_view note = "") {
         out_ << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << w << "\" height=\"" << h
-             << "\" fill=\"" << fill << "\"><title>";
+             << "\" " << look << "><title>";
         escape(note);
         out_ << "</title></rect>\n";
     }

@@ -49,9 +49,9 @@ private:
     }
 
     static double own_seconds() {
-        const auto of = [](auto who) {
+        const auto of = [](auto processes) {
             rusage usage{};
-            ::getrusage(who, &usage);
+            ::getrusage(processes, &usage);
             const auto seconds = [](const timeval& t) {
                 return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
             };
@@ -60,7 +60,7 @@ private:
         return of(RUSAGE_SELF) + of(RUSAGE_CHILDREN) + descendants_seconds();
     }
 
-    // Of those that nobody has waited for yet, servers for example, whom getrusage leaves out.
+    // Of the children that were not waited for yet, servers for example: getrusage leaves them out.
     static double descendants_seconds() {
         const std::vector<process> all = processes();
         std::vector<pid_t> family{::getpid()};

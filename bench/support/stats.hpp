@@ -36,7 +36,7 @@ inline double largest(const std::vector<double>& values) {
 }
 
 // Jain's index of the shares: 1 when all are equal, 1/n when one has everything. (Jain, Chiu and
-// Hawe 1984, DEC-TR-301.) Not a number when nobody got anything.
+// Hawe 1984, DEC-TR-301.) Not a number if no thread got anything.
 inline double jain_index(std::span<const std::uint64_t> shares) {
     double sum = 0;
     double squares = 0;
@@ -59,7 +59,7 @@ inline std::vector<std::uint64_t> gained(const std::vector<std::uint64_t>& befor
 }
 
 // Over windows short enough, unfairness shows that a long run averages away. Windows in which
-// nobody moved say nothing and are left out.
+// no thread moved say nothing and are left out.
 inline double mean_jain_of_windows(const progress& snapshots) {
     double sum = 0;
     double windows = 0;

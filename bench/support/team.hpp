@@ -13,7 +13,7 @@
 
 namespace bench {
 
-// Opens when everybody has come.
+// Opens when all threads have come.
 class start_gate {
 public:
     explicit start_gate(std::size_t expected) : missing_(expected) {}

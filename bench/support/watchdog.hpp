@@ -35,7 +35,7 @@ public:
         thread_.join();
     }
 
-    // From now on `row` has the whole patience. Wakes nobody: the thread finds a later deadline
+    // From now on `row` has the whole patience. Wakes no thread: the watchdog's thread finds a later deadline
     // when it wakes for the one it knows.
     void begin(std::string row) {
         const std::lock_guard lock(mutex_);

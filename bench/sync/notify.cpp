@@ -1,4 +1,4 @@
-// Waking when nobody sleeps: what every producer pays.
+// A wake without a sleeper: what every producer pays.
 
 #include "support/cpus.hpp"
 #include "support/isolated.hpp"
@@ -53,7 +53,7 @@ private:
     bide::event_count count_;
 };
 
-// Its permits pile up: nobody takes them.
+// Its permits pile up: no thread takes them.
 template <class Semaphore> class pile {
 public:
     void notify() { semaphore_.release(); }
@@ -72,7 +72,7 @@ template <class Notifier> sample nobody_asleep(const setting& with) {
 
 void add_notify(harness& h) {
     const setting with = h.make_setting(50, 15);
-    table t{"notify/nobody-asleep", "one call", {{"call", "ns", 2, true}}, {}};
+    table t{"notify/no-sleeper", "one call", {{"call", "ns", 2, true}}, {}};
     t.add("std::mutex + condition_variable", [=] { return nobody_asleep<condition_flag>(with); });
     t.add("std::atomic, notify_one", [=] { return nobody_asleep<atomic_flag>(with); });
     t.add("std::counting_semaphore, release",

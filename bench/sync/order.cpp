@@ -1,4 +1,4 @@
-// Who is overtaken in a lock's queue.
+// Which thread is overtaken in a lock's queue.
 //
 // From outside one cannot see when a call of lock() enters the queue, so counting under free
 // contention would blame a fair lock for a thread that was preempted on its way in. Here each round
@@ -9,7 +9,7 @@
 //      one asleep (state S after it said "I am about to lock", between which and lock() it does
 //      nothing that sleeps): it is in the queue;
 //   3. the referee unlocks and at once wants the lock again; so does each queuer after its turn.
-// Everybody writes its name into a log under the lock. An overtake is a pair: an acquisition whose
+// Each thread writes its number into a log under the lock. An overtake is a pair: an acquisition whose
 // call began after some queuer was seen asleep, and that queuer still without its first turn. A
 // FIFO lock makes none; the sum is over the round's log, per 1000 acquisitions.
 
@@ -107,15 +107,15 @@ inline constexpr int no_more_rounds = 1 << 30;
 std::uint64_t count_overtakes(const std::vector<std::size_t>& log, std::size_t queuers) {
     std::vector<bool> served(queuers, false);
     std::uint64_t overtakes = 0;
-    for (const std::size_t who : log) {
-        const bool first_turn = who != referee && !served[who];
-        // On its first turn one may only have overtaken those who queued before it.
-        const std::size_t ahead = first_turn ? who : queuers;
+    for (const std::size_t thread : log) {
+        const bool first_turn = thread != referee && !served[thread];
+        // On its first turn a thread may only have overtaken those that queued before it.
+        const std::size_t ahead = first_turn ? thread : queuers;
         for (std::size_t i = 0; i < ahead; ++i) {
             overtakes += served[i] ? 0 : 1;
         }
         if (first_turn) {
-            served[who] = true;
+            served[thread] = true;
         }
     }
     return overtakes;
@@ -150,8 +150,8 @@ private:
         }
     }
 
-    void take_turn(std::size_t who) {
-        lock_.locked([&] { log_.push_back(who); });
+    void take_turn(std::size_t thread) {
+        lock_.locked([&] { log_.push_back(thread); });
     }
 
     void hold_rounds() {

@@ -194,7 +194,7 @@ private:
     ::sem_t semaphore_;
 };
 
-// What people write who have no semaphore.
+// What programs without a semaphore do.
 class condition_semaphore {
 public:
     explicit condition_semaphore(std::ptrdiff_t permits) : permits_(permits) {}

@@ -61,9 +61,9 @@ constexpr target targets[] = {
     {"contended/T=8,cs=100ns", "bide::adaptive_mutex", "J10", "", at_least, 0.95},
     {"contended/T=8,cs=100ns", "bide::adaptive_mutex", "longest", "std::mutex", at_most, 0.35},
 
-    {"notify/nobody-asleep", "bide::event_count", "call", "", at_most, 5.5},
-    {"notify/nobody-asleep", "bide::event_count", "call", "std::mutex + condition_variable",
-     at_most, 0.4},
+    {"notify/no-sleeper", "bide::event_count", "call", "", at_most, 5.5},
+    {"notify/no-sleeper", "bide::event_count", "call", "std::mutex + condition_variable", at_most,
+     0.4},
 
     {"sizes", "bide::semaphore", "size", "", at_most, 16},
     {"sizes", "bide::mutex", "size", "", at_most, 16},

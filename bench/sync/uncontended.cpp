@@ -1,4 +1,4 @@
-// One thread takes and gives back what nobody else wants.
+// One thread acquires and releases, without contenders.
 
 #include "support/cpus.hpp"
 #include "support/isolated.hpp"

@@ -6,6 +6,6 @@ int main() {
 #if defined(BIDE_CONTROL)
     return ch.send(1) ? 0 : 1;
 #else
-    ch.send(1); // sent, or lost in a closed channel? nobody knows
+    ch.send(1); // sent, or lost in a closed channel? unknown
 #endif
 }

@@ -6,7 +6,7 @@ bide::task<> waits(bide::epoll_driver& files) {
 #if defined(BIDE_CONTROL)
     co_await files.async_wait_readable(0); // throws
 #else
-    co_await files.async_wait_readable(0).as_result(); // readable, or not? nobody knows
+    co_await files.async_wait_readable(0).as_result(); // readable, or not? unknown
 #endif
 }
 

@@ -10,6 +10,6 @@ int main() {
     const bide::result<void> got = permits.acquire(source.get_token());
     return got ? 0 : 1;
 #else
-    permits.acquire(source.get_token()); // stopped? nobody knows
+    permits.acquire(source.get_token()); // stopped? unknown
 #endif
 }

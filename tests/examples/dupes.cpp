@@ -14,8 +14,8 @@
 // bide does here:
 //   scheduler  runs the stages as tasks on a few workers, but for the walker, which blocks in the
 //              file system, and for hashing threads. A task that computes gives way now and then,
-//              so that the grouper gets its turn; --trace shows who ran when
-//   channels   three of limited length, so nobody runs far ahead of the others. When its last
+//              so that the grouper gets its turn; --trace shows which task ran when
+//   channels   three of limited length, so no stage runs far ahead of the next. When its last
 //              sender has gone, a channel is closed, and so one stage after the other ends
 //   close()    is all that Ctrl-C does: nothing more can be sent, what was sent still arrives
 //   select     the grouper waits to send jobs and to receive outcomes at once; see grouper::run()
@@ -207,7 +207,7 @@ void hashing_thread(hasher my) {
         files.reset(); // first let others open files, then tell
         for (outcome& o : outcomes)
             if (!my.done.send(std::move(o)))
-                return; // nobody listens
+                return; // the reader is gone
         outcomes.clear();
     }
 }
@@ -349,7 +349,7 @@ struct grouper {
     void place(file& f, std::size_t content) {
         auto& contents = sizes[f.size].contents[f.hash];
         if (content == contents.size())
-            contents.push_back({&f}); // nobody had this one
+            contents.push_back({&f}); // the first file with these contents
         else
             ask({&f, contents[content].front(), content});
     }

@@ -93,7 +93,7 @@ struct file {
     std::set<std::string> names{}; // hard links are one file; see sieve
 };
 
-// An open file, read block by block. Whoever makes one holds a permit of `disk` for it.
+// An open file, read block by block. Its maker holds a permit of `disk` for it.
 class reader {
 public:
     explicit reader(const file& f)

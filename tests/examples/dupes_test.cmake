@@ -179,7 +179,7 @@ mkfifo tree/fifo
 ]==])
 
 # Leaves expected.summary for a later case.
-case("agrees with sha256sum, whoever does the work" [==[
+case("agrees with sha256sum, whether threads or coroutines do the work" [==[
 for crew in '2 2 2 2' '1 0 2 1' '0 1 2 1' '0 3 4 2' '16 16 3 5'; do
     set -- $crew
     expect 0 "$DUPES" --threads $1 --coroutines $2 --permits $3 --workers $4 tree
@@ -288,7 +288,7 @@ says out '3 files of 17 bytes, 34 wasted'
 says out '  - tree/sub/b.17'
 ]==])
 
-# Root reads everything, so root becomes nobody here; that may fail for reasons that are not ours.
+# Root reads everything, so root becomes another user here; that may fail for reasons that are not ours.
 case("survives what it may not read" [==[
 mkdir -p locked/directory
 printf secret > locked/one
@@ -300,7 +300,7 @@ become=
 if [ -r locked/one ]; then
     become='setpriv --reuid=65534 --regid=65534 --clear-groups'
     $become test -r locked/two -a -x "$DUPES" 2> seen ||
-        { chmod 700 locked/directory; echo "not checked: cannot become nobody here"; exit 0; }
+        { chmod 700 locked/directory; echo "not checked: cannot become another user here"; exit 0; }
 fi
 expect 0 $become "$DUPES" locked
 chmod 700 locked/directory
@@ -356,7 +356,7 @@ expect 2 "$DUPES" -- --help
 says err 'dupes: --help: not a directory'
 ]==])
 
-# The pipe stays open, so dupes would wait for ever. More is written than a pipe holds: who could
+# The pipe stays open, so dupes would wait for ever. More is written than a pipe holds: a process that could
 # write it all knows that dupes reads, which it does after it has blocked the signal. It looks at
 # names in the order in which it reads them, so by then it has looked at each of them.
 case("stops when interrupted, and says what it has" [==[

@@ -87,7 +87,7 @@ TEST_CASE("checker: an atomic that is destroyed while another thread may use it 
 }
 
 TEST_CASE("checker: memory that is left, and memory that is freed twice, are found", "[checker]") {
-    // volatile: what nobody uses, the compiler need not allocate.
+    // volatile: the compiler need not allocate what is unused.
     CHECK(found([] {
               void* volatile p = ::operator new(1);
               static_cast<void>(p);
@@ -249,7 +249,7 @@ TEST_CASE("checker: sleeps end early, comparisons fail and the clock jumps as of
     CHECK(model::outcomes({.clock_jumps = 1}, clock) == "later same");
 }
 
-TEST_CASE("checker: a timed sleep that nobody ends is a lost wakeup unless it may time out",
+TEST_CASE("checker: a timed sleep that no wake ends is a lost wakeup unless it may time out",
           "[checker]") {
     const auto sleep = [] {
         atomic<std::uint32_t> word{0};

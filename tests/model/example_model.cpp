@@ -4,10 +4,10 @@
 // number of either. Its slot is one word:
 //
 //   empty   a sender may claim it
-//   busy    somebody writes or reads the message
+//   busy    a thread writes or reads the message
 //   full    a receiver may claim it
 //
-// Who waits sleeps on an event count, senders and receivers each on their own.
+// Waiters sleep on an event count: senders on one, receivers on the other.
 
 #include <bide/core/event_count.hpp>
 #include <model/check.hpp>

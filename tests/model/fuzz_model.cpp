@@ -161,7 +161,7 @@ test choices(generator& g) {
     return t;
 }
 
-// Sleepers on x whom somebody wakes, or nobody.
+// Sleepers on x, which a thread wakes, or none.
 test sleepers(generator& g) {
     test t{g.make_small({kind::load, kind::store, kind::store, kind::add, kind::fence, kind::wake}),
            {}};
@@ -195,7 +195,7 @@ test repeated_sleepers(generator& g) {
     return {{{waker, sleeper}, "xy"}, {}};
 }
 
-// Sleepers on z, which is set once, with a wake of all behind it: nobody sleeps for ever.
+// Sleepers on z, which is set once, with a wake of all behind it: no thread sleeps for ever.
 test woken(generator& g) {
     test t{g.make({kind::load, kind::store, kind::add, kind::exchange, kind::fence}, 2, 1), {}};
     g.put(t.run.threads[0], {g.make(kind::store, 'z', 1), g.make(kind::wake, 'z', 9)});

@@ -55,8 +55,8 @@ constexpr row store_buffering[] = {
 constexpr row message_passing[] = {
     {"relaxed", "x=1 y=1 | y x", "00 01 10 11"},
     {"release and acquire", "x=1 y.rel=1 | y.acq x", "00 01 11"},
-    {"release, nobody acquires", "x=1 y.rel=1 | y x", "00 01 10 11"},
-    {"acquire, nobody releases", "x=1 y=1 | y.acq x", "00 01 10 11"},
+    {"release without acquire", "x=1 y.rel=1 | y x", "00 01 10 11"},
+    {"acquire without release", "x=1 y=1 | y.acq x", "00 01 10 11"},
     {"release fence, acquire fence", "x=1 fence.rel y=1 | y fence.acq x", "00 01 11"},
     {"release fence, acquire", "x=1 fence.rel y=1 | y.acq x", "00 01 11"},
     {"release, acquire fence", "x=1 y.rel=1 | y fence.acq x", "00 01 11"},
@@ -72,7 +72,7 @@ constexpr row message_passing[] = {
     {"a read-modify-write before the store", "x=1 y=1 | y x+=0", "00 01 10 11"},
 };
 
-// y is a flag for x again, and somebody else writes y, too.
+// y is a flag for x again, and another thread writes y, too.
 constexpr row release_sequences[] = {
     {"a relaxed one, another thread", "x=1 y.rel=2 | y+=1 | y.acq x",
      "0/00 0/01 0/10 0/11 0/21 2/00 2/01 2/21 2/31"},
@@ -349,7 +349,7 @@ constexpr row sleepers[] = {
     {"waking synchronises nothing", "y=1 x.rel=1 x.wake=1 | x.wait=0 y", "0 1"},
     {"the word read after waking may be old", "x=1 x.wake=1 | x.wait=0 x", "0 1"},
     {"the word says what is published", "y=1 x.rel=1 x.wake=1 | x.wait=0 x.acq y", "00 01 11"},
-    {"a word that changed keeps nobody", "x=1 x.wait=0 x", "1"},
+    {"a word that changed lets no thread sleep", "x=1 x.wait=0 x", "1"},
 };
 
 constexpr verdict_row verdicts[] = {
@@ -376,7 +376,7 @@ constexpr verdict_row verdicts[] = {
 
 } // namespace
 
-TEST_CASE("litmus: who sleeps is woken, and knows no more by that", "[litmus]") {
+TEST_CASE("litmus: a sleeper is woken, and learns nothing else by that", "[litmus]") {
     expect(sleepers);
 }
 

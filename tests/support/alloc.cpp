@@ -20,19 +20,19 @@ std::atomic<std::size_t> everywhere{0};
 std::atomic<std::ptrdiff_t> live{0};
 
 // A test::failing_allocations: `left` allocations succeed yet.
-enum class counting { nobody, one_thread, all_threads };
-std::atomic<counting> counted_threads{counting::nobody};
+enum class counting { off, one_thread, all_threads };
+std::atomic<counting> counted_threads{counting::off};
 thread_local bool is_counted = false;
 std::atomic<std::ptrdiff_t> left{0};
 std::atomic<bool> fails_once{false};
 
 // Whether this allocation is one that fails.
 bool fails_now() noexcept {
-    const counting who = counted_threads.load(std::memory_order_acquire);
+    const counting threads = counted_threads.load(std::memory_order_acquire);
     if (none_left) {
         return true;
     }
-    if (who == counting::nobody || (who == counting::one_thread && !is_counted)) {
+    if (threads == counting::off || (threads == counting::one_thread && !is_counted)) {
         return false;
     }
     const std::ptrdiff_t before = left.fetch_sub(1);
@@ -56,7 +56,7 @@ test::failing_allocations::failing_allocations(std::size_t n, shortage how,
     counted_threads = of_all_threads ? counting::all_threads : counting::one_thread;
 }
 test::failing_allocations::~failing_allocations() {
-    counted_threads = counting::nobody;
+    counted_threads = counting::off;
     is_counted = false;
 }
 bool test::fails_as_allocation() noexcept { return fails_now(); }

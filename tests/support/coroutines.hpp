@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_COROUTINES_HPP
 #define BIDE_TESTS_SUPPORT_COROUTINES_HPP
 
-// Coroutine types and executors that know nothing of bide's tasks: whoever awaits bide's operations
+// Coroutine types and executors that know nothing of bide's tasks: a promise that awaits bide's operations
 // may be of any type.
 
 #include <bide/core/waker.hpp>
@@ -17,7 +17,7 @@
 
 namespace test {
 
-// Runs at once on its caller's thread; nobody waits for it, and its frame goes with its end.
+// Runs at once on its caller's thread; it is not waited for, and its frame ends with it.
 struct detached {
     detached() noexcept {}
     struct promise_type {
@@ -31,7 +31,7 @@ struct detached {
 };
 
 // A coroutine in the hand of the test: runs when it is started, may be destroyed while suspended,
-// and stays when it has ended. Destroy it on the thread that runs it, or when nobody can.
+// and stays when it has ended. Destroy it on the thread that runs it, or when no thread can.
 template <class Scheduling> class [[nodiscard]] basic_held {
 public:
     struct promise_type : Scheduling {

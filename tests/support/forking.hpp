@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_FORKING_HPP
 #define BIDE_TESTS_SUPPORT_FORKING_HPP
 
-// What a parallel algorithm forks with where a test decides who runs what, and when: one thread, and
+// What a parallel algorithm forks with where a test decides which thread runs what, and when: one thread, and
 // chance that can be repeated.
 
 #include <bide/core/platform.hpp>

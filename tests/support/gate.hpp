@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_GATE_HPP
 #define BIDE_TESTS_SUPPORT_GATE_HPP
 
-// Threads that start together and end in time. A wait that nobody ends is a failure with a message,
+// Threads that start together and end in time. A wait that does not end is a failure with a message,
 // and not a hang: where the time is up, the process says where it waits, and exits.
 
 #include <atomic>

@@ -36,7 +36,7 @@ public:
         return state_ % bound;
     }
 
-    // Nothing, some nanoseconds, or rarely the processor to somebody else.
+    // Nothing, some nanoseconds, or rarely the processor to another thread.
     void operator()() noexcept {
         const std::uint32_t kind = below(16);
         if (kind == 0) {

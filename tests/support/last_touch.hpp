@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_LAST_TOUCH_HPP
 #define BIDE_TESTS_SUPPORT_LAST_TOUCH_HPP
 
-// Whoever observed success may destroy a primitive at once. Here helpers act on one that its owner
+// A thread that observed success may destroy a primitive at once. Here helpers act on one that its owner
 // destroys the moment its own wait is over, round after round; its place is filled with a pattern
 // then, so that a helper that comes back to it shows, with a sanitizer or without.
 

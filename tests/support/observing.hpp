@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_SUPPORT_OBSERVING_HPP
 #define BIDE_TESTS_SUPPORT_OBSERVING_HPP
 
-// A platform that tells how many threads sleep in a wait. Who sleeps has queued before, so a test
-// can tell who came first where the primitive itself does not say who waits.
+// A platform that tells how many threads sleep in a wait. A sleeper has queued before, so a
+// test can tell the order where the primitive does not tell its waiters.
 
 #include "support/gate.hpp"
 
@@ -20,8 +20,7 @@ template <class Base> struct observing : Base {
     template <class Word>
     static bool futex_wait(const std::atomic<Word>& word, Word expected,
                            std::int64_t until) noexcept {
-        constexpr bool is_wait =
-            std::is_same_v<Word, bide::wait_status>; // and not for somebody's lock
+        constexpr bool is_wait = std::is_same_v<Word, bide::wait_status>; // and not for a lock
         if constexpr (is_wait) {
             asleep.fetch_add(1);
         }

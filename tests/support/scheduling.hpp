@@ -23,7 +23,7 @@
 
 namespace test {
 
-// So many workers, of whom idle ones nap, or sleep until they are woken: then nothing has a time-out.
+// So many workers, of which idle ones nap, or sleep until they are woken: then nothing has a time-out.
 inline bide::scheduler_options with(unsigned workers, bool naps) {
     bide::scheduler_options wanted;
     wanted.num_workers = workers;
@@ -43,7 +43,7 @@ inline bool fall_asleep(const bide::scheduler& s) {
         std::chrono::seconds(1));
 }
 
-// Keeps this thread busy until it is told; false: nobody did.
+// Keeps this thread busy until it is told; false: it was not told.
 inline bool spin_until(const std::atomic<bool>& told) {
     return eventually([&told] { return told.load(); }, patience / 2);
 }

@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_SELECTING_HPP
 #define BIDE_TESTS_SUPPORT_SELECTING_HPP
 
-// Selects: those who wait in one, its six forms, and a case of each kind.
+// Selects: their waiters, its six forms, and a case of each kind.
 
 #include "support/coroutines.hpp"
 #include "support/stop.hpp"
@@ -190,7 +190,7 @@ inline bool is_uniform(const std::vector<int>& hits, unsigned ready) {
     return uniform;
 }
 
-// Nobody waits to receive, or to send, on a channel without capacity.
+// No waiter receives, or sends, on a channel without capacity.
 template <class Channel> bool is_left_alone(Channel& rendezvous) {
     return !rendezvous.try_recv() && !rendezvous.try_send(0);
 }

@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_TOKENS_HPP
 #define BIDE_TESTS_SUPPORT_TOKENS_HPP
 
-// The smallest primitive that can be made of core: a number of tokens and a queue of those who want
+// The smallest primitive that can be made of core: a number of tokens and a queue of waiters that want
 // one, behind one lock. What tests of core wait for, with a hook where races are decided.
 
 #include <bide/core/async_op.hpp>

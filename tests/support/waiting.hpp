@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_WAITING_HPP
 #define BIDE_TESTS_SUPPORT_WAITING_HPP
 
-// Those who wait for permits, of every kind, and a journal of their turns.
+// Waiters for permits, of every kind, and a journal of their turns.
 
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
@@ -17,14 +17,14 @@
 
 namespace test {
 
-// Who came through, in order. Any thread writes; nothing is allocated up to 4,096 entries.
+// The numbers of those that came through, in order. Any thread writes; nothing is allocated up to 4,096 entries.
 class journal {
 public:
     journal() { entries_.reserve(4'096); }
 
-    void add(int who) noexcept {
+    void add(int waiter) noexcept {
         const std::lock_guard lock(mutex_);
-        entries_.push_back(who);
+        entries_.push_back(waiter);
     }
 
     std::vector<int> entries() const {

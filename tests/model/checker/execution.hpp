@@ -101,7 +101,7 @@ public:
     virtual void done(execution&, int /*event*/) {}
     // An exclusive write cannot follow what was read.
     virtual void stuck(execution&, int /*thread*/) {}
-    // All did what they could; `complete`: nobody was left out.
+    // All threads did what they could; `complete`: none was left out.
     virtual void end(execution&, bool /*complete*/) {}
     // Conflicting outcomes are wanted, a pause ends a thread.
     virtual bool is_graph_search() const { return false; }

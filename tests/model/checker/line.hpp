@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_MODEL_CHECKER_LINE_HPP
 #define BIDE_TESTS_MODEL_CHECKER_LINE_HPP
 
-// Who sleeps on a futex, as the value of its queue: four bits each, the thread's number and one.
+// The sleepers on a futex, as the value of its queue: four bits each, the thread's number and one.
 
 #include <model/checker/graph.hpp>
 

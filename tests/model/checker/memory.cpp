@@ -52,7 +52,7 @@ int memory::make_plain(const view& v) {
     return static_cast<int>(plain_count_++);
 }
 
-// What a thread does between two steps counts with the later one: who has seen the earlier one only
+// What a thread does between two steps counts with the later one: a thread that has seen the earlier one only
 // has not seen it.
 namespace {
 

@@ -251,7 +251,7 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     const bool sleeps = ((x.step(look) ^ expected) & mask(4)) == 0;
     t.message = entered;
     if (!sleeps) {
-        // The queue is as it was, but this, too, has its place in the order of who held it.
+        // The queue is as it was, but this, too, has its place in the order of its holders.
         write_half(x, queue, line, order::relaxed, true, s, "futex_wait: goes on");
         return true;
     }

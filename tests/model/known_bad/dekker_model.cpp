@@ -114,7 +114,7 @@ struct rmw_on_two_words : meeting {
     }
 };
 
-// Repaired: both change one word. Whoever comes second there sees the first, and a receiver that
+// Repaired: both change one word. The second thread there sees the first, and a receiver that
 // comes second acquires what the sender wrote before. No seq_cst.
 struct rmw_on_one_word : meeting {
     void send() noexcept {
@@ -164,7 +164,7 @@ TEST_CASE("known bad: read-modify-writes on two words lose a wake", "[known_bad]
 
 namespace {
 
-// A fence publishes nothing to one who has neither fence nor acquire.
+// A fence publishes nothing to a thread that has neither fence nor acquire.
 struct published_by_a_fence {
     word ready{0};
     void publish() noexcept {

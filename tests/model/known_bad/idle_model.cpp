@@ -1,4 +1,4 @@
-// Workers of a scheduler that go to sleep, and those who hand them work: what goes wrong when the
+// Workers of a scheduler that go to sleep, and producers that hand them work: what goes wrong when the
 // steps of either are taken in another order, or in two instead of one.
 
 #include <model/known_bad/parts.hpp>
@@ -19,7 +19,7 @@ struct one_worker {
             bed.unpark();
         }
     }
-    // The bit is up, and work was found. Whoever lowered the bit has left a token.
+    // The bit is up, and work was found. The waker that lowered the bit has left a token.
     void get_up() noexcept {
         if (parked.exchange(0, order::relaxed) == 0) {
             bed.park();
@@ -27,7 +27,7 @@ struct one_worker {
     }
 };
 
-// A push after the look and before the bit wakes nobody.
+// A push after the look and before the bit wakes no worker.
 struct looks_before_the_bit : one_worker {
     void work() noexcept {
         if (queue.load(order::seq_cst) == 0) {
@@ -48,7 +48,7 @@ struct leans_on_a_time_out : one_worker {
     }
 };
 
-// Repaired: first the bit, then the look, whoever the worker is and whatever it has looked at
+// Repaired: first the bit, then the look, for each worker, whatever it has looked at
 // before.
 struct looks_after_the_bit : one_worker {
     void work() noexcept {
@@ -82,7 +82,7 @@ TEST_CASE("known bad: a wake that only a time-out makes up for is lost", "[known
     model::find("a time-out for a look", failure::lost_wakeup, {}, one_job<leans_on_a_time_out>);
 }
 
-// ---- Every queue, and who may push where
+// ---- Every queue, and the threads that may push to it
 
 namespace {
 
@@ -183,11 +183,11 @@ TEST_CASE("known bad: a job that another left in the worker's own slot sleeps wi
     model::check("others push into the queue", {}, one_job_handed_over<others_push_into_the_queue>);
 }
 
-// ---- Searchers: one word for who sleeps and how many are awake and searching
+// ---- Searchers: one word for the sleeping workers and the number of searching ones
 
 namespace {
 
-// The low bits say which workers sleep, the rest counts searchers. Who wakes a worker makes it one.
+// The low bits say which workers sleep, the rest counts searchers. A wake makes the worker a searcher.
 constexpr std::uint32_t searching = 4;
 
 struct crew {
@@ -197,7 +197,7 @@ struct crew {
 
     explicit crew(std::uint32_t at_first) : idle(at_first) {}
 
-    // Wakes one, unless somebody searches already.
+    // Wakes one, unless a worker searches already.
     void notify() noexcept {
         for (;;) {
             std::uint32_t seen = idle.load(order::seq_cst);
@@ -218,7 +218,7 @@ struct crew {
     }
 };
 
-// A push that relied on a searcher has woken nobody, and the searcher takes one job only.
+// A push that relied on a searcher has woken no worker, and the searcher takes one job only.
 struct last_searcher_leaves : crew {
     using crew::crew;
     void work(std::uint32_t me) noexcept {
@@ -283,8 +283,8 @@ template <class Crew> void searcher_goes_to_sleep() {
 
 // ---- A time-out
 
-// The test says that nobody has woken it, and somebody does before the bit is cleared: the worker
-// counts as a searcher without knowing, and no push wakes anybody any more.
+// The test says that it was not woken, and a waker wakes it before the bit is cleared: the worker
+// counts as a searcher without knowing, and no push wakes any worker from then on.
 struct time_out_ignores_the_result : crew {
     using crew::crew;
     // True: it was made a searcher.
@@ -297,7 +297,7 @@ struct time_out_ignores_the_result : crew {
     }
 };
 
-// Repaired: who cleared the bit has decided, as the read-modify-write says.
+// Repaired: the one that cleared the bit has decided, as the read-modify-write says.
 struct time_out_uses_the_result : crew {
     using crew::crew;
     bool times_out() noexcept {
@@ -305,7 +305,7 @@ struct time_out_uses_the_result : crew {
     }
 };
 
-// In the end nobody searches.
+// In the end no worker searches.
 template <class Crew> void time_out_and_push() {
     Crew c(1);
     model::thread worker([&] {
@@ -324,7 +324,7 @@ template <class Crew> void time_out_and_push() {
 
 } // namespace
 
-TEST_CASE("known bad: the last searcher that wakes nobody leaves a job to a sleeper",
+TEST_CASE("known bad: the last searcher that wakes no worker leaves a job to a sleeper",
           "[known_bad]") {
     model::find("the last searcher leaves", failure::lost_wakeup, {},
                 two_workers_two_jobs<last_searcher_leaves>);

@@ -1,5 +1,5 @@
-// A lock that sleeps: one bit says that it is held, another that somebody sleeps. Every step of
-// such a word is a read-modify-write, and who only waits only reads.
+// A lock that sleeps: one bit says that it is held, another that a thread sleeps. Every step of
+// such a word is a read-modify-write, and a waiter only reads.
 
 #include <model/known_bad/parts.hpp>
 
@@ -46,7 +46,7 @@ struct unlock_by_an_exchange : sleeping_lock {
     }
 };
 
-// Each turn of the wait is a write: the word's cache line goes to and fro between those who wait,
+// Each turn of the wait is a write: the word's cache line goes to and fro between the waiters,
 // and the holder must get in between to unlock. pause() waits for a change of what was read, and
 // after a write there is nothing to wait for: the checker takes the loop for one without an end.
 struct spins_by_writing {

@@ -38,7 +38,7 @@ struct park_ends_with_a_store : token {
 };
 
 // The test finds no token: it comes later, or it is there and is not seen yet (to be woken is not
-// to acquire). The store swallows it. Whoever left it believes that it was delivered, the owner
+// to acquire). The store swallows it. The thread that left it believes that it was delivered, the owner
 // that it timed out.
 struct park_tests_and_then_stores : token {
     bool park(deadline until = deadline::never()) noexcept {

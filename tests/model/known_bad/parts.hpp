@@ -62,7 +62,7 @@ private:
     word word_{0};
 };
 
-// One who waits, and what it was given.
+// A waiter, and what it was given.
 struct waiter {
     bell rung;
     var<int> item{0};
@@ -74,7 +74,7 @@ public:
     bool empty() const noexcept { return all_.empty(); }
     void push(waiter* w) { all_.push_back(w); }
 
-    // Null where nobody waits.
+    // Null if there is no waiter.
     waiter* pop() noexcept {
         if (all_.empty()) {
             return nullptr;

@@ -1,5 +1,5 @@
 // A ring of slots that a sender claims and publishes in two steps. In between the slot is neither
-// empty nor full: who takes it for empty leaves an item behind.
+// empty nor full: a receiver that takes it for empty leaves an item behind.
 
 #include <model/known_bad/parts.hpp>
 
@@ -60,7 +60,7 @@ struct one_wake_for_one_item : ring {
     }
 };
 
-// Repaired: who takes an item and knows of more claimed slots wakes the next.
+// Repaired: a receiver that takes an item and knows of more claimed slots wakes the next.
 struct taker_wakes_the_next : one_wake_for_one_item {
     int receive() {
         const int item = one_wake_for_one_item::receive();
@@ -74,7 +74,7 @@ struct taker_wakes_the_next : one_wake_for_one_item {
     }
 };
 
-// Repaired another way: a wake is an item. Whoever has changed something serves all who can be
+// Repaired another way: a wake is an item. A thread that has changed something serves all threads that can be
 // served, under the lock.
 struct wake_is_an_item : ring {
     void send(int item) {

@@ -33,7 +33,7 @@ struct counter {
     }
 };
 
-// A release between the failed try and the queueing finds nobody in the queue: the permit goes to
+// A release between the failed try and the queueing finds an empty queue: the permit goes to
 // the count, and its waiter to sleep beside it.
 struct decides_before_it_locks : counter {
     void acquire() {
@@ -113,7 +113,7 @@ struct cancel_ignores_the_grant : decides_under_the_lock {
     }
 };
 
-// Repaired: who cancels is told that it was granted.
+// Repaired: the canceller is told that it was granted.
 struct cancel_reports_the_grant : decides_under_the_lock {
     bool acquire_or_give_up() {
         waiter me;
@@ -156,7 +156,7 @@ TEST_CASE("known bad: a cancellation that ignores the grant loses a permit", "[k
 
 namespace {
 
-// One who waits, as the releaser sees it. It may sleep elsewhere than on its own word.
+// A waiter, as the releaser sees it. It may sleep elsewhere than on its own word.
 struct node {
     word granted{0};
     var<word*> sleeps_on{&granted};
@@ -185,7 +185,7 @@ void one_grant(void (*grant)(node*) noexcept) {
     delete n;
 }
 
-// The permit is there for all to see, the lock is still held: whoever takes the permit may destroy
+// The permit is there for all to see, the lock is still held: a thread that takes the permit may destroy
 // the semaphore under the unlock.
 struct unlocks_after_the_grant : decides_under_the_lock {
     void release() {

@@ -1,5 +1,5 @@
 // A lock-free count of items, and receivers that sleep in a list under a lock. A flag tells senders
-// whether to look into the list; every wake that is taken out of it must end at somebody who uses
+// whether to look into the list; every wake that is taken out of it must end at a waiter that uses
 // it.
 
 #include <model/known_bad/parts.hpp>
@@ -155,7 +155,7 @@ TEST_CASE("known bad: a flag that is lowered without the lock loses a wake", "[k
 
 namespace {
 
-// Who was popped was given a wake. To give up then is to take it along.
+// A popped waiter was given a wake. To give up then is to take it along.
 struct cancel_drops_the_wake : queue {
     // Gives up at once. True: it has got an item.
     bool receive_or_give_up() {

@@ -24,6 +24,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>

@@ -1,0 +1,38 @@
+# The target `docs`: the reference, from the `///` comments of the public headers, in build/docs/html.
+# It fails if a public symbol has no comment, and at every warning.
+
+find_package(Doxygen QUIET)
+if(NOT DOXYGEN_FOUND)
+    add_custom_target(
+        docs
+        COMMAND ${CMAKE_COMMAND} -E echo "The target docs needs Doxygen: apt-get install doxygen"
+        COMMAND ${CMAKE_COMMAND} -E false
+        VERBATIM
+    )
+    return()
+endif()
+
+set(DOXYGEN_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/docs)
+set(DOXYGEN_STRIP_FROM_PATH ${PROJECT_SOURCE_DIR}/include)
+set(DOXYGEN_STRIP_FROM_INC_PATH ${PROJECT_SOURCE_DIR}/include)
+set(DOXYGEN_INCLUDE_PATH ${PROJECT_SOURCE_DIR}/include)
+set(DOXYGEN_FILE_PATTERNS *.hpp *.md)
+set(DOXYGEN_EXCLUDE_PATTERNS */detail/*)
+set(DOXYGEN_EXCLUDE_SYMBOLS bide::detail bide::detail::* bide::durable::detail bide::durable::detail::*)
+set(DOXYGEN_USE_MDFILE_AS_MAINPAGE ${PROJECT_SOURCE_DIR}/include/bide/README.md)
+set(DOXYGEN_JAVADOC_AUTOBRIEF YES)
+set(DOXYGEN_EXTRACT_LOCAL_CLASSES NO)
+set(DOXYGEN_HIDE_FRIEND_COMPOUNDS YES)
+set(DOXYGEN_MACRO_EXPANSION YES)
+set(DOXYGEN_EXPAND_ONLY_PREDEF YES)
+# Doxygen does not know `namespace a::inline b`.
+set(DOXYGEN_INPUT_FILTER "sed s/bide::inline.BIDE_ABI/bide/")
+set(DOXYGEN_PREDEFINED BIDE_NOINLINE= BIDE_EXCEPTIONS=1 __linux__ DOXYGEN)
+set(DOXYGEN_QUIET YES)
+set(DOXYGEN_WARN_IF_UNDOCUMENTED YES)
+set(DOXYGEN_WARN_NO_PARAMDOC NO)
+set(DOXYGEN_WARN_AS_ERROR FAIL_ON_WARNINGS)
+set(DOXYGEN_GENERATE_LATEX NO)
+set(DOXYGEN_HAVE_DOT NO)
+set(DOXYGEN_SORT_MEMBER_DOCS NO)
+doxygen_add_docs(docs ${PROJECT_SOURCE_DIR}/include/bide COMMENT "The reference: docs/html")

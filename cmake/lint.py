@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""The house rules that a program can check.
+
+lint.py [--root DIR]      prints one line for each finding, `file:line: [rule] what`
+
+  seam      only the platform names atomics, fences, pauses, system calls and thread-local state
+  order     a comment explains each memory order, at most six lines above it; no order is left out
+  label     a label such as [ring.claim] stands at both ends of its pair, and in the table of one
+            README.md of a room, with the proof and the model of its protocol
+  words     no word that hides the actor, none of the names that were replaced
+  left      no TODO, no #if 0, no #pragma once
+  guard     BIDE_<ROOM>_<NAME>_HPP, after the licence
+  licence   each header names its licence in its first line
+  rooms     a lower room never includes a higher one
+  tested    each header has a test
+  listed    each header is installed; each test and each model is built and run
+  size      at most 400 lines of at most 110 columns; lines beyond 100 columns are counted
+  co_await  no capturing lambda inside an awaited expression: g++ 12 destroys it twice
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+MAX_LINES = 400
+MAX_COLUMNS = 110
+GOOD_COLUMNS = 100
+ORDER_REACH = 6
+LICENCE = "// SPDX-License-Identifier: BSL-1.0"
+
+# The rooms, each with the rooms that its headers may include.
+ROOMS = {
+    "core": "core",
+    "sync": "core sync",
+    "channel": "core channel",
+    "task": "core sync channel task",
+    "sched": "core sync channel task sched",
+    "parallel": "core task sched parallel",
+    "durable": "core sync task sched durable",
+    "interop": "core sync channel task sched durable interop",
+}
+# A select waits for permits as well as for values.
+ROOMS_OF_HEADER = {"channel/select.hpp": "core channel sync"}
+
+UNTESTED = {"core/config.hpp", "durable/options.hpp", "durable/record_types.hpp"}  # no code to run
+
+ORDERS = "relaxed|consume|acquire|release|acq_rel|seq_cst"
+MACHINE = re.compile(
+    r"std::atomic|atomic_thread_fence|_mm_pause|__builtin_ia32_pause|syscall *\(|thread_local")
+MACHINE_HEADERS = re.compile(r"(core/(platform|detail/futex_[a-z]+)|durable/process)\.hpp$")
+NAMES_ORDER = re.compile(rf"memory_order(_|::)({ORDERS})|[(,] *({ORDERS})\)")
+NO_ORDER = re.compile(r"\.(load\(\)|(store|exchange|fetch_[a-z]+)\([^,()]+\);)")
+# A slot's load() and store() are not those of an atomic.
+SLOT_CALL = re.compile(r"(slot|slot_|of|held_->|s)[.>](load|store)\(\)")
+LABEL = re.compile(r"\[([a-z][a-z_0-9]*\.[a-z_0-9]+)\]")
+NAMELESS_LABEL = re.compile(r"\[[A-Z]+[0-9]+\]")
+LEFT = re.compile(r"TODO|FIXME|XXX|#\s*if\s+0|#\s*pragma\s+once")
+WORDS = re.compile(
+    r"\b(who|whoever|whom|somebody|nobody|anybody|everybody"
+    r"|fate|settler|bulletin|lookout|tenancy|vigil|employer|errand|guest|siblings)\b",
+    re.IGNORECASE)
+CAPTURE = re.compile(r"[(,={ ]\[[^\[\]]+\] *([({<]|mutable|noexcept|->)")
+
+
+class Lint:
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+        self.findings = []
+        self.long_lines = 0
+        self.label_places = {}
+
+    def find(self, place, rule, what):
+        self.findings.append(f"{place}: [{rule}] {what}")
+
+    def lines(self, path):
+        return (self.root / path).read_text(encoding="utf-8").splitlines()
+
+    def files(self, *patterns):
+        found = set()
+        for pattern in patterns:
+            found.update(p.relative_to(self.root).as_posix() for p in self.root.glob(pattern))
+        return sorted(found)
+
+    # ---- one header
+
+    def check_header(self, path):
+        header = path.removeprefix("include/bide/")
+        lines = self.lines(path)
+        if len(lines) > MAX_LINES:
+            self.find(f"{path}:1", "size", f"{len(lines)} lines, at most {MAX_LINES}")
+        if not lines or lines[0] != LICENCE:
+            self.find(f"{path}:1", "licence", f"does not begin with {LICENCE}")
+        guard = re.sub(r"[/.]", "_", f"bide/{header}".upper())
+        code = [line for line in lines if line and not line.startswith("//")]
+        if code[:2] != [f"#ifndef {guard}", f"#define {guard}"]:
+            self.find(f"{path}:1", "guard", f"does not begin with {guard}")
+        room = header.partition("/")[0]
+        allowed = ROOMS_OF_HEADER.get(header, ROOMS.get(room, " ".join(ROOMS))).split()
+
+        explained = -MAX_LINES  # the line of the last `Order:`
+        in_order = False
+        for number, line in enumerate(lines, 1):
+            place = f"{path}:{number}"
+            self.check_columns(place, line)
+            code, comment, prose = line.partition("//")
+            if (m := MACHINE.search(code)) and not MACHINE_HEADERS.fullmatch(header):
+                self.find(place, "seam", m[0])
+            if (m := re.match(r"\s*#\s*include\s*<bide/([a-z]+)/", code)) and m[1] not in allowed:
+                self.find(place, "rooms", f"includes {m[1]}/")
+            if "Order:" in prose:
+                explained, in_order = number, True
+            elif code.strip() or not comment:
+                in_order = False
+            if in_order:
+                for label in LABEL.findall(prose):
+                    self.label_places.setdefault(label, []).append(place)
+                if m := NAMELESS_LABEL.search(prose):
+                    self.find(place, "label", f"{m[0]} does not name its protocol")
+            if NAMES_ORDER.search(code) and number - explained > ORDER_REACH:
+                self.find(place, "order", f"no `Order:` within {ORDER_REACH} lines")
+            if header.startswith("durable/") and SLOT_CALL.search(code):
+                continue
+            if NO_ORDER.search(code):
+                self.find(place, "order", "names no memory order")
+        public = "/" in header and "detail/" not in header and header not in UNTESTED
+        test = "tests/" + header.removesuffix(".hpp") + "_test.cpp"
+        if public and not (self.root / test).exists():
+            self.find(f"{path}:1", "tested", f"{test} is missing")
+
+    def check_columns(self, place, line):
+        if len(line) > MAX_COLUMNS:
+            self.find(place, "size", f"{len(line)} columns, at most {MAX_COLUMNS}")
+        elif len(line) > GOOD_COLUMNS:
+            self.long_lines += 1
+        if m := LEFT.search(line):
+            self.find(place, "left", m[0])
+
+    # ---- labels: both ends, and the table of a room
+
+    def check_labels(self):
+        tables = {}
+        for path in self.files("include/bide/*/README.md"):
+            for number, line in enumerate(self.lines(path), 1):
+                if line.startswith("|"):
+                    for label in LABEL.findall(line.split("|")[1]):
+                        tables.setdefault(label, []).append(f"{path}:{number}")
+        for label, places in self.label_places.items():
+            if len(places) < 2:
+                self.find(places[0], "label", f"{label} stands here and nowhere else")
+            if label not in tables:
+                self.find(places[0], "label", f"{label} is in no README.md's table")
+        for label, places in tables.items():
+            if label not in self.label_places:
+                self.find(places[0], "label", f"{label} stands in no header")
+            for again in places[1:]:
+                self.find(again, "label", f"{label} is also at {places[0]}")
+
+    # ---- words
+
+    def check_words(self):
+        for path in self.files("*.md", ".github/**/*.md", "include/bide/**/*.[hm]*", "tests/**/*.[chm]*",
+                               "bench/**/*.[chm]*", "cmake/**/*.cmake", "CMakeLists.txt", ".ci/run"):
+            for number, line in enumerate(self.lines(path), 1):
+                if m := WORDS.search(line):
+                    self.find(f"{path}:{number}", "words", m[0])
+
+    # ---- what is built
+
+    def check_listed(self, listing, below, files):
+        if not (self.root / listing).exists():
+            return
+        listed = set(re.split(r"[\s()]+", (self.root / listing).read_text(encoding="utf-8")))
+        for file in files:
+            if file.removeprefix(below) not in listed:
+                self.find(f"{file}:1", "listed", f"is not in {listing}")
+
+    # ---- every co_await of the tests
+
+    def check_awaits(self, path):
+        awaited, begins = "", 0
+        for number, line in enumerate(self.lines(path), 1):
+            code = line.partition("//")[0]
+            if not awaited and (m := re.search(r"\bco_await\b.*", code)):
+                code, begins = m[0], number
+            elif not awaited:
+                continue
+            awaited += " " + code
+            while ";" in awaited:
+                statement, _, rest = awaited.partition(";")
+                if CAPTURE.search(statement):
+                    self.find(f"{path}:{number}", "co_await", "a capturing lambda in what is awaited")
+                m = re.search(r"\bco_await\b.*", rest)
+                awaited = m[0] if m else ""
+
+    def run(self):
+        headers = self.files("include/bide/**/*.hpp")
+        for path in headers:
+            self.check_header(path)
+        self.check_labels()
+        self.check_words()
+        tests = self.files("tests/**/*_test.cpp", "tests/**/*_stress.cpp")
+        self.check_listed("CMakeLists.txt", "include/bide/", headers)
+        self.check_listed("tests/CMakeLists.txt", "tests/", tests)
+        self.check_listed("tests/model/CMakeLists.txt", "tests/model/",
+                          self.files("tests/model/**/*_model.cpp"))
+        self.check_listed("tests/compile_fail/CMakeLists.txt", "tests/compile_fail/",
+                          self.files("tests/compile_fail/*.cpp"))
+        sources = self.files("tests/**/*.cpp", "tests/**/*.hpp")
+        for path in sources:
+            self.check_awaits(path)
+        for finding in sorted(self.findings):
+            print(finding)
+        if self.long_lines:
+            print(f"lint: {self.long_lines} lines of headers are longer than {GOOD_COLUMNS} columns")
+        print(f"lint: {len(headers)} headers and {len(sources)} test files, "
+              f"{len(self.findings) or 'no'} findings")
+        return not self.findings
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--root", default=pathlib.Path(__file__).parent.parent)
+    sys.exit(0 if Lint(arguments.parse_args().root).run() else 1)
