@@ -16,7 +16,8 @@ using bide::durable_semaphore;
 using bide::errc;
 using bide::memory_slot;
 
-TEST_CASE("admin: a grant is taken away by its token, once, and the record notes by whom") {
+TEST_CASE(
+    "admin: a grant is taken away by its token, once, and the record notes the administrator") {
     durable_mutex m(memory_slot{}, test::unhurried());
     const auto held = m.acquire();
     auto ops = m.admin("ops");

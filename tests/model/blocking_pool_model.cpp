@@ -38,14 +38,14 @@ pool::options at_most(unsigned n, std::chrono::milliseconds keep_alive) {
 }
 
 // Counts how often it ran, and releases a token.
-struct errand : bide::runnable {
+struct posted_call : bide::runnable {
     platform::var<int> ran{0};
     parker* done;
 
-    explicit errand(parker* says = nullptr) : done(says) {
+    explicit posted_call(parker* says = nullptr) : done(says) {
         run = bide::waker(
             [](void* self) noexcept {
-                auto& mine = *static_cast<errand*>(self);
+                auto& mine = *static_cast<posted_call*>(self);
                 parker* const p = mine.done;
                 mine.ran = mine.ran + 1;
                 if (p != nullptr) {
@@ -56,15 +56,15 @@ struct errand : bide::runnable {
     }
 };
 
-bool post(pool& to, errand& e) {
+bool post(pool& to, posted_call& e) {
     std::error_code why;
     return to.post(e, why);
 }
 
 // The second post may find the thread busy, idle, about to leave, or gone.
 void posted_twice(std::chrono::milliseconds keep_alive) {
-    errand first;
-    errand second;
+    posted_call first;
+    posted_call second;
     pool p(at_most(1, keep_alive));
     MODEL_REQUIRE(post(p, first));
     MODEL_REQUIRE(post(p, second));
@@ -73,8 +73,8 @@ void posted_twice(std::chrono::milliseconds keep_alive) {
 }
 
 void posted_by_two(unsigned threads) {
-    errand first;
-    errand second;
+    posted_call first;
+    posted_call second;
     pool p(at_most(threads, 1ms));
     {
         model::thread other([&] { MODEL_REQUIRE(post(p, second)); });
@@ -86,8 +86,8 @@ void posted_by_two(unsigned threads) {
 
 // A refused runnable does not run, a taken one does. Both callers of finish() see that.
 void finished_by_two() {
-    errand first;
-    errand second;
+    posted_call first;
+    posted_call second;
     pool p(at_most(1, 1ms));
     MODEL_REQUIRE(post(p, first));
     bool taken = false;
@@ -105,8 +105,8 @@ void finished_by_two() {
 }
 
 void tried() {
-    errand first;
-    errand second;
+    posted_call first;
+    posted_call second;
     pool p(at_most(1, 1ms));
     MODEL_REQUIRE(p.try_run(first));
     const bool taken = p.try_run(second);
@@ -119,7 +119,7 @@ void tried() {
 void destroyed_after_the_work() {
     parker seen;
     auto p = std::make_unique<pool>(at_most(1, 1ms));
-    auto e = std::make_unique<errand>(&seen);
+    auto e = std::make_unique<posted_call>(&seen);
     model::thread poster([to = p.get(), what = e.get()] { post(*to, *what); });
     seen.park();
     e.reset();
@@ -129,7 +129,7 @@ void destroyed_after_the_work() {
 // The first ends after the second, which may be queued until the limit is raised.
 void raised_for_one_that_is_queued() {
     parker seen;
-    errand second(&seen);
+    posted_call second(&seen);
     struct waiting : bide::runnable {
         waiting(pool& on, parker& p) noexcept : in(on), until(p) {
             run = bide::waker(
@@ -175,7 +175,8 @@ TEST_CASE("blocking_pool: a runnable that is taken runs once", "[blocking_pool]"
     model::check("limit raised", at_random(0), raised_for_one_that_is_queued);
 }
 
-TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution", "[blocking_pool][.long]") {
+TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution",
+          "[blocking_pool][.long]") {
     model::check("two posts, threads stay", {}, [] { posted_twice(1ms); });
     model::check("two posts, threads leave at once", {}, [] { posted_twice(0ms); });
     model::check("tried", {}, tried);
@@ -187,6 +188,7 @@ TEST_CASE("blocking_pool: finish() returns after all that was taken has run", "[
     CHECK(model::outcomes(at_random(1), finished_by_two) == "refused taken");
 }
 
-TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool", "[blocking_pool]") {
+TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool",
+          "[blocking_pool]") {
     model::check("destroyed after the work", at_random(1), destroyed_after_the_work);
 }

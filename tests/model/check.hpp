@@ -3,7 +3,7 @@
 
 // How a model is written: a body that makes its objects, starts threads, and states what must hold.
 //
-//   TEST_CASE("semaphore: a release reaches the one who waits") {
+//   TEST_CASE("semaphore: a release reaches the waiter") {
 //       model::check("one waiter", {}, [] {
 //           bide::basic_semaphore<model::platform> s(0);
 //           model::thread waiter([&] { s.acquire(); });
@@ -43,7 +43,7 @@ private:
     bool joined_ = false;
 };
 
-// A thread that nobody joins and that may sleep for ever.
+// A thread that is not joined and may sleep for ever.
 void daemon(std::function<void()> run);
 
 // Fails the execution.
@@ -85,7 +85,7 @@ struct options {
 
     // How often each thread of an execution may meet with
     int spurious = 0;      // a sleep that ends for no reason
-    int timeouts = 0;      // a timed sleep that times out; at 0, nobody may lean on a time-out
+    int timeouts = 0;      // a timed sleep that times out; at 0, no thread may rely on a time-out
     int weak_failures = 0; // a compare_exchange_weak that fails for no reason
     int clock_jumps = 0;   // a now() that is a millisecond later
 

@@ -382,14 +382,14 @@ TEST_CASE("lifecycle: an external caller is waited for or refused, and may be th
 namespace {
 
 // A runnable that records that it ran.
-struct errand : bide::runnable {
+struct posted_call : bide::runnable {
     var<int> ran{0};
     atomic<bool> done{false};
 
-    errand() {
+    posted_call() {
         run = bide::waker(
             [](void* self) noexcept {
-                auto& mine = *static_cast<errand*>(self);
+                auto& mine = *static_cast<posted_call*>(self);
                 mine.ran = mine.ran + 1;
                 mine.done.store(true, std::memory_order_release);
             },
@@ -402,7 +402,7 @@ struct errand : bide::runnable {
 TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler may be destroyed",
           "[lifecycle]") {
     model::check("post, shutdown", {}, [] {
-        errand e;
+        posted_call e;
         by_hand s(1);
         model::thread poster([&] { s.life.post(e); });
         s.shutdown();
@@ -413,7 +413,7 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
         MODEL_REQUIRE(e.ran == 1);
     });
     model::check("post, the end of shutdown", {}, [] {
-        errand e;
+        posted_call e;
         by_hand s(1);
         s.shutdown();
         s.step(0);
@@ -424,7 +424,7 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
         s.require_end();
     });
     model::check("post, destroy", {}, [] {
-        errand e;
+        posted_call e;
         auto s = std::make_unique<by_hand>(1);
         s->shutdown();
         s->step(0);

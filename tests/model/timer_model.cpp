@@ -193,14 +193,14 @@ void cancels_and_adds_itself() {
 }
 
 // A posted runnable runs on the service once. It may be destroyed when it has announced its run.
-struct errand : bide::runnable {
+struct posted_call : bide::runnable {
     parker& done;
     var<int> ran{0};
 
-    explicit errand(parker& p) : done(p) {
+    explicit posted_call(parker& p) : done(p) {
         run = bide::waker(
             [](void* self) noexcept {
-                auto& mine = *static_cast<errand*>(self);
+                auto& mine = *static_cast<posted_call*>(self);
                 parker& over = mine.done;
                 mine.ran = mine.ran + 1;
                 over.unpark();
@@ -212,7 +212,7 @@ struct errand : bide::runnable {
 void posted() {
     service& s = start_service();
     parker p;
-    auto e = std::make_unique<errand>(p);
+    auto e = std::make_unique<posted_call>(p);
     s.post(*e);
     p.park();
     MODEL_REQUIRE(e->ran == 1);
@@ -223,7 +223,7 @@ void posted_between_timers() {
     auto& s = *new service;
     parker p;
     bell far(later);
-    auto e = std::make_unique<errand>(p);
+    auto e = std::make_unique<posted_call>(p);
     s.add(far.timer);
     start(s);
     s.post(*e);

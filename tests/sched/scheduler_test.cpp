@@ -150,11 +150,11 @@ TEST_CASE("scheduler: without memory for a task, spawn() throws and nothing is l
 TEST_CASE("scheduler: posted runnables and wakers run on a worker") {
     const test::watchdog guard;
     scheduler s(with(2, false));
-    struct errand : bide::runnable {
+    struct posted_call : bide::runnable {
         std::atomic<scheduler*> on{nullptr};
     } own;
     own.run = bide::waker(
-        [](void* p) noexcept { static_cast<errand*>(p)->on = scheduler::current(); }, &own);
+        [](void* p) noexcept { static_cast<posted_call*>(p)->on = scheduler::current(); }, &own);
     s.post(own);
     CHECK(test::eventually([&] { return own.on == &s; }));
     own.on = nullptr;

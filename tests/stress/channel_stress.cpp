@@ -81,7 +81,7 @@ private:
 
 using sent = bide::result<void, bide::send_error<parcel>>;
 
-// Whom a stop may be requested of, again and again.
+// The waits whose stop may be requested, again and again.
 class stoppable {
 public:
     std::stop_token token() {

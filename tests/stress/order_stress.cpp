@@ -306,7 +306,7 @@ test::held inside(Mutex& m, [[maybe_unused]] bool reads, test::journal& turns, i
 
 // A mutex is a semaphore of one permit, a shared one of so many that a writer takes all.
 template <class Mutex> bool is_as_expected(test::jitter& chance, std::ptrdiff_t all) {
-    struct guest {
+    struct waiting_task {
         int name;
         std::ptrdiff_t amount;
         test::held frame;
@@ -314,22 +314,22 @@ template <class Mutex> bool is_as_expected(test::jitter& chance, std::ptrdiff_t 
     Mutex m;
     oracle expected(all);
     test::journal turns;
-    std::vector<std::unique_ptr<guest>> guests;
+    std::vector<std::unique_ptr<waiting_task>> waiting_tasks;
     std::vector<int> let_in;
     for (int name = 0; name < 300; ++name) {
-        if (guests.size() < 10 && chance.below(2) == 0) {
+        if (waiting_tasks.size() < 10 && chance.below(2) == 0) {
             const bool reads = chance.below(3) != 0;
             const std::ptrdiff_t amount = reads ? 1 : all;
-            guests.push_back(
-                std::unique_ptr<guest>(new guest{name, amount, inside(m, reads, turns, name)}));
-            guests.back()->frame.start();
+            waiting_tasks.push_back(std::unique_ptr<waiting_task>(
+                new waiting_task{name, amount, inside(m, reads, turns, name)}));
+            waiting_tasks.back()->frame.start();
             if (expected.acquire(name, amount)) {
                 expected.through.push_back(name);
             }
-        } else if (!guests.empty()) { // an owner or a waiter
-            const std::size_t at = chance.below(static_cast<std::uint32_t>(guests.size()));
-            const std::unique_ptr<guest> goes = std::move(guests[at]);
-            guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(at));
+        } else if (!waiting_tasks.empty()) { // an owner or a waiter
+            const std::size_t at = chance.below(static_cast<std::uint32_t>(waiting_tasks.size()));
+            const std::unique_ptr<waiting_task> goes = std::move(waiting_tasks[at]);
+            waiting_tasks.erase(waiting_tasks.begin() + static_cast<std::ptrdiff_t>(at));
             const auto waits = [&](const oracle::place& p) { return p.name == goes->name; };
             const bool queued = std::any_of(expected.queue.begin(), expected.queue.end(), waits);
             goes->frame.destroy();

@@ -145,7 +145,7 @@ public:
 
     // The parent's order to a process inside: stand still there.
     static constexpr int anybody = -1;
-    std::atomic<int> stand_still{0}; // 0: no order; `anybody`; or the cell that obeys it, plus 1
+    std::atomic<int> stand_still{0}; // 0: no order; for any cell; or the cell that obeys it, plus 1
     std::atomic<bool> is_ending{false};
 
     std::atomic<std::int64_t> newest_grant{0};

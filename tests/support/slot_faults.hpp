@@ -11,7 +11,7 @@
 //   void fresh();                   moves to another place, where nothing is stored
 //   void kill9();                   kills the server
 //   void restart();                 starts it again at the same port
-//   std::error_code nobody;         the error if no server listens
+//   std::error_code no_server;        the error if no server listens
 //   static constexpr bool greets;   true: the server sends first on a new connection
 
 #include <bide/durable/slot.hpp>
@@ -192,10 +192,10 @@ public:
         slot one = store_.open_at(store_.port(), long_enough);
         const auto first = stores(one, 0, "first");
         store_.kill9();
-        const bide::cas_result down = one.compare_exchange(first, "nobody is there");
+        const bide::cas_result down = one.compare_exchange(first, "no server");
         CHECK(down.status == bide::cas_status::failed);
-        CHECK(down.error == store_.nobody);
-        CHECK(one.load().error() == store_.nobody);
+        CHECK(down.error == store_.no_server);
+        CHECK(one.load().error() == store_.no_server);
         store_.restart();
         const auto seen = one.load();
         REQUIRE(seen.has_value());
@@ -211,10 +211,10 @@ public:
         slot one = store_.open_at(free_port(), long_enough);
         const bide::cas_result stored = one.compare_exchange(0, "value");
         CHECK(stored.status == bide::cas_status::failed);
-        CHECK(stored.error == store_.nobody);
-        CHECK(one.load().error() == store_.nobody);
+        CHECK(stored.error == store_.no_server);
+        CHECK(one.load().error() == store_.no_server);
         if constexpr (bide::clocked_slot<slot>) {
-            CHECK(one.server_now().error() == store_.nobody);
+            CHECK(one.server_now().error() == store_.no_server);
         }
     }
 

@@ -3,7 +3,7 @@
 #define BIDE_DURABLE_RECORD_ADMIN_HPP
 
 /// \file
-/// How a record changes from outside: by an administrator, who leaves a note in it, and after the
+/// How a record changes from outside: by an administrator, with a note in it, and after the
 /// store lost or damaged values. These are rules like those of durable/record.hpp: they read no
 /// clock and no store.
 

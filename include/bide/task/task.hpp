@@ -94,7 +94,7 @@ private:
     executor_ref executor_;
     transfer_node node_;
     std::exception_ptr error_;
-    awaited_frame* awaited_frames_ = nullptr; // the tasks that it awaits, linked as siblings
+    awaited_frame* awaited_frames_ = nullptr; // the tasks that it awaits, in a list
 };
 
 // The value that a task returns. A reference is stored as a pointer.

@@ -92,7 +92,7 @@ struct etcd_store {
 
     etcd_server& server = shared_server();
     std::string key = fresh_key();
-    std::error_code nobody = system_code(ECONNREFUSED);
+    std::error_code no_server = system_code(ECONNREFUSED);
 };
 
 // Look-ups that hang until the test ends them, or until test::patience has passed.
@@ -257,10 +257,10 @@ TEST_CASE("etcd_slot: refuses invalid endpoints and keys") {
 
 TEST_CASE("etcd_slot: an endpoint overrides the options, and no text has the password") {
     etcd_slot_options options;
-    options.user = "nobody";
+    options.user = "unknown";
     options.password = "hidden";
     CHECK(etcd_slot("http://host:2379/", "a key", options).explain() ==
-          "etcd at http://host:2379, user nobody, key a key");
+          "etcd at http://host:2379, user unknown, key a key");
     const std::vector<std::string> two{"https://me:hid%64en@[::1]:1", "http://two:2"};
     CHECK(etcd_slot(two, "key\n", options).explain() ==
           "etcd at https://[::1]:1,http://two:2, user me, key key");
@@ -516,7 +516,7 @@ void enable_logins(etcd_server& server) {
          {std::pair{"user/add", R"({"name":"root","password":"hidden"})"},
           std::pair{"role/add", R"({"name":"root"})"},
           std::pair{"user/grant", R"({"user":"root","role":"root"})"},
-          std::pair{"user/add", R"({"name":"guest","password":"hid@den"})"},
+          std::pair{"user/add", R"({"name":"visitor","password":"hid@den"})"},
           std::pair{"enable", "{}"}}) {
         REQUIRE(server.posts(std::string("/v3/auth/") + what, body).find("200 OK") !=
                 std::string::npos);
@@ -554,7 +554,7 @@ TEST_CASE("etcd_slot: accepts a user in its URL, and reports the server's text a
     fails("", "key key: etcdserver: user name is empty");
     fails("root:hid@", "authentication failed, invalid user ID or password");
     fails("stranger:hidden@", "authentication failed, invalid user ID or password");
-    fails("guest:hid%40den@", "key key: etcdserver: permission denied");
+    fails("visitor:hid%40den@", "key key: etcdserver: permission denied");
     etcd_slot slot("http://root:hidden@" + place, "key");
     CHECK(slot.compare_exchange(0, "value").status == cas_status::stored);
 }

@@ -153,7 +153,7 @@ struct store {
     std::string conninfo;
     std::string direct;
     std::string key = new_key();
-    std::error_code nobody = postgres_error("08001");
+    std::error_code no_server = postgres_error("08001");
 };
 
 } // namespace
@@ -424,22 +424,22 @@ TEST_CASE("postgres_slot: reports why it cannot connect") {
         CHECK(why(s->conninfo() + " port=1") == postgres_error("08001"));
         CHECK(why(s->conninfo() + " dbname=nothing") == postgres_error("3D000"));
 
-        session(s->conninfo())("CREATE ROLE guest LOGIN PASSWORD 'right'");
+        session(s->conninfo())("CREATE ROLE visitor LOGIN PASSWORD 'right'");
         const std::string rules = s->directory() + "/data/pg_hba.conf";
         std::stringstream before;
         before << std::ifstream(rules).rdbuf();
-        std::ofstream(rules) << "host all guest all scram-sha-256\n" << before.str();
+        std::ofstream(rules) << "host all visitor all scram-sha-256\n" << before.str();
         session(s->conninfo())("SELECT pg_reload_conf()");
         REQUIRE(test::asks_until(10s, [&] {
-            session guest(s->conninfo() + " user=guest password=wrong");
-            return ::PQstatus(&guest.native()) == CONNECTION_BAD;
+            session visitor(s->conninfo() + " user=visitor password=wrong");
+            return ::PQstatus(&visitor.native()) == CONNECTION_BAD;
         }));
-        const std::error_code error = why(s->conninfo() + " user=guest password=wrong");
+        const std::error_code error = why(s->conninfo() + " user=visitor password=wrong");
         CHECK(error == postgres_error("28P01"));
         CHECK(error == std::errc::permission_denied);
         CHECK(bide::sqlstate(error) == "28P01");
         CHECK(error.message() == "wrong password (SQLSTATE 28P01)");
-        postgres_slot allowed(s->conninfo() + " user=guest password=right", "key");
+        postgres_slot allowed(s->conninfo() + " user=visitor password=right", "key");
         CHECK(allowed.create_table() != postgres_error("28P01"));
     }
 }

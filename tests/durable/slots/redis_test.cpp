@@ -92,7 +92,7 @@ struct redis_store {
 
     redis_server& server = shared_server();
     std::string key = fresh_key();
-    std::error_code nobody = system_code(ECONNREFUSED);
+    std::error_code no_server = system_code(ECONNREFUSED);
 };
 
 #if defined(BIDE_DURABLE_OPENSSL)
@@ -124,7 +124,7 @@ struct tls_store {
     redis_server& server;
     test::certificate mine;
     std::string key = fresh_key();
-    std::error_code nobody = system_code(ECONNREFUSED);
+    std::error_code no_server = system_code(ECONNREFUSED);
 };
 
 #endif

@@ -8,7 +8,7 @@
 //
 // An awaiter lies in the frame of the awaiting coroutine. It owns the awaited frame through an
 // awaited_frame. The promise of the awaiting coroutine points to that awaited_frame, or to the
-// first of several that are linked as siblings. So the frames form a tree. destroy_awaited() puts
+// first of several that are in a list. So the frames form a tree. destroy_awaited() puts
 // the tree in order and destroys each frame before the frame that its owner lies in. It empties the
 // handle of the owner, so that the owner destroys nothing later.
 //
@@ -35,9 +35,9 @@ struct awaited_frame {
 BIDE_COLD inline void destroy_awaited(awaited_frame* first) noexcept {
     awaited_frame* pending = nullptr; // a stack: the frames that are not in the order yet
     awaited_frame* order = nullptr;   // a stack: children are pushed after their parent
-    const auto push_all = [&pending](awaited_frame* siblings) {
-        while (siblings != nullptr) {
-            awaited_frame* const one = std::exchange(siblings, siblings->next);
+    const auto push_all = [&pending](awaited_frame* frames) {
+        while (frames != nullptr) {
+            awaited_frame* const one = std::exchange(frames, frames->next);
             one->next = std::exchange(pending, one);
         }
     };
