@@ -43,7 +43,6 @@ int number(const bide::result<int, bide::recv_error>& got) {
 }
 constexpr int nothing_yet = 0;
 constexpr int closed = -static_cast<int>(errc::closed);
-constexpr int stopped = -static_cast<int>(errc::stopped);
 constexpr int late = -static_cast<int>(errc::timeout);
 
 // What there is: values, and for a lag -100 - missed.

@@ -792,8 +792,9 @@ int stuck_in_kernel(std::string_view name) {
 
 } // namespace
 
-TEST_CASE("hung_store: while a filesystem is frozen calls return in their time, and what they left is "
-          "taken back") {
+TEST_CASE(
+    "hung_store: while a filesystem is frozen calls return in their time, and what they left is "
+    "taken back") {
     const test::watchdog limit(2 * test::patience);
     test::frozen_filesystem disk;
     if (!can_freeze(disk)) {

@@ -271,8 +271,8 @@ TEST_CASE("inheritable: a ticket keeps no descriptor open once it is known to ho
         for (int i = 0; i < 10; ++i) {
             use();
         }
-        // A thread that called the store for it may let go a moment later.
-        REQUIRE(test::eventually([&] { return open_descriptors() == before; }));
+        // A thread that called the store may close descriptors a moment later, those of the first use too.
+        REQUIRE(test::eventually([&] { return open_descriptors() <= before; }));
     };
     const auto make = [&] { return durable_mutex(file_slot(in / "lock"), with_lease(1h)); };
     const auto detached = [&](bide::acquire_request wanted) {

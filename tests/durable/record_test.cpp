@@ -1063,7 +1063,8 @@ TEST_CASE(
     REQUIRE(std::count_if(before.begin(), before.end(), was_kept) == 7);
 }
 
-TEST_CASE("record: of contenders of more boots than are stored, each comes to see the lease's end") {
+TEST_CASE(
+    "record: of contenders of more boots than are stored, each comes to see the lease's end") {
     constexpr std::int64_t minute = 60'000;
     for (const int boots : {9, 10, 12}) {
         table_of_boots lock;

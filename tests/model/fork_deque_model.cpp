@@ -280,7 +280,8 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
     });
 }
 
-TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is woken", "[fork_deque]") {
+TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is woken",
+          "[fork_deque]") {
     using idle = bide::basic_idle<platform>;
     constexpr unsigned none = idle::none;
     // Worker 0 goes to sleep, 1 has the deque.

@@ -109,7 +109,8 @@ TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver", "[p
     model::check("two tokens, in the driver", {}, [] { take_tokens(true); });
 }
 
-TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the last one did", "[pool]") {
+TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the last one did",
+          "[pool]") {
     const auto two = [] {
         quiet_driver d;
         bide::detail::basic_driver_lock<platform> seat(&d);
@@ -130,7 +131,8 @@ TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the
     CHECK(model::outcomes({}, two) == "1 2");
 }
 
-TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, or is seen by it", "[pool]") {
+TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, or is seen by it",
+          "[pool]") {
     model::check("leave, sleep beside it", {}, [] {
         quiet_driver d;
         bide::detail::basic_driver_lock<platform> seat(&d);
@@ -176,7 +178,8 @@ struct schedule {
 
 } // namespace
 
-TEST_CASE("timer_leader: the leader sleeps until a nearer timer, or its adder wakes a worker", "[pool]") {
+TEST_CASE("timer_leader: the leader sleeps until a nearer timer, or its adder wakes a worker",
+          "[pool]") {
     const auto one = [](std::int64_t before) {
         schedule s;
         s.add(before);
@@ -253,7 +256,8 @@ void passed_on(int passers, bool there) {
 
 } // namespace
 
-TEST_CASE("worker_ownership: a blocked worker is transferred once, or its thread keeps it", "[pool]") {
+TEST_CASE("worker_ownership: a blocked worker is transferred once, or its thread keeps it",
+          "[pool]") {
     model::check("one looks for a replacement", {}, [] { passed_on(1, true); });
     model::check("one looks, no replacement", {}, [] { passed_on(1, false); });
     model::check("two look for a replacement", {}, [] { passed_on(2, true); });
@@ -571,7 +575,8 @@ TEST_CASE("pool: another worker runs what a busy worker pushes", "[pool]") {
     check_at_random("a job pushes two and goes on, at random", [] { pushes_and_goes_on(2); });
 }
 
-TEST_CASE("pool: a watcher takes a job that stays in a slot, and sleeps when no worker runs", "[pool]") {
+TEST_CASE("pool: a watcher takes a job that stays in a slot, and sleeps when no worker runs",
+          "[pool]") {
     check_at_random("two workers that nap, two jobs, at random", 2,
                     [] { from_outside(2, 2, 100'000); });
     check_at_random("a job pushes and goes on, the other one naps, at random", 2,

@@ -252,7 +252,8 @@ TEST_CASE("run_queue: a thief does not write where another thief still reads", "
     });
 }
 
-TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees the announcement", "[run_queue]") {
+TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees the announcement",
+          "[run_queue]") {
     model::check("a push, an announcement", {}, [] {
         run_queue<2> q;
         platform::atomic<int> sleeps{0};

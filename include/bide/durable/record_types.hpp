@@ -156,7 +156,7 @@ enum class acquire_status {
 /// The outcome of acquire().
 struct acquire_outcome {
     acquire_status status = acquire_status::refused; ///< what the contender is
-    bool changed = false;      ///< the record changed: the outcome is true once it is stored
+    bool changed = false; ///< the record changed: the outcome is true once it is stored
     /// Waiting: only observations changed; the outcome is true without them.
     bool is_only_observed = false;
     std::int64_t fence = 0;    ///< granted, held: the token

@@ -382,7 +382,8 @@ TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets
     CHECK(s.opened == 1);
 }
 
-TEST_CASE("connection_pool: while a connection is open, a further connect gets a share of the time") {
+TEST_CASE(
+    "connection_pool: while a connection is open, a further connect gets a share of the time") {
     const test::watchdog limit;
     server s;
     s.most = 1;

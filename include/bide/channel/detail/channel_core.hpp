@@ -128,7 +128,9 @@ public:
     }
 
     // With a small capacity a thread waits for each item, which comes soon.
-    std::int64_t spin_budget_ns() const noexcept { return capacity() > small_capacity ? 0 : 25'000; }
+    std::int64_t spin_budget_ns() const noexcept {
+        return capacity() > small_capacity ? 0 : 25'000;
+    }
 
 private:
     using ring = typename waiter_set::ring;

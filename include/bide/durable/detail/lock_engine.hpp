@@ -199,9 +199,8 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
                 got.can_be_watched = store_.can_be_watched();
             }
         }
-        is_true_unstored =
-            !maybe_done && (got.outcome.status == durable::acquire_status::refused ||
-                            got.outcome.is_only_observed);
+        is_true_unstored = !maybe_done && (got.outcome.status == durable::acquire_status::refused ||
+                                           got.outcome.is_only_observed);
         return got.outcome.changed ||
                (s.is_mended && got.outcome.status != durable::acquire_status::refused);
     });

@@ -84,7 +84,8 @@ private:
 inline void withdrawals::add(entry left) noexcept {
     if (process_ != ::getpid()) { // a child of fork(): a thread of the parent may have the lock
         try_to([&] {
-            heir_.get([this] { return std::make_shared<withdrawals>(engine_); })->add(std::move(left));
+            heir_.get([this] { return std::make_shared<withdrawals>(engine_); })
+                ->add(std::move(left));
         });
         return;
     }

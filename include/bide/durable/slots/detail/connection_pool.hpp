@@ -168,9 +168,8 @@ private:
 
     // Whether more than one connection is open: close_idle() has something to close, now or later.
     bool has_spare() const noexcept {
-        return std::count_if(entries_.begin(), entries_.end(), [](const entry& e) {
-                   return e.is_open || is_suspect(e);
-               }) > 1;
+        return std::count_if(entries_.begin(), entries_.end(),
+                             [](const entry& e) { return e.is_open || is_suspect(e); }) > 1;
     }
 
     // The semaphore has at most as many permits as there are entries, so the casts lose nothing.
