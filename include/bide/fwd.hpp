@@ -4,7 +4,7 @@
 
 /// \file
 /// Declares the types that users name in their own headers, without their definitions. Includes no
-/// standard header but <cstdint>. The default template arguments and the alias templates stand here
+/// standard header but `<cstdint>`. The default template arguments and the alias templates stand here
 /// only; the headers that define the types include this one.
 
 #include <bide/core/config.hpp>

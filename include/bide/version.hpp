@@ -4,8 +4,12 @@
 
 /// \file
 /// States the version of the library. CMake reads it from here.
+
+/// The first number of the version.
 #define BIDE_VERSION_MAJOR 0
+/// The second number of the version.
 #define BIDE_VERSION_MINOR 1
+/// The third number of the version.
 #define BIDE_VERSION_PATCH 0
 
 #endif

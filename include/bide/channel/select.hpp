@@ -87,7 +87,8 @@ template <class Channel> auto on_send(Channel* to, typename Channel::value_type&
     return to != nullptr ? on_send(*to, value) : none();
 }
 
-/// \overload If `value` is nullptr, the case never happens.
+/// \overload
+/// If `value` is nullptr, the case never happens.
 template <class Channel> auto on_send(Channel& to, typename Channel::value_type* value) {
     using none = detail::case_type_t<decltype(to.async_send_from(*value))>;
     return value != nullptr ? on_send(to, *value) : none();
@@ -107,7 +108,8 @@ auto on_send(Handle&& to, typename Handle::value_type& value) {
     return on_send(std::move(to), std::addressof(value));
 }
 
-/// \overload Rejects what an item cannot be moved from: a temporary, a constant, 0, nullptr.
+/// \overload
+/// Rejects what an item cannot be moved from: a temporary, a constant, 0, nullptr.
 template <class Channel, class Argument>
     requires(!detail::is_sent_from<detail::sent_through<Channel>, Argument>)
 auto on_send(Channel&&, Argument&&) {
@@ -288,7 +290,9 @@ private:
 
 } // namespace detail
 
+/// The state of a select that a coroutine awaits.
 template <class... Cases> struct wait_payload<result<selected<Cases...>>> {
+    /// The frame of the select.
     using type = detail::select_frame<Cases...>;
 };
 

@@ -30,6 +30,7 @@
 /// BIDE_VERSION_*           version.hpp   Three numbers.
 /// \endcode
 
+/// 1 if exceptions are on, else 0.
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
 #define BIDE_EXCEPTIONS 1
 #else
@@ -39,6 +40,7 @@
 // GCC makes the transfer a tail call only at -O2 and above, and not under ASan or TSan. Without the
 // tail call, a loop over ready children overflows the stack. No predefined macro tells -O1 from
 // -O2. So GCC gets the trampoline, unless the user knows the flags and defines this to 1.
+/// 1 if a step from one coroutine into another is a tail call.
 #if !defined(BIDE_SYMMETRIC_TRANSFER)
 #if defined(__clang__) || defined(_MSC_VER)
 #define BIDE_SYMMETRIC_TRANSFER 1
@@ -47,6 +49,7 @@
 #endif
 #endif
 
+/// The inline namespace, which differs where the code differs.
 #if BIDE_EXCEPTIONS && BIDE_SYMMETRIC_TRANSFER
 #define BIDE_ABI v0
 #elif BIDE_EXCEPTIONS
@@ -57,6 +60,7 @@
 #define BIDE_ABI v0_noexcept_trampoline
 #endif
 
+/// Keeps a function out of line.
 #if defined(__GNUC__) || defined(__clang__)
 #define BIDE_NOINLINE [[gnu::noinline]]
 #elif defined(_MSC_VER)
@@ -72,16 +76,20 @@
 #define BIDE_INLINE __forceinline
 #define BIDE_COLD __declspec(noinline)
 #else
+/// Inlines a function always.
 #define BIDE_INLINE inline
+/// Keeps a function out of line and out of the hot code.
 #define BIDE_COLD
 #endif
 
+/// Keeps a function with thread-local state out of line for clang before 16.
 #if defined(__clang_major__) && __clang_major__ < 16
 #define BIDE_NEAR_LOCAL BIDE_NOINLINE
 #else
 #define BIDE_NEAR_LOCAL
 #endif
 
+/// 1 if the compiler destroys some temporaries of co_await expressions twice.
 // GCC bugs 99576, 100611, 101367 and 101976. The bug does not depend on the function that is
 // called, nor on how that function takes its arguments.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
@@ -90,6 +98,7 @@
 #define BIDE_BRACED_AWAIT_BUG 0
 #endif
 
+/// Throws the exception, or names it and terminates.
 #if BIDE_EXCEPTIONS
 #define BIDE_THROW(exception) throw exception
 #else

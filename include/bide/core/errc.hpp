@@ -61,8 +61,10 @@ inline std::error_code make_error_code(errc e) noexcept {
 
 } // namespace bide::inline BIDE_ABI
 
-/// Lets a std::error_code be made of an errc and compared to it.
+/// \cond
+// Lets a std::error_code be made of an errc and compared to it.
 template <> struct std::is_error_code_enum<bide::errc> : std::true_type {};
+/// \endcond
 
 namespace bide::inline BIDE_ABI {
 

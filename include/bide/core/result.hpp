@@ -41,7 +41,7 @@ template <class E> class unexpected {
 public:
     /// Copies or moves the error.
     constexpr unexpected(const unexpected&) = default;
-    constexpr unexpected(unexpected&&) = default;
+    constexpr unexpected(unexpected&&) = default; ///< \overload
     /// Makes the error of `e`.
     template <class G = E>
         requires(!std::is_same_v<std::remove_cvref_t<G>, unexpected> &&
@@ -63,13 +63,13 @@ public:
 
     /// Copies or moves the error.
     constexpr unexpected& operator=(const unexpected&) = default;
-    constexpr unexpected& operator=(unexpected&&) = default;
+    constexpr unexpected& operator=(unexpected&&) = default; ///< \overload
 
     /// Returns the error.
     constexpr E& error() & noexcept { return error_; }
-    constexpr const E& error() const& noexcept { return error_; }
-    constexpr E&& error() && noexcept { return std::move(error_); }
-    constexpr const E&& error() const&& noexcept { return std::move(error_); }
+    constexpr const E& error() const& noexcept { return error_; }              ///< \overload
+    constexpr E&& error() && noexcept { return std::move(error_); }            ///< \overload
+    constexpr const E&& error() const&& noexcept { return std::move(error_); } ///< \overload
 
     /// Swaps the errors.
     constexpr void swap(unexpected& other) noexcept(std::is_nothrow_swappable_v<E>)
@@ -115,6 +115,7 @@ public:
     constexpr explicit(!std::is_convertible_v<const G&, E>)
         result(const unexpected<G>& e) noexcept(std::is_nothrow_constructible_v<E, const G&>)
         : base(unexpect, e.error()) {}
+    /// \overload
     template <class G>
         requires std::is_constructible_v<E, G>
     constexpr explicit(!std::is_convertible_v<G, E>)
@@ -127,6 +128,7 @@ public:
         requires detail::converts_to<T, E, result<U, G>, const U&, const G&>
     constexpr explicit(is_explicit<const U&, const G&>) result(const result<U, G>& other)
         : base(typename base::converted(), other) {}
+    /// \overload
     template <class U, class G>
         requires detail::converts_to<T, E, result<U, G>, U, G>
     constexpr explicit(is_explicit<U, G>) result(result<U, G>&& other)
@@ -138,6 +140,7 @@ public:
     constexpr explicit result(std::in_place_t tag,
                               Args&&... args) noexcept(std::is_nothrow_constructible_v<T, Args...>)
         : base(tag, std::forward<Args>(args)...) {}
+    /// \overload
     template <class U, class... Args>
         requires std::is_constructible_v<T, std::initializer_list<U>&, Args...>
     constexpr explicit result(std::in_place_t tag, std::initializer_list<U> list, Args&&... args)
@@ -148,6 +151,7 @@ public:
     constexpr explicit result(unexpect_t tag,
                               Args&&... args) noexcept(std::is_nothrow_constructible_v<E, Args...>)
         : base(tag, std::forward<Args>(args)...) {}
+    /// \overload
     template <class U, class... Args>
         requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
     constexpr explicit result(unexpect_t tag, std::initializer_list<U> list, Args&&... args)
@@ -167,6 +171,7 @@ public:
         this->set_error(e.error());
         return *this;
     }
+    /// \overload
     template <class G>
         requires detail::assigns_error<T, E, G>
     result& operator=(unexpected<G>&& e) {
@@ -180,6 +185,7 @@ public:
     T& emplace(Args&&... args) noexcept {
         return this->emplace_value(std::forward<Args>(args)...);
     }
+    /// \overload
     template <class U, class... Args>
         requires std::is_nothrow_constructible_v<T, std::initializer_list<U>&, Args...>
     T& emplace(std::initializer_list<U> list, Args&&... args) noexcept {
@@ -200,14 +206,17 @@ public:
         this->require_value();
         return **this;
     }
+    /// \overload
     constexpr const T& value() const& {
         this->require_value();
         return **this;
     }
+    /// \overload
     constexpr T&& value() && {
         this->require_value();
         return *std::move(*this);
     }
+    /// \overload
     constexpr const T&& value() const&& {
         this->require_value();
         return *std::move(*this);
@@ -216,10 +225,13 @@ public:
     /// Returns the value.
     /// Requires: has_value().
     constexpr T& operator*() & noexcept { return this->either_.value; }
-    constexpr const T& operator*() const& noexcept { return this->either_.value; }
-    constexpr T&& operator*() && noexcept { return std::move(this->either_.value); }
+    constexpr const T& operator*() const& noexcept { return this->either_.value; }   ///< \overload
+    constexpr T&& operator*() && noexcept { return std::move(this->either_.value); } ///< \overload
+    /// \overload
     constexpr const T&& operator*() const&& noexcept { return std::move(this->either_.value); }
+    /// \overload
     constexpr T* operator->() noexcept { return __builtin_addressof(this->either_.value); }
+    /// \overload
     constexpr const T* operator->() const noexcept {
         return __builtin_addressof(this->either_.value);
     }
@@ -230,6 +242,7 @@ public:
     constexpr T value_or(U&& other) const& {
         return this->has_value() ? **this : static_cast<T>(std::forward<U>(other));
     }
+    /// \overload
     template <class U = std::remove_cv_t<T>> constexpr T value_or(U&& other) && {
         return this->has_value() ? *std::move(*this) : static_cast<T>(std::forward<U>(other));
     }
@@ -237,10 +250,12 @@ public:
 private:
     template <class, class> friend class detail::result_chain;
 
+    /// \cond
     template <class F>
     constexpr result(detail::value_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
     template <class F>
     constexpr result(detail::error_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
+    /// \endcond
 };
 
 /// Holds success or an E.
@@ -252,7 +267,7 @@ template <class E> class [[nodiscard]] result<void, E> : public detail::result_c
 public:
     /// Holds success.
     constexpr result() noexcept : base(std::in_place) {}
-    constexpr explicit result(std::in_place_t tag) noexcept : base(tag) {}
+    constexpr explicit result(std::in_place_t tag) noexcept : base(tag) {} ///< \overload
 
     /// Holds the error that `e` makes.
     template <class G>
@@ -260,6 +275,7 @@ public:
     constexpr explicit(!std::is_convertible_v<const G&, E>)
         result(const unexpected<G>& e) noexcept(std::is_nothrow_constructible_v<E, const G&>)
         : base(unexpect, e.error()) {}
+    /// \overload
     template <class G>
         requires std::is_constructible_v<E, G>
     constexpr explicit(!std::is_convertible_v<G, E>)
@@ -271,6 +287,7 @@ public:
         requires std::is_void_v<U> && detail::converts_to<void, E, result<U, G>, U, const G&>
     constexpr explicit(!std::is_convertible_v<const G&, E>) result(const result<U, G>& other)
         : base(typename base::converted(), other) {}
+    /// \overload
     template <class U, class G>
         requires std::is_void_v<U> && detail::converts_to<void, E, result<U, G>, U, G>
     constexpr explicit(!std::is_convertible_v<G, E>) result(result<U, G>&& other)
@@ -282,6 +299,7 @@ public:
     constexpr explicit result(unexpect_t tag,
                               Args&&... args) noexcept(std::is_nothrow_constructible_v<E, Args...>)
         : base(tag, std::forward<Args>(args)...) {}
+    /// \overload
     template <class U, class... Args>
         requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
     constexpr explicit result(unexpect_t tag, std::initializer_list<U> list, Args&&... args)
@@ -294,6 +312,7 @@ public:
         this->set_error(e.error());
         return *this;
     }
+    /// \overload
     template <class G>
         requires detail::assigns_error<void, E, G>
     result& operator=(unexpected<G>&& e) {
@@ -322,8 +341,10 @@ public:
 private:
     template <class, class> friend class detail::result_chain;
 
+    /// \cond
     template <class F>
     constexpr result(detail::error_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
+    /// \endcond
 };
 
 /// Swaps two errors.

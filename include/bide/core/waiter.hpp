@@ -245,9 +245,9 @@ public:
                                               std::memory_order_relaxed);
     }
 
-    /// Is the address that the owner sleeps on; where() returns it.
+    /// The address that the owner sleeps on.
     using address = const typename Platform::template atomic<wait_status>*;
-    address where() const noexcept { return &state_; }
+    address where() const noexcept { return &state_; } ///< Returns that address.
 
     /// Wakes the owner. Uses the address only: the node may be destroyed, because another releaser
     /// may have granted the wait meanwhile.

@@ -102,7 +102,9 @@ inline bool may_pass(const std::error_code& error) noexcept {
 
 } // namespace bide::inline BIDE_ABI
 
-/// durable_errc converts to std::error_code.
+/// \cond
+// durable_errc converts to std::error_code.
 template <> struct std::is_error_code_enum<bide::durable_errc> : std::true_type {};
+/// \endcond
 
 #endif

@@ -199,7 +199,9 @@ public:
         requires(!std::is_same_v<S, slot_ref>) && cas_slot<S>
     slot_ref(allow_relaxed_t, S slot) : held_(std::make_unique<holding<S>>(std::move(slot))) {}
 
+    /// Moves the slot.
     slot_ref(slot_ref&&) noexcept = default;
+    /// \overload
     slot_ref& operator=(slot_ref&&) noexcept = default;
 
     /// Calls the slot. An operation that the slot does not offer returns
@@ -207,26 +209,40 @@ public:
     ///
     /// Requires: of this and every function below, that the slot_ref is not empty.
     slot_guarantees guarantees() const noexcept { return held_->guarantees(); }
+    /// Calls the slot.
     result<slot_snapshot, std::error_code> load() { return held_->load(); }
+    /// Calls the slot.
     cas_result compare_exchange(slot_version version, std::string_view value) {
         return held_->compare_exchange(version, value);
     }
 
+    /// Calls the slot.
     bool is_locked() const noexcept { return held_->is_locked(); }
+    /// Calls the slot.
     cas_result update_locked(const slot_update& update) { return held_->update_locked(update); }
+    /// Calls the slot.
     bool is_watchable() const noexcept { return held_->is_watchable(); }
+    /// Calls the slot.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() { return held_->watch(); }
+    /// Calls the slot.
     bool is_clocked() const noexcept { return held_->is_clocked(); }
+    /// Calls the slot.
     result<std::int64_t, std::error_code> server_now() { return held_->server_now(); }
+    /// Calls the slot.
     bool has_presence() const noexcept { return held_->has_presence(); }
+    /// Calls the slot.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return held_->be_present();
     }
+    /// Calls the slot.
     presence is_present(std::int64_t mark) { return held_->is_present(mark); }
+    /// Calls the slot.
     cas_result replace_damaged(std::string_view value) { return held_->replace_damaged(value); }
+    /// Calls the slot.
     std::string store() { return held_->store(); }
     /// Requires: store() is not empty.
     slot_ref for_renewals() { return slot_ref(held_->for_renewals()); }
+    /// Calls the slot.
     std::string explain() { return held_->explain(); }
 
 private:

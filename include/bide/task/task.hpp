@@ -2,7 +2,8 @@
 #ifndef BIDE_TASK_TASK_HPP
 #define BIDE_TASK_TASK_HPP
 
-/// \file task<T>, a lazy coroutine that runs where its awaiter runs, and sync_wait(), which runs a
+/// \file
+/// task<T>, a lazy coroutine that runs where its awaiter runs, and sync_wait(), which runs a
 /// task to its end.
 
 // An await of a task takes no stack. Parent and child transfer control to each other by symmetric

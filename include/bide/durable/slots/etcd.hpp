@@ -102,7 +102,9 @@ public:
         : etcd_slot(std::vector<std::string>{std::move(endpoint)}, std::move(key),
                     std::move(options)) {}
 
+    /// Moves the slot.
     etcd_slot(etcd_slot&&) noexcept = default;
+    /// \overload
     etcd_slot& operator=(etcd_slot&&) noexcept = default;
 
     /// Reads the value and its version. If no endpoint can be reached, the error is the system's,

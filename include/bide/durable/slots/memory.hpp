@@ -32,6 +32,7 @@
 #include <sys/eventfd.h>
 #endif
 #else
+/// 1 if a memory_slot can be watched, else 0.
 #define BIDE_DURABLE_SLOTS_MEMORY_WATCHES 0
 #endif
 

@@ -226,7 +226,7 @@ inline std::error_code postgres_slot::check(std::string_view value) const noexce
                                                : std::error_code();
 }
 
-// Asks once more if the connection was lost: the server may have closed it while it was idle.
+/// Asks once more if the connection was lost: the server may have closed it while it was idle.
 template <class Once> detail::postgres_reply postgres_slot::ask_twice(bool on_table, Once once) {
     const deadline_type end = access_.until();
     const auto with_end = [&](link& to, const sql& with) { return once(to, with, end); };

@@ -119,7 +119,9 @@ public:
     /// quotes no part of it; std::bad_alloc.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
 
+    /// Moves the slot.
     redis_slot(redis_slot&&) noexcept = default;
+    /// \overload
     redis_slot& operator=(redis_slot&&) noexcept = default;
 
     /// Reads the value and its version. If the server cannot be reached, the error is the system's,

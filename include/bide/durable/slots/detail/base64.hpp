@@ -22,12 +22,12 @@ inline std::string to_base64(std::string_view bytes) {
     text.reserve((bytes.size() + 2) / 3 * 4);
     for (std::size_t i = 0; i < bytes.size(); i += 3) {
         const std::size_t n = bytes.size() - i < 3 ? bytes.size() - i : 3;
-        std::uint32_t group = 0;
+        std::uint32_t bits = 0;
         for (std::size_t j = 0; j < 3; ++j) {
-            group = group << 8 | (j < n ? static_cast<unsigned char>(bytes[i + j]) : 0u);
+            bits = bits << 8 | (j < n ? static_cast<unsigned char>(bytes[i + j]) : 0u);
         }
         for (std::size_t j = 0; j < 4; ++j) {
-            text += j <= n ? digits[group >> (18 - 6 * j) & 63u] : '=';
+            text += j <= n ? digits[bits >> (18 - 6 * j) & 63u] : '=';
         }
     }
     return text;
@@ -52,19 +52,19 @@ inline std::optional<std::string> from_base64(std::string_view text) {
     for (std::size_t i = 0; i < text.size(); i += 4) {
         const bool is_last = i + 4 == text.size();
         const std::size_t padding = !is_last || text[i + 3] != '=' ? 0 : text[i + 2] != '=' ? 1 : 2;
-        std::uint32_t group = 0;
+        std::uint32_t bits = 0;
         for (std::size_t j = 0; j < 4; ++j) {
             const int digit = j < 4 - padding ? base64_digit(text[i + j]) : 0;
             if (digit < 0) {
                 return std::nullopt;
             }
-            group = group << 6 | static_cast<std::uint32_t>(digit);
+            bits = bits << 6 | static_cast<std::uint32_t>(digit);
         }
-        if ((group & ((1u << 8 * padding) - 1)) != 0) {
+        if ((bits & ((1u << 8 * padding) - 1)) != 0) {
             return std::nullopt; // the unused bits are not zero
         }
         for (std::size_t j = 0; j + padding < 3; ++j) {
-            bytes += static_cast<char>(group >> (16 - 8 * j) & 255u);
+            bytes += static_cast<char>(bits >> (16 - 8 * j) & 255u);
         }
     }
     return bytes;

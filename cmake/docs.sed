@@ -1,0 +1,5 @@
+# What Doxygen 1.9 does not know: `namespace a::inline b`, and `explicit(condition)`, in front of its
+# constructor or on the line before.
+s/bide::inline BIDE_ABI/bide/
+s/explicit(.*) result(/explicit result(/
+s/explicit(.*)$/explicit/
