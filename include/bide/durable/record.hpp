@@ -151,6 +151,16 @@ inline bool adopt(record& r, const terms& t) noexcept {
     return true;
 }
 
+// The outcome of a contender that holds its permits now.
+inline acquire_outcome has_permits(acquire_status status, const holder& mine) {
+    acquire_outcome out;
+    out.status = status;
+    out.changed = true;
+    out.fence = mine.fence;
+    out.lane = mine.lane;
+    return out;
+}
+
 // Answers a contender that holds its permits already, and extends its lease.
 inline acquire_outcome already_holds(const record& r, holder& mine, const contender& self,
                                      const terms& t, std::int64_t now) {
@@ -159,12 +169,7 @@ inline acquire_outcome already_holds(const record& r, holder& mine, const conten
     }
     extend(r, mine, t.lease_ms, now, self.from);
     mine.from = self.from;
-    acquire_outcome out;
-    out.status = acquire_status::held;
-    out.changed = true;
-    out.fence = mine.fence;
-    out.lane = mine.lane;
-    return out;
+    return has_permits(acquire_status::held, mine);
 }
 
 // A contender's place in the queue, or the one that it would get.
@@ -204,13 +209,8 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     mine.lease_ms = t.lease_ms;
     mine.expires_at = now + t.lease_ms;
     mine.from = self.from;
-    acquire_outcome out;
-    out.status = acquire_status::granted;
-    out.changed = true;
-    out.fence = mine.fence;
-    out.lane = mine.lane;
     r.holders.push_back(std::move(mine));
-    return out;
+    return has_permits(acquire_status::granted, r.holders.back());
 }
 
 // Keeps the contender's place in the queue from expiring. Returns true if the record has changed.

@@ -18,6 +18,8 @@
 #include <new>
 #include <system_error>
 
+#include <unistd.h>
+
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
@@ -89,6 +91,23 @@ private:
     }
 
     native_platform::atomic<entry*> current_{nullptr};
+};
+
+// The copies of a T that children of fork() use in place of the T that they inherited: a thread of
+// the parent may have its lock, and its own threads run in the parent alone. A member of that T.
+template <class T> class copies_in_children {
+public:
+    // Whether this process is a child of the one that made the object.
+    bool is_inherited() const noexcept { return process_ != ::getpid(); }
+
+    // Returns the T of this child. make() makes it, as a std::shared_ptr<T>.
+    // Requires: is_inherited().
+    // Throws: what make() throws, std::bad_alloc, std::system_error if there is no memory.
+    template <class Make> T& copy(Make make) { return *copy_.get(make); }
+
+private:
+    const pid_t process_ = ::getpid();
+    per_process<std::shared_ptr<T>> copy_;
 };
 
 } // namespace detail

@@ -53,8 +53,6 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
@@ -64,7 +62,7 @@ class renewer final : public monitor_client, public std::enable_shared_from_this
 public:
     explicit renewer(scheduler* where) : scheduler_(where), random_(std::random_device()()) {}
     ~renewer() override {
-        if (alarm_ms_ != never && process_ == ::getpid()) {
+        if (alarm_ms_ != never && !copies_.is_inherited()) {
             lease_monitor::here().cancel(*this);
         }
     }
@@ -102,17 +100,10 @@ private:
     void start_at(std::int64_t at_ms);
     bool start_thread() noexcept;
 
-    // Returns the renewer of a child of fork(). The child has a copy of the parent's renewer, but
-    // not its thread. The parent's scheduler has no threads in the child either.
-    std::shared_ptr<renewer> child() {
-        return child_.get([] { return std::make_shared<renewer>(nullptr); });
-    }
-
     static void run(void* self) noexcept;
     static task<void> run_task(std::shared_ptr<renewer> self);
 
     scheduler* const scheduler_;
-    const pid_t process_ = ::getpid();
     semaphore nudge_{0};
     mutex lock_;
     std::vector<std::weak_ptr<grant>> grants_; // under lock_
@@ -123,8 +114,7 @@ private:
     std::int64_t wakes_ms_ = 0;     // under lock_: when the runner wakes
     std::minstd_rand random_;       // under lock_
     std::int64_t shortest_ms_ = failed_ms; // under lock_: the shortest lease so far
-    per_process<std::shared_ptr<renewer>>
-        child_; // not under lock_, which may be locked in a child of fork()
+    copies_in_children<renewer> copies_;
 };
 
 inline std::int64_t renewer::next_time(std::int64_t lease_ms, bool renewed) {
@@ -170,8 +160,8 @@ inline bool renewer::start_thread() noexcept {
 }
 
 inline void renewer::add(const std::shared_ptr<grant>& one) {
-    if (process_ != ::getpid()) {
-        child()->add(one);
+    if (copies_.is_inherited()) { // the parent's scheduler has no threads here either
+        copies_.copy([] { return std::make_shared<renewer>(nullptr); }).add(one);
         return;
     }
     const std::int64_t lease_ms = one->lease_ms();

@@ -33,8 +33,6 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
@@ -70,8 +68,7 @@ private:
     void pause() noexcept;
 
     const std::shared_ptr<lock_engine> engine_;
-    const pid_t process_ = ::getpid();
-    per_process<std::shared_ptr<withdrawals>> heir_; // a child of fork() has withdrawals of its own
+    copies_in_children<withdrawals> copies_;
     runnable runs_;
     mutex lock_;
     // Under lock_:
@@ -82,10 +79,10 @@ private:
 };
 
 inline void withdrawals::add(entry left) noexcept {
-    if (process_ != ::getpid()) { // a child of fork(): a thread of the parent may have the lock
+    if (copies_.is_inherited()) {
         try_to([&] {
-            heir_.get([this] { return std::make_shared<withdrawals>(engine_); })
-                ->add(std::move(left));
+            copies_.copy([this] { return std::make_shared<withdrawals>(engine_); })
+                .add(std::move(left));
         });
         return;
     }

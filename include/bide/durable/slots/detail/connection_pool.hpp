@@ -19,6 +19,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/detail/connect_time.hpp>
 #include <bide/durable/slots/detail/pool_tidier.hpp>
@@ -377,16 +378,11 @@ template <class Connection, class Clock> void connection_pool<Connection, Clock>
 // Without the lease monitor the connections stay open.
 template <class Connection, class Clock> void connection_pool<Connection, Clock>::arm() noexcept {
     const std::int64_t at = durable::boottime_ms() + std::chrono::milliseconds(keep_idle).count();
-#if BIDE_EXCEPTIONS
-    try {
-        lease_monitor::here().alarm(tidier_, at);
-    } catch (...) { // no thread or no memory: the next connection tries again
-        const std::lock_guard held(lock_);
+    if (!try_to([&] { lease_monitor::here().alarm(tidier_, at); })) {
+        const std::lock_guard held(
+            lock_); // no thread or no memory: the next connection tries again
         is_armed_ = false;
     }
-#else
-    lease_monitor::here().alarm(tidier_, at);
-#endif
 }
 
 // A slot's reference to a pool of this process.
