@@ -11,6 +11,7 @@
 #include <bide/task/task.hpp>
 
 #include <support/catch.hpp>
+#include <support/children.hpp>
 #include <support/coroutines.hpp>
 #include <support/frozen_filesystem.hpp>
 #include <support/gate.hpp>
@@ -452,27 +453,22 @@ TEST_CASE(
 
 TEST_CASE("hung_store: what a child of fork() could not take back is when the store works again") {
     bench b;
-    const pid_t child = ::fork();
-    if (child == 0) {
-        durable_mutex other(b.memory);
-        auto held = other.acquire();
-        acquire_request r;
-        r.timeout = 20ms;
-        std::thread failing([&] {
-            test::eventually([&] { return b.waiters() == 1; });
-            b.v->fails = true;
-        });
-        const bool gave_up = !b.lock.acquire(r);
-        failing.join();
-        const bool left_one = b.waiters() == 1;
-        b.v->fails = false;
-        const bool is_gone = test::eventually([&] { return b.waiters() == 0; });
-        ::_exit(gave_up && left_one && is_gone ? 0 : gave_up && !left_one ? 2 : 1);
-    }
-    int status = -1;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    REQUIRE(WIFEXITED(status));
-    REQUIRE(WEXITSTATUS(status) == 0);
+    REQUIRE(test::in_child([&] {
+                durable_mutex other(b.memory);
+                auto held = other.acquire();
+                acquire_request r;
+                r.timeout = 20ms;
+                std::thread failing([&] {
+                    test::eventually([&] { return b.waiters() == 1; });
+                    b.v->fails = true;
+                });
+                const bool gave_up = !b.lock.acquire(r);
+                failing.join();
+                const bool left_one = b.waiters() == 1;
+                b.v->fails = false;
+                const bool is_gone = test::eventually([&] { return b.waiters() == 0; });
+                return gave_up && left_one && is_gone ? 0 : 1;
+            }) == 0);
 }
 
 TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and each returns") {

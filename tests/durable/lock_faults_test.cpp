@@ -7,6 +7,7 @@
 #include <bide/sched/scheduler.hpp>
 
 #include <support/catch.hpp>
+#include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/unhurried.hpp>
 
@@ -16,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -28,8 +28,6 @@
 #include <vector>
 
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 using namespace std::chrono_literals;
 using bide::cas_result;
@@ -149,17 +147,6 @@ foreign hold_once(durable_mutex& m, std::atomic<int>& done) {
 std::size_t waiting(durable_semaphore& s) {
     const auto seen = s.inspect();
     return seen && *seen ? (*seen)->live.waiters.size() : 0;
-}
-
-// Returns the exit status of a child of fork().
-int in_child(const std::function<int()>& what) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-        ::_exit(what());
-    }
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 } // namespace
@@ -337,7 +324,7 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
         {
             const auto g = m.acquire();
         } // the renewer goes on for a while
-        return in_child([&] {
+        return test::in_child([&] {
                    const auto g = m.acquire();
                    const std::stop_token lost = g->lost();
                    bool renewed = false;
@@ -355,7 +342,7 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
 
 TEST_CASE("lock_faults: the lease monitor's thread is started later if it could not be started at "
           "first") {
-    REQUIRE(in_child([] {
+    REQUIRE(test::in_child([] {
                 durable_options o;
                 o.lease = 50ms;
                 o.auto_renew = false;

@@ -7,6 +7,7 @@
 #include <bide/durable/slots/memory.hpp>
 
 #include <support/catch.hpp>
+#include <support/children.hpp>
 #include <support/gate.hpp>
 
 #include <chrono>
@@ -14,7 +15,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -23,8 +23,6 @@
 #include <vector>
 
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 using namespace std::chrono_literals;
 using bide::durable_mutex;
@@ -55,17 +53,6 @@ std::int64_t renewals(durable_mutex& m) {
     return seen && *seen && !(*seen)->live.holders.empty() ? (*seen)->live.holders[0].renewals : -1;
 }
 
-// Returns the exit status of a child of fork(), which has none of its parent's threads.
-int in_child(const std::function<int()>& what) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-        ::_exit(what());
-    }
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 // While this object lives, no thread can be started.
 class no_new_threads {
 public:
@@ -93,7 +80,7 @@ void start_lease_monitor() {
 } // namespace
 
 TEST_CASE("renewer: no thread runs before the first renewal is due") {
-    REQUIRE(in_child([] {
+    REQUIRE(test::in_child([] {
                 std::vector<std::unique_ptr<durable_mutex>> locks;
                 std::vector<bide::durable_guard> held;
                 for (int i = 0; i < 50; ++i) {
@@ -106,7 +93,7 @@ TEST_CASE("renewer: no thread runs before the first renewal is due") {
 
 TEST_CASE("renewer: a grant that ended starts no thread") {
     const bool was_in_time = test::in_some_time(60ms, [](std::chrono::milliseconds lease) {
-        const int threads = in_child([&] {
+        const int threads = test::in_child([&] {
             durable_mutex m(memory_slot{}, with_lease(lease));
             for (int i = 0; i < 100; ++i) {
                 {
@@ -183,7 +170,7 @@ TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
 
 TEST_CASE("renewer: if its thread cannot be started, the renewal is tried again") {
     const bool was_kept = test::in_some_time(600ms, [](std::chrono::milliseconds lease) {
-        return in_child([&] {
+        return test::in_child([&] {
                    start_lease_monitor();
                    durable_mutex m(memory_slot{}, with_lease(lease));
                    auto refused = std::make_unique<no_new_threads>();
@@ -203,7 +190,7 @@ TEST_CASE("renewer: if its thread cannot be started, the renewal is tried again"
 }
 
 TEST_CASE("renewer: if its thread can never be started, the grant is lost when the lease ends") {
-    REQUIRE(in_child([] {
+    REQUIRE(test::in_child([] {
                 start_lease_monitor();
                 durable_mutex m(memory_slot{}, with_lease(200ms));
                 const no_new_threads refused;

@@ -47,6 +47,18 @@ private:
     T* it_;
 };
 
+// Returns what f() returns in a child of fork(), which has none of its parent's threads; -1 if a
+// signal ended the child.
+template <class F> int in_child(F f) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::_exit(f());
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 class children {
 public:
     static constexpr unsigned longest_life = 60; // seconds

@@ -219,7 +219,7 @@ TEST_CASE("redis_slot: a value too large for the network's buffers is stored or 
 TEST_CASE("redis_slot: an error about a missing socket or host name says which one") {
     const test::watchdog limit;
     redis_slot_options options;
-    options.unix_socket = "/tmp/nobody made this socket";
+    options.unix_socket = "/tmp/no such socket";
     const cas_result stored = slot_at(1, "key", options).compare_exchange(0, "value");
     CHECK(stored.status == cas_status::failed);
     CHECK(stored.error == system_code(ENOENT));

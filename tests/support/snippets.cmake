@@ -1,0 +1,16 @@
+# take_snippet(<text> <snippet>): moves the next ```cpp block out of a README's text. Both are names of
+# variables. Sets the second to the empty string if there is no block.
+function(take_snippet text_name snippet_name)
+    set(${snippet_name} "" PARENT_SCOPE)
+    string(FIND "${${text_name}}" "```cpp\n" start)
+    if(start EQUAL -1)
+        return()
+    endif()
+    math(EXPR start "${start} + 7")
+    string(SUBSTRING "${${text_name}}" ${start} -1 rest)
+    string(FIND "${rest}" "\n```" end)
+    string(SUBSTRING "${rest}" 0 ${end} found)
+    string(SUBSTRING "${rest}" ${end} -1 rest)
+    set(${snippet_name} "${found}" PARENT_SCOPE)
+    set(${text_name} "${rest}" PARENT_SCOPE)
+endfunction()
