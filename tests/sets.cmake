@@ -29,7 +29,7 @@ set(
 set(
     bide_lifetime_tests
     "core[.](async_op.*|res.*|timer.*|waiter.*)" "(sync|channel|task|sched|parallel)[.].*"
-    "durable[.](locks|record_json|slots[.](memory|file|redis))"
+    "durable[.](locks|record_json|slots[.](memory|file|redis))" "stress[.].*"
 )
 # What has the most temporaries in co_await expressions, which g++ 12 destroys twice.
 set(bide_temporaries_tests core[.]async_op_destroy task[.]compose sync[.]semaphore_cancel)

@@ -18,6 +18,7 @@ namespace bench {
 namespace {
 
 void add_all(harness& h) {
+    add_spread(h);
     add_fib(h);
     add_tree(h);
     add_spine(h);

@@ -33,6 +33,7 @@ void add_all(harness& h) {
     add_timers(h);
     add_wake(h);
     add_idle(h);
+    add_contended(h);
 }
 
 void print_peers() {

@@ -35,6 +35,7 @@ void add_parked(harness&);  // a million that wait: what each takes, in time and
 void add_timers(harness&);  // that fire
 void add_wake(harness&);    // from outside, of a pool that sleeps
 void add_idle(harness&);
+void add_contended(harness&); // by workers
 
 // Of the time of a run; or of that divided among what is counted.
 struct unit {

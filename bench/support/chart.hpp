@@ -2,20 +2,22 @@
 #define BIDE_BENCH_SUPPORT_CHART_HPP
 
 // Draws the medians of the first column of all tables as bars, in SVG without scripts and fonts. The
-// colours follow the reader's light or dark scheme. Tables with the same name up to the first '/' share
-// a panel; each is a group of bars in it. The scale is logarithmic.
+// colours follow the reader's light or dark scheme. Each table is a panel. Its rows are sorted, the
+// best first, so a panel shows at once what is faster than bide. The scale is linear and begins at
+// zero. Where less is better, a bar ends at `most_times` times the best value of bide. A longer one is
+// cut off, and has a gap to say so; the number beside it is its value. A number with "!" was measured
+// while other programs used the processors.
 
 #include "support/report.hpp"
 #include "support/stats.hpp"
 #include "support/table.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <iterator>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -24,141 +26,152 @@ class chart {
 public:
     chart(std::ostream& out, const std::vector<table>& tables) : out_(out) {
         for (const table& t : tables) {
-            const std::string title = t.name.substr(0, t.name.find('/'));
-            if (panels_.empty() || panels_.back().title != title) {
-                panels_.push_back({title, {}});
-            }
-            panels_.back().groups.push_back(&t);
-            for (const row& r : t.rows) {
-                if (series_of(r.name) == series_.size()) {
-                    series_.push_back(r.name);
-                }
+            panel p = panel_of(t);
+            if (!p.bars.empty()) {
+                panels_.push_back(std::move(p));
             }
         }
     }
 
-    void draw(std::string_view title, std::string_view subtitle) {
-        const double legend_top = 56;
-        const double top = legend_top + 18 * std::ceil(double(series_.size()) / 4) + 16;
-        const double rows = std::ceil(double(panels_.size()) / 2);
-        const double height = top + rows * panel_height + 8;
-        out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << width << ' ' << height
-             << "\" font-family=\"sans-serif\" font-size=\"11\">\n"
-                "<style>text,.ink{fill:#222}.quiet{fill:#666}.line{fill:#ccc}.paper{fill:#fff}"
-                "@media(prefers-color-scheme:dark){text,.ink{fill:#ddd}.quiet{fill:#999}"
-                ".line{fill:#444}.paper{fill:#0d1117}}</style>\n";
-        rectangle(0, 0, width, height, "class=\"paper\"");
-        text(16, 24, title, "font-size=\"16\" font-weight=\"bold\"");
-        text(16, 42, subtitle, "class=\"quiet\"");
-        for (std::size_t i = 0; i < series_.size(); ++i) {
-            const double x = 16 + double(i % 4) * (width - 32) / 4;
-            const double y = legend_top + 18 * double(i / 4);
-            rectangle(x, y, 12, 12, colour(i));
-            text(x + 17, y + 10, series_[i], "");
+    // `lines` stand below the title: the machine, the command.
+    void draw(std::string_view title, const std::vector<std::string>& given) {
+        const std::vector<std::string> lines = broken(given);
+        const double top = 34 + line_height * double(lines.size()) + 10;
+        double height = top;
+        for (std::size_t i = 0; i < panels_.size(); i += columns) {
+            height += height_of_row(i);
         }
+        out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << width << ' ' << height
+             << "\" font-family=\"sans-serif\" font-size=\"13\">\n<title>";
+        escape(title);
+        out_ << "</title>\n"
+                "<style>text{fill:#1f2328}.quiet{fill:#59636e}.paper{fill:#fff}.peer{fill:#afb8c1}"
+                ".bide{fill:#0969da}.own{fill:#0550ae;font-weight:bold}"
+                "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.quiet{fill:#9198a1}"
+                ".paper{fill:#0d1117}.peer{fill:#57606a}.bide{fill:#4493f8}.own{fill:#79c0ff}}"
+                "</style>\n";
+        rectangle(0, 0, width, height, "paper");
+        text(margin, 24, title, "font-size=\"18\" font-weight=\"bold\"");
+        double y = 34;
+        for (const std::string& line : lines) {
+            y += line_height;
+            text(margin, y, line, "class=\"quiet\"");
+        }
+        y = top;
         for (std::size_t i = 0; i < panels_.size(); ++i) {
-            draw_panel(panels_[i], double(i % 2) * width / 2, top + double(i / 2) * panel_height);
+            draw_panel(panels_[i], double(i % columns) * width / columns, y);
+            if (i % columns == columns - 1) {
+                y += height_of_row(i - i % columns);
+            }
         }
         out_ << "</svg>\n";
     }
 
 private:
+    struct bar {
+        std::string name;
+        double value;
+        bool is_bide;
+        bool is_noisy;
+    };
     struct panel {
-        std::string title;
-        std::vector<const table*> groups;
+        const table* of;
+        bool more_is_better;
+        double end; // of the scale
+        std::vector<bar> bars;
     };
 
-    // The decades that a panel's values are within.
-    struct scale {
-        double low;
-        double high;
-        double y(double value, double top, double bottom) const {
-            return bottom - (std::log10(value) - low) / (high - low) * (bottom - top);
-        }
-    };
-
+    static constexpr std::size_t columns = 2;
     static constexpr double width = 1000;
-    static constexpr double panel_height = 250;
+    static constexpr double margin = 16;
+    static constexpr double line_height = 17;
+    static constexpr double bar_height = 19;
+    static constexpr double head_height = 44;
+    static constexpr double name_width = 214;
+    static constexpr double number_width = 62;
+    static constexpr double most_times = 6;
+    static constexpr std::size_t longest_line = 130;
 
-    std::size_t series_of(const std::string& name) const {
-        const auto found = std::find(series_.begin(), series_.end(), name);
-        return static_cast<std::size_t>(found - series_.begin());
+    // Lines that fit, broken after a blank or a '|'.
+    static std::vector<std::string> broken(const std::vector<std::string>& given) {
+        std::vector<std::string> lines;
+        for (std::string rest : given) {
+            while (rest.size() > longest_line) {
+                const std::size_t last = rest.find_last_of(" |", longest_line - 1);
+                const std::size_t end = last == std::string::npos ? longest_line : last + 1;
+                lines.push_back(rest.substr(0, end));
+                rest.erase(0, end);
+            }
+            lines.push_back(std::move(rest));
+        }
+        return lines;
     }
 
-    // The palette of Okabe and Ito, which colour-blind readers can tell apart.
-    static std::string colour(std::size_t series) {
-        static constexpr const char* palette[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
-                                                  "#d55e00", "#56b4e9", "#b8a800", "#777777",
-                                                  "#7b3294", "#a6611a", "#80cdc1"};
-        return "fill=\"" + std::string(palette[series % std::size(palette)]) + '"';
-    }
-
-    static scale scale_of(const panel& p) {
-        double least = 1e300;
-        double most = 1e-300;
-        for (const table* t : p.groups) {
-            for (const row& r : t->rows) {
-                if (const double value = median(values(r, 0)); value > 0) {
-                    least = std::min(least, value);
-                    most = std::max(most, value);
-                }
+    static panel panel_of(const table& t) {
+        panel p{&t, t.columns.front().unit == "Mop/s", 0, {}};
+        double best = 0;
+        for (const row& r : t.rows) {
+            if (const double value = median(values(r, 0)); value > 0) {
+                const bool is_bide = r.name.starts_with("bide");
+                p.bars.push_back({r.name, value, is_bide, r.is_noisy()});
+                p.end = std::max(p.end, value);
+                best = is_bide && (best == 0 || value < best) ? value : best;
             }
         }
-        // Room below the least, so that it has a bar; one decade at least.
-        const double low = std::floor(std::log10(least) - 0.1);
-        return {low, std::max(std::ceil(std::log10(most)), low + 1)};
+        if (!p.more_is_better && best > 0) {
+            p.end = std::min(p.end, most_times * best);
+        }
+        std::stable_sort(p.bars.begin(), p.bars.end(), [&](const bar& a, const bar& b) {
+            return p.more_is_better ? a.value > b.value : a.value < b.value;
+        });
+        return p;
+    }
+
+    double height_of_row(std::size_t first) const {
+        std::size_t bars = 0;
+        for (std::size_t i = first; i < std::min(first + columns, panels_.size()); ++i) {
+            bars = std::max(bars, panels_[i].bars.size());
+        }
+        return head_height + bar_height * double(bars) + 14;
     }
 
     void draw_panel(const panel& p, double x, double y) {
-        const double left = x + 56;
-        const double right = x + width / 2 - 12;
-        const double top = y + 26;
-        const double bottom = y + panel_height - 40;
-        const column& measured = p.groups.front()->columns.front();
-        text(x + 16, y + 14, p.title + " (" + measured.name + ", " + measured.unit + ")",
-             "font-size=\"13\" font-weight=\"bold\"");
-        const scale s = scale_of(p);
-        for (double decade = s.low; decade <= s.high; ++decade) {
-            const double value = std::pow(10, decade);
-            const double at = s.y(value, top, bottom);
-            rectangle(left, at, right - left, 0.5, "class=\"line\"");
-            text(left - 6, at + 4, number(value, decade < 0 ? int(-decade) : 0),
-                 "text-anchor=\"end\"");
-        }
-        const double pitch = (right - left) / double(p.groups.size());
-        for (std::size_t i = 0; i < p.groups.size(); ++i) {
-            const double at = left + double(i) * pitch;
-            draw_group(*p.groups[i], s, at, pitch, top, bottom);
-            const std::string& name = p.groups[i]->name;
-            // Narrow neighbours in turns, so that their names do not meet.
-            text(at + pitch / 2, bottom + (i % 2 == 0 || pitch > 100 ? 14 : 28),
-                 name.substr(std::min(name.size(), name.find('/') + 1)), "text-anchor=\"middle\"");
-        }
-    }
-
-    void draw_group(const table& t, const scale& s, double left, double pitch, double top,
-                    double bottom) {
-        const double bar = std::min(0.85 * pitch / double(t.rows.size()), 24.0);
-        double x = left + (pitch - bar * double(t.rows.size())) / 2;
-        for (const row& r : t.rows) {
-            const double value = median(values(r, 0));
-            if (value > 0) {
-                const double y = s.y(value, top, bottom);
-                rectangle(x, y, bar * 0.92, bottom - y, colour(series_of(r.name)),
-                          r.name + ": " + number(value, t.columns.front().digits) + ' ' +
-                              t.columns.front().unit);
+        const column& measured = p.of->columns.front();
+        text(x + margin, y + 16, p.of->name, "font-weight=\"bold\"");
+        text(x + margin, y + 33,
+             p.of->note.substr(0, 60) + (p.of->note.empty() ? "" : "; ") + measured.unit +
+                 (p.more_is_better ? ", more is better" : ", less is better"),
+             "class=\"quiet\" font-size=\"12\"");
+        const double left = x + margin + name_width;
+        const double room = width / columns - 2 * margin - name_width - number_width;
+        y += head_height;
+        for (const bar& b : p.bars) {
+            text(left - 8, y + 13, b.name,
+                 b.is_bide ? "text-anchor=\"end\" class=\"own\"" : "text-anchor=\"end\"");
+            const char* const look = b.is_bide ? "bide" : "peer";
+            double end = left + room * std::min(b.value / p.end, 1.0);
+            rectangle(left, y + 2, std::max(end - left, 1.0), bar_height - 5, look);
+            if (b.value > p.end * 1.001) {
+                rectangle(end - 14, y + 1, 5, bar_height - 3, "paper");
             }
-            x += bar;
+            text(end + 6, y + 13, number(b.value, digits_of(b.value)) + (b.is_noisy ? " !" : ""),
+                 b.is_bide ? "class=\"own\"" : "");
+            y += bar_height;
         }
     }
 
-    // `look` is its class or its fill. A pointer that rests on it shows `note`.
-    void rectangle(double x, double y, double w, double h, std::string_view look,
-                   std::string_view note = "") {
+    // Two significant digits at least.
+    static int digits_of(double value) {
+        int digits = value < 100 ? 1 : 0;
+        for (; value < 1 && digits < 4; value *= 10) {
+            ++digits;
+        }
+        return digits;
+    }
+
+    void rectangle(double x, double y, double w, double h, std::string_view look) {
         out_ << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << w << "\" height=\"" << h
-             << "\" " << look << "><title>";
-        escape(note);
-        out_ << "</title></rect>\n";
+             << "\" class=\"" << look << "\"/>\n";
     }
 
     void text(double x, double y, std::string_view what, std::string_view attributes) {
@@ -179,12 +192,11 @@ private:
 
     std::ostream& out_;
     std::vector<panel> panels_;
-    std::vector<std::string> series_; // in the order of their first appearance
 };
 
-inline void write_chart(std::ostream& out, std::string_view title, std::string_view subtitle,
-                        const std::vector<table>& tables) {
-    chart(out, tables).draw(title, subtitle);
+inline void write_chart(std::ostream& out, std::string_view title,
+                        const std::vector<std::string>& lines, const std::vector<table>& tables) {
+    chart(out, tables).draw(title, lines);
 }
 
 } // namespace bench

@@ -16,6 +16,7 @@
 #include <exception>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -32,7 +33,8 @@ struct program {
 
 class program_run {
 public:
-    program_run(const program& p, const options& opts) : program_(p), options_(opts) {}
+    program_run(const program& p, const options& opts, std::string command)
+        : program_(p), options_(opts), command_(std::move(command)) {}
 
     void run() {
         // Opened before anything is measured: a quarter of an hour is long for a misspelt path.
@@ -82,7 +84,14 @@ private:
             write_json(h, host, verdicts);
         }
         if (svg_.is_open()) {
-            write_chart(svg_, program_.title, host.cpu + ", " + host.compiler, h.tables());
+            write_chart(svg_, program_.title,
+                        {host.cpu + ", " + std::to_string(options_.cpus.size()) + " processors, " +
+                             host.kernel + ", " + host.compiler,
+                         "medians of " + std::to_string(options_.repetitions()) + " rounds" +
+                             (options_.quick ? ", short ones: a draft" : "") +
+                             "; !: other programs used the processors",
+                         command_},
+                        h.tables());
         }
     }
 
@@ -97,9 +106,23 @@ private:
 
     const program& program_;
     const options& options_;
+    const std::string command_;
     std::ofstream json_;
     std::ofstream svg_;
 };
+
+// As a shell reads it, without the directory of the program.
+inline std::string command_line(int argc, char** argv) {
+    constexpr const char* plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,=:";
+    const std::string program = argv[0];
+    std::string line = program.substr(program.rfind('/') + 1);
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        line += word.find_first_not_of(plain) == std::string::npos ? ' ' + word : " '" + word + "'";
+    }
+    return line;
+}
 
 inline int run_program(const program& p, int argc, char** argv) {
     constexpr int bad_usage = 2;
@@ -109,7 +132,7 @@ inline int run_program(const program& p, int argc, char** argv) {
             std::printf(usage_text, argv[0], argv[0]);
             return 0;
         }
-        program_run(p, opts).run();
+        program_run(p, opts, command_line(argc, argv)).run();
         return 0;
     } catch (const usage_error& wrong) {
         std::fprintf(stderr, "%s: %s\n", argv[0], wrong.what());

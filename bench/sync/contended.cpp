@@ -1,4 +1,5 @@
-// 2, 4 and 8 threads want one lock all the time.
+// 2, 4 and 8 threads want one lock all the time. The rows "tasks" have as many tasks of a scheduler
+// instead, on one worker for each processor.
 //
 // Each repetition measures twice, since reading clocks inside would distort the throughput:
 //   throughput  threads count their sections and nothing else; the referee reads the counts every
@@ -17,6 +18,10 @@
 #include "support/work.hpp"
 #include "sync/peers.hpp"
 #include "sync/workloads.hpp"
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -52,7 +57,17 @@ private:
     std::atomic<std::uint64_t> count_{0};
 };
 
-// One lock, what it guards, and the threads that want it.
+// A lock that tasks wait for.
+template <class Mutex> class lock_of_tasks {
+public:
+    auto async_lock() { return mutex_.async_lock(); }
+
+private:
+    Mutex mutex_;
+};
+template <class Lock> constexpr bool is_for_tasks = requires(Lock& lock) { lock.async_lock(); };
+
+// One lock, what it guards, and the threads or tasks that want it.
 template <class Lock> class arena {
 public:
     arena(const scenario& what, const setting& with)
@@ -63,15 +78,14 @@ public:
     // Mega-operations a second, Jain, J10.
     sample measure_throughput() {
         progress snapshots;
-        run([&](std::size_t) { enter(); },
-            [&] {
-                const auto began = clock::now() + warm_up;
-                for (auto at = began; at <= began + with_.duration; at += window) {
-                    std::this_thread::sleep_until(at);
-                    times_.push_back(clock::now());
-                    snapshots.push_back(snapshot());
-                }
-            });
+        run(false, [&] {
+            const auto began = clock::now() + warm_up;
+            for (auto at = began; at <= began + with_.duration; at += window) {
+                std::this_thread::sleep_until(at);
+                times_.push_back(clock::now());
+                snapshots.push_back(snapshot());
+            }
+        });
         const std::chrono::duration<double, std::micro> elapsed = times_.back() - times_.front();
         const auto shares = gained(snapshots.front(), snapshots.back());
         double total = 0;
@@ -84,8 +98,7 @@ public:
     // Microseconds: p50, p99, p99.9, longest.
     sample measure_waits() {
         ns_per_tick(); // calibrates before anything is measured
-        run([&](std::size_t i) { enter_timed(i); },
-            [&] { std::this_thread::sleep_for(with_.duration); });
+        run(true, [&] { std::this_thread::sleep_for(with_.duration); });
         histogram all;
         for (const auto& waits : waits_) {
             all.merge(waits.subject);
@@ -101,20 +114,55 @@ private:
     static constexpr auto warm_up = 10ms;
     static constexpr auto window = 10ms;
 
-    // Threads call `once` until the referee returns.
-    template <class Once, class Referee> void run(Once once, Referee referee) {
-        const auto until_stopped = [&](std::size_t i) {
-            while (!stop_.subject.load(std::memory_order_relaxed)) {
-                once(i);
-                counts_[i].add_one();
-                compute(think_steps_);
-            }
-        };
-        run_team(counts_.size(), with_.cpus, until_stopped, [&] {
+    // Threads or tasks enter sections until the referee returns.
+    template <class Referee> void run(bool is_timed, Referee referee) {
+        const auto watch = [&] {
             referee();
             stop_.subject.store(true, std::memory_order_relaxed);
-        });
+        };
+        if constexpr (is_for_tasks<Lock>) {
+            bide::scheduler workers({.num_workers = static_cast<unsigned>(with_.cpus.size())});
+            std::vector<bide::join_handle<void>> tasks;
+            for (std::size_t i = 0; i < counts_.size(); ++i) {
+                tasks.push_back(workers.spawn(be_task(i, is_timed)));
+            }
+            watch();
+            for (auto& each : tasks) {
+                std::move(each).join();
+            }
+        } else {
+            const auto be_thread = [&](std::size_t i) {
+                while (!is_stopped()) {
+                    is_timed ? enter_timed(i) : enter();
+                    leave(i);
+                }
+            };
+            run_team(counts_.size(), with_.cpus, be_thread, watch);
+        }
         check_exclusion();
+    }
+
+    bide::task<void> be_task(std::size_t i, bool is_timed) {
+        while (!is_stopped()) {
+            const std::uint64_t before = is_timed ? ticks() : 0;
+            std::uint64_t inside = 0;
+            {
+                const auto lock = co_await lock_.subject.async_lock();
+                inside = is_timed ? ticks() : 0;
+                section();
+            }
+            if (is_timed) {
+                waits_[i].subject.add(inside - before);
+            }
+            leave(i);
+        }
+    }
+
+    bool is_stopped() const noexcept { return stop_.subject.load(std::memory_order_relaxed); }
+
+    void leave(std::size_t i) {
+        counts_[i].add_one();
+        compute(think_steps_);
     }
 
     void enter() {
@@ -200,6 +248,10 @@ void add_scenario(harness& h, const scenario& what) {
     for_each_lock([&]<class Lock>(std::type_identity<Lock>, const char* name) {
         t.add(name, [what, with] { return contend<Lock>(what, with); });
     });
+    t.add("bide::mutex, tasks",
+          [what, with] { return contend<lock_of_tasks<bide::mutex>>(what, with); });
+    t.add("bide::adaptive_mutex, tasks",
+          [what, with] { return contend<lock_of_tasks<bide::adaptive_mutex>>(what, with); });
     h.add(std::move(t));
 }
 

@@ -1270,14 +1270,16 @@ TEST_CASE("select: a send to an unbounded channel has decided before its receive
     std::optional<int> got;
     bide::detail::destination to(got);
     int value = 3;
-    bide::basic_waiter<platform> receiver(bide::detail::address_of(&to));
+    bide::basic_waiter<platform> receiver;
+    receiver.carry(to);
     receiver.set_waker(bide::waker(
         [](void* s) noexcept {
             auto& mine = *static_cast<decltype(seen)*>(s);
             mine.was_decided = mine.choice.is_decided();
         },
         &seen));
-    bide::basic_waiter<platform> sender(bide::detail::address_of(&value));
+    bide::basic_waiter<platform> sender;
+    sender.carry(value);
     sender.contest([](void*) noexcept {}, seen.choice);
     REQUIRE(core.enqueue(receiver, side::receiving) == bide::wait_status::waiting);
     CHECK(core.enqueue(sender, side::sending) == bide::wait_status::granted);

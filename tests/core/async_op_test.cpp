@@ -146,30 +146,26 @@ struct offer {
     tokens& where;
     std::unique_ptr<int> value;
 
-    bide::async_op<answer> async_place() noexcept {
-        using ops = bide::wait_ops<answer, bide::native_platform>;
-        static constexpr ops how{
-            [](const bide::wait_target& t) noexcept {
-                return self(t).where.try_take() ? bide::wait_status::granted
-                                                : bide::wait_status::waiting;
-            },
-            [](const bide::wait_target& t, ops::waiter& w) noexcept {
-                return self(t).where.enqueue(w) != bide::wait_status::waiting;
-            },
-            [](const bide::wait_target& t, ops::waiter& w, bide::wait_status why) noexcept {
-                return self(t).where.cancel(w, why);
-            },
-            [](const bide::wait_target& t, bide::wait_status what) noexcept {
-                return what == bide::wait_status::granted
-                           ? answer()
-                           : answer(bide::unexpected<refusal>{
-                                 refusal{bide::errc_of(what), std::move(self(t).value)}});
-            }};
-        return {how, bide::wait_target{this, this, 1}};
-    }
-    static offer& self(const bide::wait_target& t) noexcept {
-        return *static_cast<offer*>(t.owner);
-    }
+    bide::async_op<answer> async_place() noexcept { return {placing{*this}}; }
+
+    struct placing {
+        using waiter = bide::basic_waiter<bide::native_platform>;
+        offer& of;
+
+        bide::wait_status try_now() const noexcept {
+            return of.where.try_take() ? bide::wait_status::granted : bide::wait_status::waiting;
+        }
+        bide::wait_status enqueue(waiter& w) const noexcept { return of.where.enqueue(w); }
+        bool cancel(waiter& w, bide::wait_status why) const noexcept {
+            return of.where.cancel(w, why);
+        }
+        answer collect(bide::wait_status what) const noexcept {
+            if (what == bide::wait_status::granted) {
+                return answer();
+            }
+            return bide::unexpected<refusal>{refusal{bide::errc_of(what), std::move(of.value)}};
+        }
+    };
 };
 
 held place(offer& o, std::stop_token stop, errc& why, std::unique_ptr<int>& back) {

@@ -112,6 +112,7 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>

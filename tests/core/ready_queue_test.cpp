@@ -36,6 +36,21 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: pop returns the oldest runnable first")
     CHECK(queue.pop(deadline::poll()) == nullptr);
 }
 
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: empty() says whether a pop would wait") {
+    basic_ready_queue<TestType> queue;
+    runnable all[2];
+    CHECK(queue.empty());
+    queue.post(all[0]);
+    queue.post(all[1]);
+    CHECK_FALSE(queue.empty());
+    CHECK(queue.pop(deadline::poll()) == &all[0]);
+    CHECK_FALSE(queue.empty());
+    CHECK(queue.pop(deadline::poll()) == &all[1]);
+    CHECK(queue.empty());
+    CHECK(queue.pop(deadline::poll()) == nullptr);
+    CHECK(queue.empty());
+}
+
 BIDE_READY_QUEUE_TEST_CASE("ready_queue: a popped runnable may be posted again") {
     const test::watchdog guard;
     basic_ready_queue<TestType> queue;

@@ -23,7 +23,7 @@ std::vector<int> drain(waiter_queue& queue) {
     while (!queue.empty() && order.size() < 100) {
         waiter& first = queue.front();
         waiter& popped = queue.pop();
-        order.push_back(&first == &popped ? static_cast<int>(popped.amount) : -1);
+        order.push_back(&first == &popped ? static_cast<int>(popped.amount()) : -1);
     }
     return order;
 }
@@ -59,7 +59,7 @@ TEST_CASE("waiter_queue: first in, first out") {
         for (waiter& w : all) {
             queue.push(w);
             CHECK(&queue.front() == &all.front());
-            expected.push_back(static_cast<int>(w.amount));
+            expected.push_back(static_cast<int>(w.amount()));
         }
         CHECK(drain(queue) == expected);
         CHECK(queue.empty());
@@ -76,8 +76,8 @@ TEST_CASE("waiter_queue: remove takes a waiter out of any place and keeps the or
             std::vector<int> expected;
             for (waiter& w : all) {
                 queue.push(w);
-                if (w.amount != out) {
-                    expected.push_back(static_cast<int>(w.amount));
+                if (w.amount() != out) {
+                    expected.push_back(static_cast<int>(w.amount()));
                 }
             }
             queue.remove(all[static_cast<std::size_t>(out)]);
@@ -102,7 +102,7 @@ TEST_CASE("waiter_queue: waiters are removed in every possible order") {
         }
         for (const int i : order) {
             waiter& w = all[static_cast<std::size_t>(i)];
-            const bool right = w.is_queued() && queue.front().amount == inside.front();
+            const bool right = w.is_queued() && queue.front().amount() == inside.front();
             queue.remove(w);
             inside.erase(std::find(inside.begin(), inside.end(), i));
             if (!right || w.is_queued() || queue.empty() != inside.empty()) {
@@ -159,7 +159,7 @@ TEST_CASE("wake_list: pop_all moves any number of waiters into it in order") {
     std::deque<scribe> scribes;
     waiter_queue queue;
     for (waiter& w : all) {
-        scribes.push_back({&order, static_cast<int>(w.amount)});
+        scribes.push_back({&order, static_cast<int>(w.amount())});
         w.set_waker(bide::waker(&scribe::write, &scribes.back()));
         queue.push(w);
     }

@@ -32,7 +32,7 @@ BIDE_WAITER_TEST_CASE("waiter: a new waiter is waiting, is not queued, and misse
     CHECK_FALSE(w.is_queued());
     CHECK_FALSE(w.has_waker());
     CHECK(w.forbidden() == wait_status::waiting);
-    CHECK(w.amount == 3);
+    CHECK(w.amount() == 3);
     CHECK(w.missing == 3);
 }
 
@@ -185,7 +185,7 @@ BIDE_WAITER_TEST_CASE("waiter: after reset it is in the state of a new waiter") 
     w.reset(7);
     CHECK(w.outcome() == wait_status::waiting);
     CHECK(w.forbidden() == wait_status::waiting);
-    CHECK(w.amount == 7);
+    CHECK(w.amount() == 7);
     CHECK(w.missing == 7);
     w.forbid(wait_status::timed_out); // it is not queued yet
     CHECK(w.forbidden() == wait_status::timed_out);

@@ -99,7 +99,7 @@ void flip_a_bit(const std::string& path) {
     std::fseek(file, 0, SEEK_END);
     const long page = std::ftell(file) / 2;
     std::uint64_t versions[2] = {0, 0};
-    for (long i = 0; i < 2; ++i) { // see slots/detail/page_format.hpp: the version is at byte 8
+    for (long i = 0; i < 2; ++i) { // slots/detail/file/page_format.hpp: the version is at byte 8
         std::fseek(file, i * page + 8, SEEK_SET);
         REQUIRE(std::fread(&versions[i], 8, 1, file) == 1);
     }

@@ -112,6 +112,7 @@ template <class Platform> struct basic_receiving {
     using core = basic_core<Platform>;
     static constexpr side which = side::receiving;
 
+    basic_receiving() noexcept { w.carry(to); }
     wait_status enqueue(core& c) noexcept { return c.enqueue(w, which); }
     bool cancel(core& c) noexcept { return c.cancel(w, which, wait_status::stopped); }
     wait_status outcome() const noexcept { return w.outcome(); }
@@ -119,20 +120,20 @@ template <class Platform> struct basic_receiving {
 
     std::optional<item> got;
     bide::detail::destination to{got};
-    bide::basic_waiter<Platform> w{bide::detail::address_of(&to)};
+    bide::basic_waiter<Platform> w;
 };
 template <class Platform> struct basic_sending {
     using core = basic_core<Platform>;
     static constexpr side which = side::sending;
 
-    explicit basic_sending(int v) noexcept : value(v) {}
+    explicit basic_sending(int v) noexcept : value(v) { w.carry(value); }
     wait_status enqueue(core& c) noexcept { return c.enqueue(w, which); }
     bool cancel(core& c) noexcept { return c.cancel(w, which, wait_status::stopped); }
     wait_status outcome() const noexcept { return w.outcome(); }
     bool is_gone() const noexcept { return value.value == 0; }
 
     item value;
-    bide::basic_waiter<Platform> w{bide::detail::address_of(&value)};
+    bide::basic_waiter<Platform> w;
 };
 
 // What a stop does, on the thread that requests it (thread_wait::stoppable).

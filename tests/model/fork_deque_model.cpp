@@ -39,9 +39,9 @@ void await(const job& j) noexcept {
 }
 
 // Joins the youngest fork, the job `j`.
-template <class Deque> void join(Deque& mine, job& j) noexcept {
+template <class Deque> void join(Deque& mine, job& j, std::uint32_t wanted = 0) noexcept {
     const auto at = mine.depth() - 1;
-    if (mine.pop(at) == fork_pop::stolen) {
+    if (mine.pop(at, [wanted]() noexcept { return wanted; }) == fork_pop::stolen) {
         await(j);
         mine.reset(at);
     } else {
@@ -122,6 +122,33 @@ TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
         join(d, all[4]);
         join(d, all[3]);
     });
+}
+
+TEST_CASE("fork_deque: each job is run once, whatever number is wanted", "[fork_deque]") {
+    // The owner takes the public jobs back one by one, or publishes the third after the second theft.
+    const auto wanting = [](std::uint32_t at_push, std::uint32_t at_pop, int steals, int others) {
+        return [=] {
+            deque<4> d;
+            job all[3];
+            const auto steal_some = [&d](int n) {
+                for (; n > 0; --n) {
+                    steal(d);
+                }
+            };
+            model::thread thief([&] { steal_some(steals); });
+            model::thread another([&] { steal_some(others); });
+            for (job& j : all) {
+                d.push(j, [at_push]() noexcept { return at_push; });
+            }
+            for (std::size_t i = 3; i-- > 0;) {
+                join(d, all[i], at_pop);
+            }
+        };
+    };
+    model::check("three are wanted, a thief comes three times", {}, wanting(3, 3, 3, 0));
+    model::check("three are wanted, two thieves", {}, wanting(3, 3, 1, 1));
+    model::check("three are wanted, then two, a thief comes twice", {}, wanting(3, 2, 2, 0));
+    model::check("two are wanted, then three, a thief comes three times", {}, wanting(2, 3, 3, 0));
 }
 
 TEST_CASE("fork_deque: each job is run once while its buffer grows", "[fork_deque]") {

@@ -246,7 +246,7 @@ void forked_beside(bool brief, bool is_newest = true) {
     }
     model::thread working([&] { all.run(all.workers()[0]); });
     lane& mine = *all.thread_lane();
-    mine.set_brief(brief);
+    mine.set_worth(brief ? 0 : 1);
     const auto arm = [&] {
         ran = ran + 1;
         all.stop();

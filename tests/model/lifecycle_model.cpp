@@ -546,7 +546,7 @@ using pool = bide::detail::basic_pool<platform>;
 // A scheduler with one thread for blocking tasks, which takes one task.
 class scheduler final : public header::home_type, pool::owner {
 public:
-    using lifecycle = bide::detail::basic_lifecycle<platform>;
+    using lifecycle = bide::detail::basic_lifecycle<platform, pool>;
     using thread_role = pool::thread_role;
 
     explicit scheduler(unsigned workers)

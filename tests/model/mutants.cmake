@@ -1,25 +1,47 @@
 # cmake -DHEADERS=include/bide -DPROGRAMS=<model programs> -P mutants.cmake
 #
-# The mutation run: each memory order that the models come across in HEADERS is weakened by one step,
-# one at a time, and every model that came across it is explored again. Prints a line for each mutant
-# and fails where one survives all models, or where an order in core/, sync/, channel/, task/, sched/ or parallel/ was never
-# come across.
+# The mutation run: each memory order that the models come across in HEADERS is weakened by one step, one
+# at a time, and the models that came across it are explored again, until one fails: a killed mutant is not
+# tried again. Short explorations come first, in three rounds: up to 0.1 s, up to 2 s, all. JOBS programs
+# run at a time, or two. Prints a line for each mutant. Fails where one survives all models, or where an
+# order in core/, sync/, channel/, task/, sched/ or parallel/ was never come across.
 
 cmake_minimum_required(VERSION 3.25)
 cmake_path(ABSOLUTE_PATH HEADERS NORMALIZE)
 
 set(mutants "")
 set(places "")
-set(ENV{BIDE_MODEL_MUTANTS} 1)
-foreach(program IN LISTS PROGRAMS)
-    cmake_path(GET program FILENAME name)
-    message(STATUS "${name}")
+if(NOT JOBS)
+    set(JOBS 2)
+endif()
+set(outputs ${CMAKE_CURRENT_BINARY_DIR}/mutants)
+file(REMOVE_RECURSE ${outputs})
+file(MAKE_DIRECTORY ${outputs})
+list(JOIN PROGRAMS "\n" lines)
+file(WRITE ${outputs}/programs "${lines}\n")
+file(WRITE ${outputs}/killed "")
+set(ENV{BIDE_MODEL_KILLED} ${outputs}/killed)
+set(ENV{BIDE_MODEL_WITHIN} ${HEADERS})
+
+foreach(longest IN ITEMS 0.1 2 100000)
+    message(STATUS "explorations of up to ${longest} s")
+    set(ENV{BIDE_MODEL_MUTANTS} ${longest})
     execute_process(
-        COMMAND ${program} OUTPUT_VARIABLE output RESULT_VARIABLE status
+        COMMAND
+            xargs -P ${JOBS} -n 1 sh -c "\"$1\" > \"$0/\${1##*/}.${longest}\" || { echo \"$1 fails\"; exit 1; }"
+            ${outputs}
+        INPUT_FILE ${outputs}/programs
+        RESULT_VARIABLE status
     )
     if(NOT status EQUAL 0)
-        message(FATAL_ERROR "${name} fails without any mutation:\n${output}")
+        message(FATAL_ERROR "a model fails without any mutation: see ${outputs}")
     endif()
+endforeach()
+
+file(GLOB files ${outputs}/*.*)
+foreach(file IN LISTS files)
+    cmake_path(GET file STEM name)
+    file(READ ${file} output)
     string(REGEX MATCHALL "mutant [^\n]+" lines "${output}")
     foreach(line IN LISTS lines)
         if(NOT line MATCHES "^mutant (killed|survived) ([^ ]+):([0-9]+)([^>]+>[a-z_]+) by \"(.+)\" [(](.+)[)]$")

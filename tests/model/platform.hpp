@@ -171,10 +171,10 @@ private:
 
 inline void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept { ops::fence(o, {file, line}); }
 
-// LockPauses: how often a held lock_bits is looked at before its waiter sleeps.
-template <int LockPauses> struct basic_platform {
+// LockLooks: how often a held lock_bits is looked at before its waiter sleeps.
+template <int LockLooks> struct basic_platform {
     static constexpr bool model = true;
-    static constexpr int lock_pauses = LockPauses;
+    static constexpr int lock_looks = LockLooks;
 
     template <class T> using atomic = model::atomic<T>;
     template <class T> using var = model::var<T>;

@@ -40,7 +40,6 @@ auto on_deadline() {
 class stop_source {
     using lock = bide::lock_bits<awake, bide::futex_word>;
     using node = bide::basic_waiter<awake>;
-    using target = bide::wait_target;
 
 public:
     void request() noexcept {
@@ -52,11 +51,10 @@ public:
         lock::release(lock_);
     }
     bide::basic_select_case<std::monostate, awake> on_stop() noexcept {
-        return {steps, target{this}, bide::detail::signal_payload()};
+        return {stop_wait{*this}, bide::detail::signal_payload()};
     }
 
 private:
-    static stop_source& of(const target& t) noexcept { return *static_cast<stop_source*>(t.queue); }
     bool is_requested(node* waiting) noexcept {
         lock::acquire(lock_);
         const bool requested = requested_;
@@ -65,22 +63,25 @@ private:
         return requested;
     }
 
-    static constexpr bide::wait_steps<awake> steps{
-        [](const target& t) noexcept {
-            return of(t).is_requested(nullptr) ? wait_status::granted : wait_status::waiting;
-        },
-        [](const target& t, node& w) noexcept {
-            if (!of(t).is_requested(&w) || !w.claim()) {
-                return false;
+    struct stop_wait {
+        stop_source& of;
+
+        wait_status try_now() const noexcept {
+            return of.is_requested(nullptr) ? wait_status::granted : wait_status::waiting;
+        }
+        wait_status enqueue(node& w) const noexcept {
+            if (!of.is_requested(&w) || !w.claim()) {
+                return wait_status::waiting;
             }
             w.commit();
             w.settle(wait_status::granted);
+            return wait_status::granted;
+        }
+        bool cancel(node&, wait_status) const noexcept {
+            of.is_requested(nullptr);
             return true;
-        },
-        [](const target& t, node&, wait_status) noexcept {
-            of(t).is_requested(nullptr);
-            return true;
-        }};
+        }
+    };
 
     awake::atomic<bide::futex_word> lock_{0};
     var<bool> requested_{false};

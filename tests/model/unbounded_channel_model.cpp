@@ -38,8 +38,9 @@ int take(core& c) {
 struct receiver_node {
     std::optional<item> got;
     bide::detail::destination to{got};
-    receiving_node node{bide::detail::address_of(&to)};
+    receiving_node node;
 
+    receiver_node() { node.carry(to); }
     wait_status queue(core& c) { return c.enqueue(node, side::receiving); }
     bool leave(core& c) { return c.cancel(node, side::receiving, wait_status::stopped); }
 };
@@ -273,7 +274,8 @@ TEST_CASE("unbounded_channel: one choice of two channels gets one item", "[unbou
         receiver_node in_a;
         in_a.node.contest([](void*) noexcept {}, choice);
         item it(2);
-        receiving_node in_b(bide::detail::address_of(&it));
+        receiving_node in_b;
+        in_b.carry(it);
         in_b.contest([](void*) noexcept {}, choice);
         model::thread other([&] { put(a, 1); });
         in_a.queue(a);

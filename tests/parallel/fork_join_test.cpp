@@ -370,24 +370,26 @@ TEST_CASE(
 TEST_CASE("fork_join: a stolen arm is in the fork-join, and thieves want work of it") {
     const test::watchdog guard;
     scheduler s(with(2, true));
-    const auto asked = [&s] { return bide::detail::forks_here(s) && bide::detail::wants_work(s); };
+    const auto asked = [&s] {
+        return bide::detail::forks_here(s) && bide::detail::wants_work(s, 1);
+    };
     CHECK(stolen(s, [] {}, asked).second);
     CHECK_FALSE(asked());
 }
 
 TEST_CASE("fork_join: a call site is worth a wake if it took long or never ran") {
     bide::detail::basic_fork_call_site<bide::native_platform> site;
-    CHECK_FALSE(site.is_brief());
+    CHECK(site.worth() > 0);
     site.learn(1'000);
-    CHECK(site.is_brief());
+    CHECK(site.worth() == 0);
     for (int i = 0; i < 20; ++i) {
         site.learn(1'000'000);
     }
-    CHECK_FALSE(site.is_brief());
+    CHECK(site.worth() > 0);
     for (int i = 0; i < 40; ++i) {
         site.learn(1'000);
     }
-    CHECK(site.is_brief());
+    CHECK(site.worth() == 0);
 }
 
 // ---- Exceptions

@@ -97,7 +97,8 @@ TEST_CASE("fork_progress: several loops add up, and so do reductions") {
 TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was left out") {
     test::chance_forks::script script(test::run_seed());
     INFO("BIDE_TEST_SEED=" << test::run_seed());
-    script.hunger = 0;
+    script.hunger = 0;  // the loop is not divided
+    script.thieves = 0; // and its leaves run in order
     bide::fork_progress progress;
     std::stop_source source;
     const bide::fork_options options{10, source.get_token(), &progress};

@@ -63,6 +63,7 @@ struct lone_forks {
     using platform = told_time;
     struct script {
         bool has_work = false;
+        int forks = 0;
         int unshared = 0; // iterations since a thief began to want work
         int most_unshared = 0;
     };
@@ -70,13 +71,15 @@ struct lone_forks {
 
     template <class F> void enter(F&& f) const { f(); }
     template <class F, class G> void both(F&& f, G&& g) const {
+        ++s->forks;
         const bool had_work = std::exchange(s->has_work, true);
         s->unshared = 0;
         f();
         s->has_work = had_work;
         g();
     }
-    bool wants_work() const noexcept { return !s->has_work; }
+    bool wants_work(std::uint64_t) const noexcept { return !s->has_work; }
+    const void* lane() const noexcept { return s; }
 };
 
 int by_name_calls = 0;
@@ -220,12 +223,13 @@ TEST_CASE("parallel_for: a negative grain throws, and 0 is the default") {
 }
 
 TEST_CASE(
-    "parallel_for: forks everything if thieves always want work, and nothing if they never do") {
-    test::chance_forks::script script(7);
+    "parallel_for: divides everything if thieves always want work, and nothing if they never do") {
     auto body = [](int) {};
-    script.hunger = 0;
-    bide::detail::parallel_for_on(test::chance_forks(script), 0, 10'000, {}, body);
-    CHECK(script.forks == 0);
+    lone_forks::script sated;
+    sated.has_work = true;
+    bide::detail::parallel_for_on(lone_forks{&sated}, 0, 10'000, {}, body);
+    CHECK(sated.forks == 1); // the rest of the loop, beside the first iteration
+    test::chance_forks::script script(7);
     script.hunger = 4;
     bide::fork_options options;
     options.grain = 1;

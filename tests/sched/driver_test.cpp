@@ -56,33 +56,28 @@ public:
         answers_.push_back(error);
     }
 
-    bide::async_op<io_result> async_answer() {
-        static constexpr bide::wait_ops<io_result, bide::native_platform> ops{
-            [](const bide::wait_target&) noexcept { return wait_status::waiting; },
-            [](const bide::wait_target& t, waiter& w) noexcept { return self(t).enqueue(t, w); },
-            [](const bide::wait_target& t, waiter& w, wait_status why) noexcept {
-                const std::lock_guard lock(self(t).mutex_);
-                return self(t).waiting_.withdraw(w, why);
-            },
-            &bide::collect_io};
-        return {ops, bide::wait_target{this, this}};
-    }
+    bide::async_op<io_result> async_answer() { return {answering{{}, *this}}; }
 
 private:
-    static answering_driver& self(const bide::wait_target& t) noexcept {
-        return *static_cast<answering_driver*>(t.owner);
-    }
+    struct answering : bide::io_operation {
+        answering_driver& of;
 
-    bool enqueue(const bide::wait_target& t, waiter& w) noexcept {
-        const std::lock_guard lock(mutex_);
-        if (w.forbidden() != wait_status::waiting) {
-            w.settle(w.forbidden());
-            return true;
+        wait_status try_now() const noexcept { return wait_status::waiting; }
+        wait_status enqueue(waiter& w, bide::io_payload& mine) const noexcept {
+            const std::lock_guard lock(of.mutex_);
+            if (w.forbidden() != wait_status::waiting) {
+                w.settle(w.forbidden());
+                return w.forbidden();
+            }
+            w.carry(mine);
+            of.waiting_.push(w);
+            return wait_status::waiting;
         }
-        waiting_.push(w);
-        payloads_.push_back(static_cast<bide::io_payload*>(t.payload));
-        return false;
-    }
+        bool cancel(waiter& w, wait_status why) const noexcept {
+            const std::lock_guard lock(of.mutex_);
+            return of.waiting_.withdraw(w, why);
+        }
+    };
 
     unsigned take() noexcept {
         list ready;
@@ -90,10 +85,10 @@ private:
         {
             const std::lock_guard lock(mutex_);
             while (!answers_.empty() && !waiting_.empty() && handed < max_completions) {
-                payloads_.front()->error = answers_.front();
-                payloads_.pop_front();
+                waiter& first = waiting_.pop();
+                first.carried<bide::io_payload>().error = answers_.front();
                 answers_.pop_front();
-                ready.push(waiting_.pop());
+                ready.push(first);
                 ++handed;
             }
         }
@@ -105,7 +100,6 @@ private:
     std::mutex mutex_;
     std::deque<int> answers_;
     queue waiting_;
-    std::deque<bide::io_payload*> payloads_; // of the operations that wait; none is cancelled
 };
 
 struct outcome {
@@ -169,9 +163,7 @@ TEST_CASE("driver: an operation that is stopped or times out ends with bide's er
     CHECK(outs[1].why == errc::timeout);
     bide::io_payload payload;
     payload.error = 5; // from an attempt that did not decide
-    bide::wait_target t;
-    t.carry(payload);
-    const io_result closed = bide::collect_io(t, wait_status::closed);
+    const io_result closed = bide::io_operation().collect(wait_status::closed, payload);
     REQUIRE_FALSE(closed);
     CHECK(closed.error() == errc::closed);
     CHECK(closed.error() != errc::stopped);

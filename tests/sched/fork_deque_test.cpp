@@ -120,6 +120,53 @@ TEST_CASE("fork_deque: the two oldest jobs are public, the rest are private") {
     CHECK(steal(d) == none);
 }
 
+TEST_CASE("fork_deque: as many jobs are public as are wanted, and at least two") {
+    deque<> d;
+    std::vector<job> all = numbered(8);
+    int asked = 0;
+    std::uint32_t wanted = 4;
+    const auto want = [&] {
+        ++asked;
+        return wanted;
+    };
+    for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(d.push(all[i], want));
+    }
+    CHECK(asked == 4);
+    CHECK_FALSE(d.push(all[4], want)); // private, and not asked
+    CHECK(asked == 4);
+    CHECK_FALSE(d.wants_work(4));
+    CHECK(d.wants_work(5));
+    CHECK(d.pop(4, want) == fork_pop::popped);
+    CHECK(asked == 4);
+    SECTION("of those that are wanted, the owner takes back one at a time") {
+        CHECK(d.pop(3, want) == fork_pop::popped);
+        CHECK_FALSE(d.wants_work(3));
+        CHECK(d.push(all[5], want));
+        CHECK_FALSE(d.wants_work(4));
+    }
+    SECTION("if fewer are wanted than before, it takes back half") {
+        wanted = 0; // counts as two
+        CHECK(d.pop(3, want) == fork_pop::popped);
+        CHECK(steal(d) == 0);
+        CHECK(steal(d) == 1);
+        CHECK(steal(d) == none);
+    }
+    SECTION("if more are wanted, the next push that looks publishes them") {
+        for (std::size_t i = 4; i < 7; ++i) {
+            CHECK_FALSE(d.push(all[i], want));
+        }
+        wanted = 16;
+        for (int i = 0; i < 4; ++i) {
+            CHECK(steal(d) == i);
+        }
+        CHECK(d.push(all[7], want));
+        for (int i = 4; i < 8; ++i) {
+            CHECK(steal(d) == i);
+        }
+    }
+}
+
 TEST_CASE(
     "fork_deque: when one of two is stolen and the other taken back, the next two are public") {
     deque<> d;

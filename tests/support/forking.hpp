@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <new>
+#include <utility>
 
 namespace test {
 
@@ -25,6 +26,7 @@ public:
         std::uint32_t thieves = 2; // of four second arms so many run before the first ones
         int forks = 0;             // so far
         int last_fork = 1 << 30;   // there is no memory for more than so many
+        const void* lane = this;   // of the thread that runs, a thief has another
     };
 
     explicit chance_forks(script& s) noexcept : script_(&s) {}
@@ -39,7 +41,10 @@ public:
         std::exception_ptr second;
         const bool is_stolen = script_->chance.below(4) < script_->thieves;
         if (is_stolen) {
+            const int thief = 0;
+            const void* const owner = std::exchange(script_->lane, &thief);
             second = outcome(g);
+            script_->lane = owner;
         }
         first = outcome(f);
         if (!is_stolen) {
@@ -50,7 +55,10 @@ public:
         }
     }
 
-    bool wants_work() const noexcept { return script_->chance.below(4) < script_->hunger; }
+    bool wants_work(std::uint64_t) const noexcept {
+        return script_->chance.below(4) < script_->hunger;
+    }
+    const void* lane() const noexcept { return script_->lane; }
 
 private:
     template <class F> static std::exception_ptr outcome(F& f) {

@@ -5,7 +5,7 @@
 // checks take a Store, as described in slot_faults.hpp.
 
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/connection_pool.hpp>
+#include <bide/durable/slots/detail/server/connection_pool.hpp>
 
 #include <support/catch.hpp>
 #include <support/flaky_proxy.hpp>

@@ -78,20 +78,7 @@ public:
         return waits::stoppable(*this, 1, stop);
     }
 
-    bide::basic_async_op<token, Platform> async_take() noexcept {
-        static constexpr bide::wait_ops<bide::result<token>, Platform> ops{
-            [](const bide::wait_target& t) noexcept {
-                return self(t).try_take() ? bide::wait_status::granted : bide::wait_status::waiting;
-            },
-            [](const bide::wait_target& t, node& w) noexcept {
-                return self(t).enqueue(w) != bide::wait_status::waiting;
-            },
-            [](const bide::wait_target& t, node& w, bide::wait_status why) noexcept {
-                return self(t).cancel(w, why);
-            },
-            &collect};
-        return {ops, bide::wait_target{this, this, 1}};
-    }
+    bide::basic_async_op<token, Platform> async_take() noexcept { return {taking{*this}}; }
 
     int available() const noexcept { return under_lock(free_); }
     std::size_t waiters() const noexcept { return under_lock(waiting_); }
@@ -140,16 +127,22 @@ public:
 private:
     using waits = bide::thread_wait<basic_tokens, Platform>;
 
-    static basic_tokens& self(const bide::wait_target& t) noexcept {
-        return *static_cast<basic_tokens*>(t.queue);
-    }
-    static bide::result<token> collect(const bide::wait_target& t,
-                                       bide::wait_status what) noexcept {
-        if (what != bide::wait_status::granted) {
-            return bide::unexpected{bide::errc_of(what)};
+    struct taking { // the operation of async_take()
+        basic_tokens& from;
+
+        bide::wait_status try_now() const noexcept {
+            return from.try_take() ? bide::wait_status::granted : bide::wait_status::waiting;
         }
-        return token(self(t));
-    }
+        bide::wait_status enqueue(node& w) const noexcept { return from.enqueue(w); }
+        bool cancel(node& w, bide::wait_status why) const noexcept { return from.cancel(w, why); }
+        bide::result<token> collect(bide::wait_status what) const noexcept {
+            if (what != bide::wait_status::granted) {
+                return bide::unexpected{bide::errc_of(what)};
+            }
+            return token(from);
+        }
+    };
+
     template <class T> T under_lock(const T& member) const noexcept {
         lock::acquire(word_);
         const T copy = member;

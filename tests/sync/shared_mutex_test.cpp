@@ -2,6 +2,7 @@
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
+#include "support/fake_clock.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
@@ -308,11 +309,17 @@ TEMPLATE_TEST_CASE("shared_mutex: a writer that gives up lets the readers behind
         CHECK(got.error() == bide::errc::stopped);
     }
     SECTION("a thread whose time is up") {
+        // By a clock that the test sets: on a busy machine the time could be up before the readers
+        // start, and they would not wait.
+        using clock = test::fake_clock<TestType>;
+        clock::set(0ns);
         bool got = true;
-        test::team writer(1, [&](int) { got = m.try_lock_for(30ms); });
-        test::eventually([] { return test::observing<TestType>::asleep == 1; }, 10ms);
+        test::team writer(1,
+                          [&](int) { got = m.try_lock_until(typename clock::time_point(30ms)); });
+        REQUIRE(test::are_asleep<TestType>(1));
         r1.start();
         r2.start();
+        clock::set(30ms);
         writer.join();
         CHECK_FALSE(got);
     }

@@ -1,3 +1,6 @@
+#include <bide/core/async_op.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/wait_ops.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <support/alloc.hpp>
@@ -82,6 +85,87 @@ TEST_CASE("sync_wait: a task may call it") {
         s.release();
     });
     CHECK(sync_wait(waits_inside(s)) == 111);
+}
+
+namespace {
+
+// A wait that completes at the third attempt after the first one.
+struct tried {
+    using waiter = bide::basic_waiter<bide::native_platform>;
+    struct trying {
+        tried& of;
+
+        bide::wait_status try_now() const noexcept {
+            return ++of.attempts > of.needed ? bide::wait_status::granted
+                                             : bide::wait_status::waiting;
+        }
+        template <class Again> void yield_before_wait(Again&& again) const noexcept {
+            ++of.yields;
+            for (int i = 0; i < 3 && !again(); ++i) {
+            }
+        }
+        bide::wait_status enqueue(waiter& w) const noexcept {
+            ++of.enqueued;
+            w.settle(bide::wait_status::granted);
+            return bide::wait_status::granted;
+        }
+        bool cancel(waiter&, bide::wait_status) const noexcept { return false; }
+        bide::result<void> collect(bide::wait_status what) const noexcept {
+            return bide::result_of(what);
+        }
+    };
+    bide::async_op<bide::result<void>> async_try() noexcept { return {trying{*this}}; }
+
+    int needed = 3;
+    int attempts = 0;
+    int yields = 0;
+    int enqueued = 0;
+};
+
+task<> await(tried& t) {
+    const auto done = co_await t.async_try(); // CHECK() would await it twice
+    CHECK(done.has_value());
+}
+task<> await_with_time(tried& t) {
+    const auto done = co_await t.async_try().with_deadline(bide::deadline::poll());
+    CHECK(done.has_value());
+}
+task<> await_two(tried& first, tried& second) {
+    co_await await(first);
+    co_await await(second);
+}
+
+} // namespace
+
+TEST_CASE("sync_wait: if nothing else is to run, a wait is tried again before it is queued") {
+    tried t;
+    sync_wait(await(t));
+    CHECK(t.yields == 1);
+    CHECK(t.attempts == 4);
+    CHECK(t.enqueued == 0);
+    SECTION("after an attempt in vain, the rest of the run does not try again") {
+        tried never;
+        never.needed = 100;
+        tried next;
+        sync_wait(await_two(never, next));
+        CHECK(never.yields == 1);
+        CHECK(never.enqueued == 1);
+        CHECK(next.yields == 0);
+        CHECK(next.enqueued == 1);
+    }
+    SECTION("a wait that polls is tried once") {
+        tried polled;
+        sync_wait(await_with_time(polled));
+        CHECK(polled.yields == 0);
+        CHECK(polled.enqueued == 1);
+    }
+    SECTION("on another executor it is not tried again") {
+        tried elsewhere;
+        test::thread_executor e;
+        sync_wait(e, await(elsewhere));
+        CHECK(elsewhere.yields == 0);
+        CHECK(elsewhere.enqueued == 1);
+    }
 }
 
 TEST_CASE("sync_wait: many threads wait for each other's tasks") {

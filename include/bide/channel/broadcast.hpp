@@ -77,9 +77,9 @@ private:
 
 } // namespace detail
 
-/// Receives the values of a broadcast. One thread or coroutine uses it at a time.
-/// A copy has received the same values and then receives by itself. A subscriber may outlive the
-/// broadcast, but not its own waits. It is not moved while it waits.
+/// Receives the values of a broadcast. One thread or coroutine uses it at a time. A copy starts at
+/// the same value as its original and is independent afterwards. A subscriber may outlive the
+/// broadcast, but not its own waits. It must not be moved while it waits.
 template <class T, class Platform> class basic_broadcast_subscriber {
     using state = detail::broadcast_state<T, Platform>;
 
@@ -123,7 +123,7 @@ public:
     template <class R, class P> result_type try_recv_for(const std::chrono::duration<R, P>& rest) {
         return wait(deadline::after(rest));
     }
-    /// The same, until a point in time.
+    /// Receives as recv() does, but waits at most until a point in time.
     template <class C, class D>
     result_type try_recv_until(const std::chrono::time_point<C, D>& when) {
         return wait(deadline::at(when));
@@ -132,10 +132,7 @@ public:
     /// Receives as recv() does, for a coroutine.
     /// Cancellation: an operation that is destroyed has received nothing.
     basic_async_op<result_type, Platform> async_recv() noexcept {
-        static constexpr auto ops = state::template ops<result_type>(&collect);
-        return {ops,
-                wait_target{static_cast<detail::basic_versioned_value<Platform>*>(&at_.state()),
-                            &at_.reader()}};
+        return {receiving{{at_.state(), at_.reader()}}};
     }
 
 private:
@@ -152,23 +149,23 @@ private:
         }
         return unexpected{recv_error{errc_of(what), 0}};
     }
-    static result_type collect(const wait_target& t, wait_status what) {
-        auto* const versioned_value =
-            static_cast<detail::basic_versioned_value<Platform>*>(t.queue);
-        return collect(static_cast<state&>(*versioned_value),
-                       *static_cast<typename state::reader*>(t.owner), what);
-    }
+    // The operation of async_recv() (core/wait_ops.hpp).
+    struct receiving : state::reader_wait {
+        result_type collect(wait_status what) const {
+            return basic_broadcast_subscriber::collect(static_cast<state&>(this->of), this->its,
+                                                       what);
+        }
+    };
 
     detail::subscription<state> at_;
 };
 
-/// Sends each value to every subscriber.
-/// The last `capacity` values are kept for subscribers that have not received them. A value is
-/// destroyed when it is pushed out, or with the last of the broadcast and its subscribers. A send
-/// allocates; a receive and a wait do not.
+/// Sends each value to every subscriber. The last `capacity` values are kept for subscribers that
+/// have not received them. A value is destroyed when newer values displace it, or when the
+/// broadcast and all its subscribers are destroyed. A send allocates; a receive and a wait do not.
 ///
-/// Subscribers copy values, several at a time if need be, and under no lock. The last thread that
-/// refers to a value destroys it.
+/// Subscribers copy values without a lock, so several may copy one value at the same time. The last
+/// thread that refers to a value destroys it.
 template <class T, class Platform> class basic_broadcast {
     using state = detail::broadcast_state<T, Platform>;
 
@@ -193,7 +190,7 @@ public:
     /// value is destroyed.
     /// Throws: std::bad_alloc; nothing was sent then, and `value` is unchanged.
     std::size_t send(T&& value) { return at_.state().send(std::move(value)); }
-    /// The same, with a copy of the value.
+    /// Sends a copy of `value`. Otherwise the same as the function above.
     std::size_t send(const T& value)
         requires std::is_copy_constructible_v<T>
     {

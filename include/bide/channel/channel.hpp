@@ -3,12 +3,12 @@
 #define BIDE_CHANNEL_CHANNEL_HPP
 
 /// \file
-/// A bounded queue of many senders and many receivers, threads and coroutines, that can be closed.
-//
-// Items go through a lock-free ring. A sender that finds the ring full, or a receiver that finds it
-// empty, waits in a queue. The thread that makes room, or brings an item, moves the waiter's item.
-// channel/ring.hpp has the ring, channel/detail/channel_core.hpp the protocol between the ring and
-// the queues, and its proof.
+/// A bounded queue that can be closed. Many threads and coroutines send to it and receive from it.
+///
+/// Items go through a lock-free ring. If the ring is full, a sender waits in a queue; if it is
+/// empty, a receiver does. The thread that makes room, or brings an item, moves the waiter's item.
+/// channel/ring.hpp has the ring. channel/detail/channel_core.hpp has the protocol between the ring
+/// and the queues, and its proof.
 
 #include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/receive_operations.hpp>
@@ -22,10 +22,10 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A bounded first-in-first-out channel for threads and coroutines.
-/// The channel contains at most `capacity` items, exactly. With a capacity of 0, a send lasts until
-/// a receiver takes the item. The waiters of one side are served in the order in which they came. A
-/// sender or receiver that can succeed at once does, even if others of its side wait.
+/// A bounded first-in-first-out channel for threads and coroutines. The channel never contains more
+/// than `capacity` items. With a capacity of 0, a send lasts until a receiver takes the item. The
+/// waiters of one side are served in the order in which they came. A sender or receiver that can
+/// succeed at once does, even if others of its side wait.
 ///
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
@@ -44,10 +44,10 @@ namespace bide::inline BIDE_ABI {
 ///
 /// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
 /// channel, even if the send or close() has not returned. A sender that knows that its item was
-/// received may destroy it, even if that receive has not returned. Both do not hold in four cases.
-/// The other side sends or receives several items at once. It has several cases of this channel in
-/// its select. A time-out or a stop ends its wait at that moment. It is a coroutine that is
-/// destroyed before it resumes.
+/// received may destroy it, even if that receive has not returned. Neither holds if the other side
+/// does one of the following: it sends or receives several items in one call; it has several cases
+/// of this channel in one select; its wait is ended at that moment by a time-out or a stop; it is a
+/// coroutine that is destroyed before it resumes.
 template <class T, class Platform, class Stamp>
 class basic_channel
     : public detail::send_operations<basic_channel<T, Platform, Stamp>, T, Platform>,

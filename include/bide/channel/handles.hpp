@@ -9,9 +9,9 @@
 // freed when both have none.
 //
 // Three counts lie beside the channel, in one allocation: senders, receivers, and users of the
-// memory. Each side is one user while it has handles, and each operation that waits is one. So a
-// handle is copied and dropped by one step on the count of its side. The last handle of a side
-// closes the channel before it releases the memory.
+// memory. Each side is one user while it has handles, and each operation that waits is one. So one
+// step on the count of its side copies or drops a handle. The last handle of a side closes the
+// channel before it releases the memory.
 
 #include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -124,9 +124,9 @@ public:
             to_->join(Which);
         }
     }
-    /// Takes over the channel of `other`, which acts as a handle of a closed channel then.
+    /// Takes over the channel of `other`. After that, `other` acts as a handle of a closed channel.
     channel_handle(channel_handle&& other) noexcept : to_(std::exchange(other.to_, nullptr)) {}
-    /// Drops its channel and refers to that of `other`.
+    /// Drops the channel of this handle, and takes over that of `other`.
     channel_handle& operator=(channel_handle other) noexcept {
         std::swap(to_, other.to_);
         return *this;
@@ -158,8 +158,8 @@ public:
     /// a capacity of 0, never for an unbounded channel.
     bool is_full() const noexcept { return size() == capacity(); }
 
-    /// Returns true if both are handles of one channel, of any side. False if either was moved
-    /// from.
+    /// Returns true if both handles belong to one channel, on any side. Returns false if either was
+    /// moved from.
     template <side Other>
     bool same_channel(const channel_handle<T, Platform, Core, Other>& other) const noexcept {
         return to_ != nullptr && to_ == other.to_;
@@ -192,9 +192,9 @@ template <class Sender, class Receiver> struct handle_maker {
 /// A copy is one more sender. If the last sender is dropped, the channel is closed: the receivers
 /// receive the items in it, and then learn that it is closed.
 ///
-/// A moved-from sender acts as a sender of a closed channel: a send gets its item back. That
-/// channel is made at the first such use of a handle of its type, and is never destroyed. The
-/// program terminates if there is no memory for it.
+/// A moved-from sender acts as a sender of a closed channel: a send gets its item back. The closed
+/// channel is made when it is first needed, one for each type of handle, and is never destroyed.
+/// The program terminates if there is no memory for it.
 ///
 /// A waiting operation keeps the memory of the channel, even if all handles are dropped. It counts
 /// as no handle: if the last sender is dropped, the operation ends as if by close().
@@ -216,9 +216,9 @@ private:
     detail::keep_alive hold() noexcept { return this->keep(); }
 };
 
-/// A handle that receives from a channel.
-/// It acts as a sender does, but if the last receiver is dropped, the channel is closed and its
-/// items are destroyed. Waiting senders get their items back.
+/// A handle that receives from a channel. It has the rules of a sender, with one difference. If the
+/// last receiver is dropped, the channel is closed and its items are destroyed; waiting senders get
+/// their items back.
 template <class T, class Platform, class Core>
 class basic_receiver
     : public detail::channel_handle<T, Platform, Core, detail::side::receiving>,

@@ -39,7 +39,7 @@ public:
     /// The type of the value.
     using value_type = T;
 
-    /// Takes over the end of `other`, which can only be destroyed or assigned to then.
+    /// Takes over the end of `other`. After that, `other` can only be destroyed or assigned to.
     basic_oneshot_sender(basic_oneshot_sender&& other) noexcept
         : state_(std::exchange(other.state_, nullptr)) {}
     /// Destroys its end and takes over that of `other`.
@@ -56,8 +56,7 @@ public:
         }
     }
 
-    /// Sends the value and ends the sender, which can only be destroyed or assigned to then. Never
-    /// blocks.
+    /// Sends the value. After that, the sender can only be destroyed or assigned to. Never blocks.
     /// Returns: errc::closed, with the value, if there is no receiver.
     /// Requires: no wait in closed() is under way; terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
@@ -65,8 +64,8 @@ public:
         return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
     }
 
-    /// Makes the value from arguments, T(args...) or T{args...} of an aggregate, and sends it as
-    /// send() does.
+    /// Constructs the value from arguments, T(args...) or T{args...} of an aggregate, and sends it
+    /// as send() does.
     /// Throws: what the constructor of T throws; nothing was sent then, and another send may
     /// follow.
     template <class... Args>
@@ -87,7 +86,7 @@ public:
     template <class R, class P> bool closed_for(const std::chrono::duration<R, P>& rest) {
         return state_->wait_closed(deadline::after(rest)) == wait_status::granted;
     }
-    /// The same, until a point in time.
+    /// Waits as closed() does, but at most until a point in time.
     template <class C, class D> bool closed_until(const std::chrono::time_point<C, D>& when) {
         return state_->wait_closed(deadline::at(when)) == wait_status::granted;
     }
@@ -101,9 +100,7 @@ public:
 
     /// Waits as closed() does, for a coroutine.
     /// Returns: an operation for co_await.
-    basic_async_op<void, Platform> async_closed() {
-        return {state::closed_ops, wait_target{state_, nullptr}};
-    }
+    basic_async_op<void, Platform> async_closed() { return {typename state::close_wait{*state_}}; }
 
 private:
     template <class U, class P>
@@ -121,7 +118,7 @@ public:
     /// The type of the value.
     using value_type = T;
 
-    /// Takes over the end of `other`, which can only be destroyed or assigned to then.
+    /// Takes over the end of `other`. After that, `other` can only be destroyed or assigned to.
     basic_oneshot_receiver(basic_oneshot_receiver&& other) noexcept
         : state_(std::exchange(other.state_, nullptr)) {}
     /// Destroys its end and takes over that of `other`.
@@ -164,7 +161,7 @@ public:
     template <class R, class P> result<T> try_recv_for(const std::chrono::duration<R, P>& rest) {
         return wait(deadline::after(rest));
     }
-    /// The same, until a point in time.
+    /// Receives as recv() does, but waits at most until a point in time.
     template <class C, class D>
     result<T> try_recv_until(const std::chrono::time_point<C, D>& when) {
         return wait(deadline::at(when));
@@ -175,8 +172,7 @@ public:
     /// Cancellation: if the operation is destroyed after the value came to it, the next receive
     /// gets the value.
     basic_async_op<std::optional<T>, Platform> async_recv() {
-        return {waits::recv_ops, wait_target{state_, this},
-                detail::recv_payload<T>(state::keep(state_))};
+        return {typename waits::receiving{*state_}, detail::recv_payload<T>(state::keep(state_))};
     }
 
     /// Closes the channel: a later send fails, and a waiting receive ends. A value that was sent

@@ -20,12 +20,12 @@
 // A push has three steps. It claims the slot by moving the tail, constructs the item, and publishes
 // it by storing the stamp. A pop does the same with the head. So at every instant the two positions
 // tell how many items were claimed by pushes and not claimed by pops. Empty is head == tail. Full
-// is head + lap == tail. Closed, for a receiver, is empty with the mark set. A slot whose stamp
-// lags behind is neither empty nor full, it is busy: its claimer is between two steps and will
-// publish.
+// is head + lap == tail. Closed, for a receiver, is empty with the mark set. If the stamp of a slot
+// lags behind, the slot is neither empty nor full but busy: its claimer is between two steps and
+// will publish.
 //
-// head_, tail_ and the flags of an owner (channel_core.hpp) make a pair [ring.position]: both
-// positions move by seq_cst steps, and a decision on "empty" or "full" reads them so.
+// The positions and the flags of an owner (channel_core.hpp) make a pair [ring.position]: seq_cst
+// steps move both positions, and seq_cst loads read them for a decision on "empty" or "full".
 
 #include <bide/channel/detail/element.hpp>
 #include <bide/core/config.hpp>
@@ -122,7 +122,8 @@ public:
 
     /// Publishes the first slot, full or empty. This is the last access to the ring.
     void end(const claim& c) noexcept { end_at(c.first_, c.more_); }
-    /// Publishes slot i, full or empty. The last one is the last access to the ring.
+    /// Publishes slot i, full or empty. The publication of the last slot is the last access to the
+    /// ring.
     void end(const claim& c, std::size_t i) noexcept { end_at(next(c.first_, i), c.more_); }
 
     /// Closes the ring: no push begins any more.
@@ -138,23 +139,26 @@ public:
         return (tail_.load(std::memory_order_relaxed) & mark_) != 0;
     }
 
-    /// Returns true if a pop would have to wait. Of the two positions, only the other side's is
-    /// read in order, after a flag was raised; an old position of this side only costs an attempt.
-    // Order: seq_cst [ring.position] for the other side's position: the second half of a pair,
-    // whose first half raised a flag. Relaxed for this side's.
+    /// Returns true if a pop would have to wait. The caller has raised its flag before. Reads the
+    /// position of the other side in the order [ring.position]. An old position of the caller's own
+    /// side costs one attempt at most.
+    // Order: seq_cst [ring.position] for the tail: the second half of a pair, whose first half
+    // raised a flag. Relaxed for the head.
     bool is_empty() const noexcept {
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
         return head_.load(std::memory_order_relaxed) == (tail & ~mark_);
     }
-    /// Returns true if a push would have to wait. A closed ring is no reason to wait.
+    /// Returns true if a push would have to wait. False if the ring is closed: a push fails then
+    /// and does not wait.
     bool is_full() const noexcept {
         // Order: relaxed and seq_cst [ring.position]; as above.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return static_cast<Stamp>(head_.load(std::memory_order_seq_cst) + lap_) == tail;
     }
 
-    /// Returns true if a push probably finds a busy slot; an attempt decides. The position is read
-    /// twice: the slot of an old position is ahead, not behind.
+    /// Returns true if a push probably finds a busy slot; an attempt decides. Reads the position
+    /// twice: if it has moved in between, the slot at the old position looks as if it were ahead,
+    /// not behind.
     bool push_is_busy() const noexcept {
         // Order: relaxed, here and below; the caller only waits for a better moment.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
@@ -173,7 +177,7 @@ public:
     /// Returns the capacity.
     std::size_t capacity() const noexcept { return capacity_; }
 
-    /// Returns how many items were claimed by pushes and not by pops, at one instant.
+    /// Returns the number of items that pushes have claimed and pops have not, at one instant.
     std::size_t size() const noexcept;
 
 private:

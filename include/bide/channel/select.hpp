@@ -7,14 +7,13 @@
 /// time-out, a deadline, a stop.
 ///
 /// Exactly one case happens. The other cases have no effect: no item is taken, no permit is held,
-/// no wakeup is lost. Of the cases that can happen at once, each is chosen with the same
-/// probability, even if other cases cannot happen. The functions called _biased choose the first
-/// such case.
+/// no wakeup is lost. If several cases can happen at once, each of them is chosen with the same
+/// probability. The functions called _biased choose the first of them.
 ///
 /// A closed channel is ready to receive from and to send to; the result says that it is closed. A
 /// requested stop and a deadline that has passed are ready cases too. So a loop that always finds a
 /// ready case soon takes them and can end. A time-out is chosen only if no other case is ready, so
-/// such a loop never takes it. A case of a null pointer never happens.
+/// such a loop never takes it. A case that was made from a null pointer never happens.
 ///
 /// \code
 /// auto s = bide::select(bide::on_recv(orders), bide::on_recv(quit), bide::on_timeout(50ms));
@@ -74,8 +73,8 @@ auto on_recv(Handle&& from) {
 }
 
 /// Makes a case that sends as send() does.
-/// Requires: `value` exists until the select returns. It is moved from only if this case is chosen
-/// and its result is not an error.
+/// Requires: `value` exists until the select returns. The value is moved from only if this case is
+/// chosen and its result is not an error.
 template <class Channel> auto on_send(Channel& to, typename Channel::value_type& value) {
     auto made = detail::case_of(to.async_send_from(value));
     made.keep(detail::keep_alive::of(to));
@@ -156,13 +155,13 @@ template <class Event> auto on_event(Event* what) {
     return what != nullptr ? on_event(*what) : decltype(on_event(*what))();
 }
 
-/// Makes a case that happens when `rest` has passed since the begin of the select, and no other
-/// case can happen.
+/// Makes a case for a time-out. It happens when `rest` has passed since the begin of the select and
+/// no other case can happen.
 template <class R, class P>
 select_case<std::monostate> on_timeout(const std::chrono::duration<R, P>& rest) {
     return detail::timeout_case<native_platform>(detail::select_timeout(rest));
 }
-/// The same, at a point in time.
+/// Makes a case for a time-out at a point in time; otherwise as on_timeout(rest).
 template <class C, class D>
 select_case<std::monostate> on_timeout(const std::chrono::time_point<C, D>& when) {
     return detail::timeout_case<native_platform>(detail::select_timeout(deadline::at(when)));
@@ -298,34 +297,35 @@ template <class... Cases> struct wait_payload<result<selected<Cases...>>> {
 
 namespace detail {
 
-template <class... Cases> struct select_ops {
+// The operation of async_select() (core/wait_ops.hpp); its payload is the frame.
+template <class... Cases> struct select_wait {
     using frame = select_frame<Cases...>;
     using platform = typename frame::platform;
     using node = typename frame::node;
     using outcome = result<selected<Cases...>>;
 
-    static frame& of(const wait_target& t) noexcept { return *static_cast<frame*>(t.payload); }
+    static constexpr bool stands_alone = true;
 
-    static constexpr auto value =
-        wait_ops<outcome, platform>(
-            [](const wait_target& t) noexcept {
-                return of(t).try_all() ? wait_status::granted : wait_status::waiting;
-            },
-            [](const wait_target& t, node& w) noexcept { return of(t).begin(w, true); },
-            [](const wait_target& t, node&, wait_status why) noexcept { return of(t).cancel(why); },
-            [](const wait_target& t, wait_status what) -> outcome {
-                return of(t).template collect<outcome>(
-                    [what]() noexcept -> outcome { return unexpected{errc_of(what)}; });
-            },
-            [](const wait_target& t, wait_status) noexcept { of(t).give_back(); })
-            .standing_alone();
+    wait_status try_now(frame& of) const noexcept {
+        return of.try_all() ? wait_status::granted : wait_status::waiting;
+    }
+    // If it is complete, collect() finds out how.
+    wait_status enqueue(node& w, frame& of) const noexcept {
+        return of.begin(w, true) ? wait_status::granted : wait_status::waiting;
+    }
+    bool cancel(node&, wait_status why, frame& of) const noexcept { return of.cancel(why); }
+    outcome collect(wait_status what, frame& of) const {
+        return of.template collect<outcome>(
+            [what]() noexcept -> outcome { return unexpected{errc_of(what)}; });
+    }
+    void give_back(wait_status, frame& of) const noexcept { of.give_back(); }
 
     static basic_async_op<selected<Cases...>, platform> make(std::tuple<Cases...>&& cases,
                                                              bool biased) {
         if (std::apply([](const auto&... c) { return (c.needs_timers() || ...); }, cases)) {
             prepare_timers<platform>();
         }
-        return {value, wait_target{}, frame(std::move(cases), biased)};
+        return {select_wait(), frame(std::move(cases), biased)};
     }
 };
 
@@ -359,12 +359,12 @@ std::optional<selected<Cases...>> select_trying(bool biased, Cases&&... cases) {
 /// Waits until one of the cases happens.
 /// Blocks: until a case happens; for ever if none can.
 /// Returns: the chosen case and its result.
-/// Throws: what making the result throws: for a broadcast_subscriber what the copy of T throws, for
-/// a send to an unbounded channel std::bad_alloc.
+/// Throws: what making the result throws. For a broadcast_subscriber, that is what the copy of T
+/// throws; for a send to an unbounded channel, std::bad_alloc.
 template <class... Cases> selected<Cases...> select(Cases... cases) {
     return detail::select_waiting(false, std::move(cases)...);
 }
-/// The same, but if several cases are ready, the first is chosen.
+/// Waits as select() does, but if several cases are ready, chooses the first of them.
 template <class... Cases> selected<Cases...> select_biased(Cases... cases) {
     return detail::select_waiting(true, std::move(cases)...);
 }
@@ -375,7 +375,7 @@ template <class... Cases> selected<Cases...> select_biased(Cases... cases) {
 template <class... Cases> std::optional<selected<Cases...>> try_select(Cases... cases) {
     return detail::select_trying(false, std::move(cases)...);
 }
-/// The same, but if several cases are ready, the first is chosen.
+/// Tries the cases as try_select() does, but if several cases are ready, chooses the first of them.
 template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Cases... cases) {
     return detail::select_trying(true, std::move(cases)...);
 }
@@ -385,11 +385,11 @@ template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Ca
 /// Throws: std::system_error if there is a time-out, a deadline or a stop among the cases and the
 /// service thread of bide cannot be started.
 template <class... Cases> auto async_select(Cases... cases) {
-    return detail::select_ops<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), false);
+    return detail::select_wait<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), false);
 }
-/// The same, but if several cases are ready, the first is chosen.
+/// Waits as async_select() does, but if several cases are ready, chooses the first of them.
 template <class... Cases> auto async_select_biased(Cases... cases) {
-    return detail::select_ops<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), true);
+    return detail::select_wait<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), true);
 }
 
 } // namespace bide::inline BIDE_ABI

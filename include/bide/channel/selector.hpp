@@ -24,9 +24,9 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A select with cases that are known at run time. It can be used repeatedly.
-/// Each case has a handler. A select calls the handler of the chosen case with its result, when no
-/// other case of the select waits any more:
+/// A select with cases that are known at run time. It can be used repeatedly. Each case has a
+/// handler. After all other cases have stopped waiting, a select calls the handler of the chosen
+/// case with the result of that case:
 ///
 /// \code
 /// bide::selector any;
@@ -36,8 +36,9 @@ namespace bide::inline BIDE_ABI {
 /// \endcode
 ///
 /// A handler may add and remove cases, also its own; it may not select. A time-out counts from the
-/// begin of each select. A deadline that has passed and a requested stop stay ready. The caller
-/// replaces a value that was sent before the next select.
+/// begin of each select. A deadline that has passed and a requested stop stay ready. If a case
+/// sends, its value is moved from when the case is chosen. The caller stores a new value before the
+/// next select.
 ///
 /// Thread safety: one thread or one coroutine uses it at a time. No other call is allowed while it
 /// waits; terminates otherwise.
@@ -97,6 +98,36 @@ private:
     bool try_all() noexcept;
     std::optional<std::size_t> run(bool may_wait);
     std::optional<std::size_t> finish();
+
+    // The operation of async_select() (core/wait_ops.hpp).
+    struct selecting {
+        basic_selector& of;
+        static constexpr bool stands_alone = true;
+
+        wait_status try_now() const noexcept {
+            return of.try_all() ? wait_status::granted : wait_status::waiting;
+        }
+        // If it is complete, collect() finds out how.
+        wait_status enqueue(node& w) const noexcept {
+            return of.core_->begin(of.at(), of.slots_.size(), of.order_.data(), w, true)
+                       ? wait_status::granted
+                       : wait_status::waiting;
+        }
+        bool cancel(node&, wait_status why) const noexcept { return of.core_->cancel(why); }
+        result<chosen> collect(wait_status what) const {
+            if (const auto index = of.finish()) {
+                return chosen{*index};
+            }
+            return unexpected{errc_of(what)};
+        }
+        void give_back(wait_status) const noexcept {
+            const std::size_t index = of.core_->finish(of.at(), of.slots_.size());
+            of.state_ = state::idle;
+            if (index != core::none) {
+                of.slots_[index]->give_back();
+            }
+        }
+    };
 
     enum class state : unsigned char { idle, waiting, handling };
 
@@ -234,40 +265,10 @@ template <class Platform> std::optional<std::size_t> basic_selector<Platform>::f
 
 template <class Platform>
 auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform> {
-    static constexpr auto of = [](const wait_target& t) noexcept -> basic_selector& {
-        return *static_cast<basic_selector*>(t.queue);
-    };
-    static constexpr auto ops =
-        wait_ops<result<chosen>, Platform>(
-            [](const wait_target& t) noexcept {
-                return of(t).try_all() ? wait_status::granted : wait_status::waiting;
-            },
-            [](const wait_target& t, node& w) noexcept {
-                basic_selector& s = of(t);
-                return s.core_->begin(s.at(), s.slots_.size(), s.order_.data(), w, true);
-            },
-            [](const wait_target& t, node&, wait_status why) noexcept {
-                return of(t).core_->cancel(why);
-            },
-            [](const wait_target& t, wait_status what) -> result<chosen> {
-                if (const auto index = of(t).finish()) {
-                    return chosen{*index};
-                }
-                return unexpected{errc_of(what)};
-            },
-            [](const wait_target& t, wait_status) noexcept {
-                basic_selector& s = of(t);
-                const std::size_t index = s.core_->finish(s.at(), s.slots_.size());
-                s.state_ = state::idle;
-                if (index != core::none) {
-                    s.slots_[index]->give_back();
-                }
-            })
-            .standing_alone();
     if (needs_timers_) {
         detail::prepare_timers<Platform>();
     }
-    return {ops, wait_target{this, this}};
+    return {selecting{*this}};
 }
 
 } // namespace bide::inline BIDE_ABI

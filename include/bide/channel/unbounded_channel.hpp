@@ -15,15 +15,15 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A first-in-first-out channel without a capacity, for threads and coroutines.
-/// A send never waits and never returns full, timeout or stopped. If senders are faster than
+/// A first-in-first-out channel without a capacity, for threads and coroutines. A send never waits.
+/// It never returns errc::full, errc::timeout or errc::stopped. If senders are faster than
 /// receivers, the channel fills the memory.
 ///
 /// Receivers are served in the order in which they came. If a send succeeded, its item is received
 /// or stays in the channel, also after close(). If the item was granted to a coroutine that is
 /// destroyed before it resumes, the next waiting receiver gets the item. If no receiver waits, the
-/// item goes back into the channel, before all items in it: of several such coroutines, the item of
-/// the one that is destroyed last comes first. If memory has run out, the item goes behind all
+/// item goes back into the channel, before all items in it. So if several such coroutines are
+/// destroyed, the item of the last one comes first. If memory has run out, the item goes behind all
 /// items if there is room. If there is no room, or if the channel is closed, the item is destroyed.
 ///
 /// T is moved into the channel and out of it under the lock of the channel, also by other threads

@@ -31,9 +31,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The value with its readers and writers. A modify() has the writers' turn while its function runs.
-// Other writers queue for the turn and get it in the order in which they came. If the turn is free,
-// a send() takes only the lock. Readers need no turn.
+// The value with its readers and writers. Writers take turns: a modify() has the turn while its
+// function runs. Other writers queue for the turn and get it in the order in which they came. If
+// the turn is free, a send() takes only the lock. Readers need no turn.
 //
 //   writer_        writers_     under the lock
 //   nullptr        empty        the turn is free
@@ -60,8 +60,8 @@ public:
         return latest;
     }
 
-    // Replaces the latest value by `next`, which has the old value then. Returns false if it is
-    // closed.
+    // Replaces the latest value by `next`. After that, `next` refers to the old value. Returns
+    // false if the watch is closed.
     bool send(shared_value& next) noexcept {
         lock_in_turn();
         return end_turn(&next);
@@ -87,8 +87,8 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // A value is replaced only in a writer's turn, so the latest stays until the end of this
-        // one.
+        // A value is replaced only in a writer's turn. So the latest value stays until this turn
+        // ends.
         const T& latest() const noexcept { return *of_.value_; }
 
         // Ends the turn as send() does.
@@ -135,7 +135,11 @@ private:
 
     struct turn_queue { // the interface that thread_wait needs
         watch_state& of;
-        wait_status enqueue(node& w) noexcept { return of.enqueue(w); }
+        const void* thread = this_thread();
+        wait_status enqueue(node& w) noexcept {
+            w.carry(*this);
+            return of.enqueue(w);
+        }
         bool cancel(node&, wait_status) noexcept { return false; } // a writer waits without a limit
     };
     using waits = thread_wait<turn_queue, Platform>;
@@ -144,14 +148,15 @@ private:
     void lock_in_turn() noexcept;
     wait_status enqueue(node& w) noexcept;
 
-    // Requires: the lock and the turn. Sends `next` if there is one and it is not closed. Releases
-    // both.
+    // Ends the turn. Sends `next` first, unless it is nullptr or the watch is closed. Releases the
+    // lock and the turn.
+    // Requires: the caller has the lock and the turn.
     bool end_turn(shared_value* next) noexcept;
 
     // Under the lock:
     shared_value value_;
     typename Platform::template var<const void*> writer_{nullptr};
-    typename base::wait_queue writers_; // the amount of each is the mark of its thread
+    typename base::wait_queue writers_; // each carries its turn_queue
 };
 
 template <class T, class Platform> void watch_state<T, Platform>::lock_in_turn() noexcept {
@@ -165,7 +170,7 @@ template <class T, class Platform> void watch_state<T, Platform>::lock_in_turn()
     }
     base::unlock();
     turn_queue mine{*this};
-    waits::until(mine, reinterpret_cast<std::ptrdiff_t>(this_thread()), deadline::never());
+    waits::until(mine, 1, deadline::never());
     base::lock();
 }
 
@@ -193,7 +198,7 @@ bool watch_state<T, Platform>::end_turn(shared_value* next) noexcept {
     writer_ = nullptr;
     if (!writers_.empty()) {
         node& w = writers_.pop();
-        writer_ = reinterpret_cast<const void*>(static_cast<std::ptrdiff_t>(w.amount));
+        writer_ = w.template carried<turn_queue>().thread;
         told.push(w);
     }
     base::unlock();
@@ -205,8 +210,8 @@ bool watch_state<T, Platform>::end_turn(shared_value* next) noexcept {
 
 /// Reads the value of a watch and waits for changes. A change is a version that is newer than the
 /// last version that this receiver has seen. One thread or coroutine uses a receiver at a time, but
-/// any number may call get(). A copy has seen the same version. A receiver may outlive the watch,
-/// but not its own waits. It is not moved while it waits.
+/// any number may call get(). A copy starts with the same version as seen. A receiver may outlive
+/// the watch, but not its own waits. It must not be moved while it waits.
 template <class T, class Platform> class basic_watch_receiver {
     using state = detail::watch_state<T, Platform>;
 
@@ -253,7 +258,7 @@ public:
     template <class R, class P> result<void> changed_for(const std::chrono::duration<R, P>& rest) {
         return wait(deadline::after(rest));
     }
-    /// The same, until a point in time.
+    /// Waits as changed() does, but at most until a point in time.
     template <class C, class D>
     result<void> changed_until(const std::chrono::time_point<C, D>& when) {
         return wait(deadline::at(when));
@@ -262,22 +267,20 @@ public:
     /// Waits as changed() does, for a coroutine.
     /// Cancellation: if the operation is destroyed, no version counts as seen by it.
     basic_async_op<result<void>, Platform> async_changed() noexcept {
-        static constexpr auto ops =
-            state::template ops<result<void>>([](const wait_target& t, wait_status what) {
-                auto* const versioned_value =
-                    static_cast<detail::basic_versioned_value<Platform>*>(t.queue);
-                return static_cast<state&>(*versioned_value)
-                    .collect(*static_cast<typename state::reader*>(t.owner), what);
-            });
-        return {ops,
-                wait_target{static_cast<detail::basic_versioned_value<Platform>*>(&at_.state()),
-                            &at_.reader()}};
+        return {changing{{at_.state(), at_.reader()}}};
     }
 
 private:
     template <class U, class P> friend class basic_watch;
 
     explicit basic_watch_receiver(state& s) noexcept : at_(s) {}
+
+    // The operation of async_changed() (core/wait_ops.hpp).
+    struct changing : state::reader_wait {
+        result<void> collect(wait_status what) const noexcept {
+            return static_cast<state&>(this->of).collect(this->its, what);
+        }
+    };
 
     template <class Limit> result<void> wait(const Limit& limit) {
         return at_.state().collect(at_.reader(), at_.state().wait(at_.reader(), limit));
@@ -286,10 +289,10 @@ private:
     detail::subscription<state> at_;
 };
 
-/// A value that changes, with any number of receivers.
-/// Any number of threads may send and modify. Values are copied and destroyed under no lock that a
-/// reader waits for. Several threads may copy a value at a time; the last thread that refers to it
-/// destroys it. A new value is allocated; nothing else allocates.
+/// A value that changes, with any number of receivers. Any number of threads may send and modify.
+/// No lock that a reader waits for is held while a value is copied or destroyed. Several threads
+/// may copy a value at the same time; the last thread that refers to it destroys it. A new value is
+/// allocated; nothing else allocates.
 template <class T, class Platform> class basic_watch {
     using state = detail::watch_state<T, Platform>;
 
@@ -313,24 +316,24 @@ public:
     /// Sends a new version.
     /// Blocks: while a modify() on another thread runs its function.
     /// Returns: true if it was sent; false if the watch is closed, and the value is destroyed.
-    /// Throws: std::bad_alloc, and `value` is unchanged then; what the move or copy of T throws.
-    /// Nothing was sent if it throws.
+    /// Throws: std::bad_alloc, with `value` unchanged; what the move or copy of T throws. In both
+    /// cases nothing was sent.
     /// Requires: not called by a function that modify() of this watch runs; terminates otherwise.
     bool send(T&& value) {
         typename state::shared_value next(std::move(value));
         return at_.state().send(next);
     }
-    /// The same, with a copy of the value.
+    /// Sends a copy of `value`. Otherwise the same as the function above.
     bool send(const T& value)
         requires std::is_copy_constructible_v<T>
     {
         return send(T(value));
     }
 
-    /// Sends a new version that f(T&) makes from a copy of the latest version. f is called once. No
-    /// other version is sent in between: other sends and modifications wait until f returns, in the
-    /// order in which they came. So f must not wait for one. Reads, waits for changes and close()
-    /// do not wait for f, and f may use them.
+    /// Sends a new version that f(T&) makes from a copy of the latest version. f is called once.
+    /// While f runs, other sends and modifications of this watch wait, in the order in which they
+    /// came. So f must not wait for one of them. Reads, waits for changes and close() do not wait
+    /// for f, and f may call them.
     /// Blocks: while another modify() runs its function.
     /// Returns: true if it was sent; false if the watch is closed. If it was closed before, f is
     /// not called.

@@ -14,15 +14,14 @@
 /// - task_context(), if its result converts to a basic_task_context*, returns the task that the
 ///   coroutine is part of, or nullptr.
 /// - unhandled_exception lets no exception leave resume(). The release that resumes the coroutine
-/// is
-///   noexcept, so the program would terminate.
+///   is noexcept, so the program would terminate.
 ///
 /// Only the wait resumes the coroutine. Until then its owner neither resumes it nor reads its
 /// state. Without as_result(), await_resume() throws closed, stopped and timeout inside the
 /// coroutine.
 //
-// The awaiter lies in the frame of the coroutine and has the node that is queued. A wait has these
-// steps:
+// The awaiter lies in the frame of the coroutine and has the node that is queued. The steps of a wait,
+// which calls its operation (core/wait_ops.hpp):
 //
 //   await_ready     tries: an operation that can complete immediately does, even if a stop was
 //                   requested
@@ -49,10 +48,6 @@
 //                   What these, or a release that has returned, have posted there must not run
 //                   then. If this thread is about to resume it, in a release or a wake_scope of its
 //                   own, the coroutine is taken out of what the thread is going to resume
-//
-// A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
-//
-// A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -92,14 +87,15 @@ public:
     /// The type of its value.
     using value_type = T;
 
-    /// Constructs a wait, for primitives. `what` is a constant of the primitive.
-    basic_async_op(const ops& what, wait_target target, payload carried = {}) noexcept
-        : ops_(&what), target_(target), payload_(std::move(carried)) {}
+    /// Constructs a wait from the operation of a primitive (core/wait_ops.hpp).
+    template <wait_operation<R> Op>
+    basic_async_op(const Op& what, payload carried = {}) noexcept
+        : ops_(&detail::ops_of<Op, R, Platform>), target_(what), payload_(std::move(carried)) {}
 
     /// Constructs a wait for a time: collect() gets timed_out at the deadline.
-    basic_async_op(const ops& what, wait_target target, deadline until) noexcept
+    template <wait_operation<R> Op>
         requires may_wait_for_time<T>
-        : ops_(&what), target_(target) {
+    basic_async_op(const Op& what, deadline until) noexcept : basic_async_op(what) {
         limits_.until = until;
     }
 
@@ -158,10 +154,14 @@ public:
     awaiter operator co_await() && noexcept { return awaiter(*this); }
 
     /// Makes it a case of a select, which has its own limits and executor.
-    basic_wait<R, Platform> as_case() && noexcept { return {*ops_, target_, std::move(payload_)}; }
+    basic_wait<R, Platform> as_case() && noexcept { return {ops_, target_, std::move(payload_)}; }
 
 private:
     template <class, class, int> friend class basic_async_op;
+
+    // The same wait with other limits.
+    basic_async_op(const ops& what, const wait_target& target, payload&& carried) noexcept
+        : ops_(&what), target_(target), payload_(std::move(carried)) {}
 
     template <int More = 0> same<R, More> widen() && noexcept {
         if constexpr (std::is_same_v<same<R, More>, basic_async_op>) {
@@ -221,7 +221,7 @@ public:
     // another thread may resume the coroutine and destroy the frame.
     template <class Promise>
     BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-        wait_.emplace(h, op_.target_.amount, op_.executor_);
+        wait_.emplace(h, op_.executor_);
         if (yields_) { // a cancelled task does not try: it might be granted something
             const bool cancelled = wait_->is_cancelled();
             if (cancelled && op_.ops_->on_cancel != nullptr) {
@@ -235,6 +235,9 @@ public:
                 return wait_->go_behind();
             }
         }
+        if (!yields_ && !polls() && wait_->completes_alone(*op_.ops_, op_.target_)) {
+            return false;
+        }
         if (!wait_->begin(waker(&on_interrupt, this))) {
             if (op_.ops_->on_cancel == nullptr) {
                 wait_->node.settle(wait_status::stopped);
@@ -243,7 +246,7 @@ public:
             on_interrupt(this);
         }
         if constexpr (has_limits) {
-            if (op_.limits_.until.is_poll()) {
+            if (polls()) {
                 wait_->node.forbid(wait_status::timed_out); // one attempt, which may find it closed
             } else {
                 arm();
@@ -274,6 +277,13 @@ public:
 
 private:
     static constexpr bool has_limits = !std::is_same_v<limits, detail::no_limits>;
+
+    bool polls() const noexcept {
+        if constexpr (has_limits) {
+            return op_.limits_.until.is_poll();
+        }
+        return false;
+    }
 
     struct on_stop {
         awaiter* self;

@@ -10,10 +10,10 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Waits for a thread that is between two steps, a few instructions apart, and may have lost its
-/// processor there. Each call waits longer: the first 6 calls pause, the next 194 yield, the later
-/// ones sleep for 50 us, because a waiter of high priority may keep the other thread from running.
-/// The caller checks its condition between the calls.
+/// Waits for another thread that is between two steps, a few instructions apart. That thread may
+/// have been preempted there. Each call waits longer: the first 6 calls pause, the next 194 yield,
+/// the later ones sleep for 50 us, because a waiter of higher priority could otherwise keep the
+/// other thread from running. The caller checks its condition between the calls.
 template <class Platform> class basic_backoff {
 public:
     /// Pauses, yields or sleeps once.

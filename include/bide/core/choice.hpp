@@ -35,7 +35,7 @@ public:
     /// case, and then grants that waiter.
     using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
 
-    /// Makes an open choice. Without `found_by`, each case has a waker of its own.
+    /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.
     explicit basic_choice(owner_of found_by = nullptr) noexcept : owner_(found_by) {}
     basic_choice(const basic_choice&) = delete;
     basic_choice& operator=(const basic_choice&) = delete;

@@ -72,14 +72,18 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define BIDE_INLINE [[gnu::always_inline]] inline
 #define BIDE_COLD [[gnu::noinline, gnu::cold]]
+#define BIDE_MAY_ALIAS [[gnu::may_alias]]
 #elif defined(_MSC_VER)
 #define BIDE_INLINE __forceinline
 #define BIDE_COLD __declspec(noinline)
+#define BIDE_MAY_ALIAS
 #else
 /// Inlines a function always.
 #define BIDE_INLINE inline
 /// Keeps a function out of line and out of the hot code.
 #define BIDE_COLD
+/// Marks a type whose bytes may be an object of any other type.
+#define BIDE_MAY_ALIAS
 #endif
 
 /// Keeps a function with thread-local state out of line for clang before 16.

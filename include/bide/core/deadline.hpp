@@ -6,10 +6,10 @@
 /// Represents the end of a wait in absolute nanoseconds.
 ///
 /// Conversions saturate: a duration that no clock can hold becomes never(), a negative duration
-/// becomes poll(). Waits sleep on the steady clock. Any other clock may be set back and forward. A
-/// wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then reads the clock
-/// again. So the wait ends within 1 s after the clock was set past the deadline, and never before
-/// the deadline.
+/// becomes poll(). Waits sleep on the steady clock. Any other clock can be adjusted back and
+/// forward. A wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then
+/// reads the clock again. So if the clock is adjusted past the deadline, the wait ends within 1 s.
+/// It never ends before the deadline.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/nanoseconds.hpp>
@@ -64,10 +64,12 @@ public:
     /// Returns whether it is poll().
     constexpr bool is_poll() const noexcept { return ns_ == poll_ns; }
 
-    /// Is the longest time that a wait sleeps before it reads a clock that may be set.
+    /// The longest time that a wait sleeps before it reads its clock again, if the clock can be
+    /// adjusted: 1 s.
     static constexpr std::int64_t recheck_ns = 1'000'000'000;
 
-    /// Returns the steady time at which the deadline passes, if its own clock is not set.
+    /// Returns the steady time at which the deadline passes, unless its own clock is adjusted
+    /// before.
     std::int64_t steady_ns() const noexcept {
         if (other_clock_ == nullptr) {
             return ns_ < 0 ? 0 : ns_;
@@ -94,13 +96,13 @@ public:
     /// \overload
     std::int64_t next_check_ns() const noexcept { return next_check_ns(steady_ns()); }
 
-    /// Returns whether the deadline has not passed on its own clock, for a caller that has slept
+    /// Returns true if the deadline has not passed on its own clock although the caller has slept
     /// until next_check_ns(). Always false on the steady clock.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
     /// Converts a duration to nanoseconds. Rounds up, so that no wait is too short. Saturates at
     /// the values of never() and poll(); NaN becomes the value of poll(). Integers of up to 64 bits
-    /// are exact in every period. Other counts are rounded as double, or as their own type, rounds.
+    /// are exact in every period. Other counts may be rounded, as floating-point numbers are.
     template <class R, class P>
     static std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
         return detail::saturated_ns(d);

@@ -66,8 +66,8 @@ public:
         sleepers_.fetch_sub(1, std::memory_order_relaxed);
     }
 
-    /// Sleeps until a notification after the prepare() that returned `seen`, and withdraws the
-    /// announcement.
+    /// Sleeps until there was a notification since the prepare() that returned `seen`. Then
+    /// withdraws the announcement.
     /// Blocks: until a notification or the deadline. May return early: the caller checks its
     /// condition again.
     /// Returns: false if the deadline has passed.
@@ -80,7 +80,7 @@ public:
     /// Wakes one waiter. The caller has made the condition true before.
     /// Memory order: the caller makes the condition true by a release operation at least.
     void notify_one() noexcept { notify(1); }
-    /// Wakes all waiters; else the same as notify_one().
+    /// Wakes all waiters; otherwise the same as notify_one().
     void notify_all() noexcept { notify(0x7fffffff); }
 
 private:

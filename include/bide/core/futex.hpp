@@ -25,10 +25,10 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Sleeps while the word holds `expected`. Of a 64-bit word, at least the low half is compared. If
-/// the caller is a worker that runs a task, or a resumer (core/timer.hpp), another thread does its
-/// work meanwhile. Coroutines that this thread is about to resume are handed over
-/// (core/resume.hpp).
+/// Sleeps while the word holds `expected`. If the word has 64 bits, at least its low half is
+/// compared. If the caller is a worker that runs a task, or a resumer (core/timer.hpp), another
+/// thread takes over its work meanwhile. The coroutines that this thread was about to resume are
+/// handed over, too (core/resume.hpp).
 ///
 /// Blocks: until a wake, a change of the word before the sleep, or the deadline. May return early.
 /// Returns: false if the deadline has passed, else true.

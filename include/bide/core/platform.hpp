@@ -13,7 +13,7 @@
 ///   P::model                    true: executions are explored and not run. Loops that only spend
 ///                               time are left out. P::timer_service() replaces the service of
 ///                               core/timer.hpp; it returns nullptr if there is none.
-///   P::lock_pauses              How often a waiter reads a held lock_bits before it sleeps.
+///   P::lock_looks               How often a waiter reads a held lock_bits before it sleeps.
 ///   P::atomic<T>, P::fence      std::atomic and its fence.
 ///   P::var<T>                   A T that the model checker checks for data races. Here: T.
 ///   P::pause()                  The only way to spin. The loop around it only reads.
@@ -66,7 +66,7 @@ template <class Futex> struct basic_native_platform {
     /// Says that executions are run and not explored.
     static constexpr bool model = false;
     /// Counts the reads of a held lock before its waiter sleeps.
-    static constexpr int lock_pauses = 64;
+    static constexpr int lock_looks = 5;
 
     /// Names the atomic type.
     template <class T> using atomic = std::atomic<T>;

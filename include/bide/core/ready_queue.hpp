@@ -56,6 +56,9 @@ public:
         }
     }
 
+    /// Returns true if no runnable is queued. Only the owner calls it.
+    bool empty() const noexcept { return taken_.first() == nullptr && !has_posted(); }
+
     /// Takes the oldest runnable out.
     /// Blocks: until there is a runnable or the deadline has passed.
     /// Returns: nullptr if the deadline has passed.
@@ -83,6 +86,12 @@ public:
 
 private:
     static constexpr std::uintptr_t sleeping = 1; // no runnable has an odd address
+
+    bool has_posted() const noexcept {
+        // Order: relaxed; take_all() acquires.
+        const std::uintptr_t top = top_.load(std::memory_order_relaxed);
+        return top != 0 && top != sleeping;
+    }
 
     // Moves the posted runnables to `taken_` and reverses them: newest first becomes oldest first.
     bool take_all() noexcept {

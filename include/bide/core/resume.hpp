@@ -8,9 +8,9 @@
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
 /// that were to resume after it are handed over to another worker, or else to the resumers
-/// (core/timer.hpp). If it blocks outside of bide (read(), std::mutex) or computes, they wait for
-/// it. After a hand-over, another thread is about to resume these coroutines. So a coroutine that
-/// has blocked must not destroy the coroutines that were released with it.
+/// (core/timer.hpp). If it blocks outside of bide (read(), std::mutex) or computes, those
+/// coroutines wait for it. After a hand-over, another thread is about to resume these coroutines.
+/// So a coroutine that has blocked must not destroy the coroutines that were released with it.
 //
 // A release that has wakers to run opens a wake_scope. Coroutines that become runnable in it are
 // kept in a list of the thread. When the outermost scope closes, it runs the list, first in, first
@@ -20,8 +20,9 @@
 // A scope may also post its list to another place: request_stop() resumes no coroutine on its
 // thread.
 //
-// Only the list of the innermost scope is handed over, and a waiter only after its waker has run.
-// So an executor that resumes inside post() delays these waiters if the resumed coroutine blocks.
+// Two kinds of waiters are not handed over: those in the list of an outer scope, and those whose
+// waker has not run yet. If an executor resumes a coroutine inside post(), and that coroutine
+// blocks, it delays these waiters.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -160,7 +161,8 @@ public:
     }
 
     /// Runs `r` at the end of the scope that is open on this thread, or now if none is open. If the
-    /// thread blocks before, posts `r` to `if_blocked()`; if that refers to no executor, `r` stays.
+    /// thread blocks before that, posts `r` to `if_blocked()`. If that returns no executor, `r`
+    /// stays in the scope.
     static void run(runnable& r, destination if_blocked = nullptr) noexcept {
         wake_scope scope;
         scope.mine_.list->push(r);
@@ -169,7 +171,7 @@ public:
         }
     }
 
-    /// Runs `r` after the runnables of the open scope.
+    /// Runs `r` after the runnables that the open scope has already. For `if_blocked` see run().
     /// Returns: false if no scope is open; then `r` does not run.
     static bool run_behind(runnable& r, destination if_blocked) noexcept {
         const bool open = state().list != nullptr;
@@ -192,7 +194,7 @@ public:
         }
     }
 
-    /// Takes `r` out of the scope of this thread that holds it: it does not run.
+    /// Removes `r` from the scope of this thread that holds it, so that `r` does not run.
     /// Returns: false if no scope holds it.
     static bool forget(runnable& r) noexcept { return detail::resumption_list::remove(r); }
 
@@ -207,7 +209,7 @@ private:
     detail::resumption_list collected_;
 };
 
-/// Returns the executor that has the calling thread as a worker; refers to none on other threads.
+/// Returns the executor of which the calling thread is a worker. Refers to none on other threads.
 template <class Platform> executor_ref current_worker() noexcept {
     return Platform::template local<detail::resume_state>().worker;
 }
@@ -217,8 +219,8 @@ template <class Platform> executor_ref current_worker() noexcept {
 // `co_await child` must not use stack, however often it runs: the awaiter returns the child's
 // handle and the compiler tail-calls it. If the compiler does not (BIDE_SYMMETRIC_TRANSFER 0),
 // transfer() leaves the handle with the loop that resumed this thread's current coroutine, and
-// returns a no-op. The stack unwinds to that loop, which resumes the handle. If foreign code
-// resumed the coroutine, there is no loop, and transfer() runs one itself.
+// returns a no-op. The stack unwinds to that loop, which resumes the handle. If other code than
+// bide's resumed the coroutine, there is no loop; transfer() then runs one itself.
 
 namespace detail {
 

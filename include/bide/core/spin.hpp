@@ -6,8 +6,8 @@
 /// Decides how long a waiter spins before it sleeps.
 //
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads
-// hand something to and fro, the longest step is to wake a sleeping partner: the call itself, and
-// then the time until the partner runs, which is 1.5 to 2 times as long again. A waiter that spins
+// take turns, the longest step is to wake the partner that sleeps. It consists of the call, and of
+// the time until the partner runs, which is 1.5 to 2 times as long as the call. A waiter that spins
 // for less than that falls asleep just before its partner hands back. The partner must then wake
 // it, and the same happens on the other side: two threads that have fallen asleep once stay asleep.
 // The budget is therefore 5/2 of the cost of a wake for its caller. That cost is measured where
@@ -27,7 +27,7 @@ namespace bide::inline BIDE_ABI {
 template <class Platform> class basic_spin {
 public:
     /// Calls `done()` until it returns true or the budget is spent.
-    /// Requires: done() only reads, except in the step that makes it true.
+    /// Requires: done() only reads. The call that returns true may also write.
     /// Returns: the last answer of done().
     template <class Done> static bool until(Done&& done) noexcept {
         if constexpr (Platform::model) {
@@ -55,8 +55,8 @@ public:
         }
     }
 
-    /// Calls `done()` 5 times within about 0.5 us, with growing pauses, for a change that another
-    /// thread is about to make.
+    /// Calls `done()` 5 times within about 0.5 us, with growing pauses. It is for a change that
+    /// another thread is about to make.
     /// Returns: true if done() returned true.
     template <class Done> static bool spin_once(Done&& done) noexcept {
         if constexpr (!Platform::model) {
@@ -74,8 +74,8 @@ public:
         return false;
     }
 
-    /// Yields up to `times` and calls `done()` after each, for a change that needs a thread which
-    /// has no processor yet.
+    /// Yields up to `times` times and calls `done()` after each. It is for a change by a thread
+    /// that has no processor yet.
     /// Returns: true if done() returned true.
     template <class Done> static bool yielding(Done&& done, int times) noexcept {
         if constexpr (!Platform::model) {

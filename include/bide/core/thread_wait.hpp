@@ -31,9 +31,9 @@ template <class Q, class Platform> struct thread_wait {
     /// A node in the queue.
     using waiter = basic_waiter<Platform>;
 
-    /// Waits for `amount` until the deadline.
-    /// Blocks: until the wait is decided. Not at all if the deadline is a poll.
-    /// Returns: the outcome. If the deadline is a poll, timed_out; the caller tries before.
+    /// Waits for `amount` until the deadline. The caller has tried without a wait before.
+    /// Blocks: until the wait is decided. If the deadline is deadline::poll(), does not block.
+    /// Returns: the outcome; timed_out if the deadline is deadline::poll().
     BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount, deadline end) noexcept {
         if (end.is_poll()) {
             return wait_status::timed_out;
@@ -76,8 +76,8 @@ template <class Q, class Platform> struct thread_wait {
     }
 
 private:
-    // The node lies on two cache lines. The releaser reads and writes the first; the second has the
-    // word that the owner polls.
+    // The node lies on two cache lines. The releaser reads and writes the first one. The second one
+    // has the word that the owner polls.
     struct alignas(64) placed {
         explicit placed(std::ptrdiff_t amount) noexcept : w(amount) {}
         std::byte before[64 - waiter::offset_of_outcome];

@@ -21,13 +21,13 @@
 /// of the service wait for it, so it should mark its waiter runnable and return (core/waker.hpp).
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
-/// std::system_error. Operations that cannot throw report it and terminate: a stop that has
-/// coroutines to resume, a wait with a time-out that was made on a worker and begins on another
-/// thread, and a post to a scheduler that has ended.
+/// std::system_error. Operations that cannot throw report it and terminate: a stop that resumes
+/// coroutines; a wait with a time-out, if it was constructed on a worker and begins on another
+/// thread; a post to a scheduler that has ended.
 //
-// The timer thread sleeps in its ready queue until the earliest time-out. A timer that becomes the
-// earliest posts a wake-up there, and so does a runnable that needs another resumer. So the service
-// has one sleep protocol only.
+// The timer thread sleeps in its ready queue until the earliest time-out. If a new timer is the
+// earliest, its thread posts a wake-up to that queue; so does a thread whose runnable needs another
+// resumer. So the service has only one sleep protocol.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -120,8 +120,8 @@ template <class Platform> std::error_code basic_timer_service<Platform>::start()
     return error;
 }
 
-// If a wake-up is posted already, this call posts none: the timer thread takes that one out under
-// the same lock, and checks the timers and the resumers afterwards.
+// If a wake-up is posted already, this call posts no second one. The timer thread takes the posted
+// one out under the same lock, and checks the timers and the resumers afterwards.
 template <class Platform> void basic_timer_service<Platform>::post_wake_up(void* self) noexcept {
     auto& service = *static_cast<basic_timer_service*>(self);
     if (!service.exchange_posted(true)) {
@@ -213,8 +213,8 @@ template <class Platform> executor_ref service_executor() noexcept {
     return worker ? worker : executor_ref(required_service<Platform>());
 }
 
-// The same for coroutines that may also resume on this thread. Refers to none if no thread can be
-// started.
+// Returns the executor for coroutines without one that may also resume on this thread. Refers to
+// none if no thread can be started.
 template <class Platform> executor_ref spare_executor() noexcept {
     const executor_ref worker = current_worker<Platform>();
     if (worker) {
@@ -225,9 +225,9 @@ template <class Platform> executor_ref spare_executor() noexcept {
     return service != nullptr ? executor_ref(*service) : executor_ref();
 }
 
-// Arms the time-out of a wait. If the running task is about to begin that wait and will resume on
-// this scheduler, the scheduler takes the timer: the task ends before its scheduler does. The
-// service takes all other timers.
+// Arms the time-out of a wait. If the running task is about to begin that wait, and will resume on
+// this scheduler, the scheduler takes the timer. That is safe, because the task ends before its
+// scheduler does. The service takes all other timers.
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();
     if (here.host != nullptr && here.running != nullptr &&

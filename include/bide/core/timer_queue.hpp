@@ -13,14 +13,15 @@
 //            `earlier` reads `until`                       read next_ns() (seq_cst)
 //            t < until: wake the sleeper                   next < u: do not sleep until u
 //
-// At least one of the two sees the other's write. If both do, the sleeper is awake and is woken
-// again. next_ns() may be earlier than the earliest timer. It is never later by more than one tick
-// of the wheel. So next_ns() stays as it is when the earliest timer is cancelled. A timer that is
-// added with a later time needs no wake: the sleeper wakes at next_ns() and reads it again.
+// At least one of the two threads sees the write of the other. If both do, the sleeper stays awake
+// and is woken needlessly. next_ns() may be earlier than the earliest timer, but never later by
+// more than one tick of the wheel. So next_ns() does not change when the earliest timer is
+// cancelled. If a timer with a later time is added, no wake is needed: the sleeper wakes at
+// next_ns() and reads it again.
 //
-// The timers stand in a wheel under a lock of two bits. A timer fires outside the lock and is
-// listed in `calls_` meanwhile. cancel() of a firing timer waits until the firing ends, except on
-// the thread that fires it. After cancel() has returned, no thread accesses the timer.
+// The timers are in a wheel, which is guarded by a lock of two bits. A timer fires outside the lock
+// and is listed in `calls_` meanwhile. cancel() of a firing timer waits until the firing ends,
+// except on the thread that fires it. After cancel() has returned, no thread accesses the timer.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -194,8 +195,9 @@ bool basic_timer_queue<Platform>::fires_elsewhere(const timer& t) const noexcept
     return false;
 }
 
-// Called with the lock, and returns with it. Returns false if the timer is early by its own clock,
-// which may have been set back; it is in the queue again.
+// Called with the lock, and returns with it. Fires the timer. Returns false if the timer is early
+// by its own clock, for example because that clock was set back; the timer is then in the queue
+// again.
 template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, timer& t) noexcept {
     mine.firing = &t;
     unlock();
@@ -219,8 +221,8 @@ template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, tim
 template <class Platform> void basic_timer_queue<Platform>::end_firing(call& mine) noexcept {
     mine.firing = nullptr;
     if (cancelling_ != 0) {
-        // Order: relaxed; under the lock. A canceller that read the old count is woken below, or
-        // finds the new count before it sleeps.
+        // Order: relaxed; under the lock. If a canceller has read the old count, it is woken below.
+        // If it reads later, it finds the new count before it sleeps.
         ended_.fetch_add(1, std::memory_order_relaxed);
         unlock();
         futex_wake<Platform>(&ended_, 0x7fffffff);
@@ -241,8 +243,8 @@ template <class Platform> void basic_timer_queue<Platform>::unlink(call& mine) n
     }
 }
 
-// Called with the lock. Moves next_ns() forward and never back: a sleeper that relies on the old
-// value would get no wake for a timer between the two.
+// Called with the lock. Changes next_ns() only to a later time. A sleeper may rely on the present
+// value: a timer before that value must wake it.
 template <class Platform> void basic_timer_queue<Platform>::raise_next() noexcept {
     const std::int64_t next = wheel_.next_ns();
     // Order: both relaxed; written under the lock. A sleeper that misses the later time wakes

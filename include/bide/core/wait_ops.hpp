@@ -3,19 +3,64 @@
 #define BIDE_CORE_WAIT_OPS_HPP
 
 /// \file
-/// The functions by which a coroutine (core/async_op.hpp) or a select (channel/select.hpp) waits on
-/// a primitive: to try, to enqueue, to cancel, and to make the result.
+/// What a primitive supplies so that a coroutine (core/async_op.hpp) or a select
+/// (channel/select.hpp) can wait on it: an operation. That is a small struct which says what is
+/// waited for, and has the steps of the wait:
+///
+/// \code
+/// struct acquiring {
+///     basic_semaphore& from;
+///     std::ptrdiff_t amount;
+///
+///     // Tries to complete the wait. Returns waiting if it would have to wait.
+///     wait_status try_now() const noexcept;
+///     // Queues the waiter and returns waiting, or settles it and returns its status.
+///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
+///     // Cancels the wait. Returns true if this call decided it.
+///     bool cancel(basic_waiter<Platform>&, wait_status why) const noexcept;
+///     // Makes the result of the wait. Throws only if the primitive says so.
+///     result<basic_permit<Platform>> collect(wait_status what) const;
+///
+///     // The rest is optional.
+///     // Undoes an outcome that no caller collects. Without it, the outcome is collected and its
+///     // result is destroyed.
+///     void give_back(wait_status what) const noexcept;
+///     // What happens if the waiting task is cancelled: makes the wait end soon. The wait goes on
+///     // until then, and its outcome is `stopped`. Without it, the wait ends with `stopped`.
+///     void on_cancel() const noexcept;
+///     // Calls again(), which tries once more, a few times, because another thread may be about to
+///     // complete the wait. Is called before the waiter is queued if nothing else is queued for
+///     // the thread to run.
+///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
+///     // Other tasks run first, even if the wait can complete immediately.
+///     static constexpr bool yields_first = true;
+///     // The wait cannot be a case of a select: its decision claims no choice.
+///     static constexpr bool stands_alone = true;
+/// };
+/// \endcode
+///
+/// The primitive returns {acquiring{*this, n}} as a basic_async_op. The struct is copied bytewise,
+/// and consists of three words of 64 bits at most: references, pointers and numbers.
+///
+/// If the wait carries more, such as an item, wait_payload names that type. Each function of the
+/// operation may take a reference to the payload, as its last parameter.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
+#include <bide/core/wait_status.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
+
+template <class Platform> class basic_waiter;
 
 /// The result type of an operation whose value is a T. A primitive's own empty T may stand for a
 /// result<void, E>.
@@ -52,100 +97,177 @@ template <class T> inline constexpr bool may_wait_for_time = std::is_void_v<T>;
 /// \overload
 template <> inline constexpr bool may_wait_for_time<std::uint64_t> = true;
 
-/// What an operation waits for.
-struct wait_target {
-    void* queue = nullptr;     ///< The object that has the queue.
-    void* owner = nullptr;     ///< The object that the result refers to.
-    std::ptrdiff_t amount = 1; ///< How much is asked for, in the unit of the primitive.
-    void* payload = nullptr;   ///< The wait_payload, if there is one.
+/// An operation that a wait for an R can be made of; see above.
+template <class Op, class R>
+concept wait_operation =
+    std::is_trivially_copyable_v<Op> &&
+    (requires(const Op& op, wait_status what, wait_payload_t<R>& carried) {
+        { op.collect(what, carried) } -> std::same_as<R>;
+    } || requires(const Op& op, wait_status what) {
+        { op.collect(what) } -> std::same_as<R>;
+    });
+
+/// An operation without its type, and the address of its payload.
+// A copy of its bytes is a copy of the operation.
+class BIDE_MAY_ALIAS wait_target {
+public:
+    /// Waits for nothing.
+    wait_target() noexcept = default;
+
+    /// Stores an operation.
+    template <class Op>
+        requires(!std::same_as<Op, wait_target>)
+    explicit wait_target(const Op& op) noexcept {
+        static_assert(std::is_trivially_copyable_v<Op>,
+                      "bide: an operation is copied bytewise: it has references and numbers only");
+        static_assert(sizeof(Op) <= sizeof op_ && alignof(Op) <= alignof(std::uint64_t),
+                      "bide: an operation has three words; what else a wait needs is its payload");
+        std::memcpy(op_, std::addressof(op), sizeof(Op));
+    }
 
     /// Sets the payload, which stays in place from here on.
     template <class Payload> void carry(Payload& p) noexcept {
         if constexpr (!std::is_same_v<Payload, detail::no_payload>) {
-            payload = &p;
+            payload_ = &p;
         }
     }
+
+    /// Returns the operation.
+    /// Requires: an Op was stored.
+    template <class Op> const Op& operation() const noexcept {
+        return *std::launder(reinterpret_cast<const Op*>(op_));
+    }
+
+    /// Returns the payload.
+    /// Requires: it is a Payload.
+    template <class Payload> Payload& carried() const noexcept {
+        return *static_cast<Payload*>(payload_);
+    }
+
+private:
+    alignas(std::uint64_t) std::byte op_[3 * sizeof(std::uint64_t)];
+    void* payload_ = nullptr;
 };
 
-/// The steps of a wait, without the type of its result.
+/// The steps of a wait, without the type of its operation and of its result. Of the comments on the
+/// functions see above.
 template <class Platform> struct wait_steps {
     /// A node in the queue of a primitive.
     using waiter = basic_waiter<Platform>;
 
-    /// Tries to complete the wait. Returns waiting if it would have to wait.
+    /// Tries to complete the wait.
     wait_status (*try_now)(const wait_target&) noexcept;
     /// Enqueues the waiter. Returns true if the wait is complete, and the waiter is not queued.
     bool (*enqueue)(const wait_target&, waiter&) noexcept;
-    /// Cancels the wait. Returns true if this call decided it.
+    /// Cancels the wait.
     bool (*cancel)(const wait_target&, waiter&, wait_status why) noexcept;
-    /// If true, other tasks run first, even if the wait can complete immediately.
-    bool yields_first = false;
-    /// If true, the wait cannot be a case of a select: its decision claims no choice.
-    bool stands_alone = false;
-    /// What happens if the waiting task is cancelled. If nullptr, the wait ends with `stopped`.
-    /// Else this function is called, which makes the wait end soon. The wait goes on until then,
-    /// and its outcome is `stopped`.
-    void (*on_cancel)(const wait_target&) noexcept = nullptr;
+    /// Tries a few times; nullptr if that is of no use.
+    wait_status (*try_longer)(const wait_target&) noexcept;
+    /// Is called if the waiting task is cancelled; nullptr if the wait then ends with `stopped`.
+    void (*on_cancel)(const wait_target&) noexcept;
+    /// If true, other tasks run first.
+    bool yields_first;
+    /// If true, the wait cannot be a case of a select.
+    bool stands_alone;
 };
 
 /// The steps of a wait and its result; R is a result<...>.
 template <class R, class Platform> struct wait_ops : wait_steps<Platform> {
-    /// A node in the queue of a primitive.
-    using typename wait_steps<Platform>::waiter;
-    /// The steps.
-    using steps = wait_steps<Platform>;
-    /// Makes the result of a wait. Throws only if the primitive says so.
-    using collector = R (*)(const wait_target&, wait_status what);
-    /// Undoes the outcome of a wait that no caller collects.
-    using returner = void (*)(const wait_target&, wait_status what) noexcept;
-
-    /// Constructs the functions of a wait. If `returns` is nullptr, an outcome is undone by
-    /// collecting it and destroying the result.
-    constexpr wait_ops(decltype(steps::try_now) tries, decltype(steps::enqueue) enqueues,
-                       decltype(steps::cancel) cancels, collector collects,
-                       returner returns = nullptr, bool yields = false) noexcept
-        : steps{tries, enqueues, cancels, yields}, collect(collects), returns_(returns) {}
-
-    /// Returns a copy for a wait that cannot be a case of a select.
-    constexpr wait_ops standing_alone() const noexcept {
-        wait_ops copy = *this;
-        copy.stands_alone = true;
-        return copy;
-    }
-
-    /// Returns a copy for a wait that a cancelled task does not leave early.
-    constexpr wait_ops outlasting_cancel(decltype(steps::on_cancel) cancels) const noexcept {
-        wait_ops copy = *this;
-        copy.on_cancel = cancels;
-        return copy;
-    }
-
-    /// Makes the result.
-    collector collect;
-
+    /// Makes the result of a wait.
+    R (*collect)(const wait_target&, wait_status what);
     /// Undoes an outcome that no caller collects.
-    void give_back(const wait_target& t, wait_status what) const noexcept {
-        if (returns_ != nullptr) {
-            returns_(t, what);
+    void (*give_back)(const wait_target&, wait_status what) noexcept;
+};
+
+namespace detail {
+
+// The functions of wait_steps and wait_ops that call those of an Op.
+template <class Op, class Payload, class Platform> struct wait_calls {
+    using waiter = basic_waiter<Platform>;
+
+    static wait_status try_now(const wait_target& t) noexcept {
+        const Op& op = t.operation<Op>();
+        if constexpr (requires(Payload& p) { op.try_now(p); }) {
+            return op.try_now(t.carried<Payload>());
         } else {
-            static_cast<void>(collect(t, what));
+            return op.try_now();
         }
     }
+    static bool enqueue(const wait_target& t, waiter& w) noexcept {
+        const Op& op = t.operation<Op>();
+        if constexpr (requires(Payload& p) { op.enqueue(w, p); }) {
+            return op.enqueue(w, t.carried<Payload>()) != wait_status::waiting;
+        } else {
+            return op.enqueue(w) != wait_status::waiting;
+        }
+    }
+    static bool cancel(const wait_target& t, waiter& w, wait_status why) noexcept {
+        const Op& op = t.operation<Op>();
+        if constexpr (requires(Payload& p) { op.cancel(w, why, p); }) {
+            return op.cancel(w, why, t.carried<Payload>());
+        } else {
+            return op.cancel(w, why);
+        }
+    }
+    template <class R> static R collect(const wait_target& t, wait_status what) {
+        const Op& op = t.operation<Op>();
+        if constexpr (requires(Payload& p) { op.collect(what, p); }) {
+            return op.collect(what, t.carried<Payload>());
+        } else {
+            return op.collect(what);
+        }
+    }
+    template <class R> static void give_back(const wait_target& t, wait_status what) noexcept {
+        const Op& op = t.operation<Op>();
+        if constexpr (requires(Payload& p) { op.give_back(what, p); }) {
+            op.give_back(what, t.carried<Payload>());
+        } else if constexpr (requires { op.give_back(what); }) {
+            op.give_back(what);
+        } else {
+            static_cast<void>(collect<R>(t, what));
+        }
+    }
+    static wait_status try_longer(const wait_target& t) noexcept {
+        wait_status seen = wait_status::waiting;
+        t.operation<Op>().yield_before_wait(
+            [&]() noexcept { return (seen = try_now(t)) != wait_status::waiting; });
+        return seen;
+    }
+    static void on_cancel(const wait_target& t) noexcept { t.operation<Op>().on_cancel(); }
 
-private:
-    returner returns_;
+    static constexpr wait_steps<Platform> steps() noexcept {
+        wait_steps<Platform> s{&try_now, &enqueue, &cancel, nullptr, nullptr, false, false};
+        if constexpr (requires(const Op& op, bool (&again)()) { op.yield_before_wait(again); }) {
+            s.try_longer = &try_longer;
+        }
+        if constexpr (requires(const Op& op) { op.on_cancel(); }) {
+            s.on_cancel = &on_cancel;
+        }
+        if constexpr (requires { Op::yields_first; }) {
+            s.yields_first = Op::yields_first;
+        }
+        if constexpr (requires { Op::stands_alone; }) {
+            s.stands_alone = Op::stands_alone;
+        }
+        return s;
+    }
 };
+
+template <class Op, class Payload, class Platform>
+inline constexpr wait_steps<Platform> steps_of = wait_calls<Op, Payload, Platform>::steps();
+
+template <class Op, class R, class Platform,
+          class Calls = wait_calls<Op, wait_payload_t<R>, Platform>>
+inline constexpr wait_ops<R, Platform> ops_of{Calls::steps(), &Calls::template collect<R>,
+                                              &Calls::template give_back<R>};
+
+} // namespace detail
 
 /// A wait that has not begun.
 template <class R, class Platform> struct basic_wait {
     const wait_ops<R, Platform>* ops;                ///< Its functions.
     wait_target target;                              ///< What it waits for.
     [[no_unique_address]] wait_payload_t<R> payload; ///< What it carries.
-
-    /// Constructs a wait.
-    basic_wait(const wait_ops<R, Platform>& how, wait_target what,
-               wait_payload_t<R> carried = {}) noexcept
-        : ops(&how), target(what), payload(std::move(carried)) {}
 };
 
 /// Returns the errc of a status that is not `granted`.

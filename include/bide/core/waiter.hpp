@@ -27,14 +27,14 @@
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
-//   amount, missing          until the publication. The owner: before it queues the node and after
+//   request_, missing        until the publication. The owner: before it queues the node and after
 //                            the publication.
 //   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
 //                            the lock and by the decider.
-// Once the node is announced, `missing` holds the mark of the releaser's thread.
+// When the node is announced, `missing` is set to a mark of the releaser's thread.
 //
-// A wait may be one of several waits of which exactly one happens. Then a decider claims their
-// common choice under the primitive's lock before it decides (core/choice.hpp).
+// A wait may be one of several waits of which exactly one happens. Then a decider claims the choice
+// that these waits share, under the primitive's lock, before it decides (core/choice.hpp).
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/choice.hpp>
@@ -45,27 +45,18 @@
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/core/waker.hpp>
 
 #include <cstddef>
+#include <memory>
 
 namespace bide::inline BIDE_ABI {
-
-/// States the outcome of a wait. The first two values are no outcomes.
-enum class wait_status : futex_word {
-    waiting,   ///< There is no outcome yet.
-    parked,    ///< There is no outcome yet, and the owner sleeps or is about to.
-    granted,   ///< The wait got what it asked for.
-    closed,    ///< The primitive was closed.
-    stopped,   ///< A stop was requested.
-    timed_out, ///< The deadline has passed.
-    no_memory  ///< There was no memory for the item.
-};
 
 template <class Platform> class basic_waiter_queue;
 template <class Platform> class basic_wake_list;
 
-/// Is the node of one wait. The comments between the functions name their caller.
+/// Is the node of one wait. The functions are in groups, one for each caller.
 template <class Platform> class basic_waiter : private detail::waiter_link<Platform> {
     using link = detail::waiter_link<Platform>;
 
@@ -73,7 +64,7 @@ public:
     /// Makes a wait for `asked` units of the primitive. Without a waker the owner is a thread,
     /// which calls park().
     explicit basic_waiter(std::ptrdiff_t asked = 1, waker wake = {}) noexcept
-        : waker_(wake), amount(asked), missing(asked) {}
+        : waker_(wake), request_(request{asked}), missing(asked) {}
     basic_waiter(const basic_waiter&) = delete;
     basic_waiter& operator=(const basic_waiter&) = delete;
 
@@ -91,7 +82,7 @@ public:
         contested_ = true;
     }
 
-    /// The same for a choice with an owner. If this wait is chosen, the owner's waiter is granted.
+    /// Makes this wait a case of a choice with an owner, whose waiter is granted if it is chosen.
     void contest(basic_choice<Platform>& with) noexcept {
         contest(
             [](void* choice) noexcept {
@@ -102,12 +93,11 @@ public:
             with);
     }
 
-    /// Returns the published outcome; `waiting` or `parked` if there is none. An announced outcome
-    /// is not published yet.
+    /// Returns the published outcome; `waiting` or `parked` if there is none or if it is announced.
     // Order: acquire [waiter.outcome]; the reader sees what the publisher did before.
     wait_status outcome() const noexcept {
         const wait_status seen = state_.load(std::memory_order_acquire);
-        return is_announced(seen) ? wait_status::waiting : seen;
+        return detail::is_announced(seen) ? wait_status::waiting : seen;
     }
 
     /// Returns whether the outcome is published.
@@ -119,11 +109,11 @@ public:
         return state_.load(std::memory_order_acquire) > wait_status::parked;
     }
 
-    /// Returns whether the node was not queued since it was made or reset, or was withdrawn.
+    /// Returns true if the node was not queued since it was made or reset, or was withdrawn.
     bool is_idle() const noexcept { return phase_ == phase::idle; }
 
-    /// Waits for the outcome. Spins before it sleeps if the node was the first in its queue; later
-    /// nodes wait for longer than a spin takes.
+    /// Waits for the outcome. If the node was the first in its queue when it was queued, spins
+    /// before it sleeps. Later nodes do not spin, because they wait longer than a spin takes.
     /// Blocks: until the outcome is published or the deadline has passed.
     /// Requires: the node has no waker.
     /// Returns: false if the deadline has passed and there is no outcome.
@@ -144,9 +134,9 @@ public:
     /// Returns: false if the deadline has passed.
     bool sleep(deadline until) noexcept;
 
-    /// Waits for the outcome of a wait that a releaser has decided. If this thread is that releaser
-    /// and runs the wakers of its release, takes the node out of that release: its waker does not
-    /// run.
+    /// Waits for the outcome of a wait that a releaser has decided. If this thread is that
+    /// releaser, and is running the wakers of its release, takes the node out of the release: the
+    /// waker of the node does not run.
     /// Blocks: until the releaser has published the outcome, on another thread. That thread runs
     /// the wakers of earlier waits of its release first.
     wait_status await_outcome() noexcept;
@@ -190,15 +180,32 @@ public:
         settle(wait_status::waiting);
         phase_ = phase::idle;
         forbidden_ = wait_status::waiting;
-        amount = missing = asked;
+        ask(asked);
+    }
+
+    /// Asks for `amount` units, before the wait is queued.
+    void ask(std::ptrdiff_t amount) noexcept {
+        request_ = request{amount};
+        missing = amount;
+    }
+    /// Says where an item comes from or goes to, before the wait is queued: instead of ask().
+    template <class T> void carry(T& place) noexcept {
+        request_ = request{.place = std::addressof(place)};
     }
 
     // --- called by the primitive, under its lock
 
+    /// Returns how many units the wait asks for.
+    std::ptrdiff_t amount() const noexcept { return static_cast<request>(request_).amount; }
+    /// Returns the object of carry(). Requires: it is a T.
+    template <class T> T& carried() const noexcept {
+        return *static_cast<T*>(static_cast<request>(request_).place);
+    }
+
     /// Returns whether the node is in a queue.
     bool is_queued() const noexcept { return phase_ == phase::queued; }
 
-    /// Records a stop or a time-out that came before the wait was queued: queueing is refused then.
+    /// Records a stop or a time-out that came before the wait was queued, which is refused then.
     void forbid(wait_status why) noexcept {
         if (phase_ == phase::idle) {
             forbidden_ = why;
@@ -280,7 +287,7 @@ public:
     void announce(wait_status what) noexcept {
         missing = reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
         // Order: release [waiter.outcome]; the reader sees what came before the outcome.
-        state_.store(announced_as(what), std::memory_order_release);
+        state_.store(detail::announced_as(what), std::memory_order_release);
     }
     /// Publishes the announced outcome, after the node was taken out of the list. The last access
     /// to the node.
@@ -288,7 +295,7 @@ public:
     waker publish_announced() noexcept {
         const waker wake = waker_;
         // Order: relaxed; the publisher reads what it wrote.
-        const wait_status what = announced_as(state_.load(std::memory_order_relaxed));
+        const wait_status what = detail::announced_as(state_.load(std::memory_order_relaxed));
         // Order: release [waiter.outcome]; the last access to the node and to the list.
         state_.store(what, std::memory_order_release);
         return wake;
@@ -300,16 +307,6 @@ private:
 
     enum class phase : unsigned char { idle, queued, decided };
 
-    static constexpr futex_word announced = 8;
-
-    // Sets the bit `announced`, or clears it if it is set.
-    static wait_status announced_as(wait_status what) noexcept {
-        return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
-    }
-    static bool is_announced(wait_status seen) noexcept {
-        return (static_cast<futex_word>(seen) & announced) != 0;
-    }
-
     static basic_waiter* owner_of(void* choice) noexcept {
         auto& with = *static_cast<basic_choice<Platform>*>(choice);
         return with.owner()(with);
@@ -317,13 +314,16 @@ private:
 
     template <class T> using var = typename Platform::template var<T>;
 
+    union request {
+        std::ptrdiff_t amount;
+        void* place;
+    };
+
     waker waker_;
+    var<request> request_;
 
 public:
-    /// Counts the units that the wait asks for.
-    var<std::ptrdiff_t> amount;
-    /// Counts the units that are not granted yet. Once announced: the mark of the releaser's
-    /// thread.
+    /// Counts the units that are not granted yet, until the node is announced.
     var<std::ptrdiff_t> missing;
 
 private:
@@ -371,10 +371,10 @@ template <class Platform> wait_status basic_waiter<Platform>::await_outcome() no
     // Order: acquire [waiter.outcome]; the list that the node stands in, and the mark of its
     // thread.
     const wait_status seen = state_.load(std::memory_order_acquire);
-    if (is_announced(seen) &&
+    if (detail::is_announced(seen) &&
         missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>())) {
         link::unlink();
-        settle(announced_as(seen));
+        settle(detail::announced_as(seen));
     }
     for (basic_backoff<Platform> again; !is_complete(); again()) {
     }

@@ -22,8 +22,8 @@ template <class Platform> class wakers_later;
 /// The waiters are chained through their own links, so their number has no limit. Wakers run inside
 /// publish().
 ///
-/// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel the
-/// waiters behind it or destroy their coroutines, which takes them out of the list.
+/// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel later
+/// waiters of the list, or destroy their coroutines. That takes them out of the list.
 /// Requires: the caller of publish() holds no lock.
 template <class Platform> class basic_wake_list {
 public:
@@ -183,10 +183,10 @@ private:
     link wakers_; // the end of a circular list; linked by the first append()
 };
 
-/// Defers the wakers of this thread's releases until its own end. Meanwhile the releases announce
-/// the outcomes only. So a step can come in between: if the removal of one waiter lets other
-/// waiters through, the outcome of the removed waiter is published first. No user code runs until
-/// stop_gathering().
+/// Defers the wakers of this thread's releases until this object is destroyed. Until then the
+/// releases only announce their outcomes. That leaves time for another step: if the removal of one
+/// waiter lets other waiters through, the outcome of the removed waiter is published first. No user
+/// code runs until stop_gathering().
 template <class Platform> class wakers_later {
     using wake_list = basic_wake_list<Platform>;
 

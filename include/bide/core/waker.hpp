@@ -6,8 +6,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Makes a waiter runnable: a function and its context. Trivially copyable, two words. Foreign
-/// event loops connect here.
+/// Makes a waiter runnable: a function and its context. It is two words and trivially copyable. The
+/// event loops of other libraries connect to bide by it.
 class waker {
 public:
     /// Is called with the context.
@@ -16,11 +16,10 @@ public:
     /// Makes an empty waker: wake() does nothing.
     constexpr waker() noexcept = default;
 
-    /// Makes a waker: wake() calls `call(context)`. The releaser makes that call while it
-    /// holds no lock of the library, at most once for each wait. The releaser waits for the call,
-    /// so `call` should mark the waiter runnable and return. A stop and a time-out are releasers
-    /// too. Outside a scheduler, one thread fires the time-outs of the whole process
-    /// (core/timer.hpp).
+    /// Makes a waker: wake() calls `call(context)`. A releaser calls wake() at most once for each
+    /// wait, while it holds no lock of the library. The releaser waits for the call, so `call`
+    /// should mark the waiter runnable and return. A stop and a time-out are releasers too. Outside
+    /// a scheduler, one thread fires the time-outs of the whole process (core/timer.hpp).
     constexpr waker(function call, void* context) noexcept : call_(call), context_(context) {}
 
     /// Calls the function, if there is one.

@@ -23,11 +23,12 @@ namespace detail {
 class durable_lock;
 } // namespace detail
 
-/// Changes a durable lock from outside: for an administrator.
+/// Changes a durable lock for an administrator, which is not one of its contenders.
 ///
 /// The record keeps a note of the latest such change: its time, its author, what changed and why.
 /// Every call returns an error as std::error_code: a durable_errc, an errno code, or one of the
-/// store. durable_errc::indeterminate: the time is up, and the change may still be made.
+/// store. If the error is durable_errc::indeterminate, the time is up, and the change may still be
+/// made.
 ///
 /// Blocks: every call, until a store thread has the answer of the store; at most
 /// durable_options::retry_time plus attempt_limit.
@@ -35,8 +36,8 @@ class durable_admin {
 public:
     /// Takes away the grant that has the token `fence`.
     ///
-    /// The next renewal of its holder fails. Until then the holder goes on, unless the resource
-    /// checks tokens.
+    /// The holder learns of it when its next renewal fails. Until then the holder still acts as if
+    /// it held the lock. Only a resource that checks tokens refuses it.
     ///
     /// Returns: false if there is no such grant.
     result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why) {
@@ -60,9 +61,9 @@ public:
     /// Changes the number of permits.
     ///
     /// Afterwards contenders with the old number are refused, this lock object included: construct
-    /// them anew. Holders keep their permits and can renew them. If they hold more permits than the
-    /// new number, no contender is granted a permit until enough are released. To avoid that, call
-    /// inspect() first.
+    /// new ones. Holders keep their permits and can renew them. If the holders together hold more
+    /// permits than the new number, no contender is granted a permit until enough are released.
+    /// inspect() tells how many are held.
     ///
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why) {
@@ -78,7 +79,7 @@ public:
     /// The tokens begin with `min_fence` or with the token from the clock (durable::floor_of()),
     /// whichever is larger. The token from the clock is larger than every token that was granted,
     /// unless the clock was set back. A damaged store is replaced if the slot is a repairable_slot.
-    /// Otherwise remove what is left of the store first; until then the error is
+    /// If the slot is not, remove what is left of the store first; until then the error is
     /// durable_errc::corrupt_record.
     ///
     /// Returns: false if the record can be read; it is left as it is.

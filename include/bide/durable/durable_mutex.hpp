@@ -33,23 +33,23 @@ public:
     explicit durable_mutex(slot_ref slot, durable_options options = {})
         : durable_lock(std::move(slot), 1, std::move(options)) {}
 
-    /// The same, for a slot that may lose acknowledged values.
+    /// Constructs the mutex on a slot that may lose acknowledged values; otherwise as above.
     template <cas_slot S>
     durable_mutex(allow_relaxed_t, S slot, durable_options options = {})
         : durable_lock(slot_ref(allow_relaxed, std::move(slot)), 1, std::move(options)) {}
 
-    /// As durable_semaphore::ticket().
+    /// Makes a ticket as durable_semaphore::ticket() does.
     durable_ticket ticket(std::string holder_id = {}) const {
         return make_ticket(std::move(holder_id), 1);
     }
-    /// As durable_semaphore::acquire().
+    /// Acquires the mutex as durable_semaphore::acquire() does.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
         return wait(std::move(request));
     }
-    /// As durable_semaphore::try_acquire().
+    /// Acquires the mutex as durable_semaphore::try_acquire() does.
     result<durable_guard, std::error_code> try_acquire() { return wait(now_or_never(1)); }
     using durable_lock::try_acquire;
-    /// As durable_semaphore::async_acquire().
+    /// Acquires the mutex as durable_semaphore::async_acquire() does.
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) {
         return async_wait(std::move(request));
     }

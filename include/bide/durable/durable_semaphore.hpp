@@ -8,12 +8,12 @@
 /// It limits, for example, the calls to a vendor to three at once, over all processes and machines
 /// that share a slot. Contenders are served first come, first served. If a holder crashes,
 /// contenders wait for its lease at most. Every grant has a fencing token that is larger than all
-/// before it. By its token a resource can refuse a holder that has lost the lock and does not know
-/// it yet.
+/// earlier tokens. By the token a resource can refuse a holder that has lost the lock and has not
+/// noticed.
 ///
 /// A child of fork() can use its copy of the semaphore, whatever the threads of the parent did at
-/// the time of the fork. Each slot documents what a fork means for it. The child holds nothing of
-/// what the parent holds.
+/// the time of the fork. Each slot documents what a fork means for it. The permits of the parent
+/// belong to the parent alone.
 ///
 /// The design follows "Durable Concurrency" of the Weft documentation. It adds waiters that expire,
 /// fencing tokens, and clocks that need not agree.
@@ -53,7 +53,7 @@ public:
     durable_semaphore(slot_ref slot, std::int64_t permits, durable_options options = {})
         : durable_lock(std::move(slot), permits, std::move(options)) {}
 
-    /// The same, for a slot that may lose acknowledged values.
+    /// Constructs the semaphore on a slot that may lose acknowledged values; otherwise as above.
     template <cas_slot S>
     durable_semaphore(allow_relaxed_t, S slot, std::int64_t permits, durable_options options = {})
         : durable_lock(slot_ref(allow_relaxed, std::move(slot)), permits, std::move(options)) {}
@@ -61,8 +61,8 @@ public:
     /// Makes a ticket: the identity of a new contender, for try_acquire() or
     /// acquire_request::ticket.
     ///
-    /// The ticket is not bound to this process. If `holder_id` is empty, it has the name of the
-    /// options.
+    /// The ticket is not bound to this process. If `holder_id` is empty, the ticket has the name
+    /// durable_options::holder_id.
     durable_ticket ticket(std::string holder_id = {}, std::int64_t weight = 1) const {
         return make_ticket(std::move(holder_id), weight);
     }
@@ -75,10 +75,10 @@ public:
     /// Blocks: until the permits are granted or an error is returned. With a timeout or a stop
     /// token it calls the store on a store thread. It returns at most
     /// durable_options::attempt_limit after the timeout or the stop; a store call that is still
-    /// running removes the contender from the queue when it ends. Without both it calls the store
-    /// on this thread, and waits for each operation of the slot to end.
-    /// Throws: std::system_error if a thread cannot be started, std::bad_alloc. Then, too, the
-    /// contender has left the queue.
+    /// running removes the contender from the queue when it ends. Without a timeout and a stop
+    /// token it calls the store on this thread, and waits for each operation of the slot to end.
+    /// Throws: std::system_error if a thread cannot be started, std::bad_alloc. The contender has
+    /// left the queue in this case, too.
     /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
     /// is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
@@ -95,7 +95,7 @@ public:
     }
     using durable_lock::try_acquire;
 
-    /// As acquire(), for a coroutine.
+    /// Acquires as acquire() does, for a coroutine.
     ///
     /// No thread waits between two tries. Every call to the store runs on a store thread, never on
     /// a thread that resumes the coroutine. The same holds for the calls of the guard.

@@ -30,7 +30,7 @@ namespace bide::inline BIDE_ABI {
 /// Thread safety: any thread may call any function at any time.
 class durable_shared_mutex : public detail::durable_lock {
 public:
-    /// The number of readers at once, if the constructor is not told another one.
+    /// The number of readers at once, unless the constructor gets another number.
     static constexpr std::int64_t default_readers = 1024;
 
     /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
@@ -41,13 +41,13 @@ public:
                                   std::int64_t max_readers = default_readers)
         : durable_lock(std::move(slot), max_readers, std::move(options)) {}
 
-    /// The same, for a slot that may lose acknowledged values.
+    /// Constructs the mutex on a slot that may lose acknowledged values; otherwise as above.
     template <cas_slot S>
     durable_shared_mutex(allow_relaxed_t, S slot, durable_options options = {},
                          std::int64_t max_readers = default_readers)
         : durable_lock(slot_ref(allow_relaxed, std::move(slot)), max_readers, std::move(options)) {}
 
-    /// Makes the ticket of a writer. As durable_semaphore::ticket().
+    /// Makes the ticket of a writer as durable_semaphore::ticket() does.
     durable_ticket ticket(std::string holder_id = {}) const {
         return make_ticket(std::move(holder_id), permit_count());
     }
@@ -56,29 +56,29 @@ public:
         return make_ticket(std::move(holder_id), 1);
     }
 
-    /// Acquires the mutex for a writer. As durable_semaphore::acquire(); the weight of the request
-    /// is ignored.
+    /// Acquires the mutex for a writer as durable_semaphore::acquire() does. The weight of the
+    /// request is ignored.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
         return wait(weighing(std::move(request), permit_count()));
     }
-    /// As durable_semaphore::try_acquire(), for a writer.
+    /// Acquires the mutex for a writer as durable_semaphore::try_acquire() does.
     result<durable_guard, std::error_code> try_acquire() {
         return wait(now_or_never(permit_count()));
     }
     using durable_lock::try_acquire;
-    /// As durable_semaphore::async_acquire(), for a writer.
+    /// Acquires the mutex for a writer as durable_semaphore::async_acquire() does.
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) {
         return async_wait(weighing(std::move(request), permit_count()));
     }
 
-    /// Acquires the mutex for a reader. As durable_semaphore::acquire(); the weight of the request
-    /// is ignored.
+    /// Acquires the mutex for a reader as durable_semaphore::acquire() does. The weight of the
+    /// request is ignored.
     result<durable_guard, std::error_code> acquire_shared(acquire_request request = {}) {
         return wait(weighing(std::move(request), 1));
     }
-    /// As durable_semaphore::try_acquire(), for a reader.
+    /// Acquires the mutex for a reader as durable_semaphore::try_acquire() does.
     result<durable_guard, std::error_code> try_acquire_shared() { return wait(now_or_never(1)); }
-    /// As durable_semaphore::async_acquire(), for a reader.
+    /// Acquires the mutex for a reader as durable_semaphore::async_acquire() does.
     task<result<durable_guard, std::error_code>>
     async_acquire_shared(acquire_request request = {}) {
         return async_wait(weighing(std::move(request), 1));

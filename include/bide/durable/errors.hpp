@@ -5,8 +5,8 @@
 /// \file
 /// The errors of durable locks.
 ///
-/// A wait can also end with bide::errc::timeout or bide::errc::stopped. An error of the store, an
-/// errno code for example, is passed on as it is if it says more than a durable_errc.
+/// A wait can also end with bide::errc::timeout or bide::errc::stopped. If an error of the store,
+/// for example an errno code, says more than a durable_errc, it is returned unchanged.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/never_destroyed.hpp>
@@ -18,7 +18,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Why a durable lock did not do what it was asked.
+/// The reasons why an operation of a durable lock failed.
 enum class durable_errc {
     conflict_timeout = 1, ///< other contenders kept changing the record first
     lock_lost,            ///< the lease expired, or the grant was taken away or given to another
@@ -78,10 +78,11 @@ inline std::error_code make_error_code(durable_errc e) noexcept {
     return {static_cast<int>(e), durable_category()};
 }
 
-/// Tells whether an operation that failed with `error` may succeed later without a repair.
+/// Returns true if an operation that failed with `error` may succeed later without a repair.
 ///
-/// A server that is down may be started again. A record that cannot be used stays so. A wrong
-/// password, a missing directory and similar errors stay until they are put right by hand.
+/// For example, a server that is down may be started again. If a record cannot be used, that does
+/// not change. A wrong password, a missing directory and similar errors last until an operator
+/// corrects them.
 inline bool may_pass(const std::error_code& error) noexcept {
     if (error.category() == durable_category()) {
         const auto code = static_cast<durable_errc>(error.value());

@@ -14,17 +14,19 @@
 /// observed  it was seen unchanged for longer than its length plus a margin   any machines, any clocks
 /// \endcode
 ///
-/// A time that one machine wrote must not be read on the clock of another machine. With the
-/// machines' own clocks one tick apart, two contenders could hold at once. `observed` reads no
+/// A time that one machine wrote must not be read on the clock of another machine. If the clocks of
+/// two machines differ by one tick, two contenders could hold the lock at once. `observed` reads no
 /// times of other machines. It only relies on clocks that run at about the same rate (within
-/// `drift`). Its cost: a contender that sees a lease for the first time waits for all of it.
+/// `drift`). The cost: a contender that sees a lease for the first time waits for the whole length
+/// of the lease.
 ///
 /// Observation also bounds leases on the other clocks. A lease that was seen unchanged for longer
 /// than its length plus the margin has expired, wherever its clock was set. Observation also
 /// replaces the boottime clock where that cannot be read: the holder is of another boot (a
 /// container may show another boot id, or have a time namespace), or a boot is not known. Then the
-/// contenders of one known boot observe together: the first one stores in the record since when it
-/// has seen the entry. So contenders that each live shorter than a lease get the lock, too.
+/// contenders of one known boot observe together: the first one stores in the record the time since
+/// which it has seen the entry. So contenders that each live shorter than a lease get the lock,
+/// too.
 ///
 /// On every clock, a contender that is bound to a process has ended when the process has ended. A
 /// process of the same boot and pid namespace is looked up by its pid. Any other process is looked
@@ -46,8 +48,8 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-/// Remembers since when each entry of a record has not changed, on the boottime clock of this
-/// machine.
+/// Remembers for each entry of a record the time since which it has not changed, on the boottime
+/// clock of this machine.
 ///
 /// Thread safety: one thread at a time.
 class observations {
@@ -77,9 +79,9 @@ public:
     }
 
 private:
-    // What changes with each grant, renewal, refresh and new place in the queue. The count alone is
-    // not enough: a waiter that lost its place and comes back counts from 0 again. The times are
-    // not read, only compared with what they were.
+    // The values that change with each grant, renewal, refresh and new place in the queue. The
+    // count alone is not enough: if a waiter loses its place and comes back, it counts from 0
+    // again. The times are only compared for equality.
     struct state {
         std::int64_t fence;
         std::int64_t moves;
@@ -117,7 +119,7 @@ private:
     std::unordered_map<std::string, seen_entry> seen_;
 };
 
-/// Knows processes without a system call for each question.
+/// Answers questions about processes, without a system call for each question.
 class process_knowledge {
 public:
     /// Returns true if the process certainly runs; false if that is not known.
@@ -130,10 +132,10 @@ protected:
     ~process_knowledge() = default;
 };
 
-/// Decides whether an entry has expired: by a clock, by observation, and by what is known of
-/// processes.
+/// Decides whether an entry has expired: by a clock, by observation, and by the processes that are
+/// known to have ended.
 ///
-/// It refers to its arguments, which have to outlive it.
+/// The judge refers to the arguments of its constructor, which must outlive it.
 class expiry_judge {
 public:
     /// Constructs a judge for a clock. `now` is a time on that clock; for `boottime` it is
@@ -148,10 +150,11 @@ public:
         *this = bounded_by(seen, boottime, drift);
     }
 
-    /// Returns the same judge, for which an entry has also expired if it was seen unchanged for
-    /// longer than its length plus `drift` times its length (0.1: a tenth).
+    /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
+    /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
     ///
-    /// `boottime` is boottime_ms() before the record was loaded that `seen` has noted.
+    /// `boottime` is a value of boottime_ms() from before the load of the record that `seen` has
+    /// noted.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
                             double drift) const noexcept {
         expiry_judge more = *this;
@@ -161,8 +164,8 @@ public:
         return more;
     }
 
-    /// Returns the same judge, which asks `processes` before it asks the system. nullptr: only the
-    /// system.
+    /// Returns a copy of this judge that asks `processes` before it asks the system. If `processes`
+    /// is nullptr, the judge asks only the system.
     expiry_judge knowing(const process_knowledge* processes) const noexcept {
         expiry_judge more = *this;
         more.processes_ = processes;
@@ -177,8 +180,8 @@ public:
         // A process that ended may still have a request under way: then its lease counts.
         return is_over(h, h.lease_ms, grace_ms) || (grace_ms == 0 && has_gone(h.from));
     }
-    /// Tells whether a waiter has expired. Only waiters at the head of the queue are looked up by
-    /// process: one behind them delays no contender.
+    /// Tells whether a waiter has expired. The process is looked up only for a waiter at the head
+    /// of the queue, because a later waiter delays no contender.
     bool expired(const waiter& w, bool at_head) const {
         return is_over(w, w.ttl_ms, 0) || (at_head && has_gone(w.from));
     }

@@ -18,9 +18,9 @@ namespace bide::inline BIDE_ABI {
 /// and a crash leaves no half-made change. A word of zero bytes is a gate that has admitted no
 /// token.
 ///
-/// The check and the action are two steps: a holder that is suspended between them acts late. If
-/// that matters, the resource has to do both as one step, as a database does with `... WHERE fence
-/// <= :mine`.
+/// The check and the action are two steps: if a holder is suspended between them, it may act after
+/// it has lost the lock. If that matters, the resource must check and act in one step, as a
+/// database does with `... WHERE fence <= :mine`.
 ///
 /// Thread safety: any thread, and any process that shares the memory, may call any function at any
 /// time.

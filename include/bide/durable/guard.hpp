@@ -29,8 +29,8 @@ namespace bide::inline BIDE_ABI {
 /// lost() and a write, another contender may acquire the lock. So pass the token to the resource,
 /// and let the resource refuse older tokens.
 ///
-/// Requires: of every member function but the destructor and assignment, that the guard holds a
-/// grant: it was not moved from, released or detached.
+/// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
+/// This applies to every member function except the destructor and the assignment.
 ///
 /// Thread safety: one thread at a time. lost() may be watched by any thread.
 class [[nodiscard]] durable_guard {
@@ -70,8 +70,8 @@ public:
 
     /// Returns a token that is stopped when the lock is lost.
     ///
-    /// It is stopped by the first renewal that finds the grant gone. At the latest it is stopped
-    /// when the lease ends on the clock of this machine, less its margin, whatever the store does.
+    /// It is stopped by the first renewal that finds the grant gone. At the latest it is stopped at
+    /// the end of the lease less the margin, on the clock of this machine, even if the store hangs.
     /// release() and the destructor do not stop it.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
@@ -90,20 +90,21 @@ public:
         }
     }
 
-    /// Returns the time until the lease ends on this machine, less its margin; zero if it is lost.
+    /// Returns the time until the end of the lease less the margin, on the clock of this machine.
+    /// Returns zero if the lock is lost.
     std::chrono::milliseconds remaining() const noexcept { return grant_->remaining(); }
 
     /// Renews the lease: it begins again now.
     ///
-    /// Returns: durable_errc::lock_lost, or the error of the store; after the latter the caller may
-    /// try again while is_held().
+    /// Returns: durable_errc::lock_lost, or the error of the store. After an error of the store the
+    /// caller may try again while is_held().
     /// Blocks: for the store. A guard of acquire() or try_acquire() calls the store on the calling
     /// thread: for at most durable_options::retry_time plus one operation of the slot. A slot that
     /// never returns blocks it forever. A guard of async_acquire() calls the store on a store
     /// thread, and waits at most durable_options::retry_time plus attempt_limit.
     result<void, std::error_code> renew() { return detail::renew_grant(grant_); }
 
-    /// Releases the permits. Afterwards the guard holds nothing, whatever is returned.
+    /// Releases the permits. Afterwards the guard holds nothing, even if an error is returned.
     ///
     /// Returns: durable_errc::lock_lost if the lock was lost before. After an error of the store,
     /// or errc::timeout, the permits are free when the lease expires at the latest.
@@ -112,9 +113,10 @@ public:
         return detail::release_grant(std::exchange(grant_, nullptr));
     }
 
-    /// As release(), for at most `limit`, on a store thread.
+    /// Releases as release() does, for at most `limit`, on a store thread.
     ///
-    /// Returns: errc::timeout if the release is not confirmed in time; the store thread goes on.
+    /// Returns: errc::timeout if the release is not confirmed in time; the store thread continues
+    /// it.
     /// Blocks: for at most `limit` plus durable_options::attempt_limit.
     result<void, std::error_code> release_for(std::chrono::nanoseconds limit) {
         const std::shared_ptr<detail::grant> ended = std::exchange(grant_, nullptr);
@@ -124,7 +126,8 @@ public:
                                   detail::call_kind::has_to_run);
     }
 
-    /// As renew(), for a coroutine. The store is called on a store thread, and no thread waits.
+    /// Renews as renew() does, for a coroutine. The store is called on a store thread, and no other
+    /// thread waits for it.
     ///
     /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
     /// Cancellation: returns errc::stopped; the store thread goes on.
@@ -133,9 +136,9 @@ public:
         return detail::async_call_store<result<void, std::error_code>>(
             [held] { return held->renew(); }, held->retry_time());
     }
-    /// As release(), for a coroutine, with the limits of async_renew(). The guard holds nothing
-    /// once this function was called. If the task is destroyed before it is awaited, it releases
-    /// the permits as the destructor of the guard does.
+    /// Releases as release() does, for a coroutine, with the limits of async_renew(). After the
+    /// call of this function the guard holds nothing. If the task is destroyed before it is
+    /// awaited, it releases the permits as the destructor of the guard does.
     task<result<void, std::error_code>> async_release() { return release_task(std::move(*this)); }
 
     /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 if
@@ -156,7 +159,7 @@ public:
     }
 
     /// Detaches the grant from the guard: the permits stay held, without renewal. A caller that has
-    /// the ticket can go on with them.
+    /// the ticket can use them further.
     ///
     /// An inheritable grant lasts as long as a child has its descriptor open. A ticket that is
     /// bound to this process keeps a mark of presence, which is a file descriptor, until a lock

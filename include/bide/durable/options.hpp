@@ -25,21 +25,21 @@ class scheduler;
 struct durable_options {
     /// How long a grant lasts without a renewal.
     ///
-    /// With auto_renew, this is how soon other contenders go on after a crash. With
-    /// lock_clock::observed they wait longer by `drift`, and on every clock by reclaim_delay.
-    /// Without auto_renew, it has to be longer than a holder ever needs.
+    /// With auto_renew, contenders wait for this time after a crash. With lock_clock::observed they
+    /// wait longer by `drift`. On every clock they wait longer by reclaim_delay. Without
+    /// auto_renew, the lease must be longer than a holder ever needs.
     std::chrono::milliseconds lease{30'000};
 
     /// How long a waiter that does not refresh its place keeps it in the queue. Zero means the
     /// length of the lease.
     std::chrono::milliseconds waiter_ttl{0};
 
-    /// How long before the end of its lease a holder regards it as lost; less than the lease. Zero
-    /// means a tenth of the lease plus 1 ms.
+    /// The time before the end of its lease at which a holder regards the lock as lost. It must be
+    /// less than the lease. Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
-    /// How long contenders wait after a lease expired, for resources that cannot check tokens: the
-    /// requests that the holder has under way should end within this time.
+    /// How long contenders wait after a lease has expired. It is for resources that cannot check
+    /// tokens: requests that the holder has sent should end within this time.
     ///
     /// It also applies to holders whose process ended. For an inheritable grant it counts from the
     /// end of its last lease: if its mark ends later than that, the grant ends with its mark.
@@ -48,18 +48,21 @@ struct durable_options {
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
     std::size_t max_waiters = 1024;
 
-    /// If true, a record without holders and waiters takes this lock's number of permits. Otherwise
-    /// a lock with another number of permits is refused: durable_errc::permits_mismatch.
+    /// If true, and the record has no holders and no waiters, the record takes this lock's number
+    /// of permits. Otherwise a lock with another number of permits is refused:
+    /// durable_errc::permits_mismatch.
     bool adopt_permits = false;
 
-    /// The clock of the record; by default the clock of the slot's guarantees.
+    /// The clock of the record. The default is the clock that the slot's guarantees name.
     std::optional<lock_clock> clock{};
 
-    /// How much longer than its length a lease is observed before it expires, as a fraction of its
-    /// length: 0.1 is a tenth. It allows for clocks that run at different rates.
+    /// The tolerance for clocks that run at different rates, as a fraction of the lease: 0.1 is a
+    /// tenth. A contender that observes a lease waits for the length of the lease plus this
+    /// fraction of it.
     ///
-    /// With lock_clock::observed this decides when a lease expires. On the other clocks but
-    /// lock_clock::caller it bounds a lease whose end the clock does not show in time.
+    /// With lock_clock::observed this decides when a lease expires. With lock_clock::caller it has
+    /// no effect. With the other clocks it bounds a lease whose end the clock does not show in
+    /// time.
     double drift = 0.1;
 
     /// If true, a lease that expired can be renewed, unless its permits were granted to another
@@ -72,7 +75,7 @@ struct durable_options {
     /// the lock, or is shared by all locks of this process that share a store. It starts when the
     /// first renewal is due, and ends 5 to 10 s after the last grant ended.
     bool auto_renew = true;
-    /// The scheduler that runs the renewals; nullptr: a thread does.
+    /// The scheduler that runs the renewals. If it is nullptr, a thread runs them.
     scheduler* renew_on = nullptr;
 
     /// If true, the tickets that acquire() makes are bound to this process: when it ends, they hold
@@ -85,9 +88,9 @@ struct durable_options {
     /// The name on these tickets; "<host>:<pid>" if it is empty.
     std::string holder_id{};
 
-    /// How long one operation is retried while other contenders keep changing the record
-    /// (durable_errc::conflict_timeout), or waits for the store call of another thread
-    /// (durable_errc::store_busy).
+    /// How long one operation is retried. An operation is retried while other contenders keep
+    /// changing the record (durable_errc::conflict_timeout), and while another thread's store call
+    /// is under way (durable_errc::store_busy).
     ///
     /// It is also how long a waiting acquire() tolerates a store that fails. inspect() and the
     /// calls of durable_admin return after at most this time plus attempt_limit.
@@ -109,8 +112,8 @@ struct durable_options {
     /// The longest interval: see poll_least.
     std::chrono::milliseconds poll_most{1'000};
 
-    /// For lock_clock::caller: the time for acquire(), async_acquire() and guards, since any epoch.
-    /// By default the system clock, since 1970.
+    /// With lock_clock::caller, this function returns the time for acquire(), async_acquire() and
+    /// guards, since any epoch. The default is the system clock, since 1970.
     std::function<std::chrono::milliseconds()> now{};
 };
 
@@ -131,8 +134,8 @@ struct acquire_request {
     /// on Linux keep them), or if the request has a ticket.
     bool inheritable = false;
 
-    /// How long to wait. Zero or less: reads the record once, without a place in the queue, for at
-    /// most durable_options::attempt_limit.
+    /// How long to wait. If it is zero or negative, acquire() reads the record once and does not
+    /// enter the queue. That takes at most durable_options::attempt_limit.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     /// Ends the wait when a stop is requested.
     std::stop_token stop{};
@@ -149,8 +152,8 @@ struct durable_attempt {
     std::int64_t lane = 0;     ///< if acquired: below the number of permits; no other holder has it
     std::int64_t position = 0; ///< if not acquired: how many waiters are ahead
 
-    /// If not acquired: the time until the next lease expires, unless it is renewed; zero if that
-    /// is not known.
+    /// The time until the next lease expires, unless that lease is renewed. Zero if the time is not
+    /// known, or if the permits were acquired.
     std::chrono::milliseconds retry_in{0};
 };
 

@@ -6,9 +6,10 @@
 /// Identifies processes for other processes of the same machine, tells whether a process still
 /// runs, and reads the clock that continues while the machine sleeps.
 ///
-/// A process is identified by its pid, the namespace of the pid, the time of its start, as pids are
-/// reused, and the boot of the machine. Only a process of the same boot and namespace can look it
-/// up. Otherwise, and if the system does not tell, every process counts as running.
+/// A process is identified by its pid, the namespace of the pid, the time of its start, and the
+/// boot of the machine. The time of the start is needed because pids are reused. Only a process of
+/// the same boot and namespace can look it up. If a process cannot be looked up, it counts as
+/// running.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -55,7 +56,8 @@ inline std::int64_t unix_ms() noexcept {
     return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
 }
 
-/// Returns the first token of a record that is made now, by this machine's clock.
+/// Returns floor_of() of the present time of this machine's clock: the first token of a record that
+/// is made now.
 inline std::int64_t floor_of_now() noexcept {
     const auto since = std::chrono::system_clock::now().time_since_epoch();
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
@@ -133,8 +135,8 @@ inline bool has_threads(const char* tasks) {
 
 } // namespace detail
 
-/// Returns an id for what this process shares with others: the current boot of the machine, plus
-/// the time namespace unless it is the initial one.
+/// Returns an id of the present boot of the machine, plus the time namespace unless that is the
+/// initial one.
 ///
 /// Processes with the same id can read each other's times. In each time namespace the boottime
 /// clock and the start times of processes differ. Empty if the system does not tell.
@@ -181,8 +183,8 @@ inline std::string this_host() {
     return "localhost";
 }
 
-/// Returns where this process runs, bound to the process or not. Without a `space` the process
-/// cannot be looked up: the system did not tell.
+/// Returns where this process runs. If `bound` is true, the origin is bound to this process. If the
+/// system does not tell the pid namespace, `space` is absent and the process cannot be looked up.
 inline origin this_origin(bool bound) {
     origin here;
     here.host = this_host();

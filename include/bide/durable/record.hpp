@@ -12,8 +12,8 @@
 /// Holders hold permits. Waiters are in the order of arrival. A contender is identified by the
 /// nonce of its ticket: two contenders with the same name are still two. A contender whose request
 /// was carried out, but whose reply was lost, finds itself in the record. Every grant gets a
-/// fencing token that is larger than all before, which a resource can check. It also gets a lane,
-/// the lowest number that no other holder has, for resources that come in `permits` copies.
+/// fencing token that is larger than all earlier tokens, which a resource can check. It also gets a
+/// lane, the lowest number that no other holder has, for resources that come in `permits` copies.
 ///
 /// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
 /// waiter does not refresh it in time. The caller supplies the judge that decides this:
@@ -87,7 +87,8 @@ inline std::error_code check(const terms& t, std::int64_t now) noexcept {
     return meant ? std::error_code() : make_error_code(durable_errc::invalid_argument);
 }
 
-/// Returns the number of free permits; below zero after a resize() to fewer than are held.
+/// Returns the number of free permits. It is negative if a resize() has left fewer permits than are
+/// held.
 inline std::int64_t free_permits(const record& r) noexcept {
     std::int64_t free = r.permits;
     for (const holder& h : r.holders) {
@@ -228,10 +229,10 @@ inline bool refresh(waiter& mine, const contender& self, const terms& t, std::in
     return true;
 }
 
-// Makes the contender wait, or returns that it would have to. Stores the contender's observations
-// if the record changes anyway, or if the contender has no place in the queue. A contender with a
-// place may live long enough to observe by itself, so it makes no change only to store
-// observations.
+// Makes the contender wait, or returns that it would have to wait. Also stores the contender's
+// observations, in two cases: the record changes anyway, or the contender has no place in the
+// queue. A contender with a place may live long enough to observe by itself, so the record is not
+// changed only for its observations.
 inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
                             const terms& t, std::int64_t now) {
     acquire_outcome out;
@@ -267,9 +268,9 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
 /// A further call keeps the place in the queue and its entry from expiring. A contender that holds
 /// the permits already gets the same grant, and its lease begins again.
 ///
-/// A contender that is not granted its permits stores since when it has seen the entries whose
-/// times it cannot read, unless a contender of its boot has stored that. So an acquisition that
-/// fails changes the record once, not at each try.
+/// If a contender is not granted its permits, it stores the time since which it has seen those
+/// entries whose times it cannot read, unless a contender of its boot has stored such a time
+/// already. So an acquisition that fails changes the record once, not at each try.
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -296,10 +297,10 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 
 /// Renews a lease: it begins again now, and is never shorter than before.
 ///
-/// A lease that expired is lost, even if no contender has taken the permits. The exception: the
-/// terms revive it, its permits are free, and the first waiter does not get them. The permits have
-/// to be free because a record that was lost may have given them away. `self` is where the caller
-/// runs.
+/// A lease that expired is lost, even if no contender has taken the permits. There is one
+/// exception: the terms allow revival, the permits are free, and the first waiter does not get
+/// them. The second condition is needed because a record that was lost may have granted the
+/// permits to another contender. `self` tells where the caller runs.
 template <class Judge>
 renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
                     std::int64_t now, const Judge& judge, const origin& self) {
@@ -337,8 +338,9 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
     return out;
 }
 
-/// Removes exactly the grant `fence` of this nonce. With `fence` 0 it removes any grant but `but`,
-/// or else the place in the queue. Later grants are not touched.
+/// Removes exactly the grant `fence` of this nonce. If `fence` is 0, removes any grant of this
+/// nonce except the grant `but`; if there is none, removes the place in the queue. Does not touch
+/// later grants.
 inline release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
                                std::int64_t but = 0) {
     const auto left = std::erase_if(r.holders, [&](const holder& h) {

@@ -3,9 +3,9 @@
 #define BIDE_DURABLE_RECORD_ADMIN_HPP
 
 /// \file
-/// How a record changes from outside: by an administrator, with a note in it, and after the
-/// store lost or damaged values. These are rules like those of durable/record.hpp: they read no
-/// clock and no store.
+/// Changes of a record that no contender makes: changes by an administrator, with a note in the
+/// record, and changes after the store has lost or damaged values. These are rules like those of
+/// durable/record.hpp: they read no clock and no store.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/record.hpp>
@@ -20,8 +20,8 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-/// Takes away the grant with the token `fence`. Its holder learns of it by its next renewal, the
-/// resource by the next token.
+/// Takes away the grant with the token `fence`. The holder learns of it by its next renewal. The
+/// resource learns of it by the next token.
 ///
 /// Returns: false if there is no such grant.
 inline bool force_release(record& r, std::int64_t fence, admin_note note) {
@@ -56,8 +56,8 @@ inline bool resize(record& r, std::int64_t permits, admin_note note) {
     return true;
 }
 
-/// Makes a record that replaces one that cannot be read. No token below `min_fence`, nor below the
-/// first token of the terms, is granted again. At least 2^32 tokens are left.
+/// Makes a record that replaces one that cannot be read. Its tokens begin with `min_fence` or the
+/// first token of the terms, whichever is larger, but such that at least 2^32 tokens are left.
 inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     record r = fresh_record(t);
     r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_first_fence);
@@ -65,14 +65,15 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Compensates for a later record that was lost.
+/// Changes a record after a later record was lost.
 ///
-/// Its grants are not known. So the tokens go on from the first token of the terms, or leap by
-/// fence_leap if that is not larger. A leap alone is not enough: the value that replaces the lost
-/// record may be lost, too, and then this record is read again.
+/// The grants of the lost record are not known. So the tokens continue from the first token of the
+/// terms, or leap by fence_leap if the first token is not larger. A leap alone is not enough: the
+/// value that replaces the lost record may be lost, too, and then this record is read again.
 ///
-/// If the lost record was acknowledged, a holder that only it showed may be working. Then a holder
-/// of all permits is entered, for the longest lease that the record or the terms show.
+/// If the lost record was acknowledged, it may have had a holder that this record does not show,
+/// and that holder may still work. Then a holder of all permits is entered, for the longest lease
+/// that the record or the terms show.
 inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
                              const origin& self) {
     const std::int64_t before = r.fence;

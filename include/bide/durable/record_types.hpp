@@ -32,7 +32,7 @@ inline constexpr std::int64_t largest_permits = std::int64_t{1} << 31;
 /// The longest name, in bytes of UTF-8.
 inline constexpr std::size_t longest_name = 256;
 
-/// By how much the tokens leap if some may have been granted that the record does not show.
+/// The number of tokens that are skipped if the record may not show all grants.
 inline constexpr std::int64_t fence_leap = std::int64_t{1} << 20;
 
 /// Where a contender runs.
@@ -50,7 +50,7 @@ struct origin {
     friend bool operator==(const origin&, const origin&) = default;
 };
 
-/// A stored observation: a contender saw the entry at this time as it is now.
+/// A stored observation: at this time a contender saw the entry as it is now.
 ///
 /// An entry expires when contenders of one boot have seen it unchanged for longer than its length
 /// and a margin. See durable/expiry.hpp.
@@ -157,7 +157,8 @@ enum class acquire_status {
 struct acquire_outcome {
     acquire_status status = acquire_status::refused; ///< what the contender is
     bool changed = false; ///< the record changed: the outcome is true once it is stored
-    /// Waiting: only observations changed; the outcome is true without them.
+    /// If waiting: true if only observations changed. The outcome stays true if the change is not
+    /// stored.
     bool is_only_observed = false;
     std::int64_t fence = 0;    ///< granted, held: the token
     std::int64_t lane = 0;     ///< granted, held: the lane

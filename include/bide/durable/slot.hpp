@@ -11,12 +11,13 @@
 ///   version of another.
 /// - compare_exchange() is atomic with respect to every other one of any process. It returns
 ///   `stored` only if the value survives what the guarantees of the slot say.
-/// - load() returns no value that a crash could still take back.
+/// - load() returns no value that a later crash could undo.
 /// - A version is never used for two values, whatever is deleted and created in between.
-/// - No operation waits forever. After a time of its own the slot gives up an operation that hangs.
-///   It returns `failed` if certainly nothing was stored, otherwise `indeterminate`.
+/// - No operation waits forever. Each slot has a time limit, after which it gives up an operation
+///   that hangs. Then it returns `failed` if certainly nothing was stored, otherwise
+///   `indeterminate`.
 ///
-/// One thread at a time uses a slot object; its locks see to that.
+/// One thread at a time uses a slot object; the locks on the slot ensure that.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -122,8 +123,9 @@ public:
     /// mark.
     virtual int fd() const noexcept = 0;
 
-    /// In a child of fork(), of a mark of the parent: closes it in the child. The mark may have
-    /// further owners in memory that the child inherited and cannot reach.
+    /// Called in a child of fork() for a mark of the parent: closes the mark in the child. The
+    /// destructor cannot do that, because the child may have inherited further owners of the mark
+    /// that it cannot reach.
     virtual void leave() noexcept {}
 };
 
@@ -148,8 +150,8 @@ concept present_slot = cas_slot<S> && requires(S& s, std::int64_t mark) {
 };
 
 /// A slot that can replace a damaged value. replace_damaged() stores the value only if load()
-/// returns durable_errc::corrupt_record. Otherwise, and if another process was first, it returns a
-/// conflict.
+/// returns durable_errc::corrupt_record. Otherwise, or if another process has replaced the value
+/// already, it returns a conflict.
 template <class S>
 concept repairable_slot = cas_slot<S> && requires(S& s, std::string_view value) {
     { s.replace_damaged(value) } -> std::same_as<cas_result>;
@@ -166,8 +168,8 @@ concept shared_store_slot = cas_slot<S> && requires(S& s) {
     { s.for_renewals() } -> std::same_as<S>;
 };
 
-/// A slot that explains its trouble: where it is, and what the store said when an operation failed
-/// last. One line for people, without passwords.
+/// A slot that has explain(): it returns where the slot is, and the store's text about the last
+/// operation that failed. It is one line for people, without passwords.
 template <class S>
 concept explaining_slot = cas_slot<S> && requires(S& s) {
     { s.explain() } -> std::same_as<std::string>;
@@ -175,8 +177,8 @@ concept explaining_slot = cas_slot<S> && requires(S& s) {
 
 // ---- any slot
 
-/// Accepts a slot that may lose acknowledged values: if two holders at a time are only a waste, or
-/// if the resource checks fencing tokens.
+/// Accepts a slot that may lose acknowledged values. Use it only if two holders at a time do no
+/// harm, or if the resource checks fencing tokens.
 struct allow_relaxed_t {
     explicit constexpr allow_relaxed_t() = default;
 };
@@ -194,7 +196,7 @@ public:
                       "this slot may forget what it acknowledged: pass bide::allow_relaxed if that "
                       "is good enough");
     }
-    /// The same, for a slot that may lose acknowledged values.
+    /// Takes over a slot that may lose acknowledged values.
     template <class S>
         requires(!std::is_same_v<S, slot_ref>) && cas_slot<S>
     slot_ref(allow_relaxed_t, S slot) : held_(std::make_unique<holding<S>>(std::move(slot))) {}
@@ -204,45 +206,46 @@ public:
     /// \overload
     slot_ref& operator=(slot_ref&&) noexcept = default;
 
-    /// Calls the slot. An operation that the slot does not offer returns
-    /// errc::operation_not_supported, presence::unknown, or an empty text.
+    /// Calls the function of the same name of the slot. An operation that the slot does not offer
+    /// returns errc::operation_not_supported, presence::unknown, or an empty text.
     ///
-    /// Requires: of this and every function below, that the slot_ref is not empty.
+    /// Requires: the slot_ref is not empty. This applies to every function below, too.
     slot_guarantees guarantees() const noexcept { return held_->guarantees(); }
-    /// Calls the slot.
+    /// Calls compare_exchange() of the slot.
     result<slot_snapshot, std::error_code> load() { return held_->load(); }
-    /// Calls the slot.
+    /// Calls compare_exchange() of the slot.
     cas_result compare_exchange(slot_version version, std::string_view value) {
         return held_->compare_exchange(version, value);
     }
 
-    /// Calls the slot.
+    /// Calls update_locked() of the slot.
     bool is_locked() const noexcept { return held_->is_locked(); }
-    /// Calls the slot.
+    /// Calls update_locked() of the slot.
     cas_result update_locked(const slot_update& update) { return held_->update_locked(update); }
-    /// Calls the slot.
+    /// Calls watch() of the slot.
     bool is_watchable() const noexcept { return held_->is_watchable(); }
-    /// Calls the slot.
+    /// Calls watch() of the slot.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() { return held_->watch(); }
-    /// Calls the slot.
+    /// Calls server_now() of the slot.
     bool is_clocked() const noexcept { return held_->is_clocked(); }
-    /// Calls the slot.
+    /// Calls server_now() of the slot.
     result<std::int64_t, std::error_code> server_now() { return held_->server_now(); }
-    /// Calls the slot.
+    /// Calls be_present() of the slot.
     bool has_presence() const noexcept { return held_->has_presence(); }
-    /// Calls the slot.
+    /// Calls be_present() of the slot.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return held_->be_present();
     }
-    /// Calls the slot.
+    /// Calls replace_damaged() of the slot.
     presence is_present(std::int64_t mark) { return held_->is_present(mark); }
-    /// Calls the slot.
+    /// Calls replace_damaged() of the slot.
     cas_result replace_damaged(std::string_view value) { return held_->replace_damaged(value); }
-    /// Calls the slot.
+    /// Calls store() of the slot.
     std::string store() { return held_->store(); }
+    /// Calls for_renewals() of the slot.
     /// Requires: store() is not empty.
     slot_ref for_renewals() { return slot_ref(held_->for_renewals()); }
-    /// Calls the slot.
+    /// Calls explain() of the slot.
     std::string explain() { return held_->explain(); }
 
 private:

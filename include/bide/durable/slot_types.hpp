@@ -24,11 +24,11 @@ struct slot_snapshot {
     std::string value{};      ///< the value
 
     /// A newer value may have been stored and lost: the store returned what it could still read.
-    /// What was drawn from the lost value, for example fencing tokens, may have been used.
+    /// Fencing tokens of the lost value may have been used.
     bool fell_back = false;
 
-    /// The lost value was acknowledged: a contender may hold by it, and this value does not show
-    /// that.
+    /// The lost value was acknowledged. A contender may be a holder according to the lost value,
+    /// and this value does not show that.
     bool lost_acknowledged = false;
 
     /// The store's clock at the time of the read, in milliseconds since 1970, if it has one.

@@ -21,35 +21,36 @@
 #include <type_traits>
 #include <utility>
 
-// join() is not inlined, and the arms are inlined into it. If join() were inlined, a function that
-// calls it would save registers for it even on the path that does not fork, which half of the calls
-// of a recursion take.
+// join() is not inlined, and the arms are inlined into it. If join() were inlined, its caller would
+// save registers even on the path that does not fork. In a recursion, half of the calls take that
+// path.
 namespace bide::inline BIDE_ABI {
 
-/// Runs f() and g(), in parallel if a worker is free to take g. Returns both values, std::monostate
-/// for void, when both have ended. A fork costs a few nanoseconds and no allocation, so a recursion
-/// may fork at every level. If there is one worker or enable_stealing is false, g is called after
-/// f.
+/// Runs f() and g(), in parallel if a worker is free to take g. Returns both values, with
+/// std::monostate for void, when both functions have ended. A fork costs a few nanoseconds and no
+/// allocation, so a recursion may fork at every level. If there is one worker or enable_stealing is
+/// false, g is called after f.
 ///
 /// f runs on the calling thread, which may be any thread; g runs there or on a worker. Several
 /// threads may call at the same time. No call waits for a worker to become free: the caller runs an
 /// arm that no worker has taken.
 ///
-/// A thread that waits for an arm runs arms that were forked in the course of that arm, and sleeps
-/// if there are none. If it owns a worker, another thread may run the worker then. Only what could
-/// run there in a serial program runs on top of the caller's frame. So a lock that the caller holds
-/// deadlocks only if it would in a serial program, too.
+/// While a thread waits for an arm, it runs arms that were forked in the course of that arm, and
+/// sleeps if there are none. If the sleeping thread owns a worker, another thread may run the
+/// worker meanwhile. An arm runs on top of the caller's frame only if it would also do so in a
+/// serial program. So a lock that the caller holds causes a deadlock only if it would cause one in
+/// a serial program, too.
 ///
-/// Arms are functions, not tasks: an arm that blocks, blocks its thread. On the calling thread,
-/// this_task refers to the task that called; on other threads it refers to none. So take the stop
-/// token before the call. A worker that runs an arm is as busy as with a task that computes; it
-/// looks for tasks before it takes another arm. If tasks must not wait for that long, use a
-/// separate scheduler for the fork-joins.
+/// Arms are functions, not tasks: if an arm blocks, its thread blocks. On the calling thread,
+/// this_task refers to the task that has called join(); on other threads it refers to no task. So
+/// get the stop token before the call. A worker that runs an arm is as busy as with a task that
+/// computes; it looks for tasks before it takes another arm. If the tasks of the scheduler must not
+/// wait that long, use a separate scheduler for fork-joins.
 ///
 /// scheduler::current() is the scheduler `s` in each arm. The shutdown of `s` waits for the callers
 /// that are in a join.
 /// Blocks: until both have ended.
-/// Throws: when both have ended, what f threw, else what g threw. stopped_error if the calling
+/// Throws: what f threw, else what g threw, when both have ended. stopped_error if the calling
 /// thread is external and the scheduler is shutting down. std::bad_alloc if more threads fork than
 /// before, or deeper than before, and there is no memory. In the last two cases, no arm has run.
 template <class F, class G>
@@ -74,7 +75,7 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     } else {
         return detail::fork(
             lane, [&] { return detail::fork_all<Count - 1>(lane, arms); },
-            static_cast<last>(std::get<Count - 1>(arms)));
+            static_cast<last>(std::get<Count - 1>(arms)), std::tuple_size_v<Arms> - 1);
     }
 }
 
@@ -101,8 +102,9 @@ BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
 
 /// Runs any number of functions, at least one, as join() runs two. Returns the values, in order,
 /// when all have ended.
-/// Throws: of those that threw, what the first in argument order threw; otherwise as join().
-/// std::bad_alloc may come in the middle: then the last functions have run, and the first have not.
+/// Throws: the exception of the first function, in argument order, that threw; otherwise as join().
+/// If memory runs out in the middle, throws std::bad_alloc: then the last functions have run, and
+/// the first ones have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)

@@ -3,7 +3,7 @@
 #define BIDE_PARALLEL_FORK_PROGRESS_HPP
 
 /// \file
-/// What the caller of a long parallel loop may use: its progress, and a way to end it early.
+/// The progress of a long parallel loop, and the options that end it early.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -14,9 +14,9 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Counts the iterations that are done, of all loops that were given this object, one after the
-/// other or at the same time. A loop counts once for each leaf, which is many iterations if they
-/// are short.
+/// Counts the finished iterations of all loops that got this object. The loops may run one after
+/// the other or at the same time. A loop updates the count after each leaf, which has many
+/// iterations if they are short.
 /// Destroys: the object must outlive these loops.
 template <class Platform> class basic_fork_progress {
 public:
@@ -33,21 +33,21 @@ public:
         return done_.load(std::memory_order_acquire);
     }
 
-    /// Returns the number of iterations of all loops that have begun. It is at least the number
-    /// that an earlier call of done() returned.
+    /// Returns the number of iterations, finished or not, of all loops that have begun. It is at
+    /// least the number that an earlier call of done() returned.
     std::uint64_t total() const noexcept {
         // Order: relaxed; a thread that read done() has acquired the totals of that time
         // [fork_progress.done].
         return total_.load(std::memory_order_relaxed);
     }
 
-    /// For loops: adds iterations that will be done.
+    /// Adds iterations that a loop will do. Only loops call it.
     void expect(std::uint64_t iterations) noexcept {
         // Order: relaxed; the loop's jobs are published after this, and its counts follow
         // [fork_progress.done].
         total_.fetch_add(iterations, std::memory_order_relaxed);
     }
-    /// For loops: adds iterations that are done.
+    /// Adds iterations that a loop has done. Only loops call it.
     void count(std::uint64_t iterations) noexcept {
         // Order: release [fork_progress.done]; a thread that reads the count sees what the
         // iterations wrote.
@@ -63,15 +63,17 @@ using fork_progress = basic_fork_progress<native_platform>;
 
 /// The options of a parallel loop.
 struct fork_options {
-    /// The least number of iterations of a leaf, unless the loop has fewer. 0: the loop measures.
+    /// The least number of iterations of a leaf, unless the loop has fewer. If it is 0, the loop
+    /// measures its iterations and decides.
     std::size_t grain = 0;
 
-    /// The loop reads it before each leaf and each division. If a leaf was left out because of a
-    /// stop, the loop throws stopped_error when all leaves that had begun have ended; but if a call
-    /// threw, the loop throws that exception. Iterations that were done stay done.
+    /// The loop checks it before each leaf and each division. If a leaf was skipped because of a
+    /// stop, the loop throws stopped_error after all leaves that had begun have ended. If a call of
+    /// the body threw, the loop throws that exception instead. The effects of finished iterations
+    /// stay.
     std::stop_token stop = {};
 
-    /// Counts the iterations of the loop, or nullptr.
+    /// Counts the iterations of the loop. nullptr: they are not counted.
     fork_progress* progress = nullptr;
 };
 

@@ -5,15 +5,25 @@
 // A loop that runs its iterations in parallel. The loop divides itself when other threads want
 // work.
 //
-// Each part of the loop runs in chunks. If thieves would find no arm of this thread, half of what
-// is left is forked. So there are few forks while all workers are busy, and as many as are useful
-// if an iteration takes long or some take longer than others. A chunk has one iteration at first,
-// and grows until it takes 4 us by the clock. All parts share what was learned.
+// Each part of the loop runs in chunks. After a chunk, if thieves would find no arm of this thread,
+// half of the remaining iterations are forked. So there are few forks while all workers are busy.
+// There are as many as are useful if iterations take long, or if some take longer than others. A
+// chunk has one iteration at first, and grows until it takes 4 us by the clock. All parts share
+// what was learned.
+//
+// While workers sleep, a part is divided until each of them would find an arm, but not into arms of
+// less than 64 us. As long as no iteration has run, their time is not known: a loop of up to 1,024
+// iterations is divided as if they took long, a larger one into two.
+//
+// The first iteration of a part, and each one after an iteration that took as long as a chunk, runs
+// while the rest of the part is an arm. So does a leaf of a given grain. So a worker that becomes
+// free takes that rest, even if the iteration takes longer than all others together.
 //
 // Within a chunk, the part asks again whether thieves want work: at the start of a part after 64
 // iterations, then after 256, 1,024 and 2,048 more, and later after up to 8,192 if iterations are
-// short. The next iterations may take longer; if thieves want work, the chunk ends and the clock is
-// read. The ends of parts are rounded to multiples of 64, so that vector instructions fit.
+// short. It asks because later iterations may take longer than earlier ones. If thieves want work,
+// the chunk ends and the clock is read. The ends of parts are rounded to multiples of 64, so that
+// vector instructions fit.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
@@ -29,8 +39,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A leaf: a plain loop. If the body is small and can be called as const, the loop copies it first.
-// No other code knows the address of the copy, so the compiler keeps the captures in registers.
+// Runs a leaf as a plain loop. If the body is small and can be called as const, the loop copies it
+// first. No other code knows the address of the copy, so the compiler keeps the captures in
+// registers.
 template <class Index, class Body> void run_iterations(Index first, Index last, Body& body) {
     using plain = std::decay_t<Body>; // a function becomes a pointer to it
     if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&
@@ -62,13 +73,17 @@ public:
     }
 
 private:
-    // The intended time of a chunk in nanoseconds; the largest factor by which a chunk grows; its
-    // largest size.
+    // In nanoseconds: the intended time of a chunk, and the time of an arm that is worth a wake.
     static constexpr std::int64_t chunk_time = 4'000;
+    static constexpr std::int64_t arm_time = 64'000;
+    // How many iterations are divided as if they took long, as long as none has run.
+    static constexpr std::uint64_t few_iterations = 1'024;
+    // The largest factor by which a chunk grows; its largest size.
     static constexpr std::uint64_t growth = 64;
     static constexpr std::uint64_t longest_chunk = 1 << 24;
-    // The most iterations between two questions: first_block at the start of a part, then four
-    // times as many each time, up to an eighth of a chunk, which is clamped to the other two.
+    // The most iterations between two questions whether thieves want work. The number is
+    // first_block at the start of a part. Then it grows by a factor of four each time, up to an
+    // eighth of a chunk, clamped to the range of the other two constants.
     static constexpr std::uint64_t first_block = 64;
     static constexpr std::uint64_t common_block = 2'048;
     static constexpr std::uint64_t longest_block = 8'192;
@@ -77,13 +92,16 @@ private:
     void run_part(range part, std::uint64_t chunk) {
         std::uint64_t block = first_block;
         std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
+        bool is_long = true;     // the last leaf of a given grain took as long as a chunk
         while (!part.empty()) {
             const std::uint64_t left = part.size();
-            if (is_worth_forking(left, chunk) && forks_.wants_work()) {
+            const std::uint64_t arms = most_arms(left, chunk);
+            if (is_worth_forking(left, chunk) && forks_.wants_work(arms)) {
                 return fork(part, chunk);
             }
             if (grain_ != 0) {
-                if (!run_leaf(part, left / 2 < grain_ ? left : grain_)) {
+                const std::uint64_t leaf = left / 2 < grain_ ? left : grain_;
+                if (!(is_long ? run_long_leaf(part, leaf, is_long) : run_leaf(part, leaf))) {
                     return;
                 }
                 continue;
@@ -91,8 +109,11 @@ private:
             if (before == 0 && left > (std::min)(chunk, block)) {
                 before = platform::now();
             }
-            if (!run_chunk(part, left <= chunk ? left : rounded(part.first, chunk), block) ||
-                part.empty()) {
+            const bool goes_on =
+                chunk == 1 ? run_beside_rest(part, 1)
+                           : run_chunk(part, left <= chunk ? left : rounded(part.first, chunk),
+                                       block, arms);
+            if (!goes_on || part.empty()) {
                 return;
             }
             const std::int64_t after = platform::now();
@@ -102,8 +123,8 @@ private:
         }
     }
 
-    // The second half begins with the chunk that was learned by then. A part that is left out is
-    // not divided.
+    // Forks the second half of `part`. The second half begins with the chunk size that was learned
+    // by the time when it starts. A part that is skipped is not divided.
     void fork(range part, std::uint64_t chunk) {
         if (state_.leaves_out(range{first_, part.first}.size())) {
             return;
@@ -117,10 +138,19 @@ private:
                     [this, part, middle] { run_part({middle, part.last}, first_chunk()); });
     }
 
-    // With a grain: both halves are at least that large. Without: what is left takes longer than a
-    // fork.
+    // If there is a grain, returns true if both halves would have at least that many iterations.
+    // Otherwise returns true if the remaining iterations take longer than a fork.
     bool is_worth_forking(std::uint64_t left, std::uint64_t chunk) const noexcept {
         return left >= 2 && left / 2 >= (grain_ != 0 ? grain_ : chunk / 4);
+    }
+
+    // How many arms of this thread the sleeping workers are worth.
+    std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
+        // Order: relaxed; an estimate.
+        if (grain_ != 0 || learned_.load(std::memory_order_relaxed) != 0) {
+            return grain_ != 0 ? left / grain_ : left / (chunk * arm_time / chunk_time);
+        }
+        return left <= few_iterations ? left : 1;
     }
 
     // Returns at most n iterations, so that the end is at a multiple of `vector` from the first
@@ -132,7 +162,8 @@ private:
 
     std::uint64_t first_chunk() const noexcept {
         // Order: relaxed; an estimate.
-        return grain_ != 0 ? grain_ : learned_.load(std::memory_order_relaxed);
+        return grain_ != 0 ? grain_
+                           : (std::max)(learned_.load(std::memory_order_relaxed), std::uint64_t{1});
     }
 
     static std::uint64_t next_chunk(std::uint64_t iterations, std::int64_t took) noexcept {
@@ -142,19 +173,19 @@ private:
         return (std::min)({fitting, iterations * growth, longest_chunk});
     }
 
-    // Other parts begin with this chunk. It is written only if it has changed by a factor of two,
-    // because all parts read the cache line.
+    // Makes `chunk` the size with which other parts begin. Writes it only if it has changed by a
+    // factor of two, because all parts read the cache line.
     void learn(std::uint64_t chunk) noexcept {
         // Order: relaxed, both; an estimate.
         const std::uint64_t old = learned_.load(std::memory_order_relaxed);
-        if (chunk < old / 2 || chunk / 2 > old) {
+        if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
             learned_.store(chunk, std::memory_order_relaxed);
         }
     }
 
     // Runs up to n iterations in blocks, fewer if thieves want work. Returns false if the rest is
     // left out.
-    bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block) {
+    bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block, std::uint64_t arms) {
         const std::uint64_t most = std::clamp(n / 8 / vector * vector, common_block, longest_block);
         for (;;) {
             const std::uint64_t now = (std::min)(n, block);
@@ -163,10 +194,38 @@ private:
             }
             block = (std::min)(4 * block, most);
             n -= now;
-            if (n == 0 || forks_.wants_work()) {
+            if (n == 0 || forks_.wants_work(arms)) {
                 return true;
             }
         }
+    }
+
+    // Runs n iterations, with the rest of the part as an arm. Returns false if a thief has taken
+    // the rest, or if the rest is left out.
+    bool run_beside_rest(range& part, std::uint64_t n) {
+        const range rest{part.at(n), part.last};
+        const void* const here = forks_.lane();
+        if (rest.empty() || here == nullptr) {
+            return run_leaf(part, n);
+        }
+        bool goes_on = false;
+        bool was_taken = false;
+        forks_.both([&] { goes_on = run_leaf(part, n); },
+                    [&] {
+                        was_taken = forks_.lane() != here;
+                        if (was_taken) {
+                            run_part(rest, first_chunk());
+                        }
+                    });
+        return goes_on && !was_taken;
+    }
+
+    // The same, and sets whether the leaf was long.
+    bool run_long_leaf(range& part, std::uint64_t n, bool& is_long) {
+        const std::int64_t begin = platform::now();
+        const bool goes_on = run_beside_rest(part, n);
+        is_long = platform::now() - begin >= chunk_time;
+        return goes_on;
     }
 
     bool run_leaf(range& part, std::uint64_t n) {
@@ -185,8 +244,8 @@ private:
     const std::uint64_t grain_;
     Body& body_;
     basic_loop_state<platform> state_;
-    // The latest chunk that took about chunk_time.
-    typename platform::template atomic<std::uint64_t> learned_{1};
+    // The latest chunk that took about chunk_time, or 0 if none has run.
+    typename platform::template atomic<std::uint64_t> learned_{0};
 };
 
 template <class Forker, class First, class Last, class Body>
@@ -204,8 +263,8 @@ void parallel_for_on(Forker forks, First first, Last last, const fork_options& o
 /// workers of `s`. The type of i is std::common_type_t<First, Last>. The bounds are compared as
 /// numbers; if first >= last, the function does nothing. The return value of body is ignored.
 /// Blocks: until all calls have ended. Meanwhile the caller runs parts of the loop.
-/// Throws: of the calls that threw, what the one with the lowest index threw. The calls with lower
-/// indices have run then, unless there was a stop; those with higher indices may have.
+/// Throws: of the calls that threw, the exception of the call with the lowest index. All calls with
+/// lower indices have run then, unless there was a stop. Calls with higher indices may have run.
 /// stopped_error after a stop. std::invalid_argument if the first index is negative and the type of
 /// the index is unsigned. Otherwise as join().
 /// Requires: body may be called by several threads at once. If it is trivially copyable, has at
@@ -217,15 +276,15 @@ void parallel_for(scheduler& s, First first, Last last, const fork_options& opti
     detail::parallel_for_on(detail::forker(s), first, last, options, body);
 }
 
-/// The same, with default options.
+/// Runs the loop as above, with default options.
 template <class First, class Last, class Body>
     requires detail::loop_index<First> && detail::loop_index<Last>
 void parallel_for(scheduler& s, First first, Last last, Body&& body) {
     detail::parallel_for_on(detail::forker(s), first, last, fork_options{}, body);
 }
 
-/// The same, with a grain: a leaf has at least `grain` iterations, unless the loop has fewer, and
-/// less than twice that number. 0 is the default.
+/// Runs the loop as above, with a grain: a leaf has at least `grain` iterations, unless the loop
+/// has fewer, and less than twice that number. 0 is the default.
 /// Throws: also std::invalid_argument if the grain is negative.
 template <class First, class Last, class Grain, class Body>
     requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>

@@ -4,13 +4,13 @@
 
 // A reduction. Its result does not depend on which thread computes what.
 //
-// The range is a tree: n indices are halved, and the second half gets the odd one, as long as both
-// halves have at least `grain` of them. Halves are combined in index order. A leaf is folded from
-// left to right: it begins with its first index, then combines groups of four, ((a b) (c d)), so
-// that the processor need not wait for each sum before it begins the next. The last one to three
-// are combined one by one. If no grain is given, it is n / 256, at least 1 and at most 2,048. So
-// the same range gives the same tree, and a floating-point sum has the same bits on one worker and
-// on a hundred.
+// The range is divided into a tree. A range of n indices is halved as long as both halves have at
+// least `grain` indices. If n is odd, the second half gets one index more. Halves are combined in
+// index order. A leaf is folded from left to right: it begins with its first index, then combines
+// groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
+// complete. The last one to three indices are combined one by one. If no grain is given, the grain
+// is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
+// floating-point sum has the same bits on one worker and on a hundred.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
@@ -31,8 +31,8 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // True if a T can be constructed from a From and, if T is a number, represents each of its values.
-// What list-initialisation rejects as narrowing is rejected, except for integers that a
-// floating-point type represents exactly. A T that is a class decides by its constructors.
+// A conversion that list-initialisation rejects as narrowing is rejected, except from integers that
+// a floating-point type represents exactly. If T is a class, its constructors decide.
 template <class From, class T>
 concept reduces_to =
     std::constructible_from<T, From> &&
@@ -132,14 +132,14 @@ T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& o
 
 } // namespace detail
 
-/// Returns combine(... combine(identity, map(first)) ..., map(last - 1)), in the brackets that the
-/// head of this file describes. For an empty range, returns the identity. Otherwise the identity is
+/// Returns combine(... combine(identity, map(first)) ..., map(last - 1)), grouped as the head of
+/// this file describes. For an empty range, returns the identity. Otherwise the identity is
 /// combined once, on the left. The indices are those of parallel_for(). combine is called with two
 /// rvalues of T, the left one first, and need not be commutative. T is move-constructed and
 /// move-assigned, never copied, and needs no default constructor. The values of map and combine are
 /// converted to T without loss: if they are numbers, T represents each value of their type.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
-/// Throws: of the calls of map and combine that threw, what the first in index order threw.
+/// Throws: of the calls of map and combine that threw, the exception of the first in index order.
 /// stopped_error after a stop. std::invalid_argument as parallel_for(). Otherwise as join().
 /// Requires: map and combine may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
@@ -151,7 +151,7 @@ T parallel_reduce(scheduler& s, First first, Last last, const fork_options& opti
                                       map, combine);
 }
 
-/// The same, with default options.
+/// Reduces as above, with default options.
 template <class First, class Last, class T, class Map, class Combine>
     requires detail::loop_index<First> && detail::loop_index<Last>
 T parallel_reduce(scheduler& s, First first, Last last, T identity, Map&& map, Combine&& combine) {
@@ -159,10 +159,9 @@ T parallel_reduce(scheduler& s, First first, Last last, T identity, Map&& map, C
                                       std::move(identity), map, combine);
 }
 
-/// The same, with a grain: a leaf has at least `grain` indices, unless the range has fewer, and
-/// less than twice that number. 0 is the default.
+/// Reduces as above, with a grain: a leaf has at least `grain` indices, unless the range has fewer,
+/// and less than twice that number. 0 is the default.
 /// Throws: also std::invalid_argument if the grain is negative.
-///     static_assert(reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
 template <class First, class Last, class Grain, class T, class Map, class Combine>
     requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
 T parallel_reduce(scheduler& s, First first, Last last, Grain grain, T identity, Map&& map,

@@ -3,9 +3,9 @@
 #define BIDE_PARALLEL_PARALLEL_SORT_HPP
 
 /// \file
-/// Sorting in parallel, in place or stably. Neither is ever quadratic. Both take nearly linear time
-/// if the range is sorted, reversed, all equal, or made of a few sorted pieces. The unstable one
-/// also does if there are few distinct values.
+/// Sorts in parallel: parallel_sort() in place, parallel_stable_sort() stably. Neither is ever
+/// quadratic. Both take nearly linear time if the range is sorted, reversed, all equal, or made of
+/// a few sorted pieces. parallel_sort() also does if there are few distinct values.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -46,7 +46,7 @@ template <class It> bool settle_one_run(const long_runs<It>& runs) {
     return true;
 }
 
-// Sorts a range of few runs by merging. Returns false if it has not few runs, or if there is no
+// Sorts a range of few runs by merging. Returns false if the range has many runs, or if there is no
 // memory.
 template <class Forker, class It, class Compare>
 bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
@@ -121,11 +121,11 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
 /// place.
 /// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
 /// sorted by the calling thread alone.
-/// Throws: what a comparison throws, the first one in the order of the range if several do; the
-/// range then has the same elements as before, in some order. If a move throws, all elements are
-/// alive, but their values are unspecified. stopped_error as join(), with nothing changed.
-/// std::bad_alloc if a thread finds no memory to fork; the range is then as after a comparison that
-/// throws.
+/// Throws: what a comparison throws; if several throw, the exception of the first in the order of
+/// the range. The range then has the same elements as before, in some order. If a move throws, all
+/// elements are alive, but their values are unspecified. stopped_error as join(), with nothing
+/// changed. std::bad_alloc if a thread finds no memory to fork; the range is then as after a
+/// comparison that throws.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
 /// threads may call less at once, and access different elements at once, which excludes
 /// vector<bool>.
@@ -137,8 +137,8 @@ void parallel_sort(scheduler& s, It first, It last, Compare less = {}) {
     detail::sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
 }
 
-/// The same, but equal elements keep their order. Allocates a buffer for as many elements, once,
-/// before anything is changed.
+/// Sorts as parallel_sort() does, but equal elements keep their order. Allocates a buffer for as
+/// many elements, once, before anything is changed.
 /// Throws: as parallel_sort(). std::bad_alloc, with nothing changed, if there is no memory for the
 /// buffer.
 template <std::random_access_iterator It, class Compare = std::less<>>

@@ -64,17 +64,17 @@ public:
     basic_blocking_pool& operator=(const basic_blocking_pool&) = delete;
 
     /// Runs r.run.wake() on a thread of the pool: on the thread that became idle last, else on a
-    /// new one. If there are max_threads, queues `r`; the oldest runs first. `r` must stay alive
-    /// until it has run.
+    /// new one. If there are max_threads already, queues `r`. Queued runnables run in the order of
+    /// the posts. `r` must stay alive until it has run.
     /// Returns: false if `r` was not taken. `why` is then errc::closed after finish(), otherwise
     /// the error that kept the pool's first thread from being started.
     /// Memory order: what was done before happens before the run.
-    /// Destroys: when `r` has run and finish() can return, this call does not touch the pool any
-    /// more.
+    /// Destroys: when `r` has run, this call does not access the pool any more. So `r` may cause
+    /// the end of the pool.
     bool post(runnable& r, std::error_code& why) noexcept;
 
-    /// The same, but returns false if no thread can run `r` at once. For a thread that is about to
-    /// block until another thread continues its work.
+    /// Runs `r` as post() does, but returns false if no thread can run it at once. Call it before
+    /// the calling thread blocks until another thread continues its work.
     bool try_run(runnable& r) noexcept;
 
     /// Allows one thread more than max_threads, until lower_limit(), and starts it if work is
@@ -329,8 +329,8 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
     return nullptr;
 }
 
-// Called with the lock, returns without it. The thread that left before may still be in its last
-// steps, or in the destructors of its thread-local objects.
+// Called with the lock, returns without it. Joins the thread that has left before, which may still
+// be in its last steps or in the destructors of its thread-local objects.
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
     worker* const before = left_;
@@ -338,8 +338,8 @@ void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
     threads_ = threads_ - 1;
     const bool last = closed_ && threads_ == 0;
     if (last) {
-        // Order: relaxed; under the lock. A finish() that read the old number is woken below, or
-        // finds the new one before it sleeps.
+        // Order: relaxed; under the lock. If finish() has read the old number, it is woken below.
+        // If it reads later, it finds the new number before it sleeps.
         changed_.fetch_add(1, std::memory_order_relaxed);
     }
     unlock();

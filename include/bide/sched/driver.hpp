@@ -3,9 +3,9 @@
 #define BIDE_SCHED_DRIVER_HPP
 
 /// \file
-/// A driver is what an idle worker of a scheduler sleeps in if it is to wait for the operating
-/// system as well as for a wake. It hands over the operations that became ready.
-/// sched/epoll_driver.hpp is one.
+/// An idle worker can sleep in a driver. There it waits for events of the operating system and for
+/// a wake at the same time. The driver hands over the operations that became ready.
+/// sched/epoll_driver.hpp is a driver.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -34,14 +34,15 @@ public:
     /// deadline::poll() it does not wait. Hands over at most max_completions ready operations, by
     /// publishing their waits or running their wakers without a lock. The next call hands over the
     /// rest. An operation that is always ready does not starve the rest.
-    /// Blocks: until then. A coroutine that has no executor runs inside this call.
+    /// Blocks: until then. Coroutines without an executor run inside this call.
     /// Returns: how many operations were handed over.
-    /// Requires: one thread at a time calls it, not from inside of wait(). Each call happens after
+    /// Requires: one thread at a time calls it, and not from inside wait(). Each call happens after
     /// the previous one.
     virtual unsigned wait(deadline until) noexcept = 0;
 
-    /// Ends the wait() that is going on, or the next one. Several calls count once.
-    /// Memory order: what was done before is visible after the wait() that this call ended.
+    /// Ends the wait() that is under way, or the next one. Several calls count as one.
+    /// Memory order: what happens before the call happens before the return of the wait() that it
+    /// ends.
     /// Thread safety: any thread may call it.
     virtual void wake() noexcept = 0;
 
@@ -54,7 +55,7 @@ public:
         explicit attachment(driver& to) : to_(to) {
             state seen = state::free;
             // Order: acquire [driver.attach]; the previous attachment has ended. Failure: relaxed;
-            // it has not.
+            // the driver is attached.
             if (!to.state_.compare_exchange_strong(seen, state::attached, std::memory_order_acquire,
                                                    std::memory_order_relaxed)) {
                 BIDE_THROW(std::system_error(
@@ -92,7 +93,7 @@ protected:
 private:
     enum class state : unsigned char { free, attached, ending };
 
-    /// Called when the attachment has ended and is_attached() is false. Must end what waits, with
+    /// Called when the attachment has ended and is_attached() is false. Must end all waits, with
     /// errc::closed.
     virtual void detached() noexcept {}
 
@@ -103,15 +104,15 @@ private:
 /// of the system.
 using io_result = result<void, std::error_code>;
 
-/// The value of such an operation, which throws the error instead. An async_op<io_done> does the
-/// same as an async_op<io_result>.
+/// The value of an operation of a driver that throws its error. An async_op<io_done> does the same
+/// as an async_op<io_result>, which returns the error.
 struct io_done {};
 /// The result that stands for an io_done.
 template <> struct as_result<io_done> {
     using type = io_result; ///< the result
 };
 
-/// For drivers: where an operation keeps the system's error until it is collected.
+/// The place where an operation of a driver keeps the system's error until the result is collected.
 struct io_payload {
     int error = 0; ///< the system's error number, or 0
 };
@@ -120,14 +121,35 @@ template <> struct wait_payload<io_result> {
     using type = io_payload; ///< the payload
 };
 
-/// For drivers: returns the result of such an operation.
-inline io_result collect_io(const wait_target& t, wait_status what) noexcept {
-    if (what != wait_status::granted) {
-        return unexpected{make_error_code(errc_of(what))};
+/// For drivers: the base class of an operation (core/wait_ops.hpp), which makes the result. The
+/// operation adds its steps:
+///
+/// \code
+/// using waiter = bide::basic_waiter<bide::native_platform>;
+/// struct reading : bide::io_operation {
+///     my_driver& of;
+///     int file;
+///
+///     bide::wait_status try_now(bide::io_payload& mine) const noexcept;
+///     bide::wait_status enqueue(waiter& w, bide::io_payload& mine) const noexcept;
+///     bool cancel(waiter& w, bide::wait_status why) const noexcept;
+/// };
+///
+/// bide::async_op<bide::io_result> async_read(int file) { return {reading{{}, *this, file}}; }
+/// \endcode
+///
+/// The payload stays in place until the wait is over. A waiter that is queued can carry it
+/// (basic_waiter::carry), so that the driver sets its error before it publishes the waiter.
+struct io_operation {
+    /// Returns the result of a wait.
+    io_result collect(wait_status what, const io_payload& mine) const noexcept {
+        if (what != wait_status::granted) {
+            return unexpected{make_error_code(errc_of(what))};
+        }
+        return mine.error == 0 ? io_result()
+                               : unexpected{std::error_code(mine.error, std::system_category())};
     }
-    const int error = static_cast<const io_payload*>(t.payload)->error;
-    return error == 0 ? io_result() : unexpected{std::error_code(error, std::system_category())};
-}
+};
 
 } // namespace bide::inline BIDE_ABI
 

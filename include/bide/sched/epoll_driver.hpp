@@ -12,13 +12,13 @@
 //   generation   the number of requests so far; each event carries that of its request
 //   registered   the kernel had the file in its set at the last request
 //
-// The driver requests one event (EPOLLONESHOT) when a waiter comes for an event that is not armed,
-// and again when an event leaves waiters in the queues. A request makes the kernel look at the file
-// afresh, so nothing is lost between an event and the next request. An event that answers an older
-// request is dropped. While no waiter is queued, the driver assumes nothing about the descriptor:
-// the file may have been closed, and another file may have the same descriptor. The next request
-// finds that out (ENOENT). A wait that was cancelled leaves at most one event for which there is no
-// waiter.
+// The driver requests one event (EPOLLONESHOT) when a waiter is queued for an event that is not
+// armed. If waiters are left in the queues after an event, it requests another one. A request makes
+// the kernel check the file again, so no event is lost between an event and the next request. An
+// event that answers an older request is dropped. While no waiter is queued, the driver assumes
+// nothing about the descriptor: the file may have been closed, and another file may have the same
+// descriptor. In that case the next request fails with ENOENT, and the driver adds the file. A
+// cancelled wait leaves at most one event for which there is no waiter.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -62,7 +62,7 @@ public:
     ~basic_epoll_driver() override;
 
     /// Waits until a read of the file would not block: there is data, the file is at its end, or it
-    /// has an error or a hang-up. Does not wait if that is so already; it always is for a regular
+    /// has an error or a hang-up. Does not wait if a read would not block now, as for every regular
     /// file. Several coroutines may wait for the same file: an event lets all of them through. One
     /// of them may have read the data before another reads, so the file should be non-blocking.
     /// Call forget() before the file is closed.
@@ -71,20 +71,20 @@ public:
     /// the driver. closed_error after forget() or the scheduler's shutdown. Otherwise as other
     /// waits. as_result() returns the error as a std::error_code.
     basic_async_op<io_done, Platform> async_wait_readable(int fd) noexcept {
-        return async_wait<readable>(fd);
+        return async_wait(fd, readable);
     }
 
-    /// The same, for writing.
+    /// Waits until a write to the file would not block; otherwise as async_wait_readable().
     basic_async_op<io_done, Platform> async_wait_writable(int fd) noexcept {
-        return async_wait<writable>(fd);
+        return async_wait(fd, writable);
     }
 
     /// Ends all waits for the file with errc::closed. Must be called before the file is closed, if
     /// a coroutine may wait for it. A coroutine may wait for the descriptor again after that.
     void forget(int fd) noexcept;
 
-    /// See driver. Waits to the nanosecond if the kernel can (Linux 5.11), otherwise to the next
-    /// millisecond, and never returns early.
+    /// See driver. With Linux 5.11 or later the deadline is exact to the nanosecond, otherwise it
+    /// is rounded up to a millisecond. Never returns early.
     unsigned wait(deadline until) noexcept override;
 
     /// See driver. Makes a system call only if a thread sleeps in wait().
@@ -117,22 +117,23 @@ private:
         }
     };
 
-    static entry& entry_of(const wait_target& t) noexcept { return *static_cast<entry*>(t.queue); }
-    static int fd_of(const wait_target& t) noexcept { return static_cast<int>(t.amount); }
-    static int& error_of(const wait_target& t) noexcept {
-        return static_cast<io_payload*>(t.payload)->error;
-    }
+    // The operation that waits for a direction of a file (core/wait_ops.hpp).
+    struct readiness : io_operation {
+        basic_epoll_driver& of;
+        entry* its; // nullptr: it fails with the error of its payload
+        int fd;
+        direction which;
 
-    template <direction D> basic_async_op<io_done, Platform> async_wait(int fd) noexcept {
-        static constexpr wait_ops<io_result, Platform> ops{&try_now<D>, &enqueue<D>, &cancel<D>,
-                                                           &collect_io};
+        wait_status try_now(io_payload& mine) const noexcept;
+        wait_status enqueue(node& w, io_payload& mine) const noexcept;
+        bool cancel(node& w, wait_status why) const noexcept;
+    };
+
+    basic_async_op<io_done, Platform> async_wait(int fd, direction which) noexcept {
         io_payload payload;
         entry* const e = entry_for(fd, payload.error);
-        return {ops, wait_target{e, this, fd}, payload};
+        return {readiness{{}, *this, e, fd, which}, payload};
     }
-    template <auto D> static wait_status try_now(const wait_target& t) noexcept;
-    template <auto D> static bool enqueue(const wait_target& t, node& w) noexcept;
-    template <auto D> static bool cancel(const wait_target& t, node& w, wait_status why) noexcept;
 
     void detached() noexcept override;
     entry* entry_for(int fd, int& error) noexcept;
@@ -151,8 +152,8 @@ private:
     detail::growing_table<entry, Platform> entries_;
     atomic<word> made_{0}; // counts entries and ends of attachments
 
-    // Only the thread in wait() uses these: events, of which those from next_ on are still to be
-    // handed over.
+    // Only the thread in wait() uses these fields. The events from next_ on are still to be handed
+    // over.
     unsigned next_ = 0;
     unsigned count_ = 0;
     epoll_event events_[max_completions];
@@ -200,54 +201,51 @@ auto basic_epoll_driver<Platform>::entry_for(int fd, int& error) noexcept -> ent
 }
 
 template <class Platform>
-template <auto D>
-wait_status basic_epoll_driver<Platform>::try_now(const wait_target& t) noexcept {
-    if (t.queue == nullptr) {
+wait_status basic_epoll_driver<Platform>::readiness::try_now(io_payload& mine) const noexcept {
+    if (its == nullptr) {
         return wait_status::granted; // with an error
     }
-    pollfd file{fd_of(t), polled_of[D], 0};
+    pollfd file{fd, polled_of[which], 0};
     if (::poll(&file, 1, 0) <= 0) {
         return wait_status::waiting;
     }
-    error_of(t) = (file.revents & POLLNVAL) != 0 ? EBADF : 0;
+    mine.error = (file.revents & POLLNVAL) != 0 ? EBADF : 0;
     return wait_status::granted;
 }
 
 template <class Platform>
-template <auto D>
-bool basic_epoll_driver<Platform>::enqueue(const wait_target& t, node& w) noexcept {
-    entry& e = entry_of(t);
+wait_status basic_epoll_driver<Platform>::readiness::enqueue(node& w,
+                                                             io_payload& mine) const noexcept {
+    entry& e = *its;
     lock::acquire(e.locked);
     wait_status what = w.forbidden();
-    auto& self = *static_cast<basic_epoll_driver*>(t.owner);
-    const bool attached = self.is_attached();
-    if (what == wait_status::waiting && (!attached || (e.armed & events_of[D]) == 0)) {
-        const int error = attached ? self.arm(fd_of(t), e, e.wanted() | events_of[D]) : EDEADLK;
+    const bool attached = of.is_attached();
+    if (what == wait_status::waiting && (!attached || (e.armed & events_of[which]) == 0)) {
+        const int error = attached ? of.arm(fd, e, e.wanted() | events_of[which]) : EDEADLK;
         if (error != 0) {
             if (!w.claim()) { // another wait of its select has won
                 lock::release(e.locked);
-                return false;
+                return wait_status::waiting;
             }
             w.commit();
-            error_of(t) = error == EPERM ? 0 : error; // EPERM: the file is always ready
+            mine.error = error == EPERM ? 0 : error; // EPERM: the file is always ready
             what = wait_status::granted;
         }
     }
     if (what == wait_status::waiting) {
-        e.queues[D].push(w);
+        e.queues[which].push(w);
     } else {
         w.settle(what);
     }
     lock::release(e.locked);
-    return what != wait_status::waiting;
+    return what;
 }
 
 template <class Platform>
-template <auto D>
-bool basic_epoll_driver<Platform>::cancel(const wait_target& t, node& w, wait_status why) noexcept {
-    entry& e = entry_of(t);
+bool basic_epoll_driver<Platform>::readiness::cancel(node& w, wait_status why) const noexcept {
+    entry& e = *its;
     lock::acquire(e.locked);
-    const bool waits_still = e.queues[D].withdraw(w, why);
+    const bool waits_still = e.queues[which].withdraw(w, why);
     if (e.wanted() == 0) {
         e.armed = 0;
     }

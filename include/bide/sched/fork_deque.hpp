@@ -2,10 +2,10 @@
 #ifndef BIDE_SCHED_FORK_DEQUE_HPP
 #define BIDE_SCHED_FORK_DEQUE_HPP
 
-// The forks of one thread that were not joined yet: a stack of jobs. Its younger part is private to
-// the owner. (A split deque: Dinan, Larkins, Sadayappan, Krishnamoorthy, Nieplocha, "Scalable Work
-// Stealing", SC 2009; van Dijk, van de Pol, "Lace", MuCoCoS 2014. Here a push or pop in the private
-// part is one relaxed load and a compare, without a fence.)
+// The forks of one thread that are not joined yet: a stack of jobs. The younger part of the stack
+// is private to the owner. (A split deque: Dinan, Larkins, Sadayappan, Krishnamoorthy, Nieplocha,
+// "Scalable Work Stealing", SC 2009; van Dijk, van de Pol, "Lace", MuCoCoS 2014. Here a push or pop
+// in the private part is one relaxed load and a compare, without a fence.)
 //
 // The job of the fork at depth i is in slot i:
 //
@@ -17,16 +17,21 @@
 //   (top above split, split above bottom: never)
 //
 // `range_` is top and split in one word; only the owner uses `bottom_`. Slot i is written again
-// only after its job has ended. So a thief reads the slot after its CAS [fork_deque.publish]; the
-// top and split that it read before may be old.
+// only after its job has ended. So a thief may read the slot after its CAS [fork_deque.publish],
+// even if the top and split that it read before are old.
 //
-// `limit_` tells the owner when to look at `range_`: a push to a depth at or above the limit, and a
-// pop from there, need no look. The limit is one of
+// `limit_` tells the owner when it must read `range_` ("look"): a push to a depth at or above the
+// limit, and a pop from there, need no look. The limit is one of
 //
 //   at least max(split, top + 2)  what the owner sets. It is never below split, so what the owner
-//                                 does without a look is private. It leaves the two oldest jobs to
-//                                 pushes that look, which publish them at once.
+//                                 does without a look is private. It leaves the oldest jobs, as
+//                                 many as are wanted, to pushes that look, which publish them at
+//                                 once.
 //   requested                     above all depths: the owner's next push or pop looks.
+//
+// How many jobs are wanted, the caller says: at least two, and more while workers sleep. The deque
+// asks only when the owner looks anyway, so a push or pop without a look costs the same whatever is
+// wanted. A number that is too small or too large changes when jobs become public, and no more.
 //
 // Only the owner writes the first kind. The thief that takes the last public job writes
 // `requested`. So the owner's next push or pop publishes half of the private jobs, before the next
@@ -81,30 +86,42 @@ public:
     basic_fork_deque(const basic_fork_deque&) = delete;
     basic_fork_deque& operator=(const basic_fork_deque&) = delete;
 
-    // ---- The owner: one thread. A fork at depth d is push() and pop(d), and if pop(d) says that
-    // the job was stolen, reset(d) after the job has ended.
+    // ---- Functions for the owner, which is one thread. A fork at depth d is push() and then
+    // pop(d). If pop(d) returns that the job was stolen, the owner calls reset(d) after the job has
+    // ended.
 
     /// Returns the number of jobs, including those that were stolen and not reset yet. The next job
     /// is pushed at that depth.
     depth_type depth() const noexcept { return bottom_; }
 
-    /// Pushes a job. Returns true if jobs were published: the caller wakes a worker.
+    /// The number of jobs that are kept public at least, if there are so many.
+    static constexpr depth_type min_public = 2;
+
+    /// Pushes a job. wanted() is how many jobs to keep public; less than min_public counts as
+    /// min_public. It is called only if the push looks. Returns true if jobs were published: the
+    /// caller wakes a worker.
     /// Throws: std::bad_alloc, with nothing changed.
-    bool push(Job& job);
+    template <class Wanted> bool push(Job& job, Wanted wanted);
+    /// The same, with min_public.
+    bool push(Job& job) { return push(job, &least); }
 
     /// Takes back the job at depth `at`, the youngest, unless it was stolen. A stolen job stays
-    /// where it is; jobs that are pushed while it runs go on top.
+    /// where it is; jobs that are pushed while it runs go on top. wanted() as in push().
     /// Requires: at + 1 == depth().
-    fork_pop pop(depth_type at) noexcept;
+    template <class Wanted> fork_pop pop(depth_type at, Wanted wanted) noexcept;
+    /// The same, with min_public.
+    fork_pop pop(depth_type at) noexcept { return pop(at, &least); }
 
-    /// Removes the job at depth `at`, the youngest, which was stolen.
-    /// Requires: the job has ended, and that happens before this call. at + 1 == depth().
+    /// Removes the youngest job, which is at depth `at` and was stolen.
+    /// Requires: the end of the job happens before this call. at + 1 == depth().
     void reset(depth_type at) noexcept;
 
-    /// Returns true if no job is public: a loop that can be divided is divided now.
-    bool wants_work() const noexcept {
+    /// Returns true if fewer than `wanted` jobs are public, or none: a loop that can be divided is
+    /// divided now.
+    bool wants_work(depth_type wanted = 1) const noexcept {
         // Order: relaxed; a hint.
-        return has_no_public(range_.load(std::memory_order_relaxed));
+        const word seen = range_.load(std::memory_order_relaxed);
+        return split_of(seen) - top_of(seen) < (std::max)(wanted, depth_type{1});
     }
 
     // ---- Any thread
@@ -112,7 +129,7 @@ public:
     /// Takes the oldest public job. Returns nullptr if there is none.
     Job* steal() noexcept;
 
-    /// Returns true if no job is public. It is the last look of a worker before it sleeps.
+    /// Returns true if no job is public. A worker calls it for its last check before it sleeps.
     bool is_empty_to_thieves() const noexcept {
         // Order: seq_cst [idle.announce]; after the announcement.
         return has_no_public(range_.load(std::memory_order_seq_cst));
@@ -123,7 +140,6 @@ private:
     using slot = typename Platform::template var<Job*>;
 
     static constexpr depth_type requested = ~depth_type{0};
-    static constexpr depth_type min_public = 2; // at least so many jobs are made public
     static constexpr word one_split = word{1} << 32;
     static constexpr unsigned max_buffers = 32;
 
@@ -140,10 +156,12 @@ private:
         return top_of(range) == split_of(range);
     }
 
-    BIDE_NOINLINE bool push_slow(Job& job);
-    BIDE_NOINLINE fork_pop pop_slow(depth_type at) noexcept;
-    depth_type publish_count(word seen) const noexcept;
-    bool rebalance() noexcept;
+    static depth_type least() noexcept { return min_public; }
+
+    BIDE_NOINLINE bool push_slow(Job& job, depth_type wanted);
+    BIDE_NOINLINE fork_pop pop_slow(depth_type at, depth_type wanted) noexcept;
+    depth_type publish_count(word seen, depth_type wanted) const noexcept;
+    bool rebalance(depth_type wanted) noexcept;
     BIDE_NOINLINE void grow();
 
     // Only the owner uses these.
@@ -160,12 +178,13 @@ private:
 };
 
 template <class Platform, class Job, unsigned InitialCapacity>
-inline bool basic_fork_deque<Platform, Job, InitialCapacity>::push(Job& job) {
+template <class Wanted>
+inline bool basic_fork_deque<Platform, Job, InitialCapacity>::push(Job& job, Wanted wanted) {
     const depth_type at = bottom_;
     // Order: relaxed; the owner wrote the limit last, or the value is `requested`, which may be
     // seen later.
     if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
-        return push_slow(job);
+        return push_slow(job, (std::max)(min_public, depth_type{wanted()}));
     }
     slots_[at] = &job;
     bottom_ = at + 1;
@@ -173,10 +192,12 @@ inline bool basic_fork_deque<Platform, Job, InitialCapacity>::push(Job& job) {
 }
 
 template <class Platform, class Job, unsigned InitialCapacity>
-inline fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop(depth_type at) noexcept {
+template <class Wanted>
+inline fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop(depth_type at,
+                                                                      Wanted wanted) noexcept {
     // Order: relaxed; as in push().
     if (limit_.load(std::memory_order_relaxed) > at) [[unlikely]] {
-        return pop_slow(at);
+        return pop_slow(at, (std::max)(min_public, depth_type{wanted()}));
     }
     bottom_ = at;
     return fork_pop::popped;
@@ -216,17 +237,18 @@ Job* basic_fork_deque<Platform, Job, InitialCapacity>::steal() noexcept {
 }
 
 template <class Platform, class Job, unsigned InitialCapacity>
-bool basic_fork_deque<Platform, Job, InitialCapacity>::push_slow(Job& job) {
+bool basic_fork_deque<Platform, Job, InitialCapacity>::push_slow(Job& job, depth_type wanted) {
     if (bottom_ == capacity_) {
         grow();
     }
     slots_[bottom_] = &job;
     ++bottom_;
-    return rebalance();
+    return rebalance(wanted);
 }
 
 template <class Platform, class Job, unsigned InitialCapacity>
-fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type at) noexcept {
+fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type at,
+                                                                    depth_type wanted) noexcept {
     // Order: relaxed; top may be old, but it is not above the real one: the CAS decides.
     word seen = range_.load(std::memory_order_relaxed);
     while (at < split_of(seen)) {
@@ -235,7 +257,10 @@ fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type a
         if (top == split) {
             return fork_pop::stolen;
         }
-        const depth_type back = std::max<depth_type>(1, (split - top) / 2);
+        // Half of the public jobs, but not so many that the owner would publish them again.
+        const depth_type half = (split - top) / 2;
+        const depth_type spare = split - top - (std::min)(split - top, wanted);
+        const depth_type back = std::clamp<depth_type>(spare, 1, (std::max)(half, depth_type{1}));
         // Order: relaxed; the jobs that are taken back are the owner's own. Failure: the loop reads
         // again.
         if (range_.compare_exchange_weak(seen, pack(top, split - back), std::memory_order_relaxed,
@@ -244,29 +269,28 @@ fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type a
         }
     }
     bottom_ = at;
-    return rebalance() ? fork_pop::popped_and_published : fork_pop::popped;
+    return rebalance(wanted) ? fork_pop::popped_and_published : fork_pop::popped;
 }
 
-// How many of the private jobs to publish: half of them, rounded up, if fewer than `min_public` are
+// How many of the private jobs to publish: half of them, rounded up, if fewer than `wanted` are
 // public, and at least as many as are missing to that number.
 template <class Platform, class Job, unsigned InitialCapacity>
-auto basic_fork_deque<Platform, Job, InitialCapacity>::publish_count(word seen) const noexcept
-    -> depth_type {
+auto basic_fork_deque<Platform, Job, InitialCapacity>::publish_count(
+    word seen, depth_type wanted) const noexcept -> depth_type {
     const depth_type mine = bottom_ - split_of(seen);
     const depth_type theirs = split_of(seen) - top_of(seen);
-    return theirs >= min_public ? 0
-                                : (std::max)((mine + 1) / 2, (std::min)(mine, min_public - theirs));
+    return theirs >= wanted ? 0 : (std::max)((mine + 1) / 2, (std::min)(mine, wanted - theirs));
 }
 
 // Publishes publish_count() jobs and sets the limit. Returns true if it published any.
 template <class Platform, class Job, unsigned InitialCapacity>
-bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance() noexcept {
+bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance(depth_type wanted) noexcept {
     for (;;) {
         // Order: relaxed; split is the owner's own. With an old top fewer jobs are published: see
         // [fork_deque.request].
         const word seen = range_.load(std::memory_order_relaxed);
-        const depth_type n = publish_count(seen);
-        const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + min_public);
+        const depth_type n = publish_count(seen, wanted);
+        const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
         if (n != 0) {
             // Order: relaxed; a thief that requests after it has taken what is published below has
             // seen this.

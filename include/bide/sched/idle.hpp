@@ -90,7 +90,8 @@ public:
     /// none if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// The same, for a push into a LIFO slot. Also returns none if there is a watcher.
+    /// Returns the worker to unpark as wake_one() does, for a push into a LIFO slot. Returns none
+    /// if there is a watcher.
     [[nodiscard]] unsigned wake_unless_watched() noexcept { return wake(searching_ | has_watcher); }
 
     // ---- A worker, each with a number of its own below `workers`
@@ -99,20 +100,23 @@ public:
     /// the workers search already.
     [[nodiscard]] bool start_search() noexcept;
 
-    /// The caller counts as searching and has found a job. `more`: there are other jobs where it
-    /// took that one, or it has moved some to another queue, or its job comes from no queue (a
-    /// timer, say), so what it was woken for is still there. Returns the worker that the caller
-    /// must unpark, or none.
+    /// Ends the search of the caller, which counts as searching and has found a job. `more` tells
+    /// whether another worker should be woken, for one of these reasons: there are further jobs
+    /// where the caller took its job; it has moved jobs to another queue; its job comes from no
+    /// queue but, for example, from a timer, so the job for which it was woken is still queued.
+    /// Returns the worker that the caller must unpark, or none.
     [[nodiscard]] unsigned end_search(bool more) noexcept;
 
-    /// Adds the caller to the sleepers; `searching` says whether it counts as searching, which
-    /// ends. The caller must then look at every queue once, and sleep until it is unparked, or
-    /// retract. Returns true if the caller is the watcher. That needs `may_watch`, no other
-    /// watcher, and a worker that neither sleeps nor is blocked.
+    /// Adds the caller to the sleepers; `searching` says whether the caller counts as searching; if
+    /// so, it no longer does. The caller must then check every queue once. Then it sleeps until it
+    /// is unparked, or it retracts. Returns true if the caller becomes the watcher. It does so only
+    /// if `may_watch` is true, there is no other watcher, and some worker neither sleeps nor is
+    /// blocked.
     bool announce(unsigned self, bool searching, bool may_watch) noexcept;
 
-    /// Removes the caller from the sleepers; it counts as searching. Returns false if a waker has
-    /// removed it: it counts as searching, and its token is there or on its way.
+    /// Removes the caller from the sleepers and counts it as searching. Returns false if a waker
+    /// has already removed it. Then it counts as searching, too, and its token is there or on its
+    /// way.
     [[nodiscard]] bool retract(unsigned self) noexcept;
 
     /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If none does, no
@@ -126,9 +130,9 @@ public:
             sleeping_);
     }
 
-    /// Returns true if a worker is blocked and none sleeps. Each worker calls it when it has left
-    /// the sleepers. It sees at least its own step out of the set, and the workers that were
-    /// blocked before that.
+    /// Returns true if a worker is blocked and none sleeps. Each worker calls it after it has left
+    /// the sleepers. The call sees at least the worker's own step out of the set, and all workers
+    /// that were blocked before that step.
     bool needs_replacement() const noexcept {
         // Order: acquire [idle.blocked]; see add_blocked().
         const word now = word_.load(std::memory_order_acquire);
@@ -141,6 +145,12 @@ public:
     unsigned sleepers() const noexcept {
         // Order: relaxed; a snapshot.
         return count(word_.load(std::memory_order_relaxed), sleeping_);
+    }
+    /// The same, for code that asks often: it is on a cache line that changes only when a worker
+    /// falls asleep or is woken.
+    unsigned sleepers_hint() const noexcept {
+        // Order: relaxed; a hint.
+        return sleepers_.load(std::memory_order_relaxed);
     }
     /// Returns how many workers search.
     unsigned searching() const noexcept {
@@ -168,8 +178,8 @@ private:
         return static_cast<unsigned>((in & field) / (field & (~field + 1)));
     }
 
-    // Whether a worker is to be woken when the word is `seen`, and what the word becomes. If a
-    // worker is woken, its move from sleeping to searching is counted already.
+    // Decides whether to wake a worker when the word is `seen`, and what the word becomes. If a
+    // worker is woken, the new word already counts it as searching and no longer as sleeping.
     struct push_policy {
         word relied_on; // fields: if one of them is not 0, a worker will look
         bool wakes(word seen) const noexcept {
@@ -205,6 +215,9 @@ private:
     }
 
     alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
+    // As many as the field `sleeping` says; written under the lock, before the step that changes the
+    // field.
+    alignas(cache_line_pair) typename Platform::template atomic<unsigned> sleepers_{0};
     alignas(cache_line_pair) const unsigned workers_;
     const std::unique_ptr<bits[]> set_; // under the lock: a bit for each sleeper
     typename Platform::template var<unsigned> watcher_{
@@ -297,6 +310,10 @@ template <class Platform> unsigned basic_idle<Platform>::take_first(unsigned las
 // if the word has changed; `seen` is then its value.
 template <class Platform> bool basic_idle<Platform>::unlock_as(word& seen, word next) noexcept {
     const auto* const at = &word_;
+    if (count(next, sleeping_) != count(seen, sleeping_)) {
+        // Order: relaxed; a hint.
+        sleepers_.store(count(next, sleeping_), std::memory_order_relaxed);
+    }
     // Order: seq_cst; an announcement comes before the look at the queues [idle.announce]; it sees
     // what searchers have put down [idle.handed_over]; the next holder of the lock sees the set
     // [lock_bits.release]. Failure relaxed: the caller reads again.

@@ -8,9 +8,9 @@
 //   length << 2 | lock_bits
 //
 // A thread that changes the list publishes the new length and releases the lock in one step, which
-// is its last touch of the queue. So the length is right whenever it is read. To read it without
-// the lock is the second half of the pair [idle.announce] in idle.hpp. Only the holder of the lock
-// changes the length.
+// is its last access to the queue. So the length is exact whenever it is read. A read of the length
+// without the lock is the second half of the pair [idle.announce] in idle.hpp. Only the holder of
+// the lock changes the length.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -66,8 +66,8 @@ public:
     /// Returns true if the queue is empty.
     bool empty() const noexcept { return size() == 0; }
 
-    /// Returns how many of `length` items one of so many workers takes at a time: its share, but at
-    /// least 4 and at most 64, and at most `length`.
+    /// Returns how many of `length` items one of `workers` workers takes at a time: its share, at
+    /// least 4, at most 64, and never more than `length`.
     static constexpr std::size_t share(std::size_t length, unsigned workers) noexcept {
         const std::size_t part = workers == 0 ? length : length / workers;
         const std::size_t fair = part < 4 ? 4 : part > 64 ? 64 : part;

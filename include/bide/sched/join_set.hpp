@@ -47,8 +47,8 @@ struct join_set_state {
     group all;
 };
 
-// The outcome of a child. It is in the list of ended children, with a reference to its task, until
-// it is asked for.
+// The outcome of a child. It stays in the list of ended children, with a reference to its task,
+// until join_next() takes it.
 template <class T> class join_set_child : public ended_children::child {
 public:
     join_set_child(task_header& task, join_set_state& of) noexcept
@@ -102,7 +102,7 @@ public:
     join_set& operator=(const join_set&) = delete;
 
     /// Cancels the children and waits for them. Outcomes that no call has returned are dropped.
-    /// Blocks: until all children have ended. To avoid that, call cancel(), then await
+    /// Blocks: until all children have ended. To avoid blocking, call cancel(), then await
     /// async_join_next() until it returns nothing. If the calling thread belongs to a scheduler,
     /// another thread takes its place, even if that is one more than
     /// scheduler_options::max_blocking_threads.
@@ -119,8 +119,9 @@ public:
     /// Throws: std::bad_alloc.
     void spawn(task<T> t) { launch(std::move(t)); }
 
-    /// The same, with a function that returns a task. The function is called by the caller, and is
-    /// destroyed when the child has ended. So a lambda coroutine may use its captures.
+    /// Runs the task that a function returns, as a child. The function is called on the calling
+    /// thread, and is destroyed when the child has ended. So a lambda coroutine may use its
+    /// captures.
     /// Throws: std::bad_alloc; what the function throws.
     template <class F>
         requires(std::is_same_v<detail::task_value_t<F>, T> && !detail::is_task<F>)
@@ -134,8 +135,8 @@ public:
     /// that the cancellation has stopped.
     /// Blocks: until a child has ended, or none is left.
     /// Returns: the value (true if T is void); nothing (false) if no child is left.
-    /// Throws: what the child threw; stopped_error, if the child was stopped, but not by the set,
-    /// or if it never ran because the scheduler has shut down.
+    /// Throws: what the child threw; stopped_error, if the child was stopped by anything but the
+    /// set, or if it never ran because the scheduler has shut down.
     [[nodiscard]] next_type join_next() {
         wait_status what = state_.ended.try_reserve();
         if (what == wait_status::waiting) {
@@ -145,24 +146,20 @@ public:
         return take(state_.ended, what);
     }
 
-    /// The same, without waiting. If join_next() would wait, returns nothing (false), too.
+    /// Returns an outcome as join_next() does, but never waits. If join_next() would wait, returns
+    /// nothing (false).
     [[nodiscard]] next_type try_join_next() {
         const wait_status what = state_.ended.try_reserve();
         return take(state_.ended, what == wait_status::waiting ? wait_status::closed : what);
     }
 
-    /// The same as join_next(), for a coroutine. If the wait ends early, by a time-out, a stop or a
-    /// select, the children go on.
+    /// Waits as join_next() does, for a coroutine. If the wait ends early, by a time-out, a stop or
+    /// a select, the children continue.
     /// Throws: as join_next(), also with as_result(); stopped_error, if the awaiting task is
     /// cancelled.
     /// Cancellation: if the awaiting task is cancelled or destroyed, the set is cancelled; a
     /// cancelled task waits until all children have ended.
-    async_op<next_type> async_join_next() noexcept {
-        static constexpr auto ops = wait_ops<result<next_type>, native_platform>(
-                                        &try_now, &enqueue, &cancel_wait, &collect, &give_back)
-                                        .outlasting_cancel(&cancel_all);
-        return {ops, wait_target{&state_}};
-    }
+    async_op<next_type> async_join_next() noexcept { return {joining_next{state_}}; }
 
     /// Cancels all children, also those that are spawned later. A second call has no effect.
     void cancel() noexcept { state_.cancel(); }
@@ -198,33 +195,29 @@ private:
         }
     }
 
-    static detail::join_set_state& state_of(const wait_target& t) noexcept {
-        return *static_cast<detail::join_set_state*>(t.queue);
-    }
-    static wait_status try_now(const wait_target& t) noexcept {
-        return state_of(t).ended.try_reserve();
-    }
-    static bool enqueue(const wait_target& t, node& w) noexcept {
-        return state_of(t).ended.enqueue(w) != wait_status::waiting;
-    }
-    static bool cancel_wait(const wait_target& t, node& w, wait_status why) noexcept {
-        return state_of(t).ended.cancel(w, why);
-    }
-    static result<next_type> collect(const wait_target& t, wait_status what) {
-        if (what == wait_status::stopped || what == wait_status::timed_out) {
-            return unexpected{errc_of(what)};
+    // The operation of async_join_next() (core/wait_ops.hpp).
+    struct joining_next {
+        detail::join_set_state& of;
+
+        wait_status try_now() const noexcept { return of.ended.try_reserve(); }
+        wait_status enqueue(node& w) const noexcept { return of.ended.enqueue(w); }
+        bool cancel(node& w, wait_status why) const noexcept { return of.ended.cancel(w, why); }
+        result<next_type> collect(wait_status what) const {
+            if (what == wait_status::stopped || what == wait_status::timed_out) {
+                return unexpected{errc_of(what)};
+            }
+            return take(of.ended, what);
         }
-        return take(state_of(t).ended, what);
-    }
-    static void give_back(const wait_target& t, wait_status what) noexcept {
-        if (what == wait_status::granted) {
-            state_of(t).ended.give_up();
+        void give_back(wait_status what) const noexcept {
+            if (what == wait_status::granted) {
+                of.ended.give_up();
+            }
         }
-    }
-    static void cancel_all(const wait_target& t) noexcept {
-        state_of(t).ended.cancel();
-        state_of(t).all.cancel_in_turn();
-    }
+        void on_cancel() const noexcept {
+            of.ended.cancel();
+            of.all.cancel_in_turn();
+        }
+    };
 
     scheduler& scheduler_;
     detail::join_set_state state_;
@@ -232,7 +225,7 @@ private:
 
 /// Returns async_join_next() as a case of a select (channel/select.hpp). If another case is chosen,
 /// no outcome is taken.
-/// Cancellation: if the awaiting task is cancelled, the select is stopped; the children go on.
+/// Cancellation: if the awaiting task is cancelled, the select is stopped; the children continue.
 template <class T> auto on_join_next(join_set<T>& set) {
     return detail::case_of(set.async_join_next());
 }

@@ -2,8 +2,8 @@
 #ifndef BIDE_SCHED_RUN_QUEUE_HPP
 #define BIDE_SCHED_RUN_QUEUE_HPP
 
-// A worker's own queue: a ring that the owner fills and empties, and of which thieves steal half.
-// (Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs.)
+// A worker's own queue: a ring. The owner pushes and pops; thieves steal half of the items at a
+// time. (Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs.)
 //
 // Positions count up and wrap at 2^32. The slot of a position is the position modulo Capacity.
 // `tail_` is the position of the next push; only the owner changes it. `head_` holds two positions
@@ -59,34 +59,34 @@ public:
     basic_run_queue(const basic_run_queue&) = delete;
     basic_run_queue& operator=(const basic_run_queue&) = delete;
 
-    /// The owner: puts `r` last. If the ring is full, its older half and then `r` go to
-    /// full.push(run_list&, count), in one list. If a thief is at work, only `r` does. Returns how
-    /// many items overflowed.
+    /// Puts `r` last. Only the owner calls it. If the ring is full, passes the older half of the
+    /// ring, and then `r`, to full.push(run_list&, count), in one list. If a thief is at work,
+    /// passes only `r`. Returns how many items overflowed.
     template <class Overflow> unsigned push(runnable& r, Overflow& full) noexcept;
 
-    /// The owner: takes the oldest item. Returns nullptr if there is none.
+    /// Takes the oldest item. Returns nullptr if there is none. Only the owner calls it.
     runnable* pop() noexcept;
 
-    /// The owner: returns a number of pushes that will not overflow. More may fit.
+    /// Returns a number of pushes that will not overflow. More may fit. Only the owner calls it.
     unsigned room() const noexcept {
         // Order: relaxed; the tail is the owner's own, and an old head gives a smaller number.
         return Capacity - (tail_.load(std::memory_order_relaxed) -
                            steal_of(head_.load(std::memory_order_relaxed)));
     }
 
-    /// A thief, the owner of `mine`: takes half of the items, rounded up, the oldest ones. Returns
-    /// the first, which the thief runs at once, and puts the rest into `mine`, in order. `taken` is
-    /// the number of items. Returns nullptr if there are none, if another thief is at work, or if
-    /// `mine` has no room for half a ring.
+    /// Takes the older half of the items, rounded up. The caller is a thief, the owner of `mine`.
+    /// Returns the first, which the thief runs at once, and puts the rest into `mine`, in order.
+    /// `taken` is the number of items. Returns nullptr if there are none, if another thief is at
+    /// work, or if `mine` has no room for half a ring.
     runnable* steal_into(basic_run_queue& mine, unsigned& taken) noexcept;
 
-    /// Any thread: returns true if there is nothing to take. Items that a thief has claimed do not
-    /// count.
-    /// Blocks: while a thief is at work and leaves items, until it has copied its part, because it
-    /// keeps other thieves out for that time.
+    /// Returns true if there is nothing to take. Items that a thief has claimed do not count. Any
+    /// thread may call it.
+    /// Blocks: if a thief is at work and leaves items, until that thief has copied its part. Until
+    /// then, no other thief can take these items.
     bool empty() const noexcept;
 
-    /// Any thread: returns the number of items, a snapshot.
+    /// Returns the number of items, a snapshot. Any thread may call it.
     unsigned size() const noexcept {
         // Order: relaxed; two snapshots, which need not be consistent.
         const std::uint32_t tail = tail_.load(std::memory_order_relaxed);

@@ -42,18 +42,19 @@ class group_entry;
 /// steal tasks from busy ones. A task that waits in an operation of bide does not occupy its
 /// thread. A task may also block its thread in an operation of bide: if no other worker is idle,
 /// another thread takes the worker over meanwhile. If no such thread can be started, queued tasks
-/// wait for another worker, or for the blocked thread, which tries to start one every 10 ms.
+/// wait until another worker runs them. The blocked thread tries to start one every 10 ms.
 ///
 /// The steps of one task happen one after the other, on one thread at a time, but not always on the
 /// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().
 ///
-/// After fork() the child process has the memory of the scheduler but none of its threads. It may
-/// destroy the scheduler, which then does nothing and leaks its memory. It may do nothing else with
-/// it. It may construct new schedulers, and shared() is a new one. A child that was forked by a
-/// task or an arm may only call exec or _exit().
+/// After fork() the child process has the memory of the scheduler but none of its threads. The
+/// child may destroy the scheduler: the destructor does nothing, and its memory leaks. The child
+/// must not use that scheduler in any other way. It may construct new schedulers, and shared()
+/// returns a new one. If a task or an arm has forked the child, the child may only call exec or
+/// _exit().
 ///
-/// A task may call exit(), unless exit() destroys the task's own scheduler, a static one: the
-/// destructor would run on one of its own workers. Any task may call quick_exit().
+/// A task may call exit(), unless its scheduler is a static object: exit() would run the destructor
+/// of the scheduler on one of its own workers. Any task may call quick_exit().
 class scheduler {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
@@ -67,8 +68,8 @@ public:
     }
 
     /// Calls shutdown().
-    /// Requires: the caller is not one of its own workers nor in an arm; otherwise terminates with
-    /// a message.
+    /// Requires: the caller is not one of the scheduler's own workers, nor in an arm; otherwise
+    /// terminates with a message.
     ~scheduler() {
         if (is_forked()) {
             static_cast<void>(core_.release());
@@ -91,7 +92,8 @@ public:
         return launch((new cell(*core_, true, std::move(t)))->outcome());
     }
 
-    /// The same, for a function. Its return value or exception is the outcome.
+    /// Starts a task that runs a function. The return value or the exception of the function is the
+    /// outcome.
     template <class F>
         requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
     auto spawn(F function) -> join_handle<result_of<F>> {
@@ -99,8 +101,8 @@ public:
         return launch((new cell(*core_, std::move(function), false, true))->outcome());
     }
 
-    /// The same, for a function that returns a task. It is called at once, on the calling thread,
-    /// and lives as long as the task: a lambda's captures stay valid for its coroutine.
+    /// Starts the task that a function returns. The function is called at once, on the calling
+    /// thread, and lives as long as the task: a lambda's captures stay valid for its coroutine.
     template <class F>
         requires std::is_invocable_v<F&&> && detail::task_source<F>
     auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
@@ -111,7 +113,8 @@ public:
     /// Runs a function that blocks, on a thread for blocking tasks: an idle one, else a new one. If
     /// there are max_blocking_threads already, the function waits for the next one that becomes
     /// free.
-    /// Throws: as spawn(). std::system_error if there is no thread and none can be started.
+    /// Throws: as spawn(). std::system_error if there is no thread for blocking tasks and none can
+    /// be started.
     template <class F>
         requires std::is_invocable_v<F&&>
     auto spawn_blocking(F function) -> join_handle<result_of<F>> {
@@ -134,7 +137,8 @@ public:
     /// Returns the executor of its tasks.
     executor_ref executor() noexcept { return core_->executor(); }
 
-    /// The same, for a waker. Terminates if there is no memory for its place in the queue.
+    /// Runs a waker on a worker; otherwise as post(runnable&). Terminates if there is no memory for
+    /// its place in the queue.
     void post(waker w) noexcept;
 
     /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels other tasks when they
@@ -170,16 +174,16 @@ public:
     /// wait, as text. Each number is a snapshot.
     /// Throws: std::bad_alloc.
     /// Thread safety: any thread may call it at any time.
-    void dump(std::FILE* to) const { detail::dump(*core_, to); }
+    void dump(std::FILE* to) const;
 
     /// Returns the calling thread's scheduler. In a fork-join, that is the scheduler of the
-    /// fork-join. Outside, it is the scheduler that started the thread, as a worker or for blocking
-    /// tasks. On any other thread, returns nullptr.
+    /// fork-join. Otherwise, on a thread that a scheduler has started, it is that scheduler. On any
+    /// other thread, returns nullptr.
     static scheduler* current() noexcept { return detail::current_scheduler::here().instance; }
 
     /// Returns the scheduler of the process, which has default options and is started on first use.
-    /// It is never destroyed: its tasks run until the process ends. So a static object that they
-    /// use must not be destroyed.
+    /// It is never destroyed: its tasks run until the process ends. So static objects that its
+    /// tasks use must not be destroyed either.
     /// Throws: std::bad_alloc, and as the constructor.
     static scheduler& shared() {
         using all = detail::process_wide<scheduler, native_platform>;
@@ -230,6 +234,10 @@ inline void scheduler::post(waker w) noexcept {
     core_->post(*e);
 }
 
+inline void scheduler::dump(std::FILE* to) const {
+    detail::dump(core_->pool(), core_->threads().blocking(), core_->life(), to);
+}
+
 inline scheduler_stats scheduler::stats(unsigned worker) const noexcept {
     const auto& w = core_->pool().workers()[worker];
     scheduler_stats s;
@@ -247,7 +255,7 @@ inline scheduler_stats scheduler::stats(unsigned worker) const noexcept {
 }
 
 inline scheduler_stats scheduler::stats() const noexcept {
-    const auto external = core_->external();
+    const auto external = core_->life().external();
     scheduler_stats sum;
     sum.spawned = external.spawned;
     sum.completed = external.ended;

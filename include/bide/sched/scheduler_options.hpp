@@ -33,7 +33,7 @@ struct scheduler_options {
     /// The number of threads for spawn_blocking() and for running workers while their own threads
     /// are blocked.
     unsigned max_blocking_threads = 512;
-    /// How long such a thread stays when it has nothing to do.
+    /// How long a thread for blocking tasks stays when it has nothing to do.
     std::chrono::milliseconds blocking_keep_alive{10'000};
 
     /// Whether each worker is bound to one of the processors that the process may use, in turn.
@@ -54,7 +54,7 @@ struct scheduler_options {
     /// ends as with on_unhandled.
     std::function<void(unsigned worker)> on_worker_start{};
 
-    /// The same, after the last task of the thread.
+    /// Called on each thread that was a worker, after its last task; otherwise as on_worker_start.
     std::function<void(unsigned worker)> on_worker_stop{};
 
     /// The driver in which an idle worker waits for files (sched/epoll_driver.hpp). It must outlive
@@ -66,9 +66,10 @@ struct scheduler_options {
     /// trace.
     trace_sink* trace = nullptr;
 
-    /// The longest sleep of the idle worker that looks for tasks which another worker has made
-    /// runnable and does not come to. It takes such a task over within twice this time. Values
-    /// above 1 s count as 1 s. Zero: an idle worker is woken for each such task instead.
+    /// The longest sleep of the watcher. A worker that makes a task runnable usually runs it next,
+    /// so no other worker is woken for it. The watcher is an idle worker that takes such a task
+    /// over if that worker is busy for too long: within twice this time. Values above 1 s count as
+    /// 1 s. If it is zero, there is no watcher, and an idle worker is woken for each such task.
     std::chrono::microseconds longest_nap{4'000};
 };
 

@@ -44,18 +44,19 @@ public:
     ///
     /// The body is a task of its own on `where`, and may wait for the children. If the body fails,
     /// the children are cancelled. If a child fails, the other children and the body are cancelled.
-    /// With GCC before 13, give the body a name in a statement before (see scheduler::spawn()).
+    /// With GCC before 13, give the body a name in an earlier statement (see scheduler::spawn()).
     /// Blocks: never, unless the task is destroyed before its end: then until all have ended.
     /// Throws: the first failure, when all have ended; stopped_error, if the awaiting task was
     /// cancelled, or if the group's cancellation has ended the body; std::bad_alloc.
     /// Cancellation: cancels the body and all children, and waits for them.
     template <class F> static task<value_of<F>> run(scheduler& where, F body);
 
-    /// Waits for all children. An exception that no join() has thrown is dropped. If an exception
-    /// leaves the group's scope, or the running task is cancelled, cancels the children first.
-    /// Blocks: until all children have ended. An async_join() before, or run(), avoids that. If the
-    /// calling thread belongs to a scheduler, another thread takes its place, even if that is one
-    /// more than scheduler_options::max_blocking_threads.
+    /// Waits for all children. If a child failed and no join() has thrown its exception, the
+    /// exception is dropped. If an exception leaves the group's scope, or the running task is
+    /// cancelled, cancels the children first.
+    /// Blocks: until all children have ended. To avoid blocking, await async_join() before, or use
+    /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
+    /// that is one more than scheduler_options::max_blocking_threads.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
@@ -66,8 +67,9 @@ public:
         launch(std::move(child), &detail::group::begin);
     }
 
-    /// The same, with a function that returns a task. The function is called by the caller, and is
-    /// destroyed when the child has ended. So a lambda coroutine may use its captures.
+    /// Runs the task that a function returns, as a child. The function is called on the calling
+    /// thread, and is destroyed when the child has ended. So a lambda coroutine may use its
+    /// captures.
     /// Throws: std::bad_alloc; what the function throws.
     template <class F>
         requires detail::task_source<F>
@@ -88,8 +90,8 @@ public:
         group_.rethrow_if_failed();
     }
 
-    /// The same, for a coroutine. If the wait ends early, by a time-out, a stop or a select, the
-    /// children go on.
+    /// Waits as join() does, for a coroutine. If the wait ends early, by a time-out, a stop or a
+    /// select, the children continue.
     /// Throws: as join(), also with as_result(); stopped_error, if the awaiting task is cancelled.
     /// Cancellation: if the awaiting task is cancelled or destroyed, the group is cancelled; a
     /// cancelled task waits until the children have ended.

@@ -13,20 +13,20 @@ namespace bide::inline BIDE_ABI {
 /// Requires: it outlives the scheduler.
 /// Thread safety: calls for several workers come at the same time. Calls for one worker come one
 /// after the other, with one exception: if a thread blocked in a task and lost its worker
-/// meanwhile, the call that ends that task comes at any time.
+/// meanwhile, its call for the end of that task may come at the same time as another call.
 class trace_sink {
 public:
     trace_sink(const trace_sink&) = delete;
     trace_sink& operator=(const trace_sink&) = delete;
     virtual ~trace_sink() = default;
 
-    /// The worker ran something. `task` is the task's name, or nullptr if it has none or if this
-    /// was no task.
+    /// Called when the worker has run a job. `task` is the task's name; nullptr if the task has no
+    /// name or if the job is no task.
     virtual void ran(unsigned worker, const char* task, std::int64_t begin,
                      std::int64_t end) noexcept = 0;
-    /// The worker slept.
+    /// Called when the worker has slept.
     virtual void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept = 0;
-    /// The worker took `count` runnables from another worker.
+    /// Called when the worker has taken `count` runnables from another worker.
     virtual void stole(unsigned worker, unsigned count, std::int64_t at) noexcept = 0;
 
 protected:

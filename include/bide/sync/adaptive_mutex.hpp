@@ -5,7 +5,8 @@
 /// \file
 /// A mutex for short sections that threads enter often. Unfair, with bounded overtaking.
 //
-// sync/detail/adaptive_lock.hpp has the protocol. Compare the eventual fairness of parking_lot.
+// sync/detail/adaptive_lock.hpp has the protocol. It resembles the eventual fairness of
+// parking_lot.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -14,6 +15,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/sync/detail/adaptive_lock.hpp>
+#include <bide/sync/detail/lock_wait.hpp>
 
 #include <chrono>
 #include <mutex>
@@ -21,20 +23,21 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A mutex for short sections that threads enter often. TimedLockable, not recursive.
-/// It is unfair: a thread that finds the mutex free takes it before the waiters do. Overtaking is
-/// bounded. The first waiter is overtaken at most max_overtakes times. If it wakes, fails to lock,
-/// and finds that max_overtake_time has passed since it was first woken, the next unlock() hands it
-/// the mutex. Coroutines may wait for it too; unlock() always hands it to them.
+/// A mutex for short sections that threads enter often. TimedLockable, not recursive. It is unfair:
+/// a thread that finds the mutex free takes it before the waiters do. Overtaking is bounded. The
+/// first waiter is overtaken at most max_overtakes times. If it wakes, fails to lock, and finds
+/// that max_overtake_time has passed since it was first woken, the next unlock() hands it the
+/// mutex. Coroutines may wait for it, too. If a coroutine is the first waiter, unlock() always
+/// hands it the mutex.
 template <class Platform> class basic_adaptive_mutex {
     using queue = detail::basic_adaptive_lock<Platform>;
     using wait = thread_wait<queue, Platform>;
 
 public:
-    /// How often the first waiter is overtaken at most.
+    /// The largest number of times that the first waiter is overtaken.
     static constexpr unsigned max_overtakes = queue::max_overtakes;
-    /// How long the first waiter is overtaken, from the moment when it was first woken, until it
-    /// asks to be handed the mutex.
+    /// How long the first waiter may be overtaken, from the moment when it was first woken. After
+    /// this time it asks to be handed the mutex.
     static constexpr std::chrono::microseconds max_overtake_time = queue::max_overtake_time;
 
     /// Constructs a mutex that is not locked.
@@ -69,7 +72,7 @@ public:
     template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() || lock_.lock_slow(deadline::after(rest));
     }
-    /// The same, until a point in time.
+    /// Locks the mutex as lock() does, but waits at most until a point in time.
     template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || lock_.lock_slow(deadline::at(when));
     }
@@ -86,27 +89,19 @@ public:
     /// Locks the mutex as lock() does, for a coroutine.
     /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<std::unique_lock<basic_adaptive_mutex>, Platform> async_lock() {
-        return async_lock_as<std::unique_lock<basic_adaptive_mutex>, &collect>(this);
+        return async_lock_as(
+            [this]() noexcept { return std::unique_lock(*this, std::adopt_lock); });
     }
 
-    /// Makes an async_lock() with another result, for wrappers of the mutex.
-    /// `Collect` makes the result from target.owner, which is `owner`.
-    template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
-    basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
-        static constexpr wait_ops<result<T>, Platform> ops{&queue::try_now, &queue::enqueue_op,
-                                                           &queue::cancel_op, Collect};
-        return {ops, wait_target{&lock_, owner, 1}};
+    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
+    /// the mutex is locked, and returns the result. It is copied bytewise, and has a pointer at
+    /// most.
+    template <class Make>
+    basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
+        return {detail::lock_wait<typename queue::locking, Make>{{lock_}, make}};
     }
 
 private:
-    static result<std::unique_lock<basic_adaptive_mutex>> collect(const wait_target& t,
-                                                                  wait_status what) noexcept {
-        if (what != wait_status::granted) {
-            return unexpected{errc_of(what)};
-        }
-        return std::unique_lock(*static_cast<basic_adaptive_mutex*>(t.owner), std::adopt_lock);
-    }
-
     queue lock_;
 };
 

@@ -15,7 +15,7 @@
 namespace bide::inline BIDE_ABI {
 
 /// A flag that threads and coroutines wait for. set() lets every waiter through, and every later
-/// wait, until reset(). A waiter that set() let through stays let through after a reset().
+/// wait, until reset(). If set() lets a waiter through, a later reset() does not change that.
 ///
 /// Memory order: what happens before set() happens before the return of each later reset(), and of
 /// each wait that this set() lets through; also if the event was set already. So a consumer that
@@ -24,10 +24,11 @@ namespace bide::inline BIDE_ABI {
 ///
 /// Destroys: a waiter that was let through, or saw the event set, may destroy it at once, even if
 /// the set() that changed it from unset to set has not returned. Every other set() and every
-/// reset() must have returned: a set() that finds the event set accesses it until then. With
-/// several setters a waiter cannot tell which of them let it through. Every wait() that has only
-/// begun must have returned, and so must a stop or a time-out that ends a wait at that moment. A
-/// waiter that was taken out of the queue no longer accesses the event.
+/// reset() must have returned before: a set() that finds the event set accesses it until it
+/// returns. If there are several setters, a waiter cannot tell which of them let it through. Two
+/// more calls must have returned: each wait() that has begun and has not queued its waiter yet, and
+/// each stop or time-out that ends a wait at that moment. A waiter that was taken out of the queue
+/// no longer accesses the event.
 template <class Platform> class basic_event {
 public:
     /// Constructs an event that is not set.
@@ -49,8 +50,8 @@ public:
 
     /// Returns true if the event is set.
     /// Memory order: if the result is true, what happens before the set() that it saw happens
-    /// before the return. A set() that finds the event set may come after a call that returned
-    /// true.
+    /// before the return. That set() may not be the last one: a later set() finds the event set
+    /// already.
     bool is_set() const noexcept { return gate_.is_open(); }
 
     /// Waits for the event to be set.
@@ -62,7 +63,7 @@ public:
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
         return gate_.wait_until(deadline::after(rest));
     }
-    /// The same, until a point in time.
+    /// Waits as wait() does, but at most until a point in time.
     template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
         return gate_.wait_until(deadline::at(when));
     }

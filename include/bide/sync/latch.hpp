@@ -20,10 +20,10 @@ namespace bide::inline BIDE_ABI {
 /// threads and coroutines, with time-outs and stop tokens.
 ///
 /// Destroys: a waiter that was let through, or saw the count at zero, may destroy the latch at
-/// once, even if a count_down() that lowered the count has not returned. A count_down(0), a
-/// count_down() that throws, and a wait() that has only begun (also that of arrive_and_wait()) must
-/// have returned. So must a stop or a time-out that ends a wait at that moment. A waiter that was
-/// taken out of the queue no longer accesses the latch.
+/// once, even if a count_down() that lowered the count has not returned. The following calls must
+/// have returned: a count_down(0), a count_down() that throws, a wait() or arrive_and_wait() that
+/// has begun and has not queued its waiter yet, and a stop or a time-out that ends a wait at that
+/// moment. A waiter that was taken out of the queue no longer accesses the latch.
 template <class Platform> class basic_latch {
     using gate = detail::basic_gate<Platform>;
 
@@ -72,7 +72,7 @@ public:
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
         return gate_.wait_until(deadline::after(rest));
     }
-    /// The same, until a point in time.
+    /// Waits as wait() does, but at most until a point in time.
     template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
         return gate_.wait_until(deadline::at(when));
     }

@@ -16,6 +16,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
+#include <bide/sync/detail/lock_wait.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
 #include <chrono>
@@ -69,7 +70,7 @@ public:
         return try_lock() ||
                wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
     }
-    /// The same, until a point in time.
+    /// Locks the mutex as lock() does, but waits at most until a point in time.
     template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
     }
@@ -86,27 +87,19 @@ public:
     /// Locks the mutex as lock() does, for a coroutine.
     /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<std::unique_lock<basic_mutex>, Platform> async_lock() {
-        return async_lock_as<std::unique_lock<basic_mutex>, &collect>(this);
+        return async_lock_as(
+            [this]() noexcept { return std::unique_lock(*this, std::adopt_lock); });
     }
 
-    /// Makes an async_lock() with another result, for wrappers of the mutex.
-    /// `Collect` makes the result from target.owner, which is `owner`.
-    template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
-    basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
-        static constexpr wait_ops<result<T>, Platform> ops{&queue::try_now, &queue::enqueue_op,
-                                                           &queue::cancel_op, Collect};
-        return {ops, wait_target{&permits_, owner, 1}};
+    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
+    /// the mutex is locked, and returns the result. It is copied bytewise, and has a pointer at
+    /// most.
+    template <class Make>
+    basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
+        return {detail::lock_wait<typename queue::taking, Make>{{permits_, 1}, make}};
     }
 
 private:
-    static result<std::unique_lock<basic_mutex>> collect(const wait_target& t,
-                                                         wait_status what) noexcept {
-        if (what != wait_status::granted) {
-            return unexpected{errc_of(what)};
-        }
-        return std::unique_lock(*static_cast<basic_mutex*>(t.owner), std::adopt_lock);
-    }
-
     queue permits_;
 };
 

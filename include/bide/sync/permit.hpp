@@ -17,10 +17,10 @@ namespace bide::inline BIDE_ABI {
 /// A counting semaphore; see sync/semaphore.hpp.
 template <class Platform> class basic_semaphore;
 
-/// Owns n permits of a semaphore and releases them when it is destroyed.
-/// The constructors are those of std::unique_lock. If other callers release more permits than they
-/// acquired, not all n may fit below max(); then those that do not fit are dropped, and max()
-/// permits are free. There is no release(): std::unique_lock::release() forgets its lock, and
+/// Owns n permits of a semaphore and releases them when it is destroyed. The constructors are those
+/// of std::unique_lock. If other callers release more permits than they acquired, the release of
+/// all n could exceed max(). Then the excess is dropped, and max() permits are free. There is no
+/// release(), because the name is ambiguous: std::unique_lock::release() forgets its lock, and
 /// semaphore::release() returns permits. Use reset() or forget().
 template <class Platform> class [[nodiscard]] basic_permit {
     using semaphore = basic_semaphore<Platform>;

@@ -54,7 +54,7 @@ public:
     basic_semaphore& operator=(const basic_semaphore&) = delete;
 
     /// Acquires n permits. acquire(0) succeeds immediately unless the semaphore is closed.
-    /// Blocks: until the n permits are granted, after every earlier waiter.
+    /// Blocks: until the n permits are granted. Every earlier waiter gets its permits first.
     /// Throws: closed_error if the semaphore is closed.
     /// Memory order: what happens before the releases of the n permits happens before the return.
     void acquire(std::ptrdiff_t n = 1);
@@ -71,7 +71,7 @@ public:
     bool try_acquire_for(const std::chrono::duration<R, P>& rest, std::ptrdiff_t n = 1) {
         return acquire_until(deadline::after(rest), n) == wait_status::granted;
     }
-    /// The same, until a point in time.
+    /// Acquires n permits as acquire() does, but waits at most until a point in time.
     template <class C, class D>
     bool try_acquire_until(const std::chrono::time_point<C, D>& when, std::ptrdiff_t n = 1) {
         return acquire_until(deadline::at(when), n) == wait_status::granted;
@@ -92,9 +92,9 @@ public:
     /// destroyed.
     basic_async_op<basic_permit<Platform>, Platform> async_acquire(std::ptrdiff_t n = 1);
 
-    /// Closes the semaphore: every present and later acquire fails with errc::closed.
-    /// Permits that a waiter had been granted in part become free. Permits that are held stay
-    /// valid, and release() still counts.
+    /// Closes the semaphore: every present and later acquire fails with errc::closed. If a waiter
+    /// was granted a part of its permits, these become free. Permits that are held stay valid, and
+    /// release() still counts them.
     /// Returns: true if this call closed it; false if it was closed already.
     bool close() noexcept { return permits_.close(); }
     /// Returns true if close() was called.
@@ -111,9 +111,9 @@ public:
     /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }
 
-    /// A wait for code that neither blocks nor is a coroutine, for example an event loop.
-    /// The owner keeps the waiter alive until it is complete or cancel_acquire() has returned. It
-    /// may then be used again.
+    /// A wait for code that neither blocks nor is a coroutine, for example an event loop. The owner
+    /// keeps the waiter alive until it is complete or cancel_acquire() has returned. Then the owner
+    /// may use the waiter again.
     class waiter {
     public:
         /// Constructs a waiter for n permits. If the waiter is queued, `wake` runs once when it
@@ -148,19 +148,19 @@ public:
     };
 
     /// Enqueues `w`, or completes it immediately.
-    /// Returns: true if `w` is complete; its waker does not run. False if `w` is queued. False,
-    /// too, if its n is invalid; nothing was done then.
+    /// Returns: true if `w` is complete; its waker does not run. False if `w` is queued. Also false
+    /// if its n is invalid; nothing was done then.
     /// Requires: `w` is not queued.
     bool acquire_wait(waiter& w) noexcept;
 
     /// Cancels the wait of `w`.
-    /// Returns: true if `w` waits no longer, or did not wait: its waker does not run, and the
-    /// permits that it had been granted in part went to the waiters behind it. False if `w` is
-    /// complete; if it was granted, the caller owns the permits.
-    /// Blocks: if another thread's release has granted `w` and runs the wakers before that of `w`,
-    /// until these have run. Inside a waker of that release it does not block, and the waker of `w`
-    /// does not run. So the wakers of two releases on two threads must not cancel each other's
-    /// waiters.
+    /// Returns: true if `w` waits no longer, or did not wait. Then its waker does not run, and
+    /// permits that it was granted in part go to the waiters behind it. False if `w` is complete;
+    /// if it was granted, the caller owns the permits.
+    /// Blocks: if another thread's release has granted `w` and is still running the wakers of
+    /// earlier waiters, until these have run. Inside a waker of that release it does not block, and
+    /// the waker of `w` does not run. So the wakers of two releases on two threads must not cancel
+    /// each other's waiters.
     /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile.
     bool cancel_acquire(waiter& w) noexcept;
 
@@ -183,7 +183,18 @@ private:
     void give_back(std::ptrdiff_t n) noexcept { permits_.give_fitting(count(n)); }
 
     wait_status acquire_until(deadline until, std::ptrdiff_t n);
-    static result<basic_permit<Platform>> collect(const wait_target& t, wait_status what) noexcept;
+
+    // A wait for permits that its permit releases (core/wait_ops.hpp).
+    struct acquiring : queue::taking {
+        basic_semaphore& of;
+
+        result<basic_permit<Platform>> collect(wait_status what) const noexcept {
+            if (what != wait_status::granted) {
+                return unexpected{errc_of(what)};
+            }
+            return basic_permit<Platform>(of, std::adopt_lock, this->amount);
+        }
+    };
 
     queue permits_;
 };
@@ -222,7 +233,7 @@ template <class Platform> void basic_semaphore<Platform>::release(std::ptrdiff_t
 }
 
 template <class Platform> bool basic_semaphore<Platform>::acquire_wait(waiter& w) noexcept {
-    const std::ptrdiff_t n = w.node_.amount;
+    const std::ptrdiff_t n = w.node_.amount();
     if (!is_valid(n)) {
         return false;
     }
@@ -231,7 +242,7 @@ template <class Platform> bool basic_semaphore<Platform>::acquire_wait(waiter& w
 }
 
 template <class Platform> bool basic_semaphore<Platform>::cancel_acquire(waiter& w) noexcept {
-    if (!is_valid(w.node_.amount)) {
+    if (!is_valid(w.node_.amount())) {
         return true;
     }
     if (!w.node_.is_decided() && (permits_.cancel(w.node_, wait_status::stopped) ||
@@ -243,21 +254,9 @@ template <class Platform> bool basic_semaphore<Platform>::cancel_acquire(waiter&
 }
 
 template <class Platform>
-result<basic_permit<Platform>> basic_semaphore<Platform>::collect(const wait_target& t,
-                                                                  wait_status what) noexcept {
-    if (what != wait_status::granted) {
-        return unexpected{errc_of(what)};
-    }
-    auto& from = *static_cast<basic_semaphore*>(t.owner);
-    return basic_permit<Platform>(from, std::adopt_lock, t.amount);
-}
-
-template <class Platform>
 basic_async_op<basic_permit<Platform>, Platform>
 basic_semaphore<Platform>::async_acquire(std::ptrdiff_t n) {
-    static constexpr wait_ops<result<basic_permit<Platform>>, Platform> ops{
-        &queue::try_now, &queue::enqueue_op, &queue::cancel_op, &collect};
-    return {ops, wait_target{&permits_, this, valid(n)}};
+    return {acquiring{{permits_, valid(n)}, *this}};
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -14,6 +14,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
+#include <bide/sync/detail/lock_wait.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
 #include <chrono>
@@ -72,7 +73,7 @@ public:
         return try_lock() ||
                wait::until(permits_, all, deadline::after(rest)) == wait_status::granted;
     }
-    /// The same, until a point in time.
+    /// Locks the mutex as lock() does, but waits at most until a point in time.
     template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || wait::until(permits_, all, deadline::at(when)) == wait_status::granted;
     }
@@ -95,7 +96,7 @@ public:
     // ---- Shared
 
     /// Locks the mutex shared.
-    /// Blocks: until no writer has it and every earlier waiter has had it.
+    /// Blocks: until no writer has the mutex and every earlier waiter has had it.
     /// Memory order: what happens before the last exclusive unlock happens before the return.
     void lock_shared() {
         if (!try_lock_shared()) {
@@ -121,7 +122,7 @@ public:
         return try_lock_shared() ||
                wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
     }
-    /// The same, until a point in time.
+    /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
     template <class C, class D>
     bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
         return try_lock_shared() ||
@@ -139,21 +140,21 @@ public:
     /// Locks the mutex as lock() does, for a coroutine.
     /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<std::unique_lock<basic_shared_mutex>, Platform> async_lock() {
-        return async_lock_as<std::unique_lock<basic_shared_mutex>,
-                             &collect<std::unique_lock<basic_shared_mutex>>>(this);
+        return async_lock_as(
+            [this]() noexcept { return std::unique_lock(*this, std::adopt_lock); });
     }
     /// Locks the mutex as lock_shared() does, for a coroutine.
     /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<std::shared_lock<basic_shared_mutex>, Platform> async_lock_shared() {
-        using held = std::shared_lock<basic_shared_mutex>;
-        return operation<held, &collect<held>>(this, 1);
+        return take(1, [this]() noexcept { return std::shared_lock(*this, std::adopt_lock); });
     }
 
-    /// Makes an async_lock() with another result, for wrappers of the mutex.
-    /// `Collect` makes the result from target.owner, which is `owner`.
-    template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
-    basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
-        return operation<T, Collect>(owner, all);
+    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
+    /// the mutex is locked, and returns the result. It is copied bytewise, and has a pointer at
+    /// most.
+    template <class Make>
+    basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
+        return take(all, make);
     }
 
 private:
@@ -163,19 +164,10 @@ private:
         return locked ? result<void>() : unexpected{errc::stopped};
     }
 
-    template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
-    basic_async_op<T, Platform> operation(void* owner, std::ptrdiff_t amount) noexcept {
-        static constexpr wait_ops<result<T>, Platform> ops{&queue::try_now, &queue::enqueue_op,
-                                                           &queue::cancel_op, Collect};
-        return {ops, wait_target{&permits_, owner, amount}};
-    }
-
-    template <class Held>
-    static result<Held> collect(const wait_target& t, wait_status what) noexcept {
-        if (what != wait_status::granted) {
-            return unexpected{errc_of(what)};
-        }
-        return Held(*static_cast<basic_shared_mutex*>(t.owner), std::adopt_lock);
+    template <class Make>
+    basic_async_op<detail::lock_made_by<Make>, Platform> take(std::ptrdiff_t amount,
+                                                              Make make) noexcept {
+        return {detail::lock_wait<typename queue::taking, Make>{{permits_, amount}, make}};
     }
 
     queue permits_;

@@ -19,8 +19,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A value that is accessed only while its mutex is locked. The name is that of Concurrency TS 2.
-/// Mutex is any Lockable; async_lock() requires a mutex of bide.
+/// A value that is accessed only while its mutex is locked. The name comes from the Concurrency TS
+/// 2. Mutex is any Lockable; async_lock() requires a mutex of bide.
 template <class T, class Mutex> class synchronized_value {
 public:
     /// The type of the value.
@@ -40,9 +40,9 @@ public:
     /// Access to the value while its mutex is locked.
     class [[nodiscard]] locked {
     public:
-        /// Constructs an empty one, which locks nothing.
+        /// Constructs an empty object, which locks nothing.
         locked() noexcept = default;
-        /// Takes over the lock of `other`, which is empty then.
+        /// Takes over the lock of `other`. After that, `other` is empty.
         locked(locked&& other) noexcept
             : held_(std::move(other.held_)), value_(std::exchange(other.value_, nullptr)) {}
         /// Unlocks its mutex and takes over the lock of `other`.
@@ -64,7 +64,7 @@ public:
         /// Returns true if it locks a value.
         explicit operator bool() const noexcept { return value_ != nullptr; }
 
-        /// Unlocks the mutex. It is empty then.
+        /// Unlocks the mutex. After that, this object is empty.
         void unlock() noexcept {
             if (std::exchange(value_, nullptr) != nullptr) {
                 held_.unlock();
@@ -97,7 +97,9 @@ public:
     auto async_lock()
         requires requires(Mutex& m) { m.async_lock(); }
     {
-        return mutex_.template async_lock_as<locked, &collect>(this);
+        return mutex_.async_lock_as([this]() noexcept {
+            return locked(std::unique_lock(mutex_, std::adopt_lock), value_);
+        });
     }
 
     /// Calls f(value) while the mutex is locked.
@@ -110,14 +112,6 @@ public:
     }
 
 private:
-    static result<locked> collect(const wait_target& t, wait_status what) noexcept {
-        if (what != wait_status::granted) {
-            return unexpected{errc_of(what)};
-        }
-        auto& self = *static_cast<synchronized_value*>(t.owner);
-        return locked(std::unique_lock(self.mutex_, std::adopt_lock), self.value_);
-    }
-
     Mutex mutex_;
     T value_;
 };

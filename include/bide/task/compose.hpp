@@ -11,9 +11,9 @@
 /// child starts. A callable is destroyed when its child has ended.
 ///
 /// Each child is posted to the executor of the awaiting coroutine, or else to the worker that runs
-/// it, and may run in parallel with the other children. If there is neither, the children run on
-/// the awaiting thread, one after the other; such a child is resumed as any coroutine without an
-/// executor is (core/resume.hpp).
+/// it, and may run in parallel with the other children. If there is neither an executor nor a
+/// worker, the children run on the awaiting thread, one after the other. Such a child is resumed
+/// like every coroutine without an executor (core/resume.hpp).
 ///
 /// The functions of this_task work in a child: a child has its own shields and its own stop token.
 ///
@@ -24,27 +24,161 @@
 /// GCC before 13 destroys some temporaries of a co_await expression twice: lambdas that capture by
 /// value, and braced arguments, as in `co_await when_all(f({1, "text"}))`. bide cannot detect this
 /// (BIDE_BRACED_AWAIT_BUG in core/config.hpp). Give the lambda, the argument or the task a name in
-/// a statement before.
+/// an earlier statement.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/task/detail/awaited_frame.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_body.hpp>
-#include <bide/task/detail/when_children.hpp>
+#include <bide/task/detail/when_state.hpp>
 #include <bide/task/task.hpp>
 
+#include <coroutine>
 #include <cstddef>
 #include <stdexcept>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace bide::inline BIDE_ABI {
 
+namespace detail {
+
+// The children of when_all and when_any, with their bodies and outcomes (task_body.hpp), and the
+// state that they share (when_state.hpp).
+
+using task_when_state = basic_when_state<native_platform>;
+
+template <task_source S> class task_child final : public basic_when_child<native_platform> {
+    using T = task_value_t<S>;
+
+public:
+    task_child() noexcept {}
+
+    // Throws: what a callable throws.
+    void open(S&& source) { body_.open(std::move(source)); }
+    awaited_frame& frame() noexcept { return body_.frame(); }
+
+    // Requires, for both: the child has ended.
+    void rethrow_if_failed() { outcome_.rethrow_if_failed(); }
+    nonvoid_t<T> value() {
+        if constexpr (std::is_void_v<T>) {
+            return {};
+        } else {
+            return outcome_.value();
+        }
+    }
+
+private:
+    std::coroutine_handle<> begin(executor_ref where) noexcept override {
+        return body_.begin(*this, where);
+    }
+
+    void settle() noexcept override {
+        if (has_begun()) {
+            body_.end(outcome_);
+        } else {
+            body_.destroy();
+        }
+    }
+
+    task_body<S, awaited_frame> body_;
+    [[no_unique_address]] kept_outcome<T> outcome_;
+};
+
+template <task_source... Ss> class when_children {
+public:
+    // Throws: what a callable throws.
+    explicit when_children(task_when_state::until what, Ss&&... sources) : state_(what) {
+        std::apply([&](task_child<Ss>&... c) { (add(c, std::move(sources)), ...); }, children_);
+    }
+
+    task_when_state& state() noexcept { return state_; }
+
+    std::tuple<nonvoid_t<task_value_t<Ss>>...> values() {
+        return std::apply(
+            [](task_child<Ss>&... c) {
+                (c.rethrow_if_failed(), ...);
+                return std::tuple<nonvoid_t<task_value_t<Ss>>...>(c.value()...);
+            },
+            children_);
+    }
+
+    std::variant<nonvoid_t<task_value_t<Ss>>...> first() { return first_from<0>(); }
+
+private:
+    template <class S> void add(task_child<S>& c, S&& source) {
+        c.open(std::move(source));
+        state_.add(c, &c.frame());
+    }
+
+    template <std::size_t I> std::variant<nonvoid_t<task_value_t<Ss>>...> first_from() {
+        static_assert((!std::is_reference_v<task_value_t<Ss>> && ...),
+                      "when_any of references: use pointers");
+        if constexpr (I + 1 < sizeof...(Ss)) {
+            if (state_.winner() != I) {
+                return first_from<I + 1>();
+            }
+        }
+        auto& c = std::get<I>(children_);
+        c.rethrow_if_failed();
+        return std::variant<nonvoid_t<task_value_t<Ss>>...>(std::in_place_index<I>, c.value());
+    }
+
+    task_when_state state_;
+    std::tuple<task_child<Ss>...> children_;
+};
+
+template <task_source S> class when_children_vector {
+    using T = task_value_t<S>;
+
+    static_assert(!std::is_reference_v<T>, "a vector of tasks of references: use pointers");
+
+public:
+    // Throws: std::bad_alloc; what a callable throws.
+    when_children_vector(task_when_state::until what, std::vector<S>& sources)
+        : state_(what), children_(sources.size()) {
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+            children_[i].open(std::move(sources[i]));
+            state_.add(children_[i], &children_[i].frame());
+        }
+    }
+
+    task_when_state& state() noexcept { return state_; }
+
+    std::vector<nonvoid_t<T>> values() {
+        for (task_child<S>& c : children_) {
+            c.rethrow_if_failed();
+        }
+        std::vector<nonvoid_t<T>> all;
+        all.reserve(children_.size());
+        for (task_child<S>& c : children_) {
+            all.push_back(c.value());
+        }
+        return all;
+    }
+
+    std::pair<std::size_t, nonvoid_t<T>> first() {
+        const std::size_t which = state_.winner();
+        children_[which].rethrow_if_failed();
+        return {which, children_[which].value()};
+    }
+
+private:
+    task_when_state state_;
+    std::vector<task_child<S>> children_;
+};
+
+} // namespace detail
+
 /// Runs all children and returns their values in argument order, std::monostate for void.
-/// Throws: if children failed, the exception of the first of these in argument order, after all
-/// children have ended; the other exceptions are dropped. std::bad_alloc; what the move of a value
+/// Throws: if children failed, the exception of the first failed child in argument order, after all
+/// children have ended. The other exceptions are dropped. std::bad_alloc; what the move of a value
 /// throws; stopped_error, if the awaiting task has awaited children 128 times since its
 /// cancellation.
 /// Cancellation: cancels all children, and waits for them.
@@ -56,7 +190,7 @@ task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children
     co_return all.values();
 }
 
-/// The same, for a vector of children, which may be empty.
+/// Runs a vector of children, which may be empty, as when_all() above does.
 template <detail::task_source S>
 task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> children) {
     using until = detail::task_when_state::until;
@@ -82,8 +216,9 @@ task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... childr
     co_return all.first();
 }
 
-/// The same, for a vector of children. Returns the index of the first child to end, and its value.
-/// Throws: as above; std::invalid_argument, when awaited, if the vector is empty.
+/// Runs a vector of children as when_any() above does. Returns the index of the first child to end,
+/// and its value.
+/// Throws: as when_any() above; if the vector is empty, the await throws std::invalid_argument.
 template <detail::task_source S>
 task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::vector<S> children) {
     using until = detail::task_when_state::until;

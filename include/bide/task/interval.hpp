@@ -17,13 +17,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 namespace bide::inline BIDE_ABI {
 
-/// What an interval does if several ticks are due at once.
+/// What an interval does if it is late and several ticks are due at once.
 enum class missed_ticks {
     skip,  ///< Combines the due ticks into one tick. The next tick keeps its scheduled time.
     burst, ///< Delivers each due tick on its own, without a wait between them.
@@ -53,12 +52,7 @@ public:
     /// were missed before this one.
     /// Cancellation: a wait that is stopped or times out consumes no tick.
     async_op<std::uint64_t> async_tick() noexcept {
-        static constexpr auto ops = wait_ops<result<std::uint64_t>, native_platform>(
-                                        &detail::time_wait::try_now, &detail::time_wait::enqueue,
-                                        &detail::time_wait::cancel, &collect, &give_back)
-                                        .standing_alone();
-        return {ops, wait_target{nullptr, this, static_cast<std::ptrdiff_t>(next_)},
-                deadline::at_ns(next_)};
+        return {ticking{{next_, nullptr}, *this}, deadline::at_ns(next_)};
     }
 
     /// Sets the next tick to one period from now. Missed ticks are dropped.
@@ -84,13 +78,18 @@ private:
         return rest < never - std::max<std::int64_t>(time, 0) ? time + rest : never;
     }
 
-    static result<std::uint64_t> collect(const wait_target& t, wait_status what) {
-        if (!detail::time_wait::is_over(t, what)) {
-            return unexpected{errc_of(what)};
+    // The operation of async_tick() (core/wait_ops.hpp).
+    struct ticking : detail::time_wait {
+        interval& of;
+
+        result<std::uint64_t> collect(wait_status what) const {
+            if (!is_over(what)) {
+                return unexpected{errc_of(what)};
+            }
+            return of.tick(native_platform::now());
         }
-        return static_cast<interval*>(t.owner)->tick(native_platform::now());
-    }
-    static void give_back(const wait_target&, wait_status) noexcept {}
+        void give_back(wait_status) const noexcept {}
+    };
 
     // Counts the due ticks and sets the time of the next one.
     // Requires: the time of the next tick has passed.

@@ -36,7 +36,7 @@ template <class T> class [[nodiscard]] join_handle {
 public:
     /// Takes the task over; `other` is empty afterwards.
     join_handle(join_handle&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
-    /// Takes the task over, and detaches the one that this handle had.
+    /// Takes the task over, and detaches the previous task of this handle.
     join_handle& operator=(join_handle&& other) noexcept {
         join_handle moved(std::move(other));
         std::swap(cell_, moved.cell_);
@@ -64,8 +64,8 @@ public:
         return mine.cell_->kept().take();
     }
 
-    /// The same, for a coroutine. The handle moves into the operation. If the wait ends early, by a
-    /// time-out or a stop, the task is detached.
+    /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
+    /// early, by a time-out or a stop, the task is detached.
     /// Returns: the operation.
     /// Throws: as join(), when awaited; the check for a deadlock throws in this call.
     /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
@@ -73,19 +73,15 @@ public:
     async_op<T> async_join() && {
         static_assert(!std::is_reference_v<T>, "async_join() of a task of a reference: use join()");
         check();
-        static constexpr auto ops = wait_ops<as_result_t<T>, native_platform>(
-                                        &try_now, &enqueue, &cancel_wait, &collect, &give_back)
-                                        .standing_alone();
-        cell* const c = std::exchange(cell_, nullptr);
-        return {ops, wait_target{&c->task().ended_gate(), c, 1}};
+        return {joining{*std::exchange(cell_, nullptr)}};
     }
 
     /// Requests that the task ends, and returns without waiting for that.
     ///
     /// The current wait of the task, or else its next one, is stopped: it returns errc::stopped or
     /// throws stopped_error. Each later operation that would have to wait is stopped, too. Of the
-    /// operations that complete immediately, one in 128 is stopped. The task decides what it does
-    /// then. While the task has a shield, none of this happens.
+    /// operations that complete immediately, one in 128 is stopped. The task decides how it reacts.
+    /// While the task has a shield, no operation is stopped.
     /// Returns: false if the task has ended.
     bool cancel() noexcept { return held().cancel(); }
 
@@ -97,7 +93,6 @@ public:
 
 private:
     friend class scheduler;
-    using gate = detail::task_header::gate;
     using node = basic_waiter<native_platform>;
 
     explicit join_handle(cell& c) noexcept : cell_(&c) {}
@@ -117,44 +112,46 @@ private:
         }
     }
 
-    static gate& gate_of(const wait_target& t) noexcept { return *static_cast<gate*>(t.queue); }
+    // The operation of async_join() (core/wait_ops.hpp). Collecting or giving back consumes the
+    // handle.
+    struct joining {
+        cell& of;
+        static constexpr bool stands_alone = true;
 
-    static wait_status try_now(const wait_target& t) noexcept {
-        return gate_of(t).is_open() ? wait_status::granted : wait_status::waiting;
-    }
-    static bool enqueue(const wait_target& t, node& w) noexcept {
-        return gate_of(t).enqueue(w) != wait_status::waiting;
-    }
-    static bool cancel_wait(const wait_target& t, node& w, wait_status why) noexcept {
-        return gate_of(t).cancel(w, why);
-    }
-    static as_result_t<T> collect(const wait_target& t, wait_status what) {
-        const join_handle mine(*static_cast<cell*>(t.owner));
-        detail::kept_outcome<T>& outcome = mine.cell_->kept();
-        if (what == wait_status::granted && outcome.is_stopped()) {
-            outcome.error() = nullptr; // reported by `what`
-            what = wait_status::stopped;
+        auto& ended() const noexcept { return of.task().ended_gate(); }
+        wait_status try_now() const noexcept {
+            return ended().is_open() ? wait_status::granted : wait_status::waiting;
         }
-        if (what == wait_status::granted) {
-            if constexpr (std::is_void_v<T>) {
-                outcome.take();
-                return {};
-            } else {
-                return outcome.take();
-            }
-        }
-        if constexpr (requires { as_result_t<T>(unexpected{errc_of(what)}); }) {
-            return unexpected{errc_of(what)};
-        } else {
-            detail::throw_error(errc_of(what));
-        }
-    }
-    static void give_back(const wait_target& t, wait_status) noexcept {
-        const join_handle dropped(*static_cast<cell*>(t.owner));
-    }
+        wait_status enqueue(node& w) const noexcept { return ended().enqueue(w); }
+        bool cancel(node& w, wait_status why) const noexcept { return ended().cancel(w, why); }
+        as_result_t<T> collect(wait_status what) const;
+        void give_back(wait_status) const noexcept { const join_handle dropped(of); }
+    };
 
     cell* cell_;
 };
+
+template <class T> as_result_t<T> join_handle<T>::joining::collect(wait_status what) const {
+    const join_handle mine(of);
+    detail::kept_outcome<T>& outcome = of.kept();
+    if (what == wait_status::granted && outcome.is_stopped()) {
+        outcome.error() = nullptr; // reported by `what`
+        what = wait_status::stopped;
+    }
+    if (what == wait_status::granted) {
+        if constexpr (std::is_void_v<T>) {
+            outcome.take();
+            return {};
+        } else {
+            return outcome.take();
+        }
+    }
+    if constexpr (requires { as_result_t<T>(unexpected{errc_of(what)}); }) {
+        return unexpected{errc_of(what)};
+    } else {
+        detail::throw_error(errc_of(what));
+    }
+}
 
 } // namespace bide::inline BIDE_ABI
 

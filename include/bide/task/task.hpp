@@ -176,14 +176,14 @@ public:
 
 /// A coroutine that starts when it is awaited. It can be moved, and awaited once, as an rvalue.
 ///
-/// If an awaited task is destroyed before its end, its frame is destroyed: the operation that it
-/// waits for is cancelled, and what that operation was granted is given back. If tasks await each
-/// other, the innermost one is destroyed first, on a bounded stack.
+/// If an awaited task is destroyed before its end, its frame is destroyed. The operation that it
+/// waits for is cancelled, and permits or items that the operation was granted are given back. If
+/// tasks await each other, the innermost one is destroyed first, on a bounded stack.
 ///
-/// If the body of a task<T> ends without co_return, and T is not void, the task has no value. To
-/// ask for the value terminates with a message. The C++ standard leaves such an end undefined. GCC
-/// 12 and clang 14 and 19 run the body to its end at every level of optimisation, and clang warns
-/// (-Wreturn-type).
+/// If the body of a task<T> ends without co_return, and T is not void, the task has no value. If
+/// the value is then requested, the program terminates with a message. The C++ standard leaves such
+/// an end undefined. GCC 12 and clang 14 and 19 run the body to its end at every level of
+/// optimisation, and clang warns (-Wreturn-type).
 template <class T> class [[nodiscard("co_await it or pass it to sync_wait")]] task {
 public:
     /// The promise of the coroutine; for the compiler.
@@ -197,7 +197,7 @@ public:
     /// Takes the coroutine over; `other` is empty afterwards.
     task(task&& other) noexcept
         : frame_(std::exchange(other.frame_, nullptr)), name_(other.name_) {}
-    /// Takes the coroutine over, and destroys the one that this object had.
+    /// Takes the coroutine over, and destroys the previous coroutine of this object.
     task& operator=(task&& other) noexcept {
         task moved(std::move(other));
         std::swap(frame_, moved.frame_);

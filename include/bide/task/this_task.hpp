@@ -3,13 +3,13 @@
 #define BIDE_TASK_THIS_TASK_HPP
 
 /// \file
-/// What a running task may ask and do about itself, and waits for a time, which any coroutine may
-/// use.
+/// Functions for the running task: yield, cancellation, shields. Also waits for a time, which any
+/// coroutine may use.
 ///
-/// These functions find the running task through the thread that runs it. If a task awaits a
-/// coroutine of another library, and that coroutine waits, the thread that resumes it does not know
-/// the task until the next wait of the task's own. So make the shield and get the stop token before
-/// such an await.
+/// These functions find the running task through the thread that runs it. A task may await a
+/// coroutine of another library. If that coroutine waits, the thread that resumes it does not know
+/// the running task until the task itself waits again. So construct a shield, and get the stop
+/// token, before such an await.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -43,7 +43,8 @@ namespace this_task {
 
 /// Suspends the task and enqueues it behind the tasks that are queued. It does not use the LIFO
 /// slot of the worker.
-/// Cancellation: a cancelled task is enqueued, too. When it resumes, the operation is stopped.
+/// Cancellation: a cancelled task is enqueued, too. When the task resumes, the operation is
+/// stopped.
 inline async_op<void> yield() noexcept { return detail::yield(); }
 
 /// Waits for the given time, or longer. Zero and negative times complete immediately. A time beyond

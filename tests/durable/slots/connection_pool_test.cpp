@@ -1,6 +1,6 @@
 #include <bide/core/deadline.hpp>
-#include <bide/durable/slots/detail/connect_time.hpp>
-#include <bide/durable/slots/detail/connection_pool.hpp>
+#include <bide/durable/slots/detail/server/connect_time.hpp>
+#include <bide/durable/slots/detail/server/connection_pool.hpp>
 
 #include <support/catch.hpp>
 #include <support/fake_clock.hpp>

@@ -6,9 +6,9 @@
 // process can be killed between any two of its steps.
 #if defined(__unix__) || defined(__APPLE__)
 
-#include <bide/durable/slots/detail/crc32c.hpp>
-#include <bide/durable/slots/detail/file_store.hpp>
-#include <bide/durable/slots/detail/page_format.hpp>
+#include <bide/durable/slots/detail/file/crc32c.hpp>
+#include <bide/durable/slots/detail/file/page_format.hpp>
+#include <bide/durable/slots/detail/file/store.hpp>
 #include <support/jitter.hpp>
 
 #include <algorithm>

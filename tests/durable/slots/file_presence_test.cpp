@@ -5,7 +5,7 @@
 // Presences: marks in the lock file that show other processes that this one runs.
 #if defined(__linux__)
 
-#include <bide/durable/slots/detail/presence_file.hpp>
+#include <bide/durable/slots/detail/file/presence_file.hpp>
 #include <support/children.hpp>
 #include <support/temp_directory.hpp>
 

@@ -1,4 +1,4 @@
-#include <bide/durable/slots/detail/url.hpp>
+#include <bide/durable/slots/detail/server/url.hpp>
 
 #include <support/catch.hpp>
 

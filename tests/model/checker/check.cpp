@@ -7,9 +7,15 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace model {
 
@@ -52,6 +58,11 @@ const char* text(options::method m) {
     return "?";
 }
 
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+constexpr double forever = std::numeric_limits<double>::infinity();
+constexpr const char* too_long = "more than most_seconds";
+
 // The whole of an exploration.
 struct exploration {
     const options& how;
@@ -59,6 +70,7 @@ struct exploration {
     std::vector<weakening>* seen = nullptr;
     const weakening* mutant = nullptr;
     std::set<std::string>* outcomes = nullptr;
+    double most_seconds = forever; // of the processor
 
     verdict with(search& s) const {
         verdict v;
@@ -66,6 +78,7 @@ struct exploration {
         x.seen_orders = seen;
         x.mutant = mutant;
         const auto begin = std::chrono::steady_clock::now();
+        const double started = cpu_seconds();
         while (v.what == failure::none && s.begin()) {
             x.run();
             x.pruned() ? ++v.pruned : ++v.executions;
@@ -80,6 +93,9 @@ struct exploration {
             } else if (v.executions + v.pruned >= how.max_executions) {
                 v.what = failure::too_large;
                 v.message = "more than max_executions";
+            } else if (most_seconds < forever && cpu_seconds() - started > most_seconds) {
+                v.what = failure::too_large;
+                v.message = too_long;
             }
         }
         if (v.what == failure::none && v.executions == 0) {
@@ -157,25 +173,61 @@ std::vector<order> weaker(order o) {
     }
 }
 
-// A line for each mutant: killed or survived, where, the orders, the model.
-void mutate(std::string_view name, const options& o, const body& run) {
-    std::vector<weakening> seen;
-    exploration look{o, run};
-    look.seen = &seen;
-    look();
+// The mutants that a model has killed, in this program or in one before: a line each in the file that
+// BIDE_MODEL_KILLED names. They are not explored again.
+class killed_mutants {
+public:
+    killed_mutants() {
+        if (path_ != nullptr) {
+            std::ifstream before(path_);
+            for (std::string line; std::getline(before, line);) {
+                all_.insert(line);
+            }
+        }
+    }
+
+    bool has(const std::string& mutant) const { return all_.contains(mutant); }
+    void add(const std::string& mutant) {
+        all_.insert(mutant);
+        if (path_ != nullptr) {
+            std::ofstream(path_, std::ios::app) << mutant + '\n' << std::flush;
+        }
+    }
+
+private:
+    const char* const path_ = std::getenv("BIDE_MODEL_KILLED");
+    std::set<std::string> all_;
+};
+
+// A line for each mutant that was not killed before: killed or survived, where, the orders, the model.
+void mutate(std::string_view name, const options& o, const body& run,
+            const std::vector<weakening>& seen) {
+    static killed_mutants killed;
+    const char* const within =
+        std::getenv("BIDE_MODEL_WITHIN"); // the models' own orders are left out
     for (const weakening& w : seen) {
+        if (within != nullptr && !std::string_view(w.where.file).starts_with(within)) {
+            continue;
+        }
         for (const order to : weaker(w.from)) {
+            const std::string id = std::string(w.where.file) + ':' + std::to_string(w.where.line) +
+                                   (w.slot == 1 ? " (failure) " : " ") + model::text(w.from) +
+                                   "->" + model::text(to);
+            if (killed.has(id)) {
+                continue;
+            }
             weakening mutant = w;
             mutant.to = to;
             exploration e{o, run};
             e.mutant = &mutant;
             const verdict v = e();
-            const bool killed = v.what != failure::none && v.what != failure::too_large &&
-                                v.what != failure::not_repeated && v.what != failure::empty;
-            std::printf("mutant %s %s:%d%s %s->%s by \"%.*s\" (%s)\n",
-                        killed ? "killed" : "survived", w.where.file, w.where.line,
-                        w.slot == 1 ? " (failure)" : "", model::text(w.from), model::text(to),
-                        static_cast<int>(name.size()), name.data(), text(v.what));
+            const bool found = v.what != failure::none && v.what != failure::too_large &&
+                               v.what != failure::not_repeated && v.what != failure::empty;
+            if (found) {
+                killed.add(id);
+            }
+            std::printf("mutant %s %s by \"%.*s\" (%s)\n", found ? "killed" : "survived",
+                        id.c_str(), static_cast<int>(name.size()), name.data(), text(v.what));
         }
     }
     std::fflush(stdout);
@@ -187,10 +239,20 @@ void check(std::string_view name, const options& o, const body& run) {
     if (replayed(name, o, run)) {
         return;
     }
-    const verdict v = explore(o, run);
+    const char* const longest = std::getenv("BIDE_MODEL_MUTANTS"); // seconds
+    std::vector<weakening> seen;
+    exploration e{o, run};
+    if (longest != nullptr) {
+        e.seen = &seen;
+        e.most_seconds = std::atof(longest);
+    }
+    const verdict v = e();
+    if (v.what == failure::too_large && v.message == too_long) {
+        return; // another run has more time
+    }
     report(name, o, v, failure::none);
-    if (v.what == failure::none && std::getenv("BIDE_MODEL_MUTANTS") != nullptr) {
-        mutate(name, o, run);
+    if (v.what == failure::none && longest != nullptr) {
+        mutate(name, o, run, seen);
     }
 }
 

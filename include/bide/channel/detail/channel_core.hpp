@@ -14,8 +14,8 @@
 //
 // Why no waiter sleeps while an item is in the channel [ring.position]. One side moves a position
 // and then reads the flags. The other side raises its flag and then reads the positions. All four
-// steps are seq_cst, so they have one order, and of the two reads the later one sees the other
-// side's step:
+// steps are seq_cst, so they have one order, and the later of the two reads sees the other side's
+// step:
 //
 //   receiver                              sender
 //   lock; raise the flag                  move the tail
@@ -31,8 +31,8 @@
 // unpublished and sleeps again.
 //
 // A slot that is claimed and not published is neither full nor empty. A thread that meets such a
-// slot (attempt::busy) releases the lock and looks again soon, for a coroutine too: the claimer is
-// only a few instructions from its publication.
+// slot (attempt::busy) releases the lock and looks again soon. It does so for a coroutine too,
+// because the claimer is only a few instructions from its publication.
 //
 // Last access. The flags are read between the claim and the publication of a slot. If they are
 // down, the publication is the operation's last access to the channel. If not, the operation
@@ -43,8 +43,8 @@
 // Closing is a bit in the tail. Items of sends that moved the tail before are received or stay in
 // the channel. A receiver is told "closed" if the ring is empty and the bit is set.
 //
-// With a capacity of 0 the ring is always full and always empty, so every operation comes to
-// settle, which pairs the two queues.
+// With a capacity of 0 the ring is always full and always empty, so every operation settles. To
+// settle then means to pair the two queues.
 
 #include <bide/channel/detail/channel_waiters.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -93,8 +93,8 @@ public:
         return pop(put, one(), received) == attempt::done ? wait_status::granted : recv_again(put);
     }
 
-    // The same for up to `most` items, in as few steps as possible; return how many. make(i) is
-    // item i to send.
+    // Send or receive up to `most` items in as few steps as possible, and return the number of
+    // items. make(i) makes item i.
     template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept;
     template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
 
@@ -120,7 +120,7 @@ public:
 
     // What a thread does before it queues. With a large capacity it yields a few times, so that the
     // other side moves many items. With a small one it spins once, for the other side may be about
-    // to move an item. With none it does nothing: one side has to queue first.
+    // to move an item. With a capacity of 0 it does nothing, because one side has to queue first.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         using spin = basic_spin<Platform>;
         return capacity() > small_capacity ? spin::yielding(try_again, yields)
@@ -140,8 +140,9 @@ private:
     static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
-    // One attempt at the ring, for `most` items; sets how many it moved. `w` is a waiter that has
-    // claimed its choice, or nullptr. It commits the choice before it acquires the lock.
+    // Makes one attempt at the ring, for `most` items, and sets how many items it moved. `w` is a
+    // waiter that has claimed its choice, or nullptr. The attempt commits the choice before it
+    // acquires the lock.
     template <class Make, class Count>
     attempt push(Make& make, Count most, std::size_t& sent, const node* w = nullptr) noexcept;
     template <class Put, class Count>

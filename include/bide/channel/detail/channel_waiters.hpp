@@ -29,7 +29,7 @@ public:
     using ring = basic_ring<T, Platform, Stamp>;
     using claim = typename ring::claim;
 
-    // The amount of a node is the address of the T to send, or of the receiver's destination.
+    // A node carries the T to send, or the receiver's destination.
     using node = basic_waiter<Platform>;
 
     basic_channel_waiters() noexcept = default;
@@ -53,8 +53,8 @@ public:
     // Moves an item past the ring by move(node&), if the other side has a waiter.
     template <class Move> bool meet(side other, Move& move) noexcept;
 
-    // Acquires the lock for queue(). Returns false, without the lock, if a wait on that side need
-    // not queue: the caller tries at the ring then.
+    // Acquires the lock for queue(). If a wait on that side need not queue, returns false without
+    // the lock. The caller then tries the ring again.
     bool lock_to_wait(const ring& r, side which) noexcept;
 
     // Queues `w` and returns waiting, or settles `w` and returns its status. Releases the lock.
@@ -75,8 +75,8 @@ private:
     using wake_list = basic_wake_list<Platform>;
     using flag_set = futex_word;
 
-    // The waits that were decided, to be published after the lock is released. `self` is the node
-    // of a queue() that has not returned; it gets `self_status`.
+    // The waits that were decided under the lock. They are published after it is released. `self`
+    // is the node of a queue() that has not returned; it gets `self_status`.
     struct outcomes {
         node* self = nullptr;
         wait_status self_status = wait_status::waiting;
@@ -296,8 +296,9 @@ void basic_channel_waiters<T, Platform, Stamp>::pair(outcomes& out) noexcept {
     }
 }
 
-// Lets a waiting sender and a waiting receiver meet. Returns false if the sender left its queue,
-// with or without a receiver.
+// Passes the item of a waiting sender to a waiting receiver. If one of the two has lost its choice
+// to another case, takes that one out of its queue instead. Returns false if the sender left its
+// queue, in either way.
 template <class T, class Platform, class Stamp>
 bool basic_channel_waiters<T, Platform, Stamp>::match(node& sender, node& receiver,
                                                       outcomes& out) noexcept {

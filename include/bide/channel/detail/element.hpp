@@ -11,7 +11,8 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // The requirements on the items of any channel; if one is missing, a message says which. The
-// destructor is checked first: if it may throw, no move counts as nothrow either.
+// destructor is checked first: if it may throw, std::is_nothrow_move_constructible is false as
+// well.
 //
 // Nothing else is required. So an item is constructed in place by direct initialisation and never
 // assigned, and its address is taken by std::addressof(). An item of any alignment is aligned
@@ -28,8 +29,8 @@ template <class T> constexpr bool check_element() noexcept {
 }
 template <class T> inline constexpr bool is_element = check_element<T>();
 
-// An item is made of arguments by parentheses. If the compiler has no parentheses for aggregates
-// (clang before 16), an aggregate is made by braces.
+// Constructs an item from arguments in parentheses. If the compiler cannot initialise an aggregate
+// by parentheses (clang before 16), an aggregate is constructed with braces.
 template <class T, class... Args>
 concept element_of = std::is_constructible_v<T, Args...> ||
                      requires(Args&&... args) { T{std::forward<Args>(args)...}; };

@@ -2,15 +2,15 @@
 #ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 
-// Waits that move an item: those of threads, and the wait_ops of coroutines and selects. The object
-// that is waited on, a Source, has
+// Waits that move an item: those of threads, and the operations of coroutines and selects. The
+// object that is waited on, a Source, has
 //
 //   wait_status send(T&)          moves it in: granted. It is untouched: waiting (full),
 //                                 closed, no_memory
 //   bool send_allocates           true if no_memory is possible
 //   wait_status recv(put)         put(T&) moves one out: granted; waiting (empty) or closed
-//   wait_status enqueue(node&, side)          as in channel_core.hpp; the amount of the node is the
-//   bool cancel(node&, side, wait_status)     address of the T, or of the receiver's destination
+//   wait_status enqueue(node&, side)          as in channel_core.hpp; the node carries the T, or the
+//   bool cancel(node&, side, wait_status)     receiver's destination
 //   bool pass_on(T&)              gives it to the next waiting receiver, or puts it back; false: it
 //                                 can do neither, and the item is untouched
 //   bool yield_before_wait(try_again)         what a thread does before it queues; true once
@@ -50,10 +50,6 @@ namespace detail {
 
 enum class side : unsigned char { sending, receiving };
 
-inline std::ptrdiff_t address_of(const void* object) noexcept {
-    return reinterpret_cast<std::ptrdiff_t>(object);
-}
-
 // Where a waiting receiver wants its item. `put` moves the item there, under the source's lock.
 struct destination {
     void (*put)(void* where, void* item) noexcept = nullptr;
@@ -75,15 +71,15 @@ struct destination {
 
 template <class Self, class T, class Platform> class send_operations;
 
-// The item of a queued sender, whose address is the node's amount.
+// The item of a queued sender, which its node carries.
 template <class T, class Platform> T& item_of(const basic_waiter<Platform>& sender) noexcept {
-    return *reinterpret_cast<T*>(static_cast<std::ptrdiff_t>(sender.amount));
+    return sender.template carried<T>();
 }
 
-// Moves `item` to the destination of a queued receiver, whose address is the node's amount.
+// Moves `item` to the destination of a queued receiver, which its node carries.
 template <class T, class Platform>
 void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
-    const auto& to = *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
+    const auto& to = receiver.template carried<destination>();
     to.put(to.where, std::addressof(item));
 }
 
@@ -216,12 +212,14 @@ template <class T> result<T> to_received(wait_status what, std::optional<T>& ite
 template <class T, class Platform, class Source> class item_wait {
     using node = basic_waiter<Platform>;
 
-    // One side of a source, with the interface that thread_wait needs.
-    struct source_side {
+    // One side of a source, with the interface that thread_wait needs. Place is a T or a
+    // destination.
+    template <class Place> struct source_side {
         Source& of;
         side which;
+        Place& place;
         std::int64_t spin_budget_ns = of.spin_budget_ns(); // read now: the source may be gone later
-        wait_status enqueue(node& w) noexcept { return of.enqueue(w, which); }
+        wait_status enqueue(node& w) noexcept { return queue(of, w, which, place); }
         bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, which, why); }
         bool await(node& w, deadline until) noexcept {
             if (spin_budget_ns == 0) {
@@ -231,37 +229,22 @@ template <class T, class Platform, class Source> class item_wait {
                                             spin_budget_ns);
             return w.sleep_through(until);
         }
-    };
-    using waits = thread_wait<source_side, Platform>;
 
-    static wait_status block(source_side s, std::ptrdiff_t amount, deadline until) noexcept {
-        return waits::until(s, amount, until);
-    }
-    static wait_status block(source_side s, std::ptrdiff_t amount,
-                             const std::stop_token& token) noexcept {
-        return waits::stoppable(s, amount, token);
-    }
+        wait_status block(deadline until) noexcept {
+            return thread_wait<source_side, Platform>::until(*this, 1, until);
+        }
+        wait_status block(const std::stop_token& token) noexcept {
+            return thread_wait<source_side, Platform>::stoppable(*this, 1, token);
+        }
+    };
+
     static bool is_poll(deadline until) noexcept { return until.is_poll(); }
     static bool is_poll(const std::stop_token&) noexcept { return false; }
 
-    static Source& source(const wait_target& t) noexcept { return *static_cast<Source*>(t.queue); }
-    static recv_payload<T>& received(const wait_target& t) noexcept {
-        return *static_cast<recv_payload<T>*>(t.payload);
-    }
-    static T& sent(const wait_target& t) noexcept {
-        return static_cast<send_payload<T>*>(t.payload)->value;
-    }
-    static std::vector<T>& items(const wait_target& t) noexcept {
-        return *static_cast<std::vector<T>*>(t.owner);
-    }
-
-    static bool queues(const wait_target& t, node& w, side which, const void* what) noexcept {
-        w.amount = address_of(what);
-        return source(t).enqueue(w, which) != wait_status::waiting;
-    }
-    template <side Which>
-    static bool cancel(const wait_target& t, node& w, wait_status why) noexcept {
-        return source(t).cancel(w, Which, why);
+    template <class Place>
+    static wait_status queue(Source& of, node& w, side which, Place& place) noexcept {
+        w.carry(place);
+        return of.enqueue(w, which);
     }
 
 public:
@@ -277,7 +260,7 @@ public:
             return got;
         }
         destination to(out);
-        return block({s, side::receiving}, address_of(&to), limit);
+        return source_side<destination>{s, side::receiving, to}.block(limit);
     }
 
     template <class Limit>
@@ -288,88 +271,127 @@ public:
             })) {
             return got;
         }
-        return block({s, side::sending}, address_of(std::addressof(value)), limit);
+        return source_side<T>{s, side::sending, value}.block(limit);
     }
 
-    // ---- Coroutines and selects
-
-    using recv_result = result<std::optional<T>>;
-    using send_result = result<void, send_error<T>>;
+    // ---- Operations (core/wait_ops.hpp)
 
     // The value is empty if the channel is closed and no item is left.
-    static constexpr wait_ops<recv_result, Platform> recv_ops{
-        [](const wait_target& t) noexcept { return source(t).recv(into(received(t).item)); },
-        [](const wait_target& t, node& w) noexcept {
-            received(t).to = destination(received(t).item);
-            return queues(t, w, side::receiving, &received(t).to);
-        },
-        &cancel<side::receiving>,
-        [](const wait_target& t, wait_status what) -> recv_result {
+    struct receiving {
+        using payload = recv_payload<T>;
+        using received = result<std::optional<T>>;
+
+        Source& from;
+
+        wait_status try_now(payload& got) const noexcept { return from.recv(into(got.item)); }
+        template <class Again> void yield_before_wait(Again&& again) const noexcept {
+            from.yield_before_wait(again);
+        }
+        wait_status enqueue(node& w, payload& got) const noexcept {
+            got.to = destination(got.item);
+            return queue(from, w, side::receiving, got.to);
+        }
+        bool cancel(node& w, wait_status why) const noexcept {
+            return from.cancel(w, side::receiving, why);
+        }
+        received collect(wait_status what, payload& got) const {
             if (what == wait_status::granted) {
-                return std::exchange(received(t).item, std::nullopt);
+                return std::exchange(got.item, std::nullopt);
             }
             if (what == wait_status::closed) {
                 return std::optional<T>();
             }
             return unexpected{errc_of(what)};
-        },
-        [](const wait_target& t, wait_status what) noexcept {
+        }
+        void give_back(wait_status what, payload& got) const noexcept {
             if (what == wait_status::granted) {
-                source(t).pass_on(*received(t).item);
-                received(t).item.reset();
+                from.pass_on(*got.item);
+                got.item.reset();
             }
-        }};
+        }
+    };
 
-    static constexpr wait_ops<send_result, Platform> send_ops{
-        [](const wait_target& t) noexcept { return source(t).send(sent(t)); },
-        [](const wait_target& t, node& w) noexcept {
-            return queues(t, w, side::sending, std::addressof(sent(t)));
-        },
-        &cancel<side::sending>,
-        [](const wait_target& t, wait_status what) { return to_result(what, sent(t)); },
-        [](const wait_target&, wait_status) noexcept {}};
+    // Appends up to `max` items to `out`, which has room for one more.
+    struct receiving_n {
+        using payload = recv_n_payload;
 
-    // target.owner is the T, which stays in place unless it is sent.
-    static constexpr wait_ops<result<void>, Platform> send_from_ops{
-        [](const wait_target& t) noexcept { return source(t).send(*static_cast<T*>(t.owner)); },
-        [](const wait_target& t, node& w) noexcept { return queues(t, w, side::sending, t.owner); },
-        &cancel<side::sending>,
-        [](const wait_target&, wait_status what) -> result<void> {
-            require_memory(what);
-            return result_of(what);
-        },
-        [](const wait_target&, wait_status) noexcept {}};
+        Source& from;
+        std::vector<T>& out;
+        std::size_t max;
 
-    // target.owner is a vector with room for one more; target.amount is the largest number of
-    // items.
-    static constexpr wait_ops<result<std::size_t>, Platform> recv_n_ops{
-        [](const wait_target& t) noexcept {
-            return t.amount == 0 ? wait_status::granted : source(t).recv(into(items(t)));
-        },
-        [](const wait_target& t, node& w) noexcept {
-            auto& to = static_cast<recv_n_payload*>(t.payload)->to;
-            to = destination(items(t));
-            return queues(t, w, side::receiving, &to);
-        },
-        &cancel<side::receiving>,
-        [](const wait_target& t, wait_status what) -> result<std::size_t> {
-            if (what == wait_status::granted && t.amount != 0) {
-                return 1 + recv_more(source(t), items(t), static_cast<std::size_t>(t.amount) - 1);
+        wait_status try_now() const noexcept {
+            return max == 0 ? wait_status::granted : from.recv(into(out));
+        }
+        template <class Again> void yield_before_wait(Again&& again) const noexcept {
+            from.yield_before_wait(again);
+        }
+        wait_status enqueue(node& w, payload& got) const noexcept {
+            got.to = destination(out);
+            return queue(from, w, side::receiving, got.to);
+        }
+        bool cancel(node& w, wait_status why) const noexcept {
+            return from.cancel(w, side::receiving, why);
+        }
+        result<std::size_t> collect(wait_status what) const {
+            if (what == wait_status::granted && max != 0) {
+                return 1 + recv_more(from, out, max - 1);
             }
             if (what == wait_status::granted || what == wait_status::closed) {
                 return std::size_t{0};
             }
             return unexpected{errc_of(what)};
-        },
-        [](const wait_target& t, wait_status what) noexcept {
-            if (what == wait_status::granted && t.amount != 0) {
-                T item(std::move(items(t).back())); // a vector<bool> has no reference to it
-                items(t).pop_back();
-                if (!source(t).pass_on(item)) {
-                    items(t).push_back(std::move(item));
+        }
+        void give_back(wait_status what) const noexcept {
+            if (what == wait_status::granted && max != 0) {
+                T item(std::move(out.back())); // a vector<bool> has no reference to it
+                out.pop_back();
+                if (!from.pass_on(item)) {
+                    out.push_back(std::move(item));
                 }
             }
-        }};
+        }
+    };
+
+    struct sending {
+        using payload = send_payload<T>;
+
+        Source& to;
+
+        wait_status try_now(payload& of) const noexcept { return to.send(of.value); }
+        template <class Again> void yield_before_wait(Again&& again) const noexcept {
+            to.yield_before_wait(again);
+        }
+        wait_status enqueue(node& w, payload& of) const noexcept {
+            return queue(to, w, side::sending, of.value);
+        }
+        bool cancel(node& w, wait_status why) const noexcept {
+            return to.cancel(w, side::sending, why);
+        }
+        result<void, send_error<T>> collect(wait_status what, payload& of) const {
+            return to_result(what, of.value);
+        }
+        void give_back(wait_status) const noexcept {}
+    };
+
+    // Sends `value`, which stays in place unless it is sent.
+    struct sending_from {
+        Source& to;
+        T& value;
+
+        wait_status try_now() const noexcept { return to.send(value); }
+        template <class Again> void yield_before_wait(Again&& again) const noexcept {
+            to.yield_before_wait(again);
+        }
+        wait_status enqueue(node& w) const noexcept { return queue(to, w, side::sending, value); }
+        bool cancel(node& w, wait_status why) const noexcept {
+            return to.cancel(w, side::sending, why);
+        }
+        result<void> collect(wait_status what) const {
+            require_memory(what);
+            return result_of(what);
+        }
+        void give_back(wait_status) const noexcept {}
+    };
 };
 
 } // namespace detail

@@ -2,8 +2,8 @@
 #ifndef BIDE_CHANNEL_DETAIL_ONESHOT_STATE_HPP
 #define BIDE_CHANNEL_DETAIL_ONESHOT_STATE_HPP
 
-// What lies between the two ends of a oneshot. `finished` and `closed` are marks, the rest is under
-// the lock:
+// The state that the two ends of a oneshot share. `finished` and `closed` are marks. The lock
+// guards the rest:
 //
 //   value_   finished  closed
 //   none     no        no       at the beginning; both sides may wait
@@ -22,7 +22,6 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
@@ -40,10 +39,6 @@ template <class T, class Platform> class oneshot_state : public basic_shared_sta
 
     using base = basic_shared_state<Platform>;
 
-    static oneshot_state& self(const wait_target& t) noexcept {
-        return *static_cast<oneshot_state*>(t.queue);
-    }
-
 public:
     using typename base::node;
     using typename base::wake_list;
@@ -52,8 +47,8 @@ public:
 
     // ---- The two ends
 
-    // Ends the sender, which sends `value` unless that is nullptr. Returns true if it was sent;
-    // else the value is untouched.
+    // Ends the sender. If `value` is not nullptr, sends the value first. Returns true if it was
+    // sent; otherwise the value is untouched.
     static bool finish(oneshot_state* s, T* value) noexcept;
 
     // Closes for the receiver, which ends if `leaves`. Returns true if this call closed it.
@@ -73,25 +68,27 @@ public:
 
     bool is_closed() const noexcept { return base::has(closed); }
 
+    // The operation that waits for it (core/wait_ops.hpp).
+    struct close_wait {
+        oneshot_state& of;
+
+        wait_status try_now() const noexcept {
+            return of.is_closed() ? wait_status::granted : wait_status::waiting;
+        }
+        wait_status enqueue(node& w) const noexcept { return of.enqueue(w, side::sending); }
+        bool cancel(node& w, wait_status why) const noexcept {
+            return of.cancel(w, side::sending, why);
+        }
+        result<void> collect(wait_status what) const noexcept { return result_of(what); }
+    };
     wait_status wait_closed(deadline until) noexcept {
-        sender_queue mine{*this};
+        close_wait mine{*this};
         return is_closed() ? wait_status::granted : waits::until(mine, 1, until);
     }
     wait_status wait_closed(const std::stop_token& token) noexcept {
-        sender_queue mine{*this};
+        close_wait mine{*this};
         return is_closed() ? wait_status::granted : waits::stoppable(mine, 1, token);
     }
-    static constexpr wait_ops<result<void>, Platform> closed_ops{
-        [](const wait_target& t) noexcept {
-            return self(t).is_closed() ? wait_status::granted : wait_status::waiting;
-        },
-        [](const wait_target& t, node& w) noexcept {
-            return self(t).enqueue(w, side::sending) != wait_status::waiting;
-        },
-        [](const wait_target& t, node& w, wait_status why) noexcept {
-            return self(t).cancel(w, side::sending, why);
-        },
-        [](const wait_target&, wait_status what) -> result<void> { return result_of(what); }};
 
     // ---- The receiver
 
@@ -131,12 +128,7 @@ public:
     }
 
 private:
-    struct sender_queue { // the interface that thread_wait needs
-        oneshot_state& of;
-        wait_status enqueue(node& w) noexcept { return of.enqueue(w, side::sending); }
-        bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, side::sending, why); }
-    };
-    using waits = thread_wait<sender_queue, Platform>;
+    using waits = thread_wait<close_wait, Platform>;
     static constexpr auto finished = base::first_mark;
     static constexpr auto closed = base::second_mark;
 
@@ -156,7 +148,7 @@ private:
     }
 
     std::optional<T> value_;
-    typename base::wait_queue receivers_; // the amount of each is the address of a destination
+    typename base::wait_queue receivers_; // each carries a destination
     typename base::wait_queue senders_;
 };
 

@@ -13,11 +13,9 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <stop_token>
 #include <type_traits>
@@ -52,7 +50,7 @@ public:
     template <class R, class P> result<T> try_recv_for(const std::chrono::duration<R, P>& rest) {
         return recv_until(deadline::after(rest));
     }
-    /// The same, until a point in time.
+    /// Receives as recv() does, but waits at most until a point in time.
     template <class C, class D>
     result<T> try_recv_until(const std::chrono::time_point<C, D>& when) {
         return recv_until(deadline::at(when));
@@ -173,7 +171,7 @@ result<T> receive_operations<Self, T, Platform>::try_recv() noexcept {
 template <class Self, class T, class Platform>
 basic_async_op<std::optional<T>, Platform> receive_operations<Self, T, Platform>::async_recv() {
     auto& from = source();
-    return {waits<decltype(from)>::recv_ops, wait_target{&from, this}, recv_payload<T>(hold())};
+    return {typename waits<decltype(from)>::receiving{from}, recv_payload<T>(hold())};
 }
 
 template <class Self, class T, class Platform>
@@ -199,9 +197,7 @@ basic_async_op<std::size_t, Platform>
 receive_operations<Self, T, Platform>::async_recv_n(std::vector<T>& out, std::size_t max) {
     auto& from = source();
     make_room(out, 1);
-    const auto most = std::min<std::size_t>(max, (std::numeric_limits<std::ptrdiff_t>::max)());
-    return {waits<decltype(from)>::recv_n_ops,
-            wait_target{&from, &out, static_cast<std::ptrdiff_t>(most)}, recv_n_payload(hold())};
+    return {typename waits<decltype(from)>::receiving_n{from, out, max}, recv_n_payload(hold())};
 }
 
 } // namespace detail

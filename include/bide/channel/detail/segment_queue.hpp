@@ -11,7 +11,7 @@
 // emptied segment as a spare. So if sends and receives are equally fast, nothing is allocated.
 //
 //   in a segment    [0, begin) are gone, [begin, end) are items, [end, size) are free
-//   every one       but the last is full to its end; but the first and the last, from its begin
+//   several         all but the last have end == size; those in the middle have begin == 0
 //   an empty queue  has no segment, or one with begin == end == 0
 
 #include <bide/channel/detail/element.hpp>

@@ -5,7 +5,7 @@
 // The cases of a select, before it begins. A select needs of each case
 //
 //   result_type, platform
-//   fill(select_entry&)       fills in the entry; from here on neither of the two moves
+//   fill(select_entry&)       fills in the entry; neither the case nor the entry moves after that
 //   needs_timers()            true if a coroutine that waits for it needs prepare_timers() first
 //   collect(select_entry&)    the result, if the case has happened
 //   give_back(select_entry&)  undoes a case that has happened and is not collected
@@ -50,12 +50,20 @@ public:
         }
     }
 
-    /// Constructs a case without a value. If `last` is true, it is tried after all other cases.
-    basic_select_case(const wait_steps<Platform>& how, const wait_target& what,
-                      wait_payload_t<R> carried, bool last = false) noexcept
-        : how_(&how), target_(what), payload_(std::move(carried)), is_last_(last) {}
+    /// Constructs a case without a value from an operation that has no collect(). If `last` is
+    /// true, the case is tried after all other cases.
+    template <class Op>
+        requires std::is_same_v<Result, std::monostate>
+    basic_select_case(const Op& what, wait_payload_t<R> carried, bool last = false) noexcept
+        : how_(&detail::steps_of<Op, wait_payload_t<R>, Platform>), target_(what),
+          payload_(std::move(carried)), is_last_(last) {}
 
-    /// Takes over the case of another, before the select begins.
+    /// Constructs a case without a value from another wait without a value, and without a payload.
+    basic_select_case(const wait_steps<Platform>& how, const wait_target& what) noexcept
+        requires std::is_same_v<Result, std::monostate>
+        : how_(&how), target_(what) {}
+
+    /// Moves a case, before its select begins.
     basic_select_case(basic_select_case&&) noexcept = default;
     basic_select_case& operator=(basic_select_case&&) = delete;
 

@@ -14,8 +14,9 @@
 //   publish  on the node of that case, and then on the waiter of the select's owner
 //   end      the owner takes the other nodes out of their queues, and collects the result
 //
-// A try_select enqueues its cases too. If it only looked at one after the other, it would miss an
-// item that moves from a case that was looked at too early to one that was looked at too late.
+// A try_select enqueues its cases too. If it only tried one case after the other, it could miss an
+// item that moves in between: out of a case that is not tried yet, into a case that was tried
+// already.
 //
 // A case may happen while the owner still enqueues others. A coroutine must not resume before its
 // last node is queued. So both threads set a bit of `progress_`, and the second of them lets the
@@ -84,8 +85,9 @@ public:
     template <class At>
     bool try_all(At at, std::size_t count, std::size_t* order, bool biased) noexcept;
 
-    // After try_all(). Returns true if it is complete; `main` is not published then. If `timers` is
-    // true, the service thread watches time-outs and deadlines.
+    // Enqueues the cases; call it after try_all(). Returns true if a case has happened or the
+    // select was ended; `main` is not published then. If `timers` is true, the service thread
+    // watches time-outs and deadlines.
     template <class At>
     bool begin(At at, std::size_t count, const std::size_t* order, node& main,
                bool timers) noexcept;
@@ -106,8 +108,9 @@ public:
         return ended;
     }
 
-    // Ends the whole select, for a stop or a time-out. Returns false if it is too early or too
-    // late.
+    // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
+    // returns false if the owner has not queued all cases yet; the owner then finds the end by
+    // itself.
     bool cancel(wait_status why) noexcept;
 
     // Takes the nodes out of their queues. Returns the case that has happened, or `none`.
@@ -124,8 +127,9 @@ private:
     // Returns a random number from 0 to n - 1; 0 in a model.
     static std::size_t any_below(std::size_t n) noexcept;
 
-    // A case has happened. The step on `progress_` is the last access to the select, unless the
-    // owner waits; then its waiter is published.
+    // Runs after a case has happened. Returns the waiter of the owner, which the caller publishes;
+    // nullptr if the owner does not wait. Without such a waiter, the step on `progress_` is the
+    // last access to the select.
     static node* on_case(basic_choice<Platform>& choice) noexcept {
         auto& self = static_cast<basic_select_core&>(choice);
         node* const main = self.main_;
@@ -203,7 +207,7 @@ bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::siz
                 }
                 continue;
             }
-            e.node.reset(e.target.amount);
+            e.node.reset(1);
             e.node.contest(*this);
             e.queued = true;
             if (e.how->enqueue(e.target, e.node)) {
@@ -268,9 +272,10 @@ template <class Platform> struct thread_select {
     }
 
 private:
-    // Waits until a case has happened; returns false if a time-out or a deadline ended the wait.
-    // These may be on several clocks. It sleeps until the earliest, but not longer than the clock
-    // of any of them may be relied on (core/deadline.hpp), and then looks at all.
+    // Waits until a case has happened. Returns false if a time-out or a deadline ended the wait.
+    // These may be on several clocks. The wait sleeps until the earliest of them, or until the time
+    // at which one of their clocks has to be read again (core/deadline.hpp), and then checks all of
+    // them.
     template <class At> static bool park(core& c, At at, std::size_t count, node& main) noexcept {
         basic_spin<Platform>::patiently([&main]() noexcept { return main.is_complete(); },
                                         spin_budget_ns);

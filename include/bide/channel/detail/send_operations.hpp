@@ -14,7 +14,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <stop_token>
 #include <type_traits>
@@ -35,7 +34,7 @@ public:
     /// Memory order: what happens before the call happens before the return of the recv() that
     /// takes the item.
     sent send(T&& value) { return send_by(value, deadline::never()); }
-    /// The same, with a copy of the item.
+    /// Sends a copy of `value`. Otherwise the same as the function above.
     sent send(const T& value)
         requires is_copyable
     {
@@ -45,7 +44,7 @@ public:
     /// Sends as send() does, unless a stop is requested first.
     /// Returns: as send(), or errc::stopped.
     sent send(std::stop_token token, T&& value) { return send_by(value, token); }
-    /// The same, with a copy of the item.
+    /// Sends a copy of `value`. Otherwise the same as the function above.
     sent send(std::stop_token token, const T& value)
         requires is_copyable
     {
@@ -58,7 +57,7 @@ public:
     sent try_send(T&& value) noexcept(!allocates<Self>) {
         return to_result(source().send(value), value);
     }
-    /// The same, with a copy of the item.
+    /// Sends a copy of `value`. Otherwise the same as the function above.
     sent try_send(const T& value) noexcept(!allocates<Self> &&
                                            std::is_nothrow_copy_constructible_v<T>)
         requires is_copyable
@@ -72,7 +71,7 @@ public:
     sent try_send_for(T&& value, const std::chrono::duration<R, P>& rest) {
         return send_by(value, deadline::after(rest));
     }
-    /// The same, with a copy of the item.
+    /// Sends a copy of `value`. Otherwise the same as the function above.
     template <class R, class P>
         requires is_copyable
     sent try_send_for(const T& value, const std::chrono::duration<R, P>& rest) {
@@ -84,7 +83,7 @@ public:
     sent try_send_until(T&& value, const std::chrono::time_point<C, D>& when) {
         return send_by(value, deadline::at(when));
     }
-    /// The same, with a copy of the item.
+    /// Sends a copy of `value`. Otherwise the same as the function above.
     template <class C, class D>
         requires is_copyable
     sent try_send_until(const T& value, const std::chrono::time_point<C, D>& when) {
@@ -116,39 +115,40 @@ public:
                       "expression: write co_await c.async_emplace(...)");
     }
 
-    /// Sends as send() does an item that it makes of arguments: T(args...), or T{args...} of an
-    /// aggregate.
-    /// Throws: what the constructor of T throws; nothing else was done then.
+    /// Constructs an item from arguments, T(args...) or T{args...} of an aggregate, and sends it as
+    /// send() does.
+    /// Throws: what the constructor of T throws; nothing was sent then.
     template <class... Args>
         requires element_of<T, Args...>
     sent emplace(Args&&... args) {
         return send(make_element<T>(std::forward<Args>(args)...));
     }
-    /// Makes an item as emplace() does and sends it as try_send() does.
+    /// Constructs an item as emplace() does and sends it as try_send() does.
     template <class... Args>
         requires element_of<T, Args...>
     sent try_emplace(Args&&... args) {
         return try_send(make_element<T>(std::forward<Args>(args)...));
     }
-    /// Makes an item as emplace() does and sends it as try_send_for() does.
+    /// Constructs an item as emplace() does and sends it as try_send_for() does.
     template <class R, class P, class... Args>
         requires element_of<T, Args...>
     sent try_emplace_for(const std::chrono::duration<R, P>& rest, Args&&... args) {
         return try_send_for(make_element<T>(std::forward<Args>(args)...), rest);
     }
-    /// Makes an item as emplace() does and sends it as try_send_until() does.
+    /// Constructs an item as emplace() does and sends it as try_send_until() does.
     template <class C, class D, class... Args>
         requires element_of<T, Args...>
     sent try_emplace_until(const std::chrono::time_point<C, D>& when, Args&&... args) {
         return try_send_until(make_element<T>(std::forward<Args>(args)...), when);
     }
 
-    /// Sends as emplace() does, for a coroutine. The item is made in this call, not by co_await.
+    /// Sends as emplace() does, for a coroutine. The item is constructed in this call, not by
+    /// co_await.
     template <class... Args>
         requires element_of<T, Args...>
     basic_async_op<sent, Platform> async_emplace(Args&&... args) {
         auto& to = source();
-        return {waits<decltype(to)>::send_ops, wait_target{&to, this},
+        return {typename waits<decltype(to)>::sending{to},
                 send_payload<T>(hold(), std::forward<Args>(args)...)};
     }
 
@@ -156,7 +156,7 @@ public:
     /// Requires: `value` and the channel stay in place until the operation is over.
     basic_async_op<result<void>, Platform> async_send_from(T& value) noexcept {
         auto& to = source();
-        return {waits<decltype(to)>::send_from_ops, wait_target{&to, std::addressof(value)}};
+        return {typename waits<decltype(to)>::sending_from{to, value}};
     }
 
     /// Moves as many of the first items into the channel as there is room for. Never blocks.

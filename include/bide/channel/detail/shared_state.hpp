@@ -2,8 +2,8 @@
 #ifndef BIDE_CHANNEL_DETAIL_SHARED_STATE_HPP
 #define BIDE_CHANNEL_DETAIL_SHARED_STATE_HPP
 
-// What the two ends of a small channel share. One word has a lock, two marks, and the number of
-// handles and operations that keep the state alive:
+// The state that the two ends of a small channel share. One word has a lock, two marks, and the
+// number of handles and operations that keep the state alive:
 //
 //   references << 4 | marks << 2 | lock_bits
 //
@@ -72,8 +72,8 @@ protected:
         return (word_.load(std::memory_order_acquire) & marks) != 0;
     }
 
-    // unlock(), sets the marks, and if `drops`, drop_reference(), in one step. Returns true as
-    // that.
+    // Unlocks and sets the marks in one step. If `drops` is true, drops a reference in the same step,
+    // and returns true if it was the last one. Otherwise returns false.
     [[nodiscard]] bool unlock_with(word marks, bool drops) noexcept {
         const auto* const at = &word_;
         const word dropped = drops ? reference : 0;

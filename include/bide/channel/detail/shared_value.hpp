@@ -3,8 +3,8 @@
 #define BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
 
 // A counted reference to a value that does not change once it is shared. The last reference
-// destroys the value. So values are copied and destroyed under no lock. (std::shared_ptr does the
-// same, but on atomics that are not the platform's.)
+// destroys the value. So no lock is held while a value is copied or destroyed. (std::shared_ptr
+// does the same, but on atomics that are not the platform's.)
 
 #include <bide/core/config.hpp>
 

@@ -14,7 +14,6 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <cstddef>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -55,11 +54,11 @@ public:
         return timeout_.has_value() ? &*timeout_ : nullptr;
     }
 
-    // Returns true if the wait is complete.
-    template <class Platform> bool arm_timeout(basic_waiter<Platform>& w) noexcept {
+    // As enqueue() of an operation.
+    template <class Platform> wait_status arm_timeout(basic_waiter<Platform>& w) noexcept {
         const deadline end = timeout_->from_now();
         if (end.is_never()) {
-            return false;
+            return wait_status::waiting;
         }
         if (end.has_passed()) {
             return end_now(w);
@@ -67,7 +66,7 @@ public:
         clock_.when = end;
         clock_.fire = waker(&end_by<Platform>, &w);
         add_timer<Platform>(clock_);
-        return false;
+        return wait_status::waiting;
     }
     template <class Platform> void disarm_timeout() noexcept {
         if (clock_.fire) {
@@ -79,14 +78,14 @@ public:
     bool has_passed() const noexcept { return timeout_->from_now().has_passed(); }
     bool is_stopped() const noexcept { return stop_.stop_requested(); }
 
-    template <class Platform> bool arm_stop(basic_waiter<Platform>& w) noexcept {
+    template <class Platform> wait_status arm_stop(basic_waiter<Platform>& w) noexcept {
         if (is_stopped()) {
             return end_now(w);
         }
         if (stop_.stop_possible()) {
             on_stop_.emplace(stop_, on_stop{&w, &stopped<Platform>}); // it may run at once, here
         }
-        return false;
+        return wait_status::waiting;
     }
     void disarm_stop() noexcept { on_stop_.reset(); }
 
@@ -103,13 +102,13 @@ private:
         end_by<Platform>(node);
     }
 
-    template <class Platform> static bool end_now(basic_waiter<Platform>& w) noexcept {
+    template <class Platform> static wait_status end_now(basic_waiter<Platform>& w) noexcept {
         if (!w.claim()) {
-            return false;
+            return wait_status::waiting;
         }
         w.commit();
         w.settle(wait_status::granted);
-        return true;
+        return wait_status::granted;
     }
 
     std::optional<select_timeout> timeout_;
@@ -126,62 +125,55 @@ template <> struct wait_payload<result<std::monostate>> {
 
 namespace detail {
 
-inline signal_payload& signal_of(const wait_target& t) noexcept {
-    return *static_cast<signal_payload*>(t.payload);
-}
-
-template <class Platform>
-bool arm_timeout(const wait_target& t, basic_waiter<Platform>& w) noexcept {
-    return signal_of(t).arm_timeout(w);
-}
-template <class Platform>
-bool disarm_timeout(const wait_target& t, basic_waiter<Platform>&, wait_status) noexcept {
-    signal_of(t).template disarm_timeout<Platform>();
-    return true;
-}
-
-template <class Platform>
-inline constexpr wait_steps<Platform> timeout_steps{
-    [](const wait_target&) noexcept { return wait_status::waiting; }, &arm_timeout<Platform>,
-    &disarm_timeout<Platform>};
-
-template <class Platform>
-inline constexpr wait_steps<Platform> deadline_steps{
-    [](const wait_target& t) noexcept {
-        return signal_of(t).has_passed() ? wait_status::granted : wait_status::waiting;
-    },
-    &arm_timeout<Platform>, &disarm_timeout<Platform>};
-
-template <class Platform>
-inline constexpr wait_steps<Platform> stop_steps{
-    [](const wait_target& t) noexcept {
-        return signal_of(t).is_stopped() ? wait_status::granted : wait_status::waiting;
-    },
-    [](const wait_target& t, basic_waiter<Platform>& w) noexcept {
-        return signal_of(t).arm_stop(w);
-    },
-    [](const wait_target& t, basic_waiter<Platform>&, wait_status) noexcept {
-        signal_of(t).disarm_stop();
+// The operations of these cases (core/wait_ops.hpp), without a result: the select knows that they
+// have happened.
+template <class Platform> struct timeout_wait {
+    wait_status try_now() const noexcept { return wait_status::waiting; }
+    wait_status enqueue(basic_waiter<Platform>& w, signal_payload& of) const noexcept {
+        return of.arm_timeout(w);
+    }
+    bool cancel(basic_waiter<Platform>&, wait_status, signal_payload& of) const noexcept {
+        of.template disarm_timeout<Platform>();
         return true;
-    }};
+    }
+};
+
+template <class Platform> struct deadline_wait : timeout_wait<Platform> {
+    wait_status try_now(signal_payload& of) const noexcept {
+        return of.has_passed() ? wait_status::granted : wait_status::waiting;
+    }
+};
+
+template <class Platform> struct stop_wait {
+    wait_status try_now(signal_payload& of) const noexcept {
+        return of.is_stopped() ? wait_status::granted : wait_status::waiting;
+    }
+    wait_status enqueue(basic_waiter<Platform>& w, signal_payload& of) const noexcept {
+        return of.arm_stop(w);
+    }
+    bool cancel(basic_waiter<Platform>&, wait_status, signal_payload& of) const noexcept {
+        of.disarm_stop();
+        return true;
+    }
+};
 
 template <class Platform>
 basic_select_case<std::monostate, Platform> timeout_case(select_timeout t) noexcept {
-    return {timeout_steps<Platform>, wait_target{}, signal_payload(t), true};
+    return {timeout_wait<Platform>(), signal_payload(t), true};
 }
 template <class Platform>
 basic_select_case<std::monostate, Platform> deadline_case(select_timeout t) noexcept {
-    return {deadline_steps<Platform>, wait_target{}, signal_payload(t)};
+    return {deadline_wait<Platform>(), signal_payload(t)};
 }
 template <class Platform>
 basic_select_case<std::monostate, Platform> stop_case(std::stop_token t) noexcept {
-    return {stop_steps<Platform>, wait_target{}, signal_payload(std::move(t))};
+    return {stop_wait<Platform>(), signal_payload(std::move(t))};
 }
 
 // Makes a case of a wait that has no value.
 template <class Platform>
 basic_select_case<std::monostate, Platform> signal_case(basic_wait<result<void>, Platform>&& w) {
-    return {*w.ops, w.target, signal_payload()};
+    return basic_select_case<std::monostate, Platform>(*w.ops, w.target);
 }
 
 } // namespace detail

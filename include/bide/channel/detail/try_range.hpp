@@ -14,9 +14,9 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // An input range of the items that From::try_recv() returns. It ends at the first attempt that
-// finds no item; begin() starts anew.
+// finds no item. A further begin() continues to receive.
 //
-// The range holds one item, to which its iterators refer. From stays in place.
+// The range holds one item, to which its iterators refer. `From` must not be moved meanwhile.
 template <class From> class try_range {
     using item = typename From::value_type;
 
@@ -39,8 +39,8 @@ public:
     std::default_sentinel_t end() const noexcept { return {}; }
 
 private:
-    // Receives the next item when the caller looks at it, so that no item is received and not seen.
-    // Values that a broadcast subscriber missed are passed over.
+    // Receives the next item, but only when the caller accesses it: so each item that was received
+    // is also seen. Values that a broadcast subscriber missed are passed over.
     std::optional<item>& next() {
         while (due_) {
             auto got = from_->try_recv();

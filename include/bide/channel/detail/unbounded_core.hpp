@@ -38,7 +38,7 @@ namespace detail {
 
 template <class T, class Platform> class basic_unbounded_core {
 public:
-    // The amount of a node is the address of the T to send, or of the receiver's destination.
+    // A node carries the T to send, or the receiver's destination.
     using node = basic_waiter<Platform>;
 
     basic_unbounded_core() noexcept = default;
@@ -56,8 +56,8 @@ public:
     // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept;
 
-    // The same for up to `most` items at once; return how many. make(i) is item i to send. send_n()
-    // stops early if the channel is closed or memory has run out.
+    // Send or receive up to `most` items at once, and return the number of items. make(i) makes
+    // item i. send_n() stops early if the channel is closed or memory has run out.
     template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept;
     template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
 
@@ -86,8 +86,7 @@ public:
     // Order: relaxed; a snapshot.
     std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
 
-    // What a thread does before it queues: it yields a few times, so that senders supply many
-    // items.
+    // Runs before a thread queues: it yields a few times, so that senders supply many items.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         return basic_spin<Platform>::yielding(try_again, yields);
     }
@@ -102,13 +101,13 @@ private:
     static constexpr futex_word closed = 4;
     static constexpr int yields = 8;
 
-    // Sends one item. `w` is the sender's node if it is one of several waits, else nullptr. Returns
-    // waiting if the choice of `w` selected another wait.
+    // Sends one item. If the send is a case of a select, `w` is its node; otherwise nullptr.
+    // Returns waiting if the choice of `w` selected another wait.
     wait_status send_one(T& value, const node* w) noexcept;
     template <class Make>
     wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
 
-    // Acquires the lock, with enough segments to push `most` items, as far as there is memory.
+    // Acquires the lock, and brings segments to push `most` items, or fewer if memory has run out.
     // Returns the word.
     futex_word acquire_with(segments& loose, std::size_t most) noexcept;
 

@@ -3,8 +3,8 @@
 #define BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
 
 // The common part of a broadcast and a watch: numbered versions, and readers that wait for the
-// next. Each reader knows how many versions it has seen, and waits while it has seen all. The owner
-// decides what a version is and how many are kept.
+// next. Each reader counts the versions that it has seen, and waits while it has seen all versions.
+// The owner decides what a version is and how many are kept.
 //
 // A grant says only that there is a new version. The reader looks at it when it resumes, and only
 // then counts it as seen. So a grant that no reader collects has no effect.
@@ -73,8 +73,8 @@ public:
         let_all_go(out);
     }
 
-    // Closes. Moves the waiters to `out`, to be published as closed after unlock(). Returns true if
-    // this call closed it.
+    // Closes, and moves the waiters to `out`. The caller publishes them as closed after unlock().
+    // Returns true if this call closed it.
     bool end(wake_list& out) noexcept {
         const bool first = !closed_;
         closed_ = true;
@@ -95,60 +95,43 @@ public:
 
     // As look(), but waits. The limit is a deadline or a stop token.
     wait_status wait(reader& r, deadline until) noexcept {
-        const wait_status now = try_now(wait_target{this, &r});
-        reader_queue mine{*this, r};
+        reader_wait mine{*this, r};
+        const wait_status now = mine.try_now();
         return now != wait_status::waiting ? now : waits::until(mine, 1, until);
     }
     wait_status wait(reader& r, const std::stop_token& token) noexcept {
-        const wait_status now = try_now(wait_target{this, &r});
-        reader_queue mine{*this, r};
+        reader_wait mine{*this, r};
+        const wait_status now = mine.try_now();
         return now != wait_status::waiting ? now : waits::stoppable(mine, 1, token);
     }
 
-    // The wait_ops of a target of (versioned_value, reader).
-    template <class R>
-    static constexpr wait_ops<R, Platform> ops(R (*collect)(const wait_target&,
-                                                            wait_status)) noexcept {
-        return {&try_now, &enqueue_op, &cancel_op, collect,
-                [](const wait_target&, wait_status) noexcept {}}; // a grant takes nothing
-    }
-
-private:
-    struct reader_queue { // the interface that thread_wait needs
+    // The steps of an operation that waits for a version (core/wait_ops.hpp). `collect` makes its
+    // result.
+    struct reader_wait {
         basic_versioned_value& of;
         reader& its;
-        wait_status enqueue(node& w) noexcept { return of.enqueue(w, its); }
-        bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, why); }
-    };
-    using waits = thread_wait<reader_queue, Platform>;
 
-    static basic_versioned_value& self(const wait_target& t) noexcept {
-        return *static_cast<basic_versioned_value*>(t.queue);
-    }
-    static reader& reader_of(const wait_target& t) noexcept {
-        return *static_cast<reader*>(t.owner);
-    }
-    static wait_status try_now(const wait_target& t) noexcept {
-        self(t).lock();
-        const wait_status now = self(t).look(reader_of(t));
-        self(t).unlock();
-        return now;
-    }
-    static bool enqueue_op(const wait_target& t, node& w) noexcept {
-        return self(t).enqueue(w, reader_of(t)) != wait_status::waiting;
-    }
-    static bool cancel_op(const wait_target& t, node& w, wait_status why) noexcept {
-        return self(t).cancel(w, why);
-    }
+        wait_status try_now() const noexcept {
+            of.lock();
+            const wait_status now = of.look(its);
+            of.unlock();
+            return now;
+        }
+        wait_status enqueue(node& w) const noexcept { return of.enqueue(w, its); }
+        bool cancel(node& w, wait_status why) const noexcept { return of.cancel(w, why); }
+        void give_back(wait_status) const noexcept {} // a grant takes nothing
+    };
+
+private:
+    using waits = thread_wait<reader_wait, Platform>;
 
     wait_status enqueue(node& w, reader& r) noexcept;
     bool cancel(node& w, wait_status why) noexcept;
 
-    // The amount of a queued node is the address of its reader's count.
+    // A queued node carries its reader.
     static void count(const node& w, std::ptrdiff_t more) noexcept {
-        auto& waits_of =
-            *reinterpret_cast<decltype(reader::waits)*>(static_cast<std::ptrdiff_t>(w.amount));
-        waits_of = waits_of + more;
+        auto& its = w.template carried<reader>();
+        its.waits = its.waits + more;
     }
     void let_all_go(wake_list& out) noexcept;
 
@@ -166,7 +149,7 @@ wait_status basic_versioned_value<Platform>::enqueue(node& w, reader& r) noexcep
     if (what != wait_status::waiting) {
         what = base::complete(w, what);
     } else {
-        w.amount = reinterpret_cast<std::ptrdiff_t>(&r.waits);
+        w.carry(r);
         what = base::queue(queue_, w);
         if (what == wait_status::waiting) {
             count(w, 1);

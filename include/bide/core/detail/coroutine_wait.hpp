@@ -7,12 +7,14 @@
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
-#include <cstddef>
 #include <type_traits>
 #include <utility>
 
@@ -37,9 +39,8 @@ public:
     using waiter = basic_waiter<Platform>;
 
     template <class Promise>
-    coroutine_wait(std::coroutine_handle<Promise> h, std::ptrdiff_t amount,
-                   executor_ref resume_on) noexcept
-        : node(amount, waker(&on_complete, this)), at_{h, resume_on, {}} {
+    coroutine_wait(std::coroutine_handle<Promise> h, executor_ref resume_on) noexcept
+        : node(1, waker(&on_complete, this)), at_{h, resume_on, {}} {
         if constexpr (!std::is_void_v<Promise>) {
             context_ = task_context_of<Platform>(h.promise());
             if (!at_.where) {
@@ -54,10 +55,27 @@ public:
     coroutine_wait(const coroutine_wait&) = delete;
     coroutine_wait& operator=(const coroutine_wait&) = delete;
 
+    // Tries the wait a few times, as a thread that blocks does, if that is of use and nothing else
+    // is queued for the thread. So another thread that is about to complete the wait need not wake
+    // this one. Returns true if the wait is complete; it was not begun.
+    bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
+        auto& here = worker_local<Platform>::get();
+        if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||
+            is_cancelled()) {
+            return false;
+        }
+        const wait_status seen = how.try_longer(what);
+        if (seen == wait_status::waiting) {
+            here.alone = nullptr;
+            return false;
+        }
+        node.settle(seen);
+        return true;
+    }
+
     // Begins the wait, before it is queued. From here on a canceller of the task may run
-    // `interrupt`.
-    // Returns false if the task is cancelled; the wait is then queued only if it outlasts the
-    // cancellation.
+    // `interrupt`. Returns false if the task is cancelled. The caller then queues the wait only if
+    // a cancellation does not end this kind of wait.
     bool begin(waker interrupt) noexcept {
         at_.interrupt = interrupt;
         may_wait_ = context_ == nullptr || context_->begin_wait(at_);
@@ -74,8 +92,8 @@ public:
         }
     }
 
-    // Resumes the coroutine after a stop or a time-out, never on this thread. The last access to
-    // *this.
+    // Resumes the coroutine after a stop or a time-out, never on this thread. This is the last
+    // access to *this.
     void go_elsewhere() noexcept {
         if (context_ != nullptr) {
             wake_task();
@@ -85,8 +103,8 @@ public:
     }
 
     // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
-    // false if there is no place to queue it; the coroutine then continues. Else this is the last
-    // access to *this.
+    // false if there is no place to queue it; the coroutine then continues. If it returns true, the
+    // call was the last access to *this.
     bool go_behind() noexcept {
         const executor_ref where = at_.where;
         runnable& r = context_ != nullptr ? context_->resumption(at_) : runnable_;

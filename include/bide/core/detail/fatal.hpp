@@ -26,8 +26,8 @@ namespace detail {
     std::terminate();
 }
 
-// Returns make(). If that throws std::bad_alloc, reports `what` and terminates. For callers that
-// cannot report a lack of memory.
+// Returns make(). If that throws std::bad_alloc, reports `what` and terminates. Callers use it if
+// they cannot report a lack of memory.
 template <class Make> auto made_or_fatal(const char* what, Make&& make) noexcept {
 #if BIDE_EXCEPTIONS
     try {

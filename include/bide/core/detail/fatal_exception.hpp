@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_FATAL_EXCEPTION_HPP
 #define BIDE_CORE_DETAIL_FATAL_EXCEPTION_HPP
 
-// Ends the program because of an exception that has no handler. The exception does not run into a
-// noexcept function: there, GCC before 14 may call std::terminate without the exception.
+// Ends the program because of an exception that has no handler. The exception must not leave a
+// noexcept function: GCC before 14 may then call std::terminate without a current exception.
 
 #include <bide/core/config.hpp>
 
@@ -40,8 +40,8 @@ inline void report_exception(const char* source, const char* text) noexcept {
 #endif
 }
 
-// Reports the exception that is handled, and terminates. Called in a handler. It terminates inside
-// the handler, so a terminate handler finds the exception as std::current_exception().
+// Reports the exception that is being handled, and terminates. The caller is an exception handler.
+// So a terminate handler finds the exception as std::current_exception().
 [[noreturn]] BIDE_COLD inline void fatal_exception(const char* source) noexcept {
     try {
         throw;

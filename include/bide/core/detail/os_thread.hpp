@@ -26,8 +26,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Blocks all signals of this thread while it lives, so that the threads which this thread starts
-// handle none.
+// Blocks all signals of the calling thread while this object lives. Threads that are started
+// meanwhile inherit that, so they handle no signals.
 class signals_blocked {
 public:
     signals_blocked() noexcept {
@@ -70,8 +70,8 @@ public:
     // Blocks: until the thread has ended and its thread-local objects are destroyed.
     void join() noexcept;
 
-    // Names the running thread "<name><separator><index>", for debuggers and /proc. If that is
-    // longer than the 15 characters of Linux, `name` is cut and the index is kept.
+    // Names the running thread "<name><separator><index>", for debuggers and /proc. Linux allows 15
+    // characters: if the whole is longer, `name` is cut and the index is kept.
     static void name_this(std::string_view name, const char* separator, unsigned index) noexcept;
 
 private:

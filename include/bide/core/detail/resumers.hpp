@@ -9,15 +9,16 @@
 //   post     Wakes an idle resumer. If none is idle, an active resumer takes the runnable later.
 //   blocks   A resumer sleeps in bide. If it was the last active one, another resumer starts.
 //   late     A runnable has waited for `late_ns`: all resumers compute, or block outside of bide
-//            (read(), std::mutex, sleep_for). The number of active resumers doubles at most.
+//            (read(), std::mutex, sleep_for). The number of active resumers is at most doubled.
 //
 // One lock guards all decisions. `active_` counts the resumers that run or are about to run,
 // including those that are being woken or started. While a runnable is queued, no resumer is idle:
 // a resumer becomes idle only if the queue is empty, and a post takes a resumer out of the idle
-// list. So a queued runnable has an active resumer, which takes it, becomes late or blocks; or the
-// step that left the runnable without an active resumer has called `attention`. The timer thread
-// (core/timer.hpp) answers that call with start_needed(). Only start_needed() starts resumers after
-// the first. If no resumer can be started, start_needed() asks to be called again after `late_ns`.
+// list. So a queued runnable has an active resumer. Either that resumer takes the runnable, or it
+// blocks, or the runnable becomes late. If a step leaves the runnable without an active resumer,
+// that step calls `attention`. The timer thread (core/timer.hpp) answers that call with
+// start_needed(). Only start_needed() starts resumers after the first. If no resumer can be
+// started, start_needed() asks to be called again after `late_ns`.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -59,9 +60,9 @@ template <class Platform> class basic_resumers final : public basic_worker_host<
 public:
     static constexpr unsigned most_threads = Platform::model ? 2 : 256;
 
-    // The time after which a queued runnable is late. Longer than a coroutine usually runs between
-    // two waits, and longer than a computing thread keeps its processor. Shorter than usual
-    // time-outs.
+    // If a runnable is queued for longer than this time, it is late. The time is longer than a
+    // coroutine usually runs between two waits, and longer than a computing thread keeps its
+    // processor. It is shorter than usual time-outs.
     static constexpr std::int64_t late_ns = 5'000'000;
 
     // An idle resumer ends after this time. One idle resumer always stays.
@@ -78,7 +79,7 @@ public:
     // Starts the first resumer, unless there is one. Returns an error if it cannot be started.
     std::error_code start() noexcept;
 
-    // Runs `r` on a resumer. Any thread.
+    // Runs `r` on a resumer. Any thread may call it.
     // Requires: `r` lives until it is run.
     void post(runnable& r) noexcept;
 
@@ -259,8 +260,8 @@ template <class Platform> void basic_resumers<Platform>::run() noexcept {
     }
 }
 
-// Returns the next runnable. Returns nullptr if this thread was idle for too long; it is then out
-// of the counts.
+// Returns the next runnable. Returns nullptr if this thread was idle for too long; it is then no
+// longer counted.
 template <class Platform> runnable* basic_resumers<Platform>::next(resumer& me) noexcept {
     lock();
     for (;;) {

@@ -25,8 +25,8 @@ struct suspension {
 template <class Platform> class basic_task_context {
 public:
     // Begins a wait of the chain. `at` stays in its place until the chain resumes. From here on a
-    // canceller may run at.interrupt once; that ends the wait through wake().
-    // Returns false if the chain is cancelled; it must not wait then.
+    // canceller may run at.interrupt once, which ends the wait and leads to wake(). Returns false
+    // if the chain is cancelled. The chain must not wait then.
     [[nodiscard]] virtual bool begin_wait(suspension& at) noexcept = 0;
 
     // Ends a wait that is not needed. When it returns, no thread runs at.interrupt.
@@ -44,16 +44,16 @@ public:
     // from that.
     virtual bool is_cancelled() noexcept = 0;
 
-    // If begin_wait() has refused a wait, the children of that wait may still begin. Returns
-    // whether so many of them have begun that this child must be stopped. Each call counts one
+    // Called if begin_wait() has refused a wait for children: the children may still begin. Returns
+    // true if so many of them have begun that this child must be stopped. Each call counts one
     // child.
     virtual bool has_begun_enough() noexcept { return false; }
 
     // Returns the runnable that resumes the chain without a wait. The caller posts it.
     virtual runnable& resumption(suspension& at) noexcept = 0;
 
-    // The first coroutine of the chain has ended. It is suspended, and its promise holds the
-    // outcome.
+    // Runs when the first coroutine of the chain has ended. That coroutine is suspended, and its
+    // promise holds the outcome.
     virtual void ended() noexcept = 0;
 
 protected:

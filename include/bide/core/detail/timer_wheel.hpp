@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_TIMER_WHEEL_HPP
 #define BIDE_CORE_DETAIL_TIMER_WHEEL_HPP
 
-// A hierarchical timing wheel (Varghese, Lauck, SOSP 1987, scheme 6) of intrusive nodes. To insert
-// and to remove a node takes constant time and no memory. No thread has to tick: a bitmap names the
+// A hierarchical timing wheel (Varghese, Lauck, SOSP 1987, scheme 6) of intrusive nodes. Inserting
+// and removing a node take constant time and no memory. No thread has to tick: a bitmap names the
 // next occupied slot.
 //
 // A time is a number of ticks of 1024 ns, written in nine digits of six bits. `reached_` is the

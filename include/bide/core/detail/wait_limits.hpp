@@ -24,8 +24,8 @@ template <int Stops> struct wait_limits : wait_deadline {
 template <> struct wait_limits<0> : wait_deadline {};
 struct no_limits {};
 
-// An operation whose result can say so has a deadline and stop tokens. An operation that waits for a
-// time has only a deadline.
+// If the result of an operation can report a time-out and a stop, the operation has a deadline and
+// stop tokens. An operation that waits for a time has only a deadline.
 template <class T, int Stops>
 using wait_limits_t =
     std::conditional_t<is_result<T>, wait_limits<Stops>,

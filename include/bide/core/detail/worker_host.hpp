@@ -7,7 +7,7 @@
 // executor() refers to none. Other threads have no host.
 //
 // If all operations of a task are ready, the task yields after `whole_budget` operations, on any
-// thread. There it also learns that it was cancelled.
+// thread. When it yields, it also learns whether it was cancelled.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -29,9 +29,9 @@ public:
     // (core/timer_queue.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
 
-    // blocks(): this thread is about to sleep inside a task, and another thread does its work.
-    // Returns false if no other thread could be started; this thread then sleeps for at most
-    // `retry_ns` and calls both functions again. unblocks(): this thread has woken up.
+    // blocks(): this thread is about to sleep inside a task, and another thread takes over its
+    // work. If no other thread can be started, blocks() returns false: this thread then sleeps for
+    // at most `retry_ns` and calls both functions again. unblocks(): this thread has woken up.
     static constexpr std::int64_t retry_ns = 10'000'000;
     virtual bool blocks() noexcept = 0;
     virtual void unblocks() noexcept = 0;
@@ -44,6 +44,7 @@ protected:
 };
 
 template <class Platform> class basic_task_context;
+template <class Platform> class basic_ready_queue;
 
 // The state of one thread that runs tasks.
 template <class Platform> struct worker_local {
@@ -51,6 +52,9 @@ template <class Platform> struct worker_local {
     basic_task_context<Platform>* running = nullptr; // that task
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
+    // In sync_wait(): the queue of what else the thread has to run. nullptr after a wait that was
+    // tried in vain, until the next run.
+    const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0; // 0: no limit; 1: spent; n: n - 1 operations are left
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }

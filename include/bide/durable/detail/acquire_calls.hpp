@@ -2,15 +2,16 @@
 #ifndef BIDE_DURABLE_DETAIL_ACQUIRE_CALLS_HPP
 #define BIDE_DURABLE_DETAIL_ACQUIRE_CALLS_HPP
 
-// How an acquisition calls its store:
+// The threads on which an acquisition calls its store:
 //
 //   a thread without a timeout and without a stop token    on that thread
 //   any other thread, and every coroutine                  on store threads, one try at a time
 //
 // If the caller's time is up during a try, the caller leaves. The try shares ownership of the
-// acquisition. When it ends, its store thread takes back what the try was granted, or its place in
-// the queue. If the store fails then, the lock's withdrawals try again. A caller that gives up
-// between two tries makes a last call that does the same, and waits for it as for a try.
+// acquisition. When the try ends, its store thread takes back the grant or the place in the queue.
+// If the store fails then, the lock's withdrawals try again. If the caller gives up between two
+// tries, it makes one more call, which takes back what the acquisition has in the store. The caller
+// waits for this call as it waits for a try.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -40,7 +41,7 @@ public:
 
     look_call(std::shared_ptr<acquisition> of, kind what) : of_(std::move(of)), kind_(what) {}
 
-    // Returns false if the acquisition is over.
+    // Returns true if the acquisition is not over.
     // Requires: the call has ended.
     bool goes_on() const {
         if (thrown_) {

@@ -3,9 +3,9 @@
 #define BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 
 // One acquisition, from its first try to its guard, for threads and coroutines. The caller calls
-// look(); while the acquisition is not over, it waits for changed() until again(), and calls look()
-// again. detail/acquire_calls.hpp says on which thread. Each look() ends with a decision or with a
-// place in the queue; undo() takes back either.
+// look(). If the acquisition is not over, the caller waits for changed(), at most until again(),
+// and calls look() again. detail/acquire_calls.hpp says on which thread look() runs. Each look()
+// ends with a decision or with a place in the queue. undo() takes back both.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -14,7 +14,6 @@
 #include <bide/durable/detail/grant.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/renewer.hpp>
-#include <bide/durable/detail/renewers.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/detail/withdrawals.hpp>
@@ -274,8 +273,8 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
         ticket_.fence = 0;
         return false;
     }
-    // Only the grant keeps the mark: after the grant closed it, the slot tells whether a child has
-    // it.
+    // Only the grant keeps the mark. So after the grant has closed it, the slot can tell whether a
+    // child still has it open.
     held_ = std::make_shared<grant>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms,
                                     std::exchange(mark_, nullptr));
     may_be_queued_ = false;

@@ -25,15 +25,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-/// The operations that every durable lock has: single steps of an acquisition for callers that keep
-/// time themselves, inspect(), and the operations of an administrator.
+/// The operations that every durable lock has: single steps of an acquisition, for callers that
+/// decide themselves when to try again; inspect(); and the operations of an administrator.
 class durable_lock {
 public:
     // ---- single steps, without waiting
     //
-    // They are for work that is suspended and resumed, in this process or in another one, and for
-    // replays. The functions with `now` are for lock_clock::caller and depend on no other clock;
-    // with other clocks they return durable_errc::clock_mismatch.
+    // They are for work that is suspended and later resumed, in this process or in another one, and
+    // for replays. The functions that take `now` require lock_clock::caller and read no clock. With
+    // another clock they return durable_errc::clock_mismatch.
     //
     // Each calls the store on this thread and returns an error as std::error_code: a durable_errc,
     // an errno code, or one of the store.
@@ -47,7 +47,7 @@ public:
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t) {
         return answer(parts_.engine->acquire(t, std::nullopt, intent::queue), t);
     }
-    /// The same, at the time `now` of lock_clock::caller.
+    /// Tries as try_acquire(t) does, at the time `now` of lock_clock::caller.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t,
                                                          std::chrono::milliseconds now) {
         return answer(parts_.engine->acquire(t, now, intent::queue), t);
@@ -60,7 +60,7 @@ public:
     result<bool, std::error_code> renew(const durable_ticket& t) {
         return is_there(parts_.engine->renew(t, std::nullopt), t);
     }
-    /// The same, at the time `now` of lock_clock::caller.
+    /// Renews as renew(t) does, at the time `now` of lock_clock::caller.
     result<bool, std::error_code> renew(const durable_ticket& t, std::chrono::milliseconds now) {
         return is_there(parts_.engine->renew(t, now), t);
     }
@@ -75,26 +75,27 @@ public:
 
     // ---- the same steps inside a transaction of the caller
     //
-    // The slot is one for the same value as this lock's, with a connection of the caller. The
-    // change of the lock and the caller's own work are committed together, or not at all. A caller
-    // that first renews in a transaction, and then works in it, works under the lock whatever its
-    // lease does. What these functions return is true once the transaction is committed. If it is
-    // not committed, call try_acquire() again. On durable_errc::conflict_timeout the record has
-    // changed since the transaction began: begin a new transaction.
+    // The slot refers to the same value as the slot of this lock, and has a connection of the
+    // caller. The change of the lock and the caller's own work are committed together, or not at
+    // all. If a caller renews in a transaction, and then works in that transaction, its work is
+    // protected even if the lease expires meanwhile. The results of these functions become valid
+    // when the transaction is committed. If it is not committed, call try_acquire() again. On
+    // durable_errc::conflict_timeout the record has changed since the transaction began: begin a
+    // new transaction.
 
-    /// As try_acquire(), inside the transaction `in`.
+    /// Tries as try_acquire() does, inside the transaction `in`.
     template <transactional_slot S>
     result<durable_attempt, std::error_code>
     try_acquire_in(S& slot, typename S::transaction& in, durable_ticket& t, given_time now = {}) {
         return answer(parts_.engine->acquire_in(slot, in, t, now), t, true);
     }
-    /// As renew(), inside the transaction `in`.
+    /// Renews as renew() does, inside the transaction `in`.
     template <transactional_slot S>
     result<bool, std::error_code> renew_in(S& slot, typename S::transaction& in,
                                            const durable_ticket& t, given_time now = {}) {
         return is_there(parts_.engine->renew_in(slot, in, t, now), t, true);
     }
-    /// As release(), inside the transaction `in`.
+    /// Releases as release() does, inside the transaction `in`.
     template <transactional_slot S>
     result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
                                              const durable_ticket& t) {
@@ -110,14 +111,15 @@ public:
     result<std::optional<durable::inspection>, std::error_code> inspect() {
         return look_from_outside(std::nullopt);
     }
-    /// The same, at the time `now` of lock_clock::caller.
+    /// Lists the holders and the waiters as inspect() does, at the time `now` of
+    /// lock_clock::caller.
     result<std::optional<durable::inspection>, std::error_code>
     inspect(std::chrono::milliseconds now) {
         return look_from_outside(now);
     }
 
-    /// Returns where the lock is kept, and what the store said when a call failed last: one line
-    /// for people, without passwords. Empty if the slot explains nothing.
+    /// Returns the place where the lock is kept, and the store's text about the last call that
+    /// failed. It is one line for people, without passwords. Empty if the slot explains nothing.
     std::string explain() const { return parts_.engine->explain(); }
 
     /// Returns the operations of an administrator. The record notes the name `by`.

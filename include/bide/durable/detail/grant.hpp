@@ -2,10 +2,9 @@
 #ifndef BIDE_DURABLE_DETAIL_GRANT_HPP
 #define BIDE_DURABLE_DETAIL_GRANT_HPP
 
-// A grant of a durable lock, and what keeps it: the end of its lease on this machine, which the
-// lease monitor watches, and its renewals. The end only moves forward, by a renewal that the store
-// has confirmed. When the end comes, the lease monitor declares the grant lost, whatever hangs or
-// fails.
+// A grant of a durable lock, its renewals, and the time at which its lease ends on this machine. A
+// renewal that the store has confirmed moves that time forward; nothing moves it back. When the
+// time has come, the lease monitor declares the grant lost, even if the store hangs or fails.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -76,19 +75,19 @@ public:
             [this] { return engine_->renew_apart(ticket_, deadline::after(remaining())); });
     }
 
-    // release() in two steps. The first one calls no store; it returns whether the grant was good
-    // until then.
+    // release() in two steps. stop_holding() is the first step and calls no store. It returns
+    // whether the grant was good until then.
     bool stop_holding() noexcept {
         const bool in_time = is_held() && retire();
         leave();
         return in_time;
     }
     result<void, std::error_code> give_back(bool in_time);
-    // Closes the mark in this process. Returns true if a child has it open, and the grant lasts as
-    // long as that; false if the grant is released.
+    // Closes the mark in this process. Returns true if a child has the mark open; the grant then
+    // lasts until the last child has closed it. Returns false if the grant is released.
     result<bool, std::error_code> hand_over();
 
-    // Detaches the ticket: it keeps the permits without this object.
+    // Detaches the ticket: the ticket keeps the permits when this object is destroyed.
     // Throws: std::bad_alloc; then nothing changes.
     void detach() {
         if (ticket_.process_bound && is_ours()) {
@@ -229,8 +228,8 @@ inline result<bool, std::error_code> grant::hand_over() {
     if (engine_->is_present(mark) != presence::no) {
         return true;
     }
-    // A contender that has seen the mark gone may have removed the grant already: that is a
-    // release, too.
+    // If a contender has seen that the mark is gone, it may have removed the grant already. That
+    // counts as a release, too.
     const auto released = engine_->release(ticket_);
     return released ? result<bool, std::error_code>(false) : unexpected{released.error()};
 }
@@ -264,8 +263,8 @@ inline result<bool, std::error_code> hand_over_grant(const std::shared_ptr<grant
                                                      held->retry_time(), call_kind::has_to_run);
 }
 
-// As release_grant(), or hand_over_grant() if the grant is inheritable. Does nothing if the grant
-// has ended.
+// Ends a grant as release_grant() does, or as hand_over_grant() does if the grant is inheritable.
+// Does nothing if the grant has ended.
 inline void end_grant(const std::shared_ptr<grant>& held) noexcept {
     const auto end = [&held] {
         if (held->is_inheritable()) {

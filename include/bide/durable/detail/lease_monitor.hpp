@@ -4,24 +4,24 @@
 
 // Monitors leases and file descriptors, with one thread for the process.
 //
-// It notifies a client when its time has come, on the clock that continues while the machine
-// sleeps. On Linux it also notifies a client when its descriptor is readable. It calls no store, so
-// a store that hangs does not delay it. The thread is started at the first use and never ends. A
-// child of fork() starts its own; what the parent monitored is not notified there.
+// The monitor notifies a client when the time of the client has come, on the clock that continues
+// while the machine sleeps. On Linux it also notifies a client when the client's descriptor is
+// readable. The monitor calls no store, so a store that hangs does not delay it. Its thread is
+// started at the first use and never ends. A child of fork() starts its own, which does not notify
+// the parent's clients.
 //
 // The monitor has a weak reference to each client, and locks it for the call. A client that is
 // removed meanwhile may be notified once more.
 //
-// The thread sleeps until the earliest time that it knows, and is woken only for an earlier one.
-// For a time that was cancelled it wakes once in vain, which costs less than a wake at each
-// cancel().
+// The thread sleeps until the earliest time that it knows. It is woken only for an earlier time. If
+// a time is cancelled, the thread still wakes at that time, in vain. That costs less than a wake at
+// each cancel().
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -47,6 +47,18 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// A client of the lease monitor.
+class monitor_client {
+public:
+    monitor_client() = default;
+    monitor_client(const monitor_client&) = delete;
+    monitor_client& operator=(const monitor_client&) = delete;
+    virtual ~monitor_client() = default;
+
+    // Called on the thread of the lease monitor, without its lock.
+    virtual void happened() noexcept = 0;
+};
 
 class lease_monitor {
 public:
@@ -90,8 +102,8 @@ private:
 
     lease_monitor();
 
-    // Starts the thread, unless it runs. Called with the lock. If it fails, the next caller tries
-    // again.
+    // Starts the thread, unless it runs. Called with the lock. If the start fails, the next caller
+    // tries again.
     void start();
     static void enter(void* self) noexcept { static_cast<lease_monitor*>(self)->run(); }
     [[noreturn]] void run() noexcept;
@@ -99,8 +111,8 @@ private:
     // Collects the clients that are due. Returns the next time.
     std::int64_t collect_due(client_list& into);
 
-    // Makes the thread wake at that time at the latest. Called with the lock. If the thread may
-    // sleep already, wake() has to follow.
+    // Makes the thread wake at that time at the latest. Called with the lock. If the thread may be
+    // asleep already, the caller then calls wake().
     void arm(std::int64_t at_ms) noexcept;
     void wake() noexcept;
 

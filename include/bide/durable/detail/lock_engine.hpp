@@ -7,7 +7,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/bound_tickets.hpp>
+#include <bide/durable/detail/process_identity.hpp>
 #include <bide/durable/detail/record_store.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
@@ -48,11 +48,11 @@ public:
     };
 
     // Each operation reads the record once and changes it, by one of two functions update(rule):
-    // that of the store, or that inside a transaction.
+    // the store's own, or the one that works inside a transaction of the caller.
 
-    // Acquires, or enters the queue. The outcome is never `refused`: that is an error. `until` ends
-    // the tries, see record_store::update(). `of` is the mark that the grant is bound to in place
-    // of this process; nullptr: the ticket decides.
+    // Acquires, or enters the queue. The outcome is never `refused`, which is returned as an error.
+    // At `until` the tries end; see record_store::update(). If `of` is not nullptr, the grant is
+    // bound to this mark and not to the process. Otherwise the ticket decides.
     result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now, intent what,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr) {
@@ -70,8 +70,9 @@ public:
         }
         return renewed;
     }
-    // The same for renewals in the background. If the slot offers for_renewals(), the call uses
-    // that slot, with a turn of its own. So a call that hangs on the lock's slot does not delay it.
+    // Renews as renew() does, for renewals in the background. If the slot offers for_renewals(),
+    // the call uses that slot, which has its own turn. So a call that hangs on the lock's slot does
+    // not delay it.
     result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
                                                                      deadline until) {
         record_store& from = apart_ != nullptr ? *apart_ : store_;
@@ -80,8 +81,8 @@ public:
         });
     }
     struct taking_back {
-        // Also prevents that a write of an earlier try arrives later: the record is written in any
-        // case.
+        // If true, writes the record even if nothing is taken back. So a delayed write of an
+        // earlier try cannot take effect afterwards.
         bool settle = false;
         std::int64_t but = 0; // a grant of the ticket that stays
     };
@@ -187,12 +188,12 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
     acquired got;
     bool is_true_unstored = false; // only observations were to be stored
     const std::error_code error = update([&](record_view& s, bool maybe_done) {
-        got.outcome = durable::acquire(s.record, self, terms, s.now_ms, store_.judge_of(s));
-        got.good_until_ms = store_.good_until(s);
+        got.outcome = durable::acquire(s.record, self, terms, s.at.now_ms, s.judge());
+        got.good_until_ms = s.good_until();
         if (got.outcome.status == durable::acquire_status::waiting) {
             got.expiry_in_ms = got.outcome.next_ms == 0
                                    ? 0
-                                   : std::max<std::int64_t>(got.outcome.next_ms - s.now_ms, 1);
+                                   : std::max<std::int64_t>(got.outcome.next_ms - s.at.now_ms, 1);
             if (what >= intent::wait) {
                 store_.follow(s);
                 got.is_watched = store_.is_watched();
@@ -220,9 +221,9 @@ lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update
     durable::renew_outcome outcome;
     std::int64_t good_until_ms = 0;
     const std::error_code error = update([&](record_view& s, bool) {
-        outcome = durable::renew(s.record, t.nonce, t.fence, from.terms(), s.now_ms,
-                                 from.judge_of(s), origin);
-        good_until_ms = from.good_until(s);
+        outcome = durable::renew(s.record, t.nonce, t.fence, from.terms(), s.at.now_ms, s.judge(),
+                                 origin);
+        good_until_ms = s.good_until();
         return outcome.changed;
     });
     if (error) {
@@ -260,7 +261,7 @@ lock_engine::inspect(given_time now) {
     const auto look = [&](record_view& s, bool) {
         seen.reset();
         if (s.exists) {
-            seen = durable::inspect(s.record, store_.judge_of(s));
+            seen = durable::inspect(s.record, s.judge());
         }
         return false;
     };
@@ -275,11 +276,11 @@ template <class Change> result<bool, std::error_code> lock_engine::administer(Ch
     bool done = false;
     std::error_code refused; // a time that no record can have
     const auto rule = [&](record_view& s, bool maybe_done) {
-        refused = durable::check(store_.terms(), s.now_ms);
+        refused = durable::check(store_.terms(), s.at.now_ms);
         if (refused) {
             return false;
         }
-        const bool changed = s.exists && change(s.record, s.now_ms);
+        const bool changed = s.exists && change(s.record, s.at.now_ms);
         done = changed || maybe_done;
         return changed;
     };

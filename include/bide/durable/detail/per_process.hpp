@@ -4,9 +4,9 @@
 
 // Gives an object one T in each process.
 //
-// A child of fork() makes a T of its own at its first use: the parent's T may be locked by a thread
-// that the child does not have, or half changed. So the child never destroys what it inherited. It
-// calls leave() once if T has that function, to close files for example.
+// A child of fork() makes a T of its own at its first use: the parent's T may be half changed, or
+// locked by a thread that does not exist in the child. So the child never destroys the inherited T.
+// If T has a function leave(), the child calls it once, for example to close files.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -23,8 +23,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Distinguishes a process from its parents by an address. That costs a load, where getpid(2) is a
-// system call.
+// Distinguishes a process from its parents by an address. To read the address is cheaper than
+// getpid(2), which is a system call.
 struct process_token {
     // Returns nullptr if there is no memory.
     static const process_token* here() noexcept {
@@ -93,8 +93,9 @@ private:
     native_platform::atomic<entry*> current_{nullptr};
 };
 
-// The copies of a T that children of fork() use in place of the T that they inherited: a thread of
-// the parent may have its lock, and its own threads run in the parent alone. A member of that T.
+// A member of T that gives each child of fork() a T of its own, in place of the inherited one. The
+// inherited T may be locked by a thread of the parent, and the threads of T exist in the parent
+// alone.
 template <class T> class copies_in_children {
 public:
     // Whether this process is a child of the one that made the object.

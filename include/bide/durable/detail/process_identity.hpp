@@ -2,27 +2,79 @@
 #ifndef BIDE_DURABLE_DETAIL_PROCESS_IDENTITY_HPP
 #define BIDE_DURABLE_DETAIL_PROCESS_IDENTITY_HPP
 
-// Identifies the contenders of one lock and this process in the record: by the process, and by a
-// mark of presence if the slot keeps marks. A child of fork() is another process: it has an object
-// of its own (detail/per_process.hpp), with a mark of its own.
+// Tells in the record of one lock which contenders belong to this process: by the identity of the
+// process, and by a mark of presence if the slot keeps marks. A child of fork() is another process:
+// it has an object of its own (detail/per_process.hpp), with a mark of its own.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/durable/detail/bound_tickets.hpp>
+#include <bide/core/result.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <atomic>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// The marks of tickets that are bound to this process.
+//
+// Such a ticket may outlive the lock object whose mark of presence shows that the process runs. So
+// the ticket keeps that mark open until it is known to hold nothing: it was released, or a renewal
+// found it lost, by any lock object of this process. If a ticket is never used again, its mark
+// stays open until the process ends.
+class bound_tickets {
+public:
+    // Keeps the mark open for the ticket. An empty nonce stands for a ticket that is released in a
+    // transaction of the caller, whose outcome is not known here: the mark stays open until the
+    // process ends.
+    // Throws: std::bad_alloc.
+    static void keep(const std::string& nonce, const std::shared_ptr<slot_presence>& mark) {
+        bound_tickets* const all = here();
+        if (all == nullptr) {
+            throw_error(std::make_error_code(std::errc::not_enough_memory));
+        }
+        const std::lock_guard held(all->lock_);
+        all->marks_.emplace(key(nonce, mark->mark()), mark);
+    }
+
+    // Closes the marks of a ticket that holds nothing and waits for nothing.
+    static void forget(const std::string& nonce) noexcept {
+        bound_tickets* const all = here();
+        if (all == nullptr) {
+            return;
+        }
+        table gone; // closed after the lock
+        const std::lock_guard held(all->lock_);
+        auto entry = all->marks_.lower_bound(key(nonce, 0));
+        while (entry != all->marks_.end() && entry->first.first == nonce) {
+            gone.insert(all->marks_.extract(entry++));
+        }
+    }
+
+private:
+    using key = std::pair<std::string, std::int64_t>; // the nonce, and the mark's name
+    using table = std::map<key, std::shared_ptr<slot_presence>>;
+
+    static bound_tickets* here() noexcept {
+        return process_wide<bound_tickets, native_platform>::get(
+            +[]() noexcept { return new (std::nothrow) bound_tickets; });
+    }
+
+    mutex lock_;
+    table marks_; // under lock_
+};
 
 class process_identity {
 public:
@@ -33,8 +85,8 @@ public:
     // Returns where this process runs.
     const durable::origin& here() const noexcept { return here_; }
 
-    // Returns the origin of a contender that is bound to this process or not. The first bound
-    // contender takes a mark, which stays open as long as this object.
+    // Returns the origin of a contender. `bound` tells whether the contender is bound to this
+    // process. The first bound contender takes a mark, which stays open as long as this object.
     durable::origin origin(bool bound, slot_ref& slot);
 
     // Keeps the mark open for this ticket: see bound_tickets.
@@ -46,8 +98,8 @@ public:
         }
     }
 
-    // Called in a child of fork() on its parent's object: a mark that the child has open would
-    // outlive the parent.
+    // Called in a child of fork() for the parent's object. It closes the mark in the child, because
+    // a mark that the child has open would outlive the parent.
     void leave() noexcept {
         // Order: acquire [process_identity.mark]; the mark is seen.
         if (has_mark_.load(std::memory_order_acquire)) {

@@ -4,10 +4,10 @@
 
 // How the rules of durable/record.hpp change one entry of a record: a holder or a waiter.
 //
-// Observations are stored for contenders that live shorter than a lease. If a contender of a known
-// boot cannot read the times of an entry, as its writer is of another boot or of an unknown one, the
-// contender stores in the entry since when it has seen it. A later contender of the same boot goes on
-// from there.
+// Observations are stored for contenders that live shorter than a lease. A contender cannot read
+// the times of an entry if the writer of the entry belongs to another boot, or to an unknown one.
+// If the contender's own boot is known, it then stores in the entry the time since which it has
+// seen the entry unchanged. A later contender of the same boot goes on from that time.
 //   - They end no lease early. An observation is stored by the compare-and-swap of the very value
 //     that was seen, and is read on the clock that it was written on. Each move of the entry (a
 //     renewal, a refresh) clears it; and where a writer that does not know of observations keeps it,
@@ -55,8 +55,8 @@ inline bool has_same_clock(const record& r, const origin& it, const origin& self
            (r.clock != lock_clock::boottime || (!it.boot.empty() && it.boot == self.boot));
 }
 
-// Begins a lease now. It never ends before the present lease: neither by the clock nor for an
-// observer, which uses its length.
+// Begins a lease now. The new lease never ends before the present one, neither on the clock nor for
+// a contender that observes it for its length.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
     if (has_same_clock(r, h.from, self)) {
@@ -117,8 +117,9 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Which of so many observations makes room at that time: the upper bits of a product with 2^64 over
-// the golden ratio, so that times at regular intervals are spread over all of them.
+// Returns the index of the observation that is replaced at that time, out of `size`. Multiplies the
+// time by 2^64 / (golden ratio) and uses the upper bits. So times at regular intervals are spread
+// over all indices.
 inline std::size_t to_be_replaced(std::int64_t now, std::size_t size) noexcept {
     return static_cast<std::size_t>((static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33) %
            size;
@@ -141,9 +142,9 @@ template <class Entry> bool observe(Entry& e, std::int64_t now, const std::strin
     return true;
 }
 
-// Stores that a contender sees, at `now`, the entries whose times it cannot read. Not with
-// lock_clock::observed: several machines, for example clones of a virtual machine, may have one
-// boot id and different clocks. Returns false if there was nothing to store.
+// Stores that a contender sees, at `now`, the entries whose times it cannot read. Stores nothing
+// with lock_clock::observed: several machines, for example clones of a virtual machine, may have
+// one boot id and different clocks. Returns false if there was nothing to store.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     if (r.clock != lock_clock::boottime || self.from.boot.empty()) {
         return false;

@@ -102,10 +102,10 @@ private:
 // The limit of nesting: unknown fields are written by a function that calls itself for each level.
 inline constexpr int deepest_nesting = 64;
 
-// Makes a record of the events of nlohmann's parser. Each function returns whether to go on. It
-// returns false if the text is no acceptable JSON. If the text is JSON but no valid record, the
-// parser goes on nevertheless, as the record may have another version. A value in a wrong place is
-// then read like an unknown one.
+// Makes a record from the events of nlohmann's parser. Each function returns whether the parser
+// continues. If the text is not acceptable JSON, the functions return false. If the text is JSON
+// but no valid record, the parser continues, because the record may have another version. A value
+// in an unexpected place is then read like an unknown one.
 class record_reader {
 public:
     explicit record_reader(record& into) : into_(into) {}

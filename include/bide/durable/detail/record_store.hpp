@@ -2,27 +2,25 @@
 #ifndef BIDE_DURABLE_DETAIL_RECORD_STORE_HPP
 #define BIDE_DURABLE_DETAIL_RECORD_STORE_HPP
 
-// Carries out a rule of durable/record.hpp on a slot: load, judge, change, compare-and-swap; again
-// if another contender was first. In one process one contender at a time does so. The contenders
-// take turns in the order of arrival, and do not conflict with each other.
+// The record of one lock, in its slot. It carries out the rules of durable/record.hpp. Its parts:
 //
-// If it is unknown whether a change was stored, the record is read again and the rule applied
-// again. By the nonce the rule finds what was done already.
+//   store_time       when a read was made, and until when a lease is good
+//   process_part     what each process has of its own: the turn, and its waiting contenders
+//   update_tries     until when an update is tried, and the pause between two tries
+//   record_update    one update: load, judge, change, compare-and-swap
 //
-// A child of fork() begins with a free turn, whatever the threads of its parent did at the time of
-// the fork. Its slot object is a copy of its parent's.
+// A child of fork() begins with a process_part of its own. Its slot object is a copy of its
+// parent's.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/blocking_section.hpp>
-#include <bide/durable/detail/change_signal.hpp>
+#include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/detail/per_process.hpp>
-#include <bide/durable/detail/process_part.hpp>
+#include <bide/durable/detail/record_update.hpp>
 #include <bide/durable/detail/record_view.hpp>
+#include <bide/durable/detail/store_time.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
@@ -30,32 +28,16 @@
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/sync/mutex.hpp>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <random>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
-
-#include <unistd.h>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-// What a contender does if it is not its turn.
-enum class intent {
-    nothing, // it leaves no entry
-    queue,   // it enters the queue
-    wait,    // as queue, and it is going to wait for the signal
-    watch    // as wait, and the watch of the slot signals, from before this read on
-};
 
 class record_store {
 public:
@@ -66,12 +48,11 @@ public:
 
     const durable_options& options() const noexcept { return options_; }
     const durable::terms& terms() const noexcept { return terms_; }
-    change_signal& signal() { return *own().signal; }
 
     // Returns the origin of a contender that is bound to this process or not.
     durable::origin origin(bool bound) { return own().self.origin(bound, slot_); }
 
-    // Takes a mark for a grant that children inherit; tells whether a mark is held.
+    // Takes a mark for a grant that children inherit; returns whether a mark is held.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return slot_.be_present();
     }
@@ -82,90 +63,66 @@ public:
     // Throws: std::bad_alloc.
     void keep_mark(const std::string& nonce) { own().self.keep_mark(nonce); }
 
-    durable::expiry_judge judge_of(const record_view& s) const {
-        return s.judge(terms_.clock, options_.drift);
-    }
-
-    // Returns until when, on this machine, a lease is good that begins with this view.
-    std::int64_t good_until(const record_view& s) const noexcept {
-        return s.sent_ms + terms_.lease_ms - margin_ms_;
-    }
-
-    // Carries out a rule. rule(record_view, maybe_done) changes the record and returns whether to
-    // store it. maybe_done: an earlier try may have been stored. Several tries may be needed; what
-    // the last one returns counts. Tries end with the retry_time of the options, or with `until` if
-    // that is earlier.
+    // Carries out a rule. rule(record_view, maybe_done) changes the record and returns true if it
+    // has to be stored. maybe_done is true if an earlier try may have been stored. The rule is
+    // called once a try, and its last call counts. The tries end after the retry_time of the
+    // options, or at `until` if that is earlier.
     //
-    // Returns: durable_errc::store_busy if there was no turn until then, so nothing was changed;
-    // other errors of the slot and of the record.
+    // Returns: durable_errc::store_busy if this process had no turn until then, so nothing was
+    // changed; the other errors of the slot and of the record.
     template <class Rule>
     std::error_code update(given_time now, intent what, deadline until, Rule rule);
 
-    // The same, once, inside a transaction of the caller on a slot for the same value. Not with
-    // lock_clock::observed.
+    // As update(), but tries once, inside a transaction of the caller on a slot for the same value.
     //
-    // Returns: durable_errc::conflict_timeout if another transaction was first.
+    // Returns: durable_errc::conflict_timeout if another transaction was first;
+    // durable_errc::clock_mismatch with lock_clock::observed.
     template <transactional_slot S, class Rule>
     std::error_code update_in(S& slot, typename S::transaction& in, given_time now, Rule rule);
 
-    // Replaces what the slot has. Returns false if the record can be read; it is left as it is.
+    // Replaces a record that cannot be read. Returns false if it can be read: then nothing changes.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
 
-    // Called in the rule of a contender that is going to wait: follows the processes that are
-    // ahead.
-    void follow(const record_view& s) { own().watch.follow(s.record, *s.here); }
-    bool is_watched() { return own().watch.is_open(); }
-    bool can_be_watched() { return own().watch.can_open(slot_); }
-
     // Returns what the store said of the last operation that failed, for people; may be empty.
-    std::string explain();
+    std::string explain() { return own().explain(); }
+
+    // Wakes the contenders of this process that wait.
+    change_signal& signal() { return own().changes.signal(); }
 
     // While this process has waiters the slot may be watched. These calls never wait for the turn.
     // If another call has the turn, the watch stays open until the next call closes it.
-    void begin_waiting() noexcept;
+    void begin_waiting() noexcept { own().changes.begin(); }
     void end_waiting() noexcept;
+
+    // Called in the rule of a contender that is going to wait: follows the processes that are
+    // ahead.
+    void follow(const record_view& s) { own().changes.watch().follow(s.record, s.here()); }
+    bool is_watched() { return own().changes.watch().is_open(); }
+    bool can_be_watched() { return own().changes.watch().can_open(slot_); }
 
 private:
     process_part& own() {
         return own_.get([] { return process_part(); });
     }
-
-    // Makes a view of a snapshot. Called with the turn.
-    std::error_code make_view(process_part& mine, const slot_snapshot& from, std::int64_t looked_ms,
-                              given_time now, record_view& into) {
-        into.here = &mine.self.here();
-        const std::error_code error = into.read(from, looked_ms, now, terms_, options_.now);
-        if (!error) {
-            into.observe(mine.seen);
-        }
-        return error;
-    }
     // Returns the error, and keeps the slot's explanation for explain().
-    std::error_code failed(std::error_code error) { return failed(error, slot_.explain()); }
-    std::error_code failed(std::error_code error, std::string why);
-    std::error_code check(given_time now) const noexcept {
-        return !now || terms_.clock == lock_clock::caller
-                   ? std::error_code()
-                   : make_error_code(durable_errc::clock_mismatch);
-    }
-    template <class Rule>
-    cas_result try_locked(process_part& mine, given_time now, bool maybe_done, Rule& rule,
-                          std::error_code& error);
-    static void back_off(process_part& mine, unsigned attempt, deadline until);
+    std::error_code failed(std::error_code error) { return own().failed(error, slot_.explain()); }
 
     slot_ref slot_;
     const durable_options options_;
     durable::terms terms_;
-    std::int64_t margin_ms_ = 0;
+    const store_time time_;
     per_process<process_part> own_;
 };
 
 inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_options options)
-    : slot_(std::move(slot)), options_(std::move(options)) {
+    : slot_(std::move(slot)), options_(std::move(options)),
+      time_{options_.clock.value_or(slot_.guarantees().clock), options_.lease.count(),
+            options_.margin.count() != 0 ? options_.margin.count()
+                                         : options_.lease.count() / 10 + 1,
+            options_.drift, options_.now} {
     terms_.permits = permits;
-    terms_.clock = options_.clock.value_or(slot_.guarantees().clock);
-    terms_.lease_ms = options_.lease.count();
-    margin_ms_ = options_.margin.count() != 0 ? options_.margin.count() : terms_.lease_ms / 10 + 1;
+    terms_.clock = time_.clock;
+    terms_.lease_ms = time_.lease_ms;
     terms_.waiter_ttl_ms =
         options_.waiter_ttl.count() != 0 ? options_.waiter_ttl.count() : terms_.lease_ms;
     terms_.reclaim_delay_ms = options_.reclaim_delay.count();
@@ -173,8 +130,7 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     terms_.revive = options_.revive;
     terms_.adopt_permits = options_.adopt_permits;
     const bool sane =
-        !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
-        options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
+        !durable::check(terms_, 0) && time_.is_sane() && options_.retry_time.count() > 0 &&
         options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
         options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
         (terms_.clock != lock_clock::server || slot_.is_clocked());
@@ -184,114 +140,32 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     }
 }
 
-inline std::error_code record_store::failed(std::error_code error, std::string why) {
-    process_part& mine = own();
-    const std::lock_guard held(mine.state);
-    mine.trouble = std::move(why);
-    return error;
-}
-inline std::string record_store::explain() {
-    process_part& mine = own();
-    const std::lock_guard held(mine.state);
-    return mine.trouble;
-}
-
-inline void record_store::back_off(process_part& mine, unsigned attempt, deadline until) {
-    const std::int64_t most_ns = std::int64_t{200'000} << std::min(attempt, 7U);
-    const std::int64_t ns = std::uniform_int_distribution<std::int64_t>(0, most_ns)(mine.random);
-    const std::int64_t rest_ns = until.steady_ns() - native_platform::now();
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns, rest_ns)));
-}
-
-// Tries under the store's own lock, where no conflict is possible.
-template <class Rule>
-cas_result record_store::try_locked(process_part& mine, given_time now, bool maybe_done, Rule& rule,
-                                    std::error_code& error) {
-    const std::int64_t looked_ms = durable::boottime_ms();
-    return slot_.update_locked([&](const slot_snapshot& from) -> std::optional<std::string> {
-        const slot_knowledge processes(slot_, &mine.watch);
-        record_view s(processes);
-        error = make_view(mine, from, looked_ms, now, s);
-        if (error || !rule(s, maybe_done)) {
-            return std::nullopt;
-        }
-        return durable::encode(s.record);
-    });
-}
-
 template <class Rule>
 std::error_code record_store::update(given_time now, intent what, deadline until, Rule rule) {
-    if (const std::error_code error = check(now)) {
+    if (const std::error_code error = time_.check(now)) {
         return error;
     }
-    const deadline retry_end = deadline::after(options_.retry_time);
-    if (retry_end.steady_ns() < until.steady_ns()) {
-        until = retry_end;
-    }
-    const std::int64_t rest = until.steady_ns() - native_platform::now();
+    update_tries tries(until, options_.retry_time);
     process_part& mine = own();
-    if (!mine.turn.try_lock_for(std::chrono::nanoseconds(rest))) {
+    if (!mine.turn.try_lock_for(tries.rest())) {
         return make_error_code(durable_errc::store_busy);
     }
     const std::lock_guard turn(mine.turn, std::adopt_lock);
     const blocking_section section;
-    mine.close_idle_watch();
-    if (what == intent::watch) {
-        mine.watch.open(slot_);
-    }
-    if (what >= intent::wait) {
-        mine.watch.drain();
-    }
+    mine.changes.prepare(what, slot_);
+    return record_update<Rule>(slot_, {time_, terms_, mine, now}, rule).run(tries);
+}
 
-    bool maybe_done = false;
-    std::optional<slot_snapshot> known;
-    std::int64_t known_looked_ms = 0;
-    for (unsigned attempt = 0;; ++attempt) {
-        cas_result tried;
-        const std::int64_t looked_ms = durable::boottime_ms();
-        if (attempt != 0 && slot_.is_locked()) {
-            std::error_code error;
-            tried = try_locked(mine, now, maybe_done, rule, error);
-            if (error) {
-                return failed(error);
-            }
-        } else {
-            if (!known) {
-                auto loaded = slot_.load();
-                if (!loaded) {
-                    return failed(loaded.error());
-                }
-                known = std::move(*loaded);
-                known_looked_ms = looked_ms;
-            }
-            const slot_knowledge processes(slot_, &mine.watch);
-            record_view s(processes);
-            if (const std::error_code error = make_view(mine, *known, known_looked_ms, now, s)) {
-                return failed(error);
-            }
-            if (!rule(s, maybe_done)) {
-                return {};
-            }
-            tried = slot_.compare_exchange(known->version, durable::encode(s.record));
-        }
-        known.reset();
-        switch (tried.status) {
-        case cas_status::stored: return {};
-        case cas_status::failed: return failed(tried.error);
-        case cas_status::conflict:
-            known = std::move(tried.current);
-            known_looked_ms = looked_ms; // before the swap that returned it
-            break;
-        case cas_status::indeterminate: maybe_done = true; break;
-        }
-        if (native_platform::now() >= until.steady_ns()) {
-            return maybe_done ? failed(durable_errc::indeterminate)
-                              : make_error_code(durable_errc::conflict_timeout);
-        }
-        if (!known && !(slot_.is_locked() && tried.status == cas_status::conflict)) {
-            back_off(mine, attempt, until);
-        }
+template <transactional_slot S, class Rule>
+std::error_code record_store::update_in(S& slot, typename S::transaction& in, given_time now,
+                                        Rule rule) {
+    if (const std::error_code error = time_.check(now)) {
+        return error;
     }
+    if (time_.clock == lock_clock::observed) { // other contenders see it only after the commit
+        return make_error_code(durable_errc::clock_mismatch);
+    }
+    return update_in_transaction(slot, in, {time_, terms_, own(), now}, rule);
 }
 
 inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence,
@@ -308,13 +182,13 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
             return false;
         }
         if (there.error() ==
-            durable_errc::unsupported_record_version) { // programs of a later version can read it
+            durable_errc::unsupported_record_version) { // a program of a later version can read it
             return unexpected{there.error()};
         }
     }
-    note.at = terms_.clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
+    note.at = time_.of_note();
     durable::terms first = terms_;
-    first.first_fence = loaded ? first_fence_of(*loaded) : durable::floor_of_now();
+    first.first_fence = loaded ? store_time::first_fence(*loaded) : durable::floor_of_now();
     const std::string made = durable::encode(durable::repair(first, min_fence, std::move(note)));
     const cas_result tried =
         loaded ? slot_.compare_exchange(loaded->version, made) : slot_.replace_damaged(made);
@@ -327,67 +201,12 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
     return unexpected{failed(tried.error ? tried.error : durable_errc::conflict_timeout)};
 }
 
-inline void record_store::begin_waiting() noexcept {
-    // Order: relaxed; the turn orders it before the read that opens the watch.
-    own().waiting.fetch_add(1, std::memory_order_relaxed);
-}
 inline void record_store::end_waiting() noexcept {
     process_part& mine = own();
-    // Order: relaxed; the number publishes nothing else.
-    if (mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1 && mine.turn.try_lock()) {
+    if (mine.changes.end() && mine.turn.try_lock()) {
         const std::lock_guard turn(mine.turn, std::adopt_lock);
-        mine.close_idle_watch();
+        mine.changes.close_if_idle();
     }
-}
-
-template <transactional_slot S, class Rule>
-std::error_code record_store::update_in(S& slot, typename S::transaction& in, given_time now,
-                                        Rule rule) {
-    if (const std::error_code error = check(now)) {
-        return error;
-    }
-    if (terms_.clock == lock_clock::observed) { // other contenders see it only after the commit
-        return make_error_code(durable_errc::clock_mismatch);
-    }
-    // Not with the turn: the contender that has it may wait for this transaction to end.
-    const blocking_section section;
-    const std::int64_t looked_ms = durable::boottime_ms();
-    const auto failed_in = [&](std::error_code error) {
-        if constexpr (explaining_slot<S>) {
-            failed(error, slot.explain());
-        }
-        return error;
-    };
-    const auto loaded = slot.load_in(in);
-    if (!loaded) {
-        return failed_in(loaded.error());
-    }
-    process_part& mine = own();
-    const slot_knowledge processes(slot, nullptr);
-    record_view s(processes);
-    s.here = &mine.self.here();
-    if (const std::error_code error = s.read(*loaded, looked_ms, now, terms_, options_.now)) {
-        return failed_in(error);
-    }
-    durable::observations seen;
-    {
-        const std::lock_guard held(mine.state);
-        s.observe(mine.seen_in);
-        seen = mine.seen_in; // a copy for this view: another thread may change it meanwhile
-        s.seen = &seen;
-    }
-    if (!rule(s, false)) {
-        return {};
-    }
-    const cas_result tried =
-        slot.compare_exchange_in(in, loaded->version, durable::encode(s.record));
-    switch (tried.status) {
-    case cas_status::stored: return {};
-    case cas_status::conflict: return make_error_code(durable_errc::conflict_timeout);
-    case cas_status::failed:
-    case cas_status::indeterminate: break;
-    }
-    return failed_in(tried.error);
 }
 
 } // namespace detail

@@ -3,14 +3,14 @@
 #define BIDE_DURABLE_DETAIL_RENEWER_HPP
 
 // Renews the leases of guards, each after about a third of its length, and again soon if the store
-// failed. All locks that share a store share one renewer (detail/renewers.hpp); any other lock has
+// failed. All locks that share a store share one renewer (renewers); any other lock has
 // its own. It renews on a thread of its own, or as a task on a scheduler, which calls the store on
 // store threads.
 //
-// The lease monitor starts the thread when the first renewal is due, so a grant that ends earlier
-// needs no thread. The thread ends 5 to 10 s after the last grant. If it cannot be started, the
-// lease monitor tries again as soon as after a renewal that failed. If it cannot be started until
-// the lease ends, the lease monitor declares the grant lost.
+// The lease monitor starts the thread when the first renewal is due. So a grant that ends earlier
+// needs no thread. The thread ends 5 to 10 s after the last grant. If the thread cannot be started,
+// the lease monitor tries again, after the same pause as after a failed renewal. If the lease ends
+// before a thread could be started, the lease monitor declares the grant lost.
 //
 // The renewer makes one call at a time, the earliest due first. A call that hangs delays the
 // renewals of this renewer only, for as long as the slot lets it hang:
@@ -25,11 +25,11 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/grant.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
-#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
@@ -40,15 +40,16 @@
 #include <bide/task/task.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -56,8 +57,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Each of its grants has a reference to it, and it has weak ones to them. A caller of look_through()
-// has a reference, too, so the end of a grant there does not end the renewer under its own lock.
+// Each grant has a reference to its renewer. The renewer has weak references to its grants. A
+// caller of look_through() has a reference, too. So if a grant ends there, the renewer is not
+// destroyed under its own lock.
 class renewer final : public monitor_client, public std::enable_shared_from_this<renewer> {
 public:
     explicit renewer(scheduler* where) : scheduler_(where), random_(std::random_device()()) {}
@@ -81,8 +83,8 @@ private:
     static constexpr std::int64_t idle_ms = 5'000;   // how long the thread stays without a grant
     static constexpr std::int64_t failed_ms = 1'000; // until a failed round is tried again
 
-    // Renews the grants that are due. Returns how many milliseconds there is nothing to do; below
-    // zero: it has stopped, as there is no grant left.
+    // Renews the grants that are due. Returns the number of milliseconds until the next renewal is
+    // due. A negative number means that it has stopped, because no grant is left.
     std::int64_t round(bool may_stop) noexcept;
     std::int64_t try_round(bool may_stop);
     static bool try_renew(grant& one) noexcept;
@@ -90,8 +92,8 @@ private:
 
     // Under lock_:
     std::int64_t next_time(std::int64_t lease_ms, bool renewed);
-    // Removes the grants that have ended. Calls visit(shared_ptr<grant>&&), which does not throw,
-    // for each other one. Returns when the next renewal is due.
+    // Removes the grants that have ended. Calls visit(shared_ptr<grant>&&) for each grant that has
+    // not ended; visit does not throw. Returns when the next renewal is due.
     template <class Visit> std::int64_t look_through(Visit visit);
     std::int64_t look_through() {
         return look_through([](const std::shared_ptr<grant>&) {});
@@ -293,6 +295,58 @@ inline task<void> renewer::run_task(std::shared_ptr<renewer> self) {
         }
     }
 }
+
+// The renewers of this process, by the name of their store: locks that share a store share one
+// renewer and its thread. An entry is removed with its last lock. A child of fork() has a table of
+// its own.
+class renewers {
+public:
+    // Throws: std::bad_alloc.
+    static std::shared_ptr<renewer> of(const std::string& store) {
+        renewers& all = here();
+        const std::lock_guard held(all.lock_);
+        auto& entry = all.by_store_[store];
+        auto found = entry.lock();
+        if (found == nullptr) {
+            found = std::shared_ptr<renewer>(new renewer(nullptr), forget{store});
+            entry = found;
+        }
+        return found;
+    }
+
+    // Returns how many stores have a renewer at this moment.
+    static std::size_t count() {
+        renewers& all = here();
+        const std::lock_guard held(all.lock_);
+        return all.by_store_.size();
+    }
+
+private:
+    struct forget {
+        std::string store;
+        void operator()(renewer* gone) const {
+            delete gone;
+            renewers& all = here();
+            const std::lock_guard held(all.lock_);
+            const auto entry = all.by_store_.find(store);
+            if (entry != all.by_store_.end() && entry->second.expired()) {
+                all.by_store_.erase(entry);
+            }
+        }
+    };
+
+    static renewers& here() {
+        renewers* const all =
+            process_wide<renewers, native_platform>::get(+[] { return new renewers; });
+        if (all == nullptr) {
+            throw_error(std::make_error_code(std::errc::not_enough_memory));
+        }
+        return *all;
+    }
+
+    mutex lock_;
+    std::map<std::string, std::weak_ptr<renewer>> by_store_; // under lock_
+};
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

@@ -28,7 +28,6 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <coroutine>
 #include <cstdint>
@@ -87,8 +86,8 @@ public:
     }
 
     // Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left
-    // it.
-    // Blocks: until then.
+    // the call.
+    // Blocks: until the call ends or the caller leaves it.
     std::error_code wait(const call_limits& limits);
 
     // Leaves the call. Returns false if the call has ended before.
@@ -178,8 +177,8 @@ struct own_context {
     basic_task_context<native_platform>* await_resume() const noexcept { return found; }
 };
 
-// As store_call::wait(), for a coroutine. Cancelling its task counts as a stop; the grace applies
-// to that, too.
+// Waits as store_call::wait() does, for a coroutine. The cancellation of its task counts as a stop,
+// with the same grace.
 // Throws: std::system_error if bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
     auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
@@ -212,7 +211,7 @@ template <class R> class answer_call final : public store_call {
 public:
     answer_call(std::function<R()> body, call_kind kind) : body_(std::move(body)), kind_(kind) {}
 
-    // Returns the result, or throws what the call threw.
+    // Returns the result of the call. If the call threw, throws the same.
     // Requires: the call has ended, and its caller has not left it.
     R take() {
         if (error_) {

@@ -16,7 +16,6 @@
 #include <bide/core/waker.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/store_threads.hpp>
 #include <bide/durable/detail/try_to.hpp>

@@ -29,11 +29,11 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/connection_pool.hpp>
-#include <bide/durable/slots/detail/etcd_client.hpp>
-#include <bide/durable/slots/detail/etcd_json.hpp>
-#include <bide/durable/slots/detail/etcd_target.hpp>
-#include <bide/durable/slots/detail/store_error_text.hpp>
+#include <bide/durable/slots/detail/etcd/client.hpp>
+#include <bide/durable/slots/detail/etcd/json.hpp>
+#include <bide/durable/slots/detail/etcd/target.hpp>
+#include <bide/durable/slots/detail/server/connection_pool.hpp>
+#include <bide/durable/slots/detail/server/store_error_text.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -10,7 +10,7 @@
 /// Files, all in one directory:
 /// \code
 ///   <path>          two pages, each with a value, its version and a checksum; the newer one counts
-///   <path>.lock     readers and writers lock it; it is never removed; see detail/lock_file.hpp
+///   <path>.lock     readers and writers lock it; never removed; see detail/file/lock_file.hpp
 ///   <path>.new      a file that is about to replace <path>; the next change removes one that a
 ///                   crash left
 ///   <path>.damaged  the damaged file that a repair replaced
@@ -44,17 +44,17 @@
 // size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
 // exist is absent.
 //
-// detail/page_format.hpp describes the pages. A file can be read on a machine of any architecture.
+// detail/file/page_format.hpp describes the pages. A machine of any architecture can read the file.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/file_failure.hpp>
-#include <bide/durable/slots/detail/file_store.hpp>
-#include <bide/durable/slots/detail/file_watch.hpp>
-#include <bide/durable/slots/detail/page_format.hpp>
-#include <bide/durable/slots/detail/posix_file.hpp>
-#include <bide/durable/slots/detail/presence_file.hpp>
+#include <bide/durable/slots/detail/file/failure.hpp>
+#include <bide/durable/slots/detail/file/page_format.hpp>
+#include <bide/durable/slots/detail/file/posix_file.hpp>
+#include <bide/durable/slots/detail/file/presence_file.hpp>
+#include <bide/durable/slots/detail/file/store.hpp>
+#include <bide/durable/slots/detail/file/watch.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
 
@@ -167,9 +167,9 @@ public:
     /// Makes a watch that reports each change by any process after it is durable. It also reports
     /// when a presence ends, and when a slot object that used the file is destroyed. It
     /// does not report that the file was deleted. If another program removes or renames the lock
-    /// file or changes its attributes, drain() returns ESTALE; so it does in a forked child. Make a
-    /// new watch then. Each watch uses an inotify instance. The process keeps up to four unused
-    /// instances.
+    /// file or changes its attributes, drain() returns ESTALE. In a child of fork() it also returns
+    /// ESTALE. Make a new watch then. Each watch uses an inotify instance. The process keeps up to
+    /// four unused instances.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         if (!is_valid_) {
             return unexpected{invalid()};
@@ -181,7 +181,7 @@ public:
     }
 #endif
 
-    /// Takes a mark in the lock file; see detail/presence_file.hpp.
+    /// Takes a mark in the lock file; see detail/file/presence_file.hpp.
     /// Returns: errc::operation_not_supported if `any_filesystem` is set, or if the system lacks
     /// such locks.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present();

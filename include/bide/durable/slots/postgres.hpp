@@ -47,13 +47,13 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/postgres_access.hpp>
-#include <bide/durable/slots/detail/postgres_connection.hpp>
-#include <bide/durable/slots/detail/postgres_errors.hpp>
-#include <bide/durable/slots/detail/postgres_row_transaction.hpp>
-#include <bide/durable/slots/detail/postgres_sql.hpp>
-#include <bide/durable/slots/detail/postgres_watch.hpp>
-#include <bide/durable/slots/detail/postgres_wire.hpp>
+#include <bide/durable/slots/detail/postgres/access.hpp>
+#include <bide/durable/slots/detail/postgres/connection.hpp>
+#include <bide/durable/slots/detail/postgres/errors.hpp>
+#include <bide/durable/slots/detail/postgres/row_transaction.hpp>
+#include <bide/durable/slots/detail/postgres/sql.hpp>
+#include <bide/durable/slots/detail/postgres/watch.hpp>
+#include <bide/durable/slots/detail/postgres/wire.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -42,13 +42,13 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/connection_pool.hpp>
-#include <bide/durable/slots/detail/redis_client.hpp>
-#include <bide/durable/slots/detail/redis_record.hpp>
-#include <bide/durable/slots/detail/redis_script.hpp>
-#include <bide/durable/slots/detail/redis_target.hpp>
-#include <bide/durable/slots/detail/redis_watch.hpp>
-#include <bide/durable/slots/detail/store_error_text.hpp>
+#include <bide/durable/slots/detail/redis/client.hpp>
+#include <bide/durable/slots/detail/redis/record.hpp>
+#include <bide/durable/slots/detail/redis/script.hpp>
+#include <bide/durable/slots/detail/redis/target.hpp>
+#include <bide/durable/slots/detail/redis/watch.hpp>
+#include <bide/durable/slots/detail/server/connection_pool.hpp>
+#include <bide/durable/slots/detail/server/store_error_text.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -112,9 +112,9 @@ public:
     /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string host, int port, std::string key, redis_slot_options options = {});
 
-    /// The same at redis://[user][:password@]host[:port][/database], or rediss:// for TLS. User and
-    /// password are percent-encoded. An IPv6 address is in brackets. The default port is 6379. The
-    /// URL overrides the options.
+    /// Names the key on the server at redis://[user][:password@]host[:port][/database], or rediss://
+    /// for TLS. User and password are percent-encoded. An IPv6 address is in brackets. The default
+    /// port is 6379. The URL overrides the options.
     /// Throws: std::system_error (invalid_argument), whose text says what is wrong with the URL and
     /// quotes no part of it; std::bad_alloc.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});

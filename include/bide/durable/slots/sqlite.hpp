@@ -32,7 +32,7 @@
 // sqlite_journal. If another program changes the mode of the database later, the slot follows.
 //
 // The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
-// row, and the marks of presences; see detail/sqlite_version_file.hpp. Delete it only while no lock
+// row, and the marks of presences; see detail/sqlite/version_file.hpp. Delete it only while no lock
 // is held. If a row is older than its acknowledged version, it fell back: SQLite dropped the end of
 // a log, or an older copy replaced the database. If the row is missing, it was deleted or it fell
 // back: the slot sets lost_acknowledged only. If a value differs from its checksum, load() fails
@@ -44,15 +44,15 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/sqlite_caller_transaction.hpp>
-#include <bide/durable/slots/detail/sqlite_connection.hpp>
-#include <bide/durable/slots/detail/sqlite_error.hpp>
-#include <bide/durable/slots/detail/sqlite_loss_detector.hpp>
-#include <bide/durable/slots/detail/sqlite_path.hpp>
-#include <bide/durable/slots/detail/sqlite_presence.hpp>
-#include <bide/durable/slots/detail/sqlite_process.hpp>
-#include <bide/durable/slots/detail/sqlite_statement.hpp>
-#include <bide/durable/slots/detail/sqlite_text.hpp>
+#include <bide/durable/slots/detail/sqlite/caller_transaction.hpp>
+#include <bide/durable/slots/detail/sqlite/connection.hpp>
+#include <bide/durable/slots/detail/sqlite/error.hpp>
+#include <bide/durable/slots/detail/sqlite/loss_detector.hpp>
+#include <bide/durable/slots/detail/sqlite/path.hpp>
+#include <bide/durable/slots/detail/sqlite/presence.hpp>
+#include <bide/durable/slots/detail/sqlite/process.hpp>
+#include <bide/durable/slots/detail/sqlite/statement.hpp>
+#include <bide/durable/slots/detail/sqlite/text.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -2,10 +2,10 @@
 #ifndef BIDE_PARALLEL_DETAIL_FORK_ARMS_HPP
 #define BIDE_PARALLEL_DETAIL_FORK_ARMS_HPP
 
-// The two arms of a join, on a lane. The second arm is pushed where thieves find it, and the first
-// one is run. If no thief has taken the second arm by then, it is run, too. All of it stands in the
-// frame of the join, and the path without a thief is inlined. On a thread without a lane, the arms
-// are called one after the other.
+// The two arms of a join, on a lane. The owner pushes the second arm where thieves find it, and
+// runs the first arm. If no thief has taken the second arm by then, the owner runs it, too. All
+// state is in the frame of the join, and the path without a thief is inlined. If the thread has no
+// lane, it calls one arm after the other.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -162,8 +162,10 @@ template <class Platform, class G> union arm_storage {
 };
 
 // Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs one after the other.
+// `g` is one of `group` arms that are forked together.
 template <class Platform, class F, class G>
-BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g) {
+BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g,
+                                   std::uint32_t group = 1) {
     using first_type = nonvoid_t<std::invoke_result_t<F>>;
     using end = typename fork_arm<Platform, G>::end;
     arm_storage<Platform, G> storage;
@@ -172,7 +174,7 @@ BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g
     if (lane != nullptr) [[likely]] {
         ::new (static_cast<void*>(std::addressof(second))) fork_arm<Platform, G>(g);
         at = lane->depth();
-        lane->push(second);
+        lane->push(second, group);
     }
     first_type first = detail::call_first<Platform, F, G>(lane, at, second, std::forward<F>(f), g);
     if (lane != nullptr && !lane->pop(at)) [[unlikely]] {

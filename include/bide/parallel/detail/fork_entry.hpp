@@ -11,12 +11,12 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
+#include <cstdint>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -41,14 +41,15 @@ template <class F, class G> BIDE_INLINE fork_result<F, G> fork_here(F&& f, G&& g
     return detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g));
 }
 
-// Returns true if the calling thread is in a fork-join of `s` and has published no arm.
-inline bool wants_work(const scheduler& s) noexcept {
+// Returns true if the calling thread is in a fork-join of `s`, and thieves would find no arm of it,
+// or fewer than `most` and fewer than workers sleep.
+inline bool wants_work(const scheduler& s, std::uint64_t most) noexcept {
     const fork_context& here = fork_context::here();
-    return here.scheduler_id == &s && here.lane != nullptr && here.lane->wants_work();
+    return here.scheduler_id == &s && here.lane != nullptr && here.lane->wants_work(most);
 }
 
-// While one lives, `s` is the calling thread's current scheduler, and its shutdown() waits for the
-// thread.
+// While an object lives, `s` is the current scheduler of the calling thread, and shutdown() of `s`
+// waits for the thread.
 class fork_caller {
 public:
     // Throws: stopped_error if the thread is external and the scheduler is closing.
@@ -109,7 +110,7 @@ public:
     // Runs f() on the calling thread, and g() there or on a worker. Returns when both have ended.
     // Throws: what f() threw, else what g() threw. If there is no memory to fork, throws
     // std::bad_alloc before either began.
-    // Requires: the call is made in enter().
+    // Requires: the caller runs inside enter().
     template <class F, class G> void both(F&& f, G&& g) const {
         detail::fork_here(std::forward<F>(f), std::forward<G>(g));
     }
@@ -117,9 +118,16 @@ public:
     // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
     template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
 
-    // Returns true if workers would find no arm of this thread. Costs one load.
+    // Returns true if workers would find no arm of this thread, or fewer than `most` and fewer than
+    // workers sleep. Costs a few loads.
     // Requires: the call is made in enter().
-    bool wants_work() const noexcept { return detail::wants_work(*scheduler_); }
+    bool wants_work(std::uint64_t most) const noexcept {
+        return detail::wants_work(*scheduler_, most);
+    }
+
+    // What an arm compares to know whether it runs on the thread that forked it.
+    // Requires: the call is made in enter().
+    const void* lane() const noexcept { return fork_context::here().lane; }
 
 private:
     scheduler* scheduler_;

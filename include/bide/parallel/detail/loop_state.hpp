@@ -14,11 +14,12 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What the leaves of one parallel loop share: whether the rest of the loop is to be left out.
+// The state that the leaves of one parallel loop share: it tells which leaves are skipped after an
+// exception or a stop.
 //
-// A leaf that throws records its first iteration, and so does a combination of leaves. Later leaves
-// are left out from then on; earlier ones are not. So the exception that remains is the one that a
-// serial loop would throw.
+// If a leaf or a combination of leaves throws, its first iteration is recorded. From then on,
+// leaves with higher indices are skipped; leaves with lower indices still run. So the exception
+// that remains is the one that a serial loop would throw.
 template <class Platform> class basic_loop_state {
 public:
     basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
@@ -44,8 +45,8 @@ public:
         return true;
     }
 
-    // Runs a leaf of `iterations` iterations that begins at `at`. With 0 iterations, runs what
-    // follows the leaves from `at` on.
+    // Runs a leaf of `iterations` iterations that begins at `at`. If `iterations` is 0, runs a step
+    // that follows the leaves, such as a combination.
     template <class Leaf> void run(std::uint64_t at, std::uint64_t iterations, Leaf&& leaf) {
         attempt mine(*this, at);
         leaf();

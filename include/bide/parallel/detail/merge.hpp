@@ -3,7 +3,7 @@
 #define BIDE_PARALLEL_DETAIL_MERGE_HPP
 
 // Merges two sorted sequences into a third place. The objects there are alive and are overwritten.
-// If a comparison throws, every element is still moved over, in any order.
+// If a comparison throws, every element is still moved to the third place, in any order.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/small_sort.hpp>
@@ -17,8 +17,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What is left of two sequences during a merge. If an exception passes, the destructor moves it
-// over.
+// The elements of two sequences that a merge has not moved yet. If an exception leaves the merge,
+// the destructor moves these elements.
 template <class From, class To> struct merge_rest {
     merge_rest(From a, From a_last, From b, From b_last, To out)
         : left(a), left_end(a_last), right(b), right_end(b_last), to(out) {}
@@ -41,9 +41,10 @@ template <class From, class To> struct merge_rest {
     bool finished = false;
 };
 
-// While both sides have at least 32 elements: merges from the front and from the back, in rounds in
-// which neither side can run out. If a block of one side comes before all of the other side's next
-// elements, it is copied: so sequences that are nearly in order merge quickly.
+// Merges from the front and from the back while both sides have at least 32 elements. It works in
+// rounds, in which neither side can run out. If a block of one side comes before all of the next
+// elements of the other side, the block is copied. So sequences that are nearly in order merge
+// quickly.
 template <class From, class To, class Compare>
 void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -90,8 +91,8 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     }
 }
 
-// What merge_both_ends() leaves: one side has few elements, the other any number. Blocks of that
-// side that come before the next of the few are copied.
+// Merges what merge_both_ends() leaves: one side has few elements, the other side any number. If a
+// block of the larger side comes before the next element of the smaller side, the block is copied.
 template <class From, class To, class Compare>
 void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -135,8 +136,8 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
     rest.finish();
 }
 
-// The same, in parallel: halves the larger sequence, and cuts the other one where the middle of the
-// larger one belongs.
+// Merges in parallel: halves the larger sequence, and cuts the other one at the place where the
+// middle element of the larger one belongs.
 template <class Forker, class From, class To, class Compare>
 void merge_parts(Forker forks, From left, From left_end, From right, From right_end, To to,
                  Compare& less) {

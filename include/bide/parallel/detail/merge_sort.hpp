@@ -7,8 +7,9 @@
 // already are not merged.
 //
 // Both places hold living objects all the time. Each element is in one of them, and the object in
-// the other place was moved from. A step moves its elements from one place to the other: in order,
-// or in any order if a comparison throws, but all of them. So its caller knows where they are.
+// the other place was moved from. A step moves all its elements from one place to the other, in
+// order; if a comparison throws, in any order. So the caller of a step knows where the elements
+// are.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
@@ -141,8 +142,8 @@ private:
         return p == place::range ? place::buffer : place::range;
     }
 
-    // If an exception passes, the destructor moves [first, last) to `target`, from where it is
-    // then.
+    // If an exception leaves the scope, the destructor moves [first, last) to `target`. So the
+    // elements are at `target` in every case.
     class transfer {
     public:
         transfer(merge_sort& whose, difference first, difference last, place target) noexcept
@@ -187,8 +188,8 @@ private:
         }
     }
 
-    // Calls f, which sorts [first, middle), and g, which sorts [middle, last), in parallel if the
-    // part is large enough.
+    // Calls f, which sorts [first, middle), and g, which sorts [middle, last). Calls them in
+    // parallel if the part is large enough.
     template <class F, class G>
     void both(difference first, difference middle, difference last, const F& f, const G& g) {
         if (last - first < fork_size) {
@@ -199,8 +200,8 @@ private:
         }
     }
 
-    // Returns true if a part before `first` has thrown: then the elements only move to their
-    // target, in any order.
+    // Returns true if a part before `first` has thrown. Then the sort only moves the elements to
+    // their target, in any order.
     bool leaves_out(difference first) noexcept {
         return state_.leaves_out(static_cast<std::uint64_t>(first));
     }

@@ -11,20 +11,20 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Finds whether a sequence consists of few long runs. Each run ascends, or descends strictly. The
-// last part may be in any order if the runs before it are at least half of the sequence: then only
-// that part is to be sorted. A random sequence is rejected after a few comparisons.
+// Finds out whether a sequence consists of few long runs. Each run ascends, or descends strictly.
+// If the runs cover at least half of the sequence, the rest may be in any order, and only the rest
+// has to be sorted. A random sequence is rejected after a few comparisons.
 //
-// When a run has shown to be long, the next step looks at as many elements as were looked at so
-// far, in parallel. So no sequence costs more than two comparisons for each element.
+// When a run has turned out to be long, the next step examines as many elements as all steps
+// before, in parallel. So no sequence costs more than two comparisons for each element.
 template <class It> class long_runs {
     using difference = std::iter_difference_t<It>;
 
 public:
     static constexpr int most = 8;
 
-    // Finds the runs and changes nothing. Returns false if there are more than `most`, or a short
-    // one among them.
+    // Finds the runs and changes nothing. Returns false if there are more than `most` runs, or if
+    // one of them is short.
     template <class Forker, class Compare>
     bool find(Forker forks, It begin, It end, Compare& less) {
         const difference least = (end - begin) / most;

@@ -90,8 +90,8 @@ void sort_four(From from, std::iter_difference_t<From> n, T* to, Compare& less) 
         }
         return;
     }
-    // The pairs are put in order, then the least and the greatest are found, then the two that
-    // remain.
+    // Puts the elements of each pair in order. Then finds the least and the greatest element, then
+    // the order of the other two.
     const auto one = less(from[1], from[0]) ? 1 : 0;
     const auto two = less(from[3], from[2]) ? 1 : 0;
     T a = from[one];

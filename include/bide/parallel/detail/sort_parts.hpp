@@ -2,9 +2,9 @@
 #ifndef BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
 #define BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
 
-// What the sorts are made of. If a comparison throws, every element is still in the range. If a
-// move throws, values are unspecified, but all objects are alive. Whatever a comparison returns,
-// even at random, nothing outside the range is touched.
+// The parts that all sorts use. If a comparison throws, every element is still in the range. If a
+// move throws, values are unspecified, but all objects are alive. Even if comparisons return random
+// results, no object outside the range is accessed.
 //
 // Calls are qualified, because the namespaces of elements may have functions of the same names.
 
@@ -25,17 +25,17 @@ namespace detail {
 inline constexpr std::ptrdiff_t sort_fork_size = 1'024;
 
 // True for elements that are cheap to copy: up to 16 bytes. They are copied without branches, even
-// if that is not needed, because a mispredicted branch costs more. Some trivially copyable types
-// can only be moved, or have a constructor template that takes what looks like a copy: these are
-// excluded.
+// if that is not needed, because a mispredicted branch costs more. Two kinds of trivially copyable
+// types are excluded: those that can only be moved, and those whose constructor template would be
+// chosen in place of the copy constructor.
 template <class T>
 inline constexpr bool is_cheap_to_copy =
     std::is_trivially_copyable_v<T> && std::is_trivially_constructible_v<T, T&> &&
     std::is_trivially_constructible_v<T, const T&> && std::is_trivially_assignable_v<T&, T&> &&
     std::is_trivially_assignable_v<T&, const T&> && sizeof(T) <= 16;
 
-// True if the iterator refers to such elements. A proxy is excluded: it is moved and swapped by its
-// iterator's own functions.
+// True if the iterator refers to elements that are cheap to copy. An iterator whose reference is a
+// proxy is excluded, because it has its own functions to move and swap.
 template <class It>
 inline constexpr bool sorts_branchless =
     is_cheap_to_copy<std::iter_value_t<It>> &&
@@ -68,8 +68,8 @@ template <class Compare> decltype(auto) callable(Compare& less) noexcept {
     }
 }
 
-// Returns a pointer for a contiguous iterator, and any other iterator itself. So there are fewer
-// types to instantiate for.
+// Returns a pointer for a contiguous iterator, and any other iterator unchanged. So templates are
+// instantiated for fewer types.
 template <std::random_access_iterator It> auto unwrap(It it) noexcept {
     if constexpr (std::contiguous_iterator<It>) {
         return std::to_address(it);
@@ -78,8 +78,8 @@ template <std::random_access_iterator It> auto unwrap(It it) noexcept {
     }
 }
 
-// Returns 0 or 1, and hides from clang where the number comes from: clang would make a branch of
-// it, which takes twice as long to merge random numbers. g++ makes no branch and needs no hiding.
+// Returns 0 or 1 in a way that keeps clang from making a branch of it. With a branch, merging
+// random numbers takes twice as long. g++ makes no branch in any case.
 inline std::ptrdiff_t as_number(bool condition) noexcept {
     std::ptrdiff_t number = condition ? 1 : 0;
 #if defined(__clang__)
@@ -144,7 +144,7 @@ private:
 };
 
 // Moves *at, which is less than the element before it, to its place in the sorted [begin, at).
-// Returns how far.
+// Returns the distance.
 template <class It, class Compare>
 std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
     It before = at - 1;

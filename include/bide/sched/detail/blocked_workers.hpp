@@ -5,21 +5,22 @@
 // What becomes of a worker when its thread blocks in a task.
 //
 // The thread first puts everything that the worker holds where other workers find it. It keeps the
-// worker as long as some other worker sleeps, because a sleeper is woken for what comes. If no
-// worker sleeps, another thread takes the worker over. That is decided at two times: when the
-// thread blocks, and when the last sleeper is about to run something. Both read the idle word after
-// they have changed it [idle.blocked].
+// worker while another worker sleeps, because that sleeper is woken for new jobs. If no worker
+// sleeps, another thread takes the worker over. The decision is made at two times: when the thread
+// blocks, and when the last sleeper is about to run a job. Both read the idle word after they have
+// changed it [idle.blocked].
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/sched/detail/maintenance.hpp>
-#include <bide/sched/detail/pool_owner.hpp>
-#include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+template <class Platform> class basic_maintenance;
+template <class Platform> class basic_pool_owner;
+template <class Platform> class basic_work_queues;
 
 template <class Platform> class basic_blocked_workers {
 public:
@@ -98,7 +99,7 @@ template <class Platform> void basic_blocked_workers<Platform>::unblocks(worker&
 
 // If the owner of `w` is blocked, makes another thread run `w`. Returns false if the owner is not
 // blocked, or if there is no thread: then the next thread that becomes free does it. Sets
-// `found_no_thread` if no thread will become free, either.
+// `found_no_thread` if no thread will become free later, either.
 template <class Platform>
 bool basic_blocked_workers<Platform>::replace(worker& w, bool& found_no_thread) noexcept {
     found_no_thread = false;

@@ -2,13 +2,17 @@
 #ifndef BIDE_SCHED_DETAIL_DUMP_HPP
 #define BIDE_SCHED_DETAIL_DUMP_HPP
 
-// Writes the state of a scheduler as text.
+// Writes the state of a scheduler as text: its pool, its threads for blocking tasks, and what its
+// lifecycle has counted.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/sched/blocking_pool.hpp>
+#include <bide/sched/detail/lifecycle.hpp>
+#include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/quoted.hpp>
-#include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_registry.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -21,14 +25,19 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+using native_pool = basic_pool<native_platform>;
+using native_lifecycle = basic_lifecycle<native_platform, native_pool>;
+
 // References to tasks, which keep them alive.
 class task_snapshot {
+    using header = basic_task_header<native_platform>;
+
 public:
     task_snapshot() noexcept = default;
     task_snapshot(const task_snapshot&) = delete;
     task_snapshot& operator=(const task_snapshot&) = delete;
     ~task_snapshot() {
-        for (task_header* const t : all_) {
+        for (header* const t : all_) {
             t->drop_reference();
         }
     }
@@ -40,7 +49,7 @@ public:
     // std::bad_alloc.
     std::vector<std::string_view> waiting() const {
         std::vector<std::string_view> names;
-        for (const task_header* const t : all_) {
+        for (const header* const t : all_) {
             if (t->is_waiting()) {
                 names.emplace_back(t->name() != nullptr ? t->name() : "");
             }
@@ -50,12 +59,12 @@ public:
     }
 
 private:
-    std::vector<task_header*> all_;
+    std::vector<header*> all_;
 };
 
-inline void dump_waiting(scheduler_core& core, std::FILE* to) {
+inline void dump_waiting(native_pool& pool, std::FILE* to) {
     task_snapshot tasks;
-    for (auto& w : core.pool().workers()) {
+    for (auto& w : pool.workers()) {
         tasks.add(w.tasks);
     }
     const std::vector<std::string_view> names = tasks.waiting();
@@ -73,7 +82,7 @@ inline void dump_waiting(scheduler_core& core, std::FILE* to) {
     }
 }
 
-inline void dump_worker(const scheduler_core::worker& w, std::FILE* to) noexcept {
+inline void dump_worker(const native_pool::worker& w, std::FILE* to) noexcept {
     const char* const state = w.ownership.is_blocked() ? "blocked"
                               : w.sleeper.is_asleep()  ? "asleep"
                                                        : "awake";
@@ -93,16 +102,15 @@ inline void dump_worker(const scheduler_core::worker& w, std::FILE* to) noexcept
 }
 
 // Any thread may call this at any time. Throws: std::bad_alloc.
-inline void dump(scheduler_core& core, std::FILE* to) {
-    const auto& pool = core.pool();
-    const auto& blocking = core.threads().blocking();
+inline void dump(native_pool& pool, const basic_blocking_pool<native_platform>& blocking,
+                 const native_lifecycle& life, std::FILE* to) {
     std::int64_t next = (std::numeric_limits<std::int64_t>::max)();
-    std::uint64_t ended = core.external().ended;
+    std::uint64_t ended = life.external().ended;
     for (const auto& w : pool.workers()) {
         next = (std::min)(next, w.timers.next_ns());
         ended += w.completed.read();
     }
-    std::uint64_t spawned = core.external().spawned; // read second: counts all that ended
+    std::uint64_t spawned = life.external().spawned; // read second: counts all that ended
     for (const auto& w : pool.workers()) {
         spawned += w.spawned.read();
     }
@@ -122,7 +130,7 @@ inline void dump(scheduler_core& core, std::FILE* to) {
         const auto rest = (std::max)(next - native_platform::now(), std::int64_t{0});
         std::fprintf(to, "next timer: in %.3f ms or later\n", static_cast<double>(rest) / 1e6);
     }
-    dump_waiting(core, to);
+    dump_waiting(pool, to);
 }
 
 } // namespace detail

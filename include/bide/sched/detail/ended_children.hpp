@@ -14,11 +14,10 @@
 // If the children are cancelled, the waiters wait until the last child has ended. A waiting task
 // that is cancelled itself then destroys the set without a wait.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 
@@ -182,8 +181,8 @@ private:
         return c;
     }
 
-    // Grants what is not reserved to the first waiters. If no child is left, wakes all waiters.
-    // Releases the lock.
+    // Reserves the children that are not reserved yet for the first waiters, and grants their
+    // waits. If no child is left, wakes all waiters. Releases the lock.
     void wake_waiters() noexcept {
         wake_list granted;
         wake_list closed;

@@ -2,26 +2,31 @@
 #ifndef BIDE_SCHED_DETAIL_FORK_CONTEXT_HPP
 #define BIDE_SCHED_DETAIL_FORK_CONTEXT_HPP
 
-// The fork-join that the calling thread is in: its scheduler and its lane; and whether the
-// fork-join is worth the wake of an idle worker.
+// The fork-join that the calling thread is in: its scheduler and its lane. Also decides whether a
+// fork-join is worth waking an idle worker.
 //
-// A thread of the pool keeps its lane until it leaves the pool. Any other thread gets a lane for
-// the time of its outermost fork-join in the pool. So does a thread of the pool that comes back to
-// it out of a fork-join of another pool: each entry has a lane of its own.
+// A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
+// time of its outermost fork-join in the pool. If a thread of the pool enters a fork-join of
+// another pool, and from there again a fork-join of its own pool, it gets one more lane: each entry
+// has a lane of its own.
 //
-// If the workers do not steal or there is only one, threads have no lanes and run the arms one
-// after the other.
+// If the workers do not steal, or if there is only one worker, threads have no lanes and run the
+// arms one after the other.
 //
-// An idle worker could run a published arm. But to wake a worker takes the caller longer than most
+// An idle worker could run a published arm. But waking a worker takes the caller longer than most
 // small fork-joins take as a whole. So each place in the program that begins an outermost fork-join
-// remembers its average time (basic_fork_call_site). If that is below 20 us, no worker is woken
-// while there is a watcher (maintenance.hpp). Only speed depends on this: the owner runs each arm
-// that no worker takes.
+// remembers how much work it has been on average (basic_fork_call_site): the time of the caller
+// without its wakes and its waits, for the caller and for each arm that it waited for. The waits
+// themselves do not count: a thief that lost its processor would make a small fork-join look large,
+// and the next one would wake as many workers again. A fork-join is worth a wake for each 20 us of
+// work. If it is worth none, no worker is woken while there is a watcher (maintenance.hpp). Only
+// speed depends on this: the owner runs each arm that no worker takes.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -81,13 +86,14 @@ private:
     lane* const lane_;
 };
 
-// A place in the program that begins an outermost fork-join, and its average time.
+// A place in the program that begins an outermost fork-join, and its average work.
 template <class Platform> class basic_fork_call_site {
 public:
-    // Returns true if the fork-join takes less time than a wake is worth.
-    bool is_brief() const noexcept {
+    // Returns how many wakes the fork-join is worth.
+    std::uint32_t worth() const noexcept {
         // Order: relaxed; an estimate.
-        return average_ns_.load(std::memory_order_relaxed) < worth_a_wake_ns;
+        const std::int64_t wakes = average_ns_.load(std::memory_order_relaxed) / worth_a_wake_ns;
+        return static_cast<std::uint32_t>(std::clamp(wakes, std::int64_t{0}, most_wakes));
     }
 
     void learn(std::int64_t ns) noexcept {
@@ -100,13 +106,14 @@ public:
 
 private:
     static constexpr std::int64_t worth_a_wake_ns = 20'000;
+    static constexpr std::int64_t most_wakes = 1 << 20;
     static constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
 
     typename Platform::template atomic<std::int64_t> average_ns_{unknown};
 };
 
-// While one lives, the calling thread is in a fork-join. The destructor restores what was before: a
-// fork-join of another pool, or none.
+// While an object lives, the calling thread is in a fork-join. The destructor restores what was
+// before: a fork-join of another pool, or none.
 template <class Platform> class basic_fork_scope {
     using context = basic_fork_context<Platform>;
     using lane = basic_fork_lane<Platform>;
@@ -115,8 +122,8 @@ public:
     // An outermost fork-join.
     basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site) noexcept
         : site_(&site), begin_ns_(Platform::now()) {
-        on.set_brief(site.is_brief());
-        on.take_wake_ns();
+        on.set_worth(site.worth());
+        on.take_overhead();
         context::here() = {on.scheduler_id, &on};
     }
     // An outermost fork-join of a pool without lanes.
@@ -125,7 +132,7 @@ public:
     }
     // An arm that was stolen from `from`.
     basic_fork_scope(lane& on, const lane& from) noexcept {
-        on.set_brief(from.is_brief());
+        on.set_worth(from.worth());
         context::here() = {on.scheduler_id, &on};
     }
     basic_fork_scope(const basic_fork_scope&) = delete;
@@ -133,12 +140,16 @@ public:
     ~basic_fork_scope() {
         context& here = context::here();
         if (site_ != nullptr) {
-            site_->learn(Platform::now() - begin_ns_ - here.lane->take_wake_ns());
+            const auto besides = here.lane->take_overhead();
+            const std::int64_t own = Platform::now() - begin_ns_ - besides.ns;
+            site_->learn(own * (1 + (std::min)(besides.waits, most_waits)));
         }
         here = before_;
     }
 
 private:
+    static constexpr std::int64_t most_waits = 1'000;
+
     const context before_ = context::here();
     basic_fork_call_site<Platform>* const site_ = nullptr;
     const std::int64_t begin_ns_ = 0;

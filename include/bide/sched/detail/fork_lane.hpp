@@ -18,9 +18,9 @@
 //   an end | sleeps       the same; the owner was about to sleep
 //   (any other: never)
 //
-// Each step is one read-modify-write that keeps or returns what the other side has written. So the
-// owner does not sleep, or the thief wakes it. The step that writes the end is the thief's last
-// touch of the job: the owner's frame may then be gone.
+// Each step is one read-modify-write that keeps or returns what the other side has written. So
+// either the owner does not sleep, or the thief wakes it. The step that writes the end is the
+// thief's last access to the job: the owner's frame may be gone after it.
 //
 // Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
 // thief has forked in the course of the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
@@ -40,6 +40,7 @@
 #include <bide/core/spin.hpp>
 #include <bide/sched/fork_deque.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -128,16 +129,18 @@ public:
 
     // ---- The owner: the thread that the lane belongs to
 
+    // Keeps at least `group` jobs public, if the fork-join is worth a wake: all of those that are
+    // pushed together.
     // Throws: std::bad_alloc, with nothing changed.
-    void push(job& j) {
-        if (deque_.push(j)) [[unlikely]] {
+    void push(job& j, depth_type group = 1) {
+        if (deque_.push(j, [this, group]() noexcept { return wanted(group); })) [[unlikely]] {
             wake();
         }
     }
 
     // Takes the youngest job back. Returns false if it was stolen: then wait() for it.
     bool pop(depth_type at) noexcept {
-        const fork_pop how = deque_.pop(at);
+        const fork_pop how = deque_.pop(at, [this]() noexcept { return wanted(1); });
         if (how == fork_pop::popped) [[likely]] {
             return true;
         }
@@ -158,16 +161,24 @@ public:
     }
 
     depth_type depth() const noexcept { return deque_.depth(); }
-    bool wants_work() const noexcept { return deque_.wants_work(); }
-
-    // The fork-join takes less time than a wake is worth: see fork_context.hpp.
-    void set_brief(bool is) noexcept {
-        // Order: relaxed; a hint.
-        brief_.store(is, std::memory_order_relaxed);
+    // Returns true if thieves would find no job here, or fewer than `most` and fewer than workers
+    // sleep.
+    bool wants_work(std::uint64_t most) const noexcept {
+        return deque_.wants_work(static_cast<depth_type>((std::min)(std::uint64_t{wakes()}, most)));
     }
 
-    // Returns the time that wakes have taken since the last call, in nanoseconds.
-    std::int64_t take_wake_ns() noexcept { return std::exchange(wake_ns_, 0); }
+    // How many wakes the fork-join is worth: see fork_context.hpp.
+    void set_worth(std::uint32_t wakes) noexcept {
+        // Order: relaxed; a hint.
+        worth_.store(wakes, std::memory_order_relaxed);
+    }
+
+    // What the owner has done since the last call besides running its jobs.
+    struct overhead {
+        std::int64_t ns = 0;    // the time that wakes and waits have taken
+        std::int64_t waits = 0; // the jobs that it has waited for
+    };
+    overhead take_overhead() noexcept { return std::exchange(overhead_, {}); }
 
     // ---- Any thread
 
@@ -181,21 +192,32 @@ public:
         }
     }
 
-    bool is_brief() const noexcept {
+    std::uint32_t worth() const noexcept {
         // Order: relaxed; a hint.
-        return brief_.load(std::memory_order_relaxed);
+        return worth_.load(std::memory_order_relaxed);
     }
 
 private:
     friend basic_fork_lanes<Platform>;
 
+    // How many workers sleep that are worth a wake.
+    depth_type wakes() const noexcept {
+        return (std::min)(worth(), queues_.idle().sleepers_hint());
+    }
+    // How many jobs to keep public: one for each of these workers. If the fork-join is worth a wake
+    // at all, also the four oldest: a worker that becomes free while the owner is in a long arm can
+    // take only what is public, and of a tree of halves, the four oldest jobs are 15/16.
+    depth_type wanted(depth_type group) const noexcept {
+        return worth() == 0 ? 0 : (std::max)({depth_type{4}, group, wakes()});
+    }
+
     basic_fork_lane* older() const noexcept { return older_; }
-    BIDE_COLD void wake() noexcept { wake_ns_ += queues_.fork_published(is_brief()); }
+    BIDE_COLD void wake() noexcept { overhead_.ns += queues_.fork_published(worth() == 0); }
 
     basic_fork_deque<Platform, job> deque_;
     basic_work_queues<Platform>& queues_;
-    std::int64_t wake_ns_ = 0; // only the owner uses it
-    typename Platform::template atomic<bool> brief_{false};
+    overhead overhead_; // only the owner uses it
+    typename Platform::template atomic<std::uint32_t> worth_{0};
     basic_parker<Platform> parker_;
 
     // Under the lock of basic_fork_lanes:
@@ -207,6 +229,8 @@ private:
 template <class Platform>
 auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typename job::end {
     auto how = job::end::none;
+    const std::int64_t before = overhead_.ns; // the jobs that it runs meanwhile count as waiting
+    const std::int64_t begin = Platform::now();
     for (;;) {
         basic_fork_lane* thief = nullptr;
         job* other = nullptr;
@@ -233,6 +257,8 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typen
             parker_.park();
         }
     }
+    overhead_.ns = before + (Platform::now() - begin);
+    ++overhead_.waits;
     deque_.reset(at);
     return how;
 }

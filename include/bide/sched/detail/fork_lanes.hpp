@@ -3,8 +3,8 @@
 #define BIDE_SCHED_DETAIL_FORK_LANES_HPP
 
 // The fork lanes of a pool: a list that only grows, and a free list. Any thread reads the list
-// without a lock. No lane is destroyed before the pool, so a thief may still read a lane that its
-// thread has put back.
+// without a lock. Lanes are destroyed with the pool and not before, because a thief may still read
+// a lane after its thread has put it back.
 
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -46,8 +46,8 @@ public:
         lock::release(lock_);
     }
 
-    // Takes the oldest job of a lane, and says of which. Returns nullptr if no lane has a public
-    // job. `chance` decides which lane is the first to be searched.
+    // Takes the oldest public job of a lane, and sets `from` to that lane. Returns nullptr if no
+    // lane has a public job. `chance` decides which lane is searched first.
     job* steal(std::uint64_t chance, lane*& from) noexcept;
 
     // The last look of a worker before it sleeps [idle.announce].

@@ -5,7 +5,7 @@
 // The state of a task_group: the number of children that have not ended, the waiters for their end,
 // the members that can be cancelled, and the first failure. One lock guards all of it.
 //
-// A child is counted before it is posted. It counts itself down when its outcome is final and its
+// A child is counted before it is posted. It decrements the count when its outcome is final and its
 // frame is destroyed. The last child takes the waiters out of the queue. The release of the lock is
 // its last access to the group, which may be destroyed as soon as one of these waits has returned.
 //
@@ -37,6 +37,7 @@
 #include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_registry.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -49,7 +50,8 @@ namespace detail {
 template <class Platform> class basic_group;
 
 // A field of the cell of each member.
-template <class Platform> class basic_group_member {
+template <class Platform>
+class basic_group_member : public basic_task_links<Platform, basic_group_member<Platform>> {
     using header = basic_task_header<Platform>;
 
 public:
@@ -70,16 +72,14 @@ private:
 
     basic_group<Platform>& group_;
     header& task_;
-    // Guarded by the group's lock:
-    typename Platform::template var<basic_group_member*> next_{nullptr};
-    typename Platform::template var<basic_group_member*> prev_{nullptr};
-    typename Platform::template var<bool> linked_{false};
+    typename Platform::template var<bool> linked_{false}; // guarded by the group's lock
     bool is_body_ = false;
 };
 
 template <class Platform> class basic_group {
     using member = basic_group_member<Platform>;
     using header = basic_task_header<Platform>;
+    using list = basic_task_list<Platform, member>;
     using node = basic_waiter<Platform>;
     using word = std::uint32_t;
     using lock = lock_bits<Platform, word>;
@@ -101,7 +101,7 @@ public:
             }
         }
         // Throws: as rethrow_if_failed().
-        basic_async_op<void, Platform> async_wait() noexcept;
+        basic_async_op<void, Platform> async_wait() noexcept { return {ending{*this}}; }
 
         // For thread_wait.
         wait_status enqueue(node& w) noexcept;
@@ -110,7 +110,25 @@ public:
     private:
         friend basic_group;
 
-        static end& self(const wait_target& t) noexcept { return *static_cast<end*>(t.queue); }
+        // The operation of async_wait() (core/wait_ops.hpp).
+        struct ending {
+            end& of;
+
+            wait_status try_now() const noexcept {
+                return of.has_come() ? wait_status::granted : wait_status::waiting;
+            }
+            wait_status enqueue(node& w) const noexcept { return of.enqueue(w); }
+            bool cancel(node& w, wait_status why) const noexcept { return of.cancel(w, why); }
+            result<void> collect(wait_status what) const {
+                if (what == wait_status::granted ||
+                    (what == wait_status::stopped && of.has_come())) {
+                    of.group_.rethrow_if_failed();
+                }
+                return result_of(what);
+            }
+            void give_back(wait_status) const noexcept {}
+            void on_cancel() const noexcept { of.group_.cancel_in_turn(); }
+        };
 
         // Requires: the caller holds the lock.
         bool is_here() const noexcept {
@@ -159,14 +177,20 @@ private:
     void ended(member& m, std::exception_ptr error, bool stopped) noexcept;
     void leave(bool is_body) noexcept;
     void note_failure(std::exception_ptr error, bool stopped) noexcept;
-    void link(member& m) noexcept;
-    void unlink(member& m) noexcept;
+    void link(member& m) noexcept {
+        members_.push_front(m);
+        m.linked_ = true;
+    }
+    void unlink(member& m) noexcept {
+        members_.remove(m);
+        m.linked_ = false;
+    }
 
     typename Platform::template atomic<word> lock_{0};
     // Guarded by it:
     end children_{*this, false};
     end all_{*this, true};
-    var<member*> first_{nullptr};
+    list members_;              // those that have not been cancelled
     var<std::size_t> left_{0};  // children that have not ended
     var<bool> has_body_{false}; // a body that has not ended
     var<bool> cancelled_{false};
@@ -262,38 +286,12 @@ bool basic_group<Platform>::end::cancel(node& w, wait_status why) noexcept {
     return waits_still;
 }
 
-template <class Platform>
-basic_async_op<void, Platform> basic_group<Platform>::end::async_wait() noexcept {
-    static constexpr auto ops =
-        wait_ops<result<void>, Platform>(
-            [](const wait_target& t) noexcept {
-                return self(t).has_come() ? wait_status::granted : wait_status::waiting;
-            },
-            [](const wait_target& t, node& w) noexcept {
-                return self(t).enqueue(w) != wait_status::waiting;
-            },
-            [](const wait_target& t, node& w, wait_status why) noexcept {
-                return self(t).cancel(w, why);
-            },
-            [](const wait_target& t, wait_status what) -> result<void> {
-                if (what == wait_status::granted ||
-                    (what == wait_status::stopped && self(t).has_come())) {
-                    self(t).group_.rethrow_if_failed();
-                }
-                return result_of(what);
-            },
-            [](const wait_target&, wait_status) noexcept {})
-            .outlasting_cancel(
-                [](const wait_target& t) noexcept { self(t).group_.cancel_in_turn(); });
-    return {ops, wait_target{this}};
-}
-
 // ---- Cancellation
 
 // Returns true if the caller must cancel the members.
 template <class Platform> bool basic_group<Platform>::start_cancel() noexcept {
     lock::acquire(lock_);
-    const bool mine = !cancelled_ && first_ != nullptr;
+    const bool mine = !cancelled_ && members_.first() != nullptr;
     cancelled_ = true;
     if (mine) {
         left_ = left_ + 1; // the caller counts as a child until it has cancelled all members
@@ -325,14 +323,10 @@ template <class Platform> void basic_group<Platform>::cancel_members() noexcept 
 
 template <class Platform> void basic_group<Platform>::cancel_own_members() noexcept {
     lock::acquire(lock_);
-    while (member* const m = first_) {
+    while (member* const m = members_.first()) {
         unlink(*m);
-        header& task = m->task_;
-        task.add_reference();
-        lock::release(lock_);
-        task.cancel();
-        task.drop_reference();
-        lock::acquire(lock_);
+        list::template visit_unlocked<lock>(lock_, m->task_,
+                                            [](header& task) noexcept { task.cancel(); });
     }
     leave(false);
 }
@@ -365,31 +359,6 @@ template <class Platform> void basic_group<Platform>::rethrow_if_failed() {
 #endif
         throw_error(errc::stopped);
     }
-}
-
-template <class Platform> void basic_group<Platform>::link(member& m) noexcept {
-    member* const first = first_;
-    m.next_ = first;
-    m.prev_ = nullptr;
-    m.linked_ = true;
-    if (first != nullptr) {
-        first->prev_ = &m;
-    }
-    first_ = &m;
-}
-
-template <class Platform> void basic_group<Platform>::unlink(member& m) noexcept {
-    member* const next = m.next_;
-    member* const prev = m.prev_;
-    if (prev == nullptr) {
-        first_ = next;
-    } else {
-        prev->next_ = next;
-    }
-    if (next != nullptr) {
-        next->prev_ = prev;
-    }
-    m.linked_ = false;
 }
 
 } // namespace detail

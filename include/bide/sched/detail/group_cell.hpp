@@ -2,8 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_GROUP_CELL_HPP
 #define BIDE_SCHED_DETAIL_GROUP_CELL_HPP
 
-// What task_group and join_set share: their groups on the native platform, the cells of their
-// members, and the access to the scheduler that runs these.
+// The parts that task_group and join_set share: their groups on the native platform, the cells of
+// their members, and the access to the scheduler that runs the members.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -48,9 +48,9 @@ public:
     static scheduler_core& core(scheduler& s) noexcept { return *s.core_; }
 };
 
-// Blocks until that end of a group. If the calling thread belongs to a scheduler, that scheduler
-// may have one thread more than max_blocking_threads meanwhile. So a thread that the group's
-// members need is not missing.
+// Blocks until the given end of a group. If the calling thread belongs to a scheduler, that
+// scheduler may meanwhile start one thread more than max_blocking_threads. So the members of the
+// group do not lack a thread.
 inline void block_until(group::end& until) noexcept {
     if (until.has_come()) {
         return;

@@ -2,10 +2,10 @@
 #ifndef BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
 #define BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
 
-// A table that makes a T for a number when that is first asked for. It suits numbers that are given
-// out lowest free first, such as file descriptors. Chunk 0 holds the first 64, and each later chunk
-// as many as all before it. A T stays at its address until the table is destroyed, so finding it
-// takes no lock.
+// A table that makes a T for a number when the number is first used. It suits small numbers that
+// are reused, such as file descriptors. Chunk 0 holds the first 64 objects. Each later chunk holds
+// as many as all earlier chunks together. A T stays at its address until the table is destroyed, so
+// finding it takes no lock.
 
 #include <bide/core/config.hpp>
 

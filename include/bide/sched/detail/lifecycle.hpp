@@ -4,31 +4,33 @@
 
 // How a scheduler starts tasks, finds that no task is left, and ends.
 //
-// Counting. Each task is counted when it is spawned and when it has ended, each time by the thread
-// that does it. A worker counts in its own counters. Any other thread, an external one, counts in
-// the two counters here. A worker that finds nothing to run adds the counters up. An external
-// thread wakes a worker for that after it has ended a task. The worker adds up all ended tasks
-// first, then all spawned tasks. If the sums are equal, there was a moment at which no task was
-// left, because both sums only grow and no task ends before it was spawned [lifecycle.counts].
+// Counting. A task is counted when it is spawned, by the thread that spawns it, and when it has
+// ended, by the thread that ends it. A worker has counters of its own. Every other thread is
+// external and counts in the two counters here. If a worker finds nothing to run, it adds up all
+// counters. When an external thread has ended a task, it wakes a worker to do that. The worker adds
+// up all ended tasks first, then all spawned tasks. If the sums are equal, there was a moment at
+// which no task was left, because both sums only grow and no task ends before it was spawned
+// [lifecycle.counts].
 //
 // Closing. close() sets `closing_` and cancels the tasks that wait. A task that begins to wait
 // later finds its registry closed. An external thread counts its task as spawned before it reads
-// `closing_`, and close() sets `closing_` before a worker adds up [lifecycle.closing]. So the task
-// is waited for or refused. The same holds for an external thread that begins a fork-join.
+// `closing_`, and close() sets `closing_` before a worker adds up [lifecycle.closing]. So either
+// the end waits for the task, or the task is refused. The same holds for an external thread that
+// begins a fork-join.
 //
 // External calls. An external thread may still be in post() when what it posted ends the
 // scheduler's lifetime. So such calls are counted, and the destructor waits until the last one is
-// over [lifecycle.external_call]. The decrement is the last touch of an external call.
+// over [lifecycle.external_call]. The decrement is the external call's last access to the
+// scheduler.
 //
-// Posts after the end. What is posted when no worker is left runs on another executor. The poster
-// reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
+// Posts after the end. If a runnable is posted when no worker is left, it runs on another executor.
+// The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
 // [lifecycle.unrun].
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/sched/detail/pool.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <bide/task/detail/task_registry.hpp>
@@ -39,7 +41,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform, class Pool = basic_pool<Platform>> class basic_lifecycle {
+template <class Platform, class Pool> class basic_lifecycle {
     using worker = typename Pool::worker;
     using header = basic_task_header<Platform>;
     template <class T> using atomic = typename Platform::template atomic<T>;
@@ -90,9 +92,9 @@ public:
         return !closing_.load(std::memory_order_seq_cst);
     }
 
-    // An external thread begins and ends a fork-join. It is counted as a task is. enter_caller()
-    // returns false if the scheduler is closing; then leave_caller() must not be called.
-    // leave_caller() is the caller's last touch of the scheduler.
+    // Called when an external thread begins and ends a fork-join, which is counted like a task.
+    // enter_caller() returns false if the scheduler is closing; then leave_caller() must not be
+    // called. leave_caller() is the caller's last access to the scheduler.
     [[nodiscard]] bool enter_caller() noexcept {
         const external_call here(*this);
         if (admit()) {
@@ -140,8 +142,8 @@ public:
     // No worker was started, so no task is left. Replaces found_nothing().
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
-    // Closes, waits until no task is left, stops the pool, and calls end_threads() once, which
-    // returns when no thread is left. Returns false if that did not happen by the deadline.
+    // Closes; waits until no task is left; stops the pool; calls end_threads() once, which returns
+    // when no thread is left. Returns false if the deadline passes before all of this is done.
     template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept;
 
 private:

@@ -12,20 +12,20 @@
 //                       scheduler_options::longest_nap (4 ms by default), and then looks at the
 //                       LIFO slots (work_queues.hpp)
 //
-// One worker may have several roles. A worker that had a role and is about to run something wakes
-// another worker for it, if there is need: hand_over().
+// One worker may have several roles. If a worker with a role is about to run a job, it wakes
+// another worker that takes over the role, if one is needed: hand_over().
 //
-// The timer leader (basic_timer_leader). `until_` says until when a worker sleeps for the timers of
-// all workers. This is the sleeper's side of the pair [timer_queue.next] (core/timer_queue.hpp). A
-// worker that goes to sleep and finds an earlier timer becomes the leader. The previous leader
-// sleeps on until its own time, and then finds that it does not lead. A leader that wakes resigns.
+// The timer leader (basic_timer_leader). `until_` is the time until which the leader sleeps for the
+// timers of all workers. This is the sleeper's side of the pair [timer_queue.next]
+// (core/timer_queue.hpp). If another worker goes to sleep and finds an earlier timer, it becomes
+// the leader. The previous leader continues to sleep until its own time, and then finds that it
+// does not lead. A leader that wakes resigns.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
-#include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/trace.hpp>
@@ -84,9 +84,9 @@ public:
         return t < until_.load(std::memory_order_seq_cst);
     }
 
-    // A worker goes to sleep. next() reads the earliest timer (seq_cst). If no leader wakes by
-    // then, the caller becomes the leader and `mine` becomes the time to wake; else `mine` stays
-    // unchanged.
+    // Called when a worker goes to sleep. next() reads the time of the earliest timer (seq_cst). If
+    // no leader wakes at that time or before, the caller becomes the leader and `mine` becomes the
+    // time at which it wakes. Otherwise `mine` stays unchanged.
     template <class Next> void lead(std::int64_t& mine, Next&& next) noexcept {
         for (;;) {
             const std::int64_t first = next();
@@ -123,6 +123,8 @@ private:
 };
 
 // ---- All of it
+
+template <class Platform> class basic_work_queues;
 
 template <class Platform> class basic_maintenance {
 public:
@@ -161,8 +163,8 @@ public:
     // `w` is about to run something or to block: wakes another worker for the roles that `w` had.
     void hand_over(worker& w) noexcept;
 
-    // A timer became the earliest one of `of`. `own`: the owner of `of` has added it; that thread
-    // calls hand_over() before it runs anything else, or sleeps.
+    // Called when a timer has become the earliest one of `of`. `own`: the owner of `of` has added
+    // the timer; that thread calls hand_over() before it runs a job or sleeps.
     void earlier_timer(worker& of, bool own) noexcept {
         if (own) {
             of.must_check_leader = true;

@@ -15,12 +15,12 @@
 //   other workers     half of another worker's ring; at most half of the workers search at a time
 //   fork-joins        the oldest arm of a lane (fork_lanes.hpp)
 //
-// If it finds nothing, it sleeps. After an arm it searches again first, for as long as a wake would
-// take. The sleep protocol (idle.hpp): announce, look at every queue once more, sleep without a
-// time-out. maintenance.hpp says which sleepers have a time-out.
+// If it finds nothing, it sleeps. If its last job was an arm, it first searches again, for as long
+// as a wake would take. The sleep protocol (idle.hpp) has three steps: announce, check every queue
+// once more, sleep without a time-out. maintenance.hpp says which sleepers have a time-out.
 //
-// What belongs to the pool and stands elsewhere: the queues (work_queues.hpp), timers and files
-// (maintenance.hpp), and workers that are blocked in a task (blocked_workers.hpp).
+// Other parts of the pool: the queues (work_queues.hpp), timers and files (maintenance.hpp), and
+// workers that are blocked in a task (blocked_workers.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -33,7 +33,6 @@
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/maintenance.hpp>
-#include <bide/sched/detail/pool_owner.hpp>
 #include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
@@ -46,6 +45,34 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// What a pool calls of the scheduler that owns it.
+template <class Platform> class basic_pool_owner {
+    using worker = basic_worker<Platform>;
+
+public:
+    // The calling thread leaves `w`: makes another thread run it. Returns false if there is none.
+    virtual bool replace(worker& w) noexcept = 0;
+    // Called if replace() has found no thread. The next thread that becomes free then calls
+    // replace_blocked() or take_blocked(). Returns false if no thread will become free and none can
+    // be started.
+    virtual bool request_replacement() noexcept { return true; }
+    // Returns true if the calling thread runs a worker in place of the worker's own thread.
+    virtual bool is_substitute() const noexcept { return false; }
+    // Makes a thread run `w` that has lost its own worker and waits. Returns false if none waits.
+    virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
+    // Called when a worker has found nothing to run and has announced that. Announcements are
+    // read-modify-writes of one word. So the worker with the last announcement sees what all
+    // workers did before theirs.
+    virtual void found_nothing() noexcept = 0;
+    // The executor of the tasks.
+    virtual executor_ref executor() noexcept = 0;
+    // The address by which threads know the scheduler (fork_context.hpp).
+    virtual const void* scheduler_id() const noexcept { return this; }
+
+protected:
+    ~basic_pool_owner() = default;
+};
 
 struct pool_options {
     unsigned workers;
@@ -79,8 +106,8 @@ public:
     void push_local(worker& w, runnable& r) noexcept { queues_.push_local(w, r); }
     void push(runnable& r) noexcept { queues_.push(r); }
 
-    // Wakes a worker that sleeps, which then calls found_nothing() of the owner. If none sleeps,
-    // each worker that becomes idle calls it.
+    // Wakes a worker that sleeps. That worker then calls found_nothing() of the owner. If no worker
+    // sleeps, each worker that becomes idle makes this call.
     void wake_any() noexcept { queues_.unpark(queues_.idle().wake_one()); }
 
     // Makes run() return on every worker that has nothing to run.
@@ -113,8 +140,8 @@ public:
 
     // ---- Fork-join. See fork_context.hpp.
 
-    // The lane that the calling thread, a thread of this pool, keeps until drop_thread_lane().
-    // Returns nullptr if there is no memory.
+    // Returns the lane of the calling thread, which is a thread of this pool. The thread keeps the
+    // lane until drop_thread_lane(). Returns nullptr if there is no memory.
     lane* thread_lane() noexcept { return basic_fork_context<Platform>::here().thread_lane(*this); }
     void drop_thread_lane() noexcept {
         basic_fork_context<Platform>::here().drop_thread_lane(*this);
@@ -193,8 +220,8 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
     local.host = nullptr;
 }
 
-// Another thread may own the worker, and use its `arm`, before this arm has ended: so what `arm`
-// refers to is copied first.
+// Copies the fields of `arm` first. Before the arm has ended, another thread may own the worker and
+// use its `arm`.
 template <class Platform>
 void basic_pool<Platform>::run_arm(basic_posted_fork<Platform>& arm) noexcept {
     auto& job = *arm.what;

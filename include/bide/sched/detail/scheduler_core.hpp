@@ -20,7 +20,6 @@
 #include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_cell.hpp>
 
 #include <algorithm>
@@ -39,7 +38,7 @@ namespace detail {
 class scheduler_core final : public task_home, basic_pool<native_platform>::owner {
     using platform = native_platform;
     using pool_type = basic_pool<platform>;
-    using lifecycle = basic_lifecycle<platform>;
+    using lifecycle = basic_lifecycle<platform, pool_type>;
 
 public:
     using worker = pool_type::worker;
@@ -79,7 +78,7 @@ public:
     const worker_threads& threads() const noexcept { return threads_; }
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
 
-    lifecycle::external_counts external() const noexcept { return life_.external(); }
+    const lifecycle& life() const noexcept { return life_; }
 
 private:
     // Of basic_task_home, task_home and basic_pool_owner.

@@ -7,17 +7,17 @@
 // [idle.announce].
 //
 // A push into a LIFO slot wakes no worker while there is a watcher. The watcher is an idle worker
-// that sleeps with a time-out while other workers run (maintenance.hpp). It takes a job from the
-// LIFO slot of a worker that has not finished its current job since before the watcher's sleep.
-// Without a watcher, a push into a LIFO slot wakes a worker as any other push does.
+// that sleeps with a time-out while other workers run (maintenance.hpp). If a worker has run no
+// further job since before the watcher's sleep, the watcher takes the job from that worker's LIFO
+// slot. Without a watcher, a push into a LIFO slot wakes a worker as any other push does.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/detail/fork_lanes.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/driver.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/injector.hpp>
 
@@ -34,7 +34,6 @@ public:
 
     // `steal`: workers steal from each other. `watch`: idle workers sleep with a time-out. `io`:
     // one idle worker sleeps in it.
-    //                       driver* io)
     basic_work_queues(basic_pool<Platform>& of, unsigned count, bool steal, bool watch, driver* io)
         : steals_(steal && count > 1), shares_rings_(steals_ || count == 1),
           may_watch_(watch && steals_), driver_(io), idle_(count) {
@@ -45,16 +44,16 @@ public:
     basic_work_queues(const basic_work_queues&) = delete;
     basic_work_queues& operator=(const basic_work_queues&) = delete;
 
-    // ---- The owner of the worker `w`. While `w` is searching, its pushes into its own queues wake
-    // no worker; end_search() does.
+    // ---- Functions for the owner of the worker `w`. While `w` is searching, its pushes into its
+    // own queues wake no worker. end_search() wakes one later.
 
     // Puts `r` into the LIFO slot. What was there goes to the ring.
     void push_local(worker& w, runnable& r) noexcept;
     // Puts `r` last in the ring. If the ring is full, half of it moves to the injector.
     void push_ring(worker& w, runnable& r) noexcept;
 
-    // Puts `r` behind what is queued for `w`, and behind a fair share of the injector: a task that
-    // yields again and again does not delay these.
+    // Puts `r` behind the jobs of `w`, and behind a fair share of the injector. So a task that
+    // yields again and again does not delay these jobs.
     void push_behind(worker& w, runnable& r) noexcept;
 
     // Takes a job from the LIFO slot, at most three times in a row, or from the ring.
@@ -76,18 +75,18 @@ public:
     // watcher, also takes from other workers' LIFO slots.
     runnable* steal(worker& w, unsigned& taken, bool& left) noexcept;
 
-    // Takes the oldest arm of a fork-join, to be run as `w.arm`. `left` says whether arms were left
-    // there.
+    // Takes the oldest arm of a fork-join, which is then run as `w.arm`. `left` says whether arms
+    // were left on its lane.
     runnable* take_arm(worker& w, bool& left) noexcept;
 
     // The watcher, before its sleep: notes how many jobs each worker has run.
     void note_progress() noexcept;
-    // The watcher, after its sleep: takes a job from the LIFO slot of a worker that has run none
-    // since.
+    // Called by the watcher after its sleep. Takes a job from the LIFO slot of a worker that has
+    // run no job since the sleep began.
     runnable* take_stale(worker& w) noexcept;
 
-    // Moves all jobs of `w` to where other workers find them: `w` is about to run nothing for a
-    // while.
+    // Moves all jobs of `w` to where other workers find them, because `w` is about to run no job
+    // for a while.
     void hand_over(worker& w) noexcept;
 
     // Returns true if nothing is queued for `w`, here or in the injector.
@@ -117,8 +116,8 @@ public:
     }
     void unpark(worker& w) noexcept { w.sleeper.unpark(driver_); }
 
-    // A job was published on a lane. `brief`: the fork-join is not worth a wake. Returns how many
-    // nanoseconds the wake took, or 0 if there was none.
+    // Called when a job was published on a lane. `brief` means that the fork-join is not worth a
+    // wake. Returns the number of nanoseconds that the wake took, or 0 if there was none.
     std::int64_t fork_published(bool brief) noexcept;
 
     basic_idle<Platform>& idle() noexcept { return idle_; }
@@ -188,9 +187,8 @@ void basic_work_queues<Platform>::push_behind(worker& w, runnable& r) noexcept {
     }
 }
 
-// If the ring has room, moves a fair share of the injector to it. So tasks that yield do not all
-// contend for the injector's lock. Returns false if there is no room, if nothing may be moved, or
-// if other workers have emptied the injector.
+// If the ring has room, moves a fair share of the injector to it. So tasks that yield contend less
+// for the injector's lock. Returns false if no job was moved.
 template <class Platform> bool basic_work_queues<Platform>::refill(worker& w) noexcept {
     if (!shares_rings_ || w.ring.room() <= fair_share()) {
         return false;

@@ -37,8 +37,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/timer_queue.hpp>
-#include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/driver.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <bide/task/detail/task_registry.hpp>
 
@@ -49,11 +48,13 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+template <class Platform> class basic_fork_job;
+template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_pool;
 template <class Platform> struct basic_worker;
 
-// The pool of the calling thread and the worker that it owns. `worker` is nullptr on a thread of
-// the pool that owns none: a thread for blocking tasks.
+// The pool of the calling thread, and the worker that the thread owns. `worker` is nullptr on a
+// thread of the pool that owns no worker, such as a thread for blocking tasks.
 template <class Platform> struct basic_thread_role {
     basic_pool<Platform>* pool = nullptr;
     basic_worker<Platform>* worker = nullptr;
@@ -87,7 +88,8 @@ public:
     bool unblock(const void* me) noexcept {
         basic_backoff<Platform> backoff;
         std::uintptr_t seen = of(me) | blocked;
-        // Order: acquire [worker.ownership]; sees what a thread did that found no replacement.
+        // Order: acquire [worker.ownership]; sees the writes of a thread that looked for a
+        // replacement and found none.
         // Failure relaxed: the loop reads again.
         while (!word_.compare_exchange_strong(seen, of(me), std::memory_order_acquire,
                                               std::memory_order_relaxed)) {
@@ -100,9 +102,9 @@ public:
         return true;
     }
 
-    // Any thread: if the owner is blocked, calls find(). find() makes another thread call begin()
-    // and returns true, or returns false. Returns true if another thread owns the worker or is
-    // going to.
+    // Any thread may call it. If the owner is blocked, calls find(), which either makes another
+    // thread call begin() and returns true, or returns false. Returns true if another thread owns
+    // the worker or is going to.
     template <class Find> bool transfer(Find&& find) noexcept {
         // Order: relaxed; the CAS decides.
         std::uintptr_t seen = word_.load(std::memory_order_relaxed);
@@ -219,13 +221,14 @@ private:
     typename Platform::template atomic<std::uint64_t> value_{0};
 };
 
-// Counts the polls after which a busy worker checks timers, files and the injector. The interval is
-// the number of polls that take 1 ms, by an exponentially weighted average of the time of a poll.
-// The newest measurement counts for a tenth. The interval is 61 at first, then 8 to 128.
+// Counts polls, and tells a busy worker when to check timers, files and the injector. The interval
+// between two checks is the number of polls that take 1 ms. It is computed from an exponentially
+// weighted average of the time of a poll, in which the newest measurement counts for a tenth. The
+// interval is 61 at first, then 8 to 128.
 class global_queue_interval {
 public:
-    // Counts a poll. Returns true if the worker is to check now. Every 16th poll calls now(), so
-    // that polls that became longer are noticed.
+    // Counts a poll. Returns true if the worker is to check now. Every 16th poll calls now(), to
+    // notice if polls take longer than before.
     template <class Now> bool tick(Now&& now) noexcept {
         return ++polls_ >= interval_ || (polls_ % 16 == 0 && now() - since_ >= target_ns);
     }

@@ -17,9 +17,9 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
-#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler_options.hpp>
 
@@ -32,6 +32,30 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// The scheduler of the calling thread: in a fork-join, that of the fork-join, else the one that
+// started the thread. It is also set in callbacks, and on threads of a scheduler that own no
+// worker.
+struct current_scheduler {
+    scheduler* instance = nullptr;            // nullptr: the thread belongs to no scheduler
+    bool leaving = false;                     // the thread is in on_worker_stop
+    bool is_substitute = false;               // a thread for blocking tasks runs a worker
+    const current_scheduler* outer = nullptr; // the value before the thread entered a fork-join
+
+    // Returns true if the thread belongs to `s` or is in a fork-join of it, even if it has entered
+    // fork-joins of other schedulers since.
+    static bool is_of(const scheduler& s) noexcept {
+        for (const current_scheduler* at = &here(); at != nullptr; at = at->outer) {
+            if (at->instance == &s) {
+                return true;
+            }
+        }
+        return false;
+    }
+    static current_scheduler& here() noexcept {
+        return native_platform::local<current_scheduler>();
+    }
+};
 
 class worker_threads {
     using platform = native_platform;
@@ -59,16 +83,16 @@ public:
     void raise_limit() noexcept { blocking_.raise_limit(); }
     void lower_limit() noexcept { blocking_.lower_limit(); }
 
-    // The calling thread blocks in a task and leaves `w`: makes another thread run it. Returns
-    // false if there is no thread.
+    // Called when the calling thread blocks in a task and leaves `w`. Makes another thread run `w`.
+    // Returns false if there is no such thread.
     bool replace(worker& w) noexcept;
 
     // Makes an idle thread run `w`. Returns false if there is none.
     bool hand_to_idle_thread(worker& w) noexcept;
 
-    // replace() has found no thread: the next thread for blocking tasks that becomes free runs a
-    // blocked worker, until the worker's own thread returns. Returns false if there is no thread
-    // and none can be started.
+    // Called if replace() has found no thread. The next thread for blocking tasks that becomes free
+    // runs a blocked worker, until the worker's own thread returns. Returns false if there is no
+    // thread for blocking tasks and none can be started.
     bool request_replacement() noexcept;
 
     // A thread for blocking tasks may use every processor, whichever thread has started it.
@@ -235,8 +259,8 @@ inline bool worker_threads::request_replacement() noexcept {
         pool_.replace_blocked();
         return true;
     }
-    // Order: acq_rel [worker.request]; the previous request was served, and this thread sees what
-    // that did.
+    // Order: acq_rel [worker.request]; if the previous request was served, this thread sees what
+    // the serving thread did.
     if (!requested_.exchange(true, std::memory_order_acq_rel)) {
         std::error_code why;
         if (!blocking_.post(request_, why)) {

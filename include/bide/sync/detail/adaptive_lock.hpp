@@ -4,12 +4,12 @@
 
 // The protocol of adaptive_mutex: bounded barging.
 //
-// If an unlock hands the mutex to a sleeper, it stays unused until the sleeper runs. So an unlock
-// wakes the head of the queue and leaves the mutex free ("it floats"): a running thread may
-// overtake the head. Each floating unlock lowers `left`. At zero the next unlock hands the mutex
-// over. So it does once the head has woken, failed to take the mutex, and seen that
-// max_overtake_time has passed since it was first woken. Coroutines, foreign wakers and cases of a
-// select are always handed the mutex: they are never woken only to try.
+// If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
+// unlock wakes the head of the queue and leaves the mutex free (the mutex "floats"): a running
+// thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the next
+// unlock hands the mutex over. It also does so if the head has woken, failed to take the mutex, and
+// seen that max_overtake_time has passed since it was first woken. Coroutines, foreign wakers and
+// cases of a select are always handed the mutex: they are never woken only to try.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -37,7 +37,6 @@
 // another case, the unlock takes the waiter out of the queue; without other waiters the mutex is
 // free.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -68,8 +67,8 @@ public:
 
     void require_no_waiters(const char* name, const void* object) noexcept;
 
-    // Takes the mutex if it is free and there are no waiters; a CAS that expects this saves the
-    // load.
+    // Takes the mutex if it is free and there are no waiters. It is a CAS that expects exactly this
+    // state, which saves a load.
     bool take_free() noexcept;
 
     // Takes the mutex if it is free, even if there are waiters.
@@ -91,16 +90,16 @@ public:
     bool cancel(node& w, wait_status why) noexcept;
     bool await(node& w, deadline until) noexcept;
 
-    // For wait_ops; target.queue is the adaptive_lock.
-    static wait_status try_now(const wait_target& t) noexcept {
-        return self(t).take_free() || self(t).barge() ? wait_status::granted : wait_status::waiting;
-    }
-    static bool enqueue_op(const wait_target& t, node& w) noexcept {
-        return self(t).enqueue(w) != wait_status::waiting;
-    }
-    static bool cancel_op(const wait_target& t, node& w, wait_status why) noexcept {
-        return self(t).cancel(w, why);
-    }
+    // The steps of an operation that waits for the mutex (core/wait_ops.hpp), without its result.
+    struct locking {
+        basic_adaptive_lock& of;
+
+        wait_status try_now() const noexcept {
+            return of.take_free() || of.barge() ? wait_status::granted : wait_status::waiting;
+        }
+        wait_status enqueue(node& w) const noexcept { return of.enqueue(w); }
+        bool cancel(node& w, wait_status why) const noexcept { return of.cancel(w, why); }
+    };
 
 private:
     using lock_word = lock_bits<Platform, word>;
@@ -110,10 +109,6 @@ private:
     static constexpr word notified = 16;
     static constexpr word handoff = 32;
     static constexpr word one_left = 256;
-
-    static basic_adaptive_lock& self(const wait_target& t) noexcept {
-        return *static_cast<basic_adaptive_lock*>(t.queue);
-    }
 
     // The word of a mutex that is taken, with a head that was not overtaken if there are waiters.
     word taken_anew() const noexcept {
@@ -189,8 +184,8 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
             return;
         }
     }
-    // From here on only this thread changes the word, but for the bit that asks for the queue's
-    // lock.
+    // From here on, only this thread changes the word. The one exception is the bit that asks for
+    // the queue's lock.
     seen = lock_word::acquire(word_) & ~lock_word::both;
     if ((seen & queued) == 0) {
         lock_word::release_as(word_, 0);
@@ -284,8 +279,8 @@ bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
     return true;
 }
 
-// The head is awake: it tries for a bounded time. Returns true if it has the mutex or was granted
-// it.
+// Called when the head is awake: it tries to take the mutex for a bounded time. Returns true if it
+// has the mutex or was granted it.
 template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& w) noexcept {
     bool mine = false;
     const bool over = basic_spin<Platform>::until([&]() noexcept {
@@ -328,8 +323,8 @@ void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool overdue) noexce
     }
 }
 
-// The caller has taken the mutex without a grant. It holds the queue's lock and releases it here.
-// A stop that came meanwhile has no effect: the mutex was taken before.
+// Takes `w` out of the queue after its owner has taken the mutex without a grant. Releases the
+// queue's lock, which the caller holds. A stop after the mutex was taken has no effect.
 template <class Platform> void basic_adaptive_lock<Platform>::leave_queue(node& w) noexcept {
     const bool in_time = w.is_queued();
     if (in_time) {
@@ -355,7 +350,7 @@ bool basic_adaptive_lock<Platform>::cancel(node& w, wait_status why) noexcept {
 }
 
 // Takes `w` out of the queue, and releases the lock of the queue, which the caller holds. If `w`
-// was the head and the mutex floats, the next waiter is granted it, for no other thread would try.
+// was the head and the mutex floats, grants it to the next waiter: no other thread would try.
 template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) noexcept {
     const bool was_head = &queue_.front() == &w;
     queue_.remove(w);

@@ -21,7 +21,7 @@
 // that makes the count zero is the last access to the gate. So a waiter that comes through may
 // destroy the gate once no other thread is about to enter the queue.
 //
-// An arrival at an open gate changes no bit, but it is a step of the word all the same
+// An arrival at an open gate changes no bit, but it is still a read-modify-write of the word
 // [gate.arrive]. Consider a thread that shuts the gate, looks for what the arrival announces, and
 // waits:
 //
@@ -68,12 +68,12 @@ public:
     // Order: acquire [gate.arrive]; if true, the caller sees what was done before the gate opened.
     bool is_open() const noexcept { return word_.load(std::memory_order_acquire) / one == 0; }
 
-    // Lowers the count by n. Returns false if the count is less than n; the count stays then, but
-    // this arrival comes before the next shut() as every other does.
+    // Lowers the count by n. Returns false if the count is less than n; the count stays unchanged
+    // then, but the arrival still comes before the next shut(), as every arrival does.
     bool arrive(word n) noexcept;
 
     // Sets the count to one if the gate is open. Otherwise nothing changes.
-    // Requires: the count never was more than one.
+    // Requires: the count was never more than one.
     // Order: acquire [gate.arrive]; each shut() comes after every arrival before it, also after an
     // arrival that another shut() has ended.
     void shut() noexcept { word_.fetch_or(one, std::memory_order_acquire); }
@@ -88,11 +88,19 @@ public:
         }
         return unexpected{errc::stopped};
     }
-    basic_async_op<void, Platform> async_wait() noexcept {
-        static constexpr wait_ops<result<void>, Platform> ops{&try_now, &enqueue_op, &cancel_op,
-                                                              &collect};
-        return {ops, wait_target{this, this, 1}};
-    }
+    basic_async_op<void, Platform> async_wait() noexcept { return {passing{*this}}; }
+
+    // The operation of async_wait() (core/wait_ops.hpp).
+    struct passing {
+        basic_gate& at;
+
+        wait_status try_now() const noexcept {
+            return at.is_open() ? wait_status::granted : wait_status::waiting;
+        }
+        wait_status enqueue(node& w) const noexcept { return at.enqueue(w); }
+        bool cancel(node& w, wait_status why) const noexcept { return at.cancel(w, why); }
+        result<void> collect(wait_status what) const noexcept { return result_of(what); }
+    };
 
     // For waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
     wait_status enqueue(node& w) noexcept;
@@ -105,22 +113,6 @@ private:
 
     static constexpr word queued = 4;
     static constexpr word one = 8; // in the count
-
-    static basic_gate& self(const wait_target& t) noexcept {
-        return *static_cast<basic_gate*>(t.queue);
-    }
-    static wait_status try_now(const wait_target& t) noexcept {
-        return self(t).is_open() ? wait_status::granted : wait_status::waiting;
-    }
-    static bool enqueue_op(const wait_target& t, node& w) noexcept {
-        return self(t).enqueue(w) != wait_status::waiting;
-    }
-    static bool cancel_op(const wait_target& t, node& w, wait_status why) noexcept {
-        return self(t).cancel(w, why);
-    }
-    static result<void> collect(const wait_target&, wait_status what) noexcept {
-        return result_of(what);
-    }
 
     // Requires: the lock is held and `w` is queued. Returns the word after `w` left the queue.
     word without(node& w, word seen) noexcept {
@@ -138,9 +130,9 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
     while ((seen & queued) == 0) {
         const bool enough = seen / one >= n;
         // Order: release [gate.arrive]; what was done before is seen by each waiter that comes
-        // through, and by each thread that shuts the gate. For these the step is made even if no
-        // bit changes. It ignores the lock, for its holder has not decided to wait yet. Failure:
-        // look again.
+        // through, and by each thread that shuts the gate. For these threads, the step is made even
+        // if it changes no bit. The step ignores the lock, because the holder of the lock has not
+        // decided to wait yet. Failure: look again.
         if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
                                         std::memory_order_release, std::memory_order_relaxed)) {
             return enough;

@@ -40,11 +40,11 @@
 // whose acquire succeeds may destroy the semaphore, even if releasers have not returned. (With a
 // fetch_add another thread could take the permits before the releaser had finished.)
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 
@@ -90,15 +90,15 @@ public:
     // Gives n permits, or as many of them as fit below max().
     void give_fitting(word n) noexcept;
 
-    // As try_take() and give(), if the count most likely is `free` and there are no waiters: a CAS
-    // that expects this saves the load. Returns false, and does nothing, if the word differs.
+    // Take and give as try_take() and give() do, but by a CAS that expects `free` permits and no
+    // waiters. That saves a load. If the word differs, return false and do nothing.
     bool take_known(word free, word n) noexcept;
     bool give_known(word free, word n) noexcept;
 
     // Enqueues `w` and returns waiting, or settles `w` immediately and returns its status.
     wait_status enqueue(node& w) noexcept;
 
-    // Cancels the wait of `w`. What it had been granted in part goes to the waiters behind it.
+    // Cancels the wait of `w`. Permits that it was granted in part go to the waiters behind it.
     // Returns false if the wait is decided, or if `w` is not queued yet; then a later enqueue()
     // refuses it with `why`.
     bool cancel(node& w, wait_status why) noexcept;
@@ -109,19 +109,22 @@ public:
     // Removes up to n free permits. Returns how many.
     word forget(word n) noexcept;
 
-    // For wait_ops; target.queue is the permit_queue.
-    static wait_status try_now(const wait_target& t) noexcept {
-        auto& q = self(t);
-        return q.try_take(static_cast<word>(t.amount)) ? wait_status::granted
-               : q.is_closed()                         ? wait_status::closed
-                                                       : wait_status::waiting;
-    }
-    static bool enqueue_op(const wait_target& t, node& w) noexcept {
-        return self(t).enqueue(w) != wait_status::waiting;
-    }
-    static bool cancel_op(const wait_target& t, node& w, wait_status why) noexcept {
-        return self(t).cancel(w, why);
-    }
+    // The steps of an operation that waits for permits (core/wait_ops.hpp), without its result.
+    struct taking {
+        basic_permit_queue& from;
+        std::ptrdiff_t amount;
+
+        wait_status try_now() const noexcept {
+            return from.try_take(static_cast<word>(amount)) ? wait_status::granted
+                   : from.is_closed()                       ? wait_status::closed
+                                                            : wait_status::waiting;
+        }
+        wait_status enqueue(node& w) const noexcept {
+            w.ask(amount);
+            return from.enqueue(w);
+        }
+        bool cancel(node& w, wait_status why) const noexcept { return from.cancel(w, why); }
+    };
 
 private:
     using lock = lock_bits<Platform, word>;
@@ -130,10 +133,6 @@ private:
     static constexpr word queued = 4;
     static constexpr word closed = 8;
     static constexpr word one = 16; // in the count
-
-    static basic_permit_queue& self(const wait_target& t) noexcept {
-        return *static_cast<basic_permit_queue*>(t.queue);
-    }
 
     // Order: relaxed; the number may be outdated when it is read.
     word snapshot() const noexcept { return word_.load(std::memory_order_relaxed); }
@@ -200,7 +199,7 @@ template <class Platform> bool basic_permit_queue<Platform>::give(word n, word l
 
 // Decides, and enqueues or settles.
 template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node& w) noexcept {
-    const word need = static_cast<word>(w.amount);
+    const word need = static_cast<word>(w.amount());
     bool locked = false;
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
@@ -274,7 +273,7 @@ auto basic_permit_queue<Platform>::serve(word free, word waiting, wake_list& gra
             free -= missing;
             granted.push(head);
         } else { // its choice selected another wait: the next waiter gets what this one had
-            free += static_cast<word>(head.amount) - missing;
+            free += static_cast<word>(head.amount()) - missing;
         }
     }
     return free * one;
@@ -309,14 +308,15 @@ template <class Platform> void basic_permit_queue<Platform>::give_fitting(word n
     }
 }
 
-// Takes `w` out of the queue, grants what it had to the waiters behind it, and releases the lock.
+// Takes `w` out of the queue, grants the permits that it had got in part to the waiters behind it,
+// and releases the lock.
 // Requires: the lock is held, and `waiting` waiters are queued.
 template <class Platform>
 void basic_permit_queue<Platform>::withdraw(node& w, word waiting) noexcept {
     queue_.remove(w);
     w.withdrawn();
     wake_list granted;
-    const word had = static_cast<word>(w.amount - w.missing);
+    const word had = static_cast<word>(w.amount() - w.missing);
     lock::release_as(word_, serve(had, waiting - 1, granted));
     granted.publish(wait_status::granted);
 }
@@ -346,7 +346,7 @@ template <class Platform> bool basic_permit_queue<Platform>::close() noexcept {
         }
     }
     const node& head = queue_.front();
-    const word had = static_cast<word>(head.amount - head.missing);
+    const word had = static_cast<word>(head.amount() - head.missing);
     wake_list failed;
     queue_.pop_all(failed);
     lock::release_as(word_, closed | had * one);

@@ -2,9 +2,9 @@
 #ifndef BIDE_TASK_DETAIL_AWAITED_FRAME_HPP
 #define BIDE_TASK_DETAIL_AWAITED_FRAME_HPP
 
-// Destroys suspended coroutines that await each other, before their end. The innermost coroutine is
-// destroyed first, because it may refer to locals of the coroutines that await it. The stack that
-// this needs does not grow with the length of the chain.
+// Destroys a chain of suspended coroutines that await each other and have not ended. The innermost
+// coroutine is destroyed first, because it may refer to locals of the coroutines that await it. The
+// use of the stack does not grow with the length of the chain.
 //
 // An awaiter lies in the frame of the awaiting coroutine. It owns the awaited frame through an
 // awaited_frame. The promise of the awaiting coroutine points to that awaited_frame, or to the

@@ -7,8 +7,9 @@
 //
 // Blocks have size classes of 16 bytes. For each class, a thread has a stack of free blocks, and a
 // second stack in reserve, which is full or empty. A full stack is called a batch. Threads exchange
-// batches through the depot of the process. So a block that one thread frees and another allocates
-// costs a share of one exchange. (Bonwick and Adams, "Magazines and Vmem", 2001, section 3.)
+// batches through the depot of the process. So if one thread frees a block and another allocates
+// it, the cost is a small share of one exchange. (Bonwick and Adams, "Magazines and Vmem", 2001,
+// section 3.)
 //
 // The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
 // in the depot. A batch that does not fit goes back to operator delete. A thread that ends keeps
@@ -116,6 +117,8 @@ public:
 private:
     template <class T> using var = typename Platform::template var<T>;
 
+    static constexpr int max_looks = Platform::model ? Platform::lock_looks : 64;
+
     bool enter() noexcept {
         for (int looked = 0;; ++looked) {
             // Order: relaxed; the CAS decides.
@@ -126,7 +129,7 @@ private:
                                                             std::memory_order_relaxed)) {
                 return true;
             }
-            if (looked == Platform::lock_pauses) {
+            if (looked == max_looks) {
                 return false;
             }
             Platform::pause();
@@ -209,7 +212,7 @@ private:
     };
 
     // The free blocks of one thread. All fields are zero until it is opened, and again after it is
-    // closed. So the first use of each bin calls refill() or make_room().
+    // closed. So the first use of each size class calls refill() or make_room().
     enum class stage : unsigned char { fresh, open, closed };
     struct cache {
         bin bins[kinds];

@@ -10,9 +10,11 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -38,10 +40,7 @@ public:
     // Runs the coroutine of a task on this thread until its end.
     template <class Promise> void run(std::coroutine_handle<Promise> frame) noexcept {
         frame.promise().begin(*this, queue_);
-        {
-            const turn now(local::get());
-            resume<native_platform>(frame);
-        }
+        take_turn([frame]() noexcept { resume<native_platform>(frame); });
         drive();
     }
 
@@ -74,10 +73,21 @@ private:
 
     void drive() noexcept {
         while (!done_) {
+            // Another thread takes a worker over while this one sleeps, not while it spins.
+            if (queue_.empty() && local::get().host == nullptr) {
+                basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
+            }
             runnable* const next = queue_.pop(deadline::never());
-            const turn now(local::get());
-            next->run.wake();
+            take_turn([next]() noexcept { next->run.wake(); });
         }
+    }
+
+    template <class Run> void take_turn(Run run) noexcept {
+        local& here = local::get();
+        const turn now(here);
+        const auto* const was_alone = std::exchange(here.alone, &queue_);
+        run();
+        here.alone = was_alone;
     }
 
     basic_ready_queue<native_platform> queue_;

@@ -2,9 +2,9 @@
 #ifndef BIDE_TASK_DETAIL_TASK_BODY_HPP
 #define BIDE_TASK_DETAIL_TASK_BODY_HPP
 
-// The two parts that every cell of a task is made of, whether the task is spawned, in a group or a
-// child of when_all: its body, which runs, and its outcome, which is kept when the body is
-// destroyed.
+// Every cell of a task has two parts: the body, which runs, and the outcome, which is kept when the
+// body is destroyed. That holds for spawned tasks, for members of groups and for children of
+// when_all.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -61,8 +61,8 @@ inline bool is_stopped_error(const std::exception_ptr& error) noexcept {
 #endif
 }
 
-// The outcome of a task that has ended: a value, an exception, or the fact that it never ran. With
-// T void, the outcome of a task of any type without its value.
+// The outcome of a task that has ended: a value, an exception, or the fact that it never ran.
+// kept_outcome<void> is the outcome of a task of any type, without the value.
 template <class T> class kept_outcome {
     struct nothing {};
 
@@ -165,7 +165,8 @@ public:
     task_body& operator=(const task_body&) = delete;
     ~task_body() { destroy(); }
 
-    // Takes the source. A callable is called in its final place. Returns the name of the task.
+    // Takes the source: a task, or a callable, which is then called at its final address. Returns
+    // the name of the task.
     // Throws: what the move of a callable throws; what its call throws.
     // Requires: a task that was not moved from; terminates otherwise.
     const char* open(S&& source) {

@@ -30,8 +30,8 @@ template <class Platform> struct cancel_round {
     basic_group<Platform>* first = nullptr;
     basic_group<Platform>* last = nullptr;
 
-    // The round of the calling thread, or nullptr. It is nullptr in user code that a cancellation
-    // calls, because that code may wait for a group that it cancels itself.
+    // The round of the calling thread, or nullptr. While a cancellation calls user code, the round
+    // is nullptr, because that code may wait for a group that it cancels itself.
     static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
 
     // Sets the round of the calling thread, and restores the outer one in its destructor.
@@ -164,8 +164,8 @@ protected:
         delete stop_.load(std::memory_order_relaxed);
     }
 
-    // Returns the first coroutine of the chain. A task that runs a function calls it, and returns
-    // an empty handle.
+    // Returns the first coroutine of the chain. If the task runs a function, calls the function and
+    // returns an empty handle.
     virtual std::coroutine_handle<> start() noexcept = 0;
     // Called in the place of start(), if the task was cancelled before its first run.
     virtual void never_start() noexcept = 0;
@@ -214,8 +214,9 @@ template <class Platform> std::stop_token basic_task_control<Platform>::get_stop
     if (source == nullptr) {
         source =
             made_or_fatal("no memory for a task's stop token", [] { return new std::stop_source; });
-        // Order: seq_cst [task.stop_token]; the task sets `stop_`, then looks for `cancelled`. The
-        // canceller sets `cancelled`, then looks for `stop_`. So one of the two sees the other.
+        // Order: seq_cst [task.stop_token]. The task sets `stop_` and then reads whether it is
+        // cancelled. The canceller sets `cancelled` and then reads `stop_`. So at least one of the
+        // two sees the write of the other.
         stop_.store(source, std::memory_order_seq_cst);
         if (state_.is_cancelled()) {
             source->request_stop();
@@ -231,8 +232,8 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
             return finish();
         }
         local& here = local::get();
-        // The turn gives the task a budget on any thread, also on one that is no worker. A task
-        // that starts cancelled gets none, so its first operation finds it stopped.
+        // The turn gives the task a budget on any thread, also if the thread is no worker. If the
+        // task is cancelled before it starts, it gets no budget, so its first operation is stopped.
         const worker_turn<Platform> turn(here, fresh_ && state_.is_cancelled());
         basic_task_context<Platform>* const outer = here.running;
         here.running = this;

@@ -31,22 +31,25 @@ public:
     // Returns the list of waiting tasks for the calling thread: its worker's, if it is a worker.
     virtual basic_task_registry<Platform>& registry() noexcept = 0;
 
-    // Returns true if the calling thread may end tasks: it belongs to this home, and ends before
-    // it.
+    // Returns true if the calling thread may end tasks: the thread belongs to this home and ends
+    // before the home does.
     virtual bool is_here() const noexcept = 0;
 
     // Returns true if the home accepts no more tasks and cancels those that it has.
     virtual bool is_closing() const noexcept = 0;
 
-    // Counts a task that has ended. The thread wakes the joiners of the task next. The last access
-    // of a task to its home.
+    // Counts a task that has ended. This is the task's last access to its home. The caller wakes
+    // the joiners of the task afterwards.
     virtual void task_ended() noexcept = 0;
 
 protected:
     ~basic_task_home() = default;
 };
 
-template <class Platform> class basic_task_header : public basic_task_control<Platform> {
+// The links are those of the list in task_registry.hpp.
+template <class Platform>
+class basic_task_header : public basic_task_control<Platform>,
+                          public basic_task_links<Platform, basic_task_header<Platform>> {
     using control = basic_task_control<Platform>;
     using control::state_;
 
@@ -58,8 +61,8 @@ public:
     basic_task_header(home_type& home, bool kept) noexcept
         : control(kept ? 2 : 1, kept), home_(home) {}
 
-    // Ends the task without running it, because the scheduler has shut down. Replaces the first
-    // post().
+    // Ends the task without running it, because the scheduler has shut down. It is called instead
+    // of the first post().
     void refuse() noexcept {
         this->never_start();
         end();
@@ -84,10 +87,6 @@ public:
             drop_reference();
         }
     }
-
-    // Links of the list in task_registry.hpp, guarded by its lock.
-    typename Platform::template var<basic_task_header*> registry_next{nullptr};
-    typename Platform::template var<basic_task_header*> registry_prev{nullptr};
 
 protected:
     ~basic_task_header() = default;
@@ -116,8 +115,8 @@ private:
         end();
     }
 
-    // Publishes the outcome. The task is counted as ended before its joiners are woken, so a joiner
-    // finds it counted.
+    // Publishes the outcome. Counts the task as ended before the joiners are woken. So a joiner
+    // never sees a count without this task.
     void end() noexcept {
         if (registry_ != nullptr) {
             registry_->remove(*this);

@@ -18,19 +18,70 @@ namespace detail {
 
 template <class Platform> class basic_task_header;
 
+// The links of a task in a list, which sets them. Node derives from this. The lock of the list's
+// owner guards them.
+template <class Platform, class Node> struct basic_task_links {
+    typename Platform::template var<Node*> next_in_list;
+    typename Platform::template var<Node*> prev_in_list;
+};
+
+// A list of tasks, for an owner with a lock: a registry, or a group (sched/detail/group.hpp).
+// Requires, for all functions: the caller holds the lock.
+template <class Platform, class Node> class basic_task_list {
+public:
+    constexpr basic_task_list() noexcept = default;
+    basic_task_list(const basic_task_list&) = delete;
+    basic_task_list& operator=(const basic_task_list&) = delete;
+
+    Node* first() const noexcept { return first_; }
+
+    void push_front(Node& n) noexcept { link(nullptr, n, first_); }
+    void push_back(Node& n) noexcept { link(last_, n, nullptr); }
+
+    void remove(Node& n) noexcept {
+        Node* const next = n.next_in_list;
+        Node* const prev = n.prev_in_list;
+        (prev == nullptr ? first_ : prev->next_in_list) = next;
+        (next == nullptr ? last_ : next->prev_in_list) = prev;
+    }
+
+    // Calls visit(task) without the lock. The task has a reference meanwhile.
+    template <class Lock, class Word, class Visit>
+    static void visit_unlocked(Word& lock, basic_task_header<Platform>& task, Visit&& visit) {
+        task.add_reference();
+        Lock::release(lock);
+        visit(task);
+        task.drop_reference();
+        Lock::acquire(lock);
+    }
+
+private:
+    void link(Node* prev, Node& n, Node* next) noexcept {
+        n.next_in_list = next;
+        n.prev_in_list = prev;
+        (prev == nullptr ? first_ : prev->next_in_list) = &n;
+        (next == nullptr ? last_ : next->prev_in_list) = &n;
+    }
+
+    typename Platform::template var<Node*> first_{nullptr};
+    typename Platform::template var<Node*> last_{nullptr};
+};
+
 template <class Platform> class basic_task_registry {
     using header = basic_task_header<Platform>;
+    using list = basic_task_list<Platform, header>;
 
 public:
     constexpr basic_task_registry() noexcept = default;
     basic_task_registry(const basic_task_registry&) = delete;
     basic_task_registry& operator=(const basic_task_registry&) = delete;
 
-    // Adds a task. Returns false if close() was called before: for_each() may have passed already,
-    // so the caller must cancel the task.
+    // Adds a task. Returns false if close() was called before: for_each() may not visit the task
+    // any more, so the caller must cancel it.
     bool add(header& t) noexcept {
         lock::acquire(lock_);
-        push(t);
+        tasks_.push_back(t);
+        size_ = size_ + 1;
         const bool open = !closed_;
         lock::release(lock_);
         return open;
@@ -38,7 +89,8 @@ public:
 
     void remove(header& t) noexcept {
         lock::acquire(lock_);
-        unlink(t);
+        tasks_.remove(t);
+        size_ = size_ - 1;
         lock::release(lock_);
     }
 
@@ -54,15 +106,11 @@ public:
     // Requires: one caller at a time.
     template <class Visit> void for_each(Visit&& visit) {
         lock::acquire(lock_);
-        for (std::size_t left = size_; left != 0 && first_ != nullptr; --left) {
-            header& t = *first_;
-            unlink(t);
-            push(t); // to the end, so that the next iteration visits another task
-            t.add_reference();
-            lock::release(lock_);
-            visit(t);
-            t.drop_reference();
-            lock::acquire(lock_);
+        for (std::size_t left = size_; left != 0 && tasks_.first() != nullptr; --left) {
+            header& t = *tasks_.first();
+            tasks_.remove(t);
+            tasks_.push_back(t); // so that the next iteration visits another task
+            list::template visit_unlocked<lock>(lock_, t, visit);
         }
         lock::release(lock_);
     }
@@ -76,7 +124,7 @@ public:
             lock::acquire(lock_);
             const std::size_t there = size_;
             if (there <= expected) {
-                for (header* t = first_; t != nullptr; t = t->registry_next) {
+                for (header* t = tasks_.first(); t != nullptr; t = t->next_in_list) {
                     t->add_reference();
                     out.push_back(t);
                 }
@@ -94,38 +142,8 @@ private:
     using lock = lock_bits<Platform, word>;
     template <class T> using var = typename Platform::template var<T>;
 
-    void push(header& t) noexcept {
-        header* const last = last_;
-        t.registry_next = nullptr;
-        t.registry_prev = last;
-        if (last == nullptr) {
-            first_ = &t;
-        } else {
-            last->registry_next = &t;
-        }
-        last_ = &t;
-        size_ = size_ + 1;
-    }
-
-    void unlink(header& t) noexcept {
-        header* const next = t.registry_next;
-        header* const prev = t.registry_prev;
-        if (prev == nullptr) {
-            first_ = next;
-        } else {
-            prev->registry_next = next;
-        }
-        if (next == nullptr) {
-            last_ = prev;
-        } else {
-            next->registry_prev = prev;
-        }
-        size_ = size_ - 1;
-    }
-
     typename Platform::template atomic<word> lock_{0};
-    var<header*> first_{nullptr};
-    var<header*> last_{nullptr};
+    list tasks_;
     var<std::size_t> size_{0};
     var<bool> closed_{false};
 };

@@ -34,8 +34,8 @@
 // canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. A claimed task
 // is not resumed: a wake only sets `notified`. So the node outlives the interruption. When the
 // interruption is over, the canceller posts the task if its wait was decided meanwhile, by the
-// canceller or by another thread. If a task need not wait after all, because its node was refused
-// or granted on the way into the queue, it waits until the claim has ended. A task that is
+// canceller or by another thread. If the node of a claimed task is refused or granted at once, the
+// task need not wait for the node. It then waits until the claim has ended. A task that is
 // cancelled while it is active or shielded learns of the cancellation when it begins its next wait.
 
 #include <bide/core/backoff.hpp>
@@ -182,9 +182,9 @@ public:
 
     // --- Called by the owner of a reference
 
-    // Gives up the right to ask for the outcome. Returns true if this dropped the reference, and
-    // the task has another one. Returns false if the task is complete: the caller still has its
-    // reference, and discards the outcome.
+    // Gives up the right to ask for the outcome. Returns true if the call has dropped the caller's
+    // reference; the task has another one. Returns false if the task is complete. Then the caller
+    // still has its reference, and must discard the outcome.
     bool forgo() noexcept {
         // Order: relaxed; the CAS acquires.
         word seen = word_.load(std::memory_order_relaxed);
@@ -215,13 +215,13 @@ public:
 
     // Drops a reference. Returns true if it was the last one, so that the caller destroys the task.
     bool drop_reference() noexcept {
-        // Order: acquire [task.references]; the accesses of all other owners are over for the last
-        // one.
+        // Order: acquire [task.references]; the last owner sees the accesses of all other owners as
+        // finished.
         if (word_.load(std::memory_order_acquire) / reference == 1) {
             return true; // no other owner can add a reference
         }
-        // Order: acq_rel [task.references]; as above. The caller's accesses are over for the last
-        // owner.
+        // Order: acq_rel [task.references]; as above. The last owner sees the caller's accesses as
+        // finished.
         return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -244,8 +244,8 @@ public:
         return (word_.load(std::memory_order_relaxed) & cancelled) != 0;
     }
 
-    // Returns true if the task waits. If a thread calls this that does not run the task, the answer
-    // may be old.
+    // Returns true if the task waits. If the calling thread does not run the task, the answer may
+    // be outdated.
     bool is_waiting() const noexcept {
         // Order: relaxed; for reports, and for the task, which sees its own changes.
         return (word_.load(std::memory_order_relaxed) & (active | complete)) == 0;

@@ -12,72 +12,64 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <cstddef>
 #include <cstdint>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A wait for a time. It is ended by its own time-out, or by a stop, or by a time-out of the caller.
-// In the target, `amount` is the time in ns, and `queue` is the function that reads the clock of
-// that time; nullptr means the steady clock.
+// The operation of a wait for a time (core/wait_ops.hpp). It is ended by its own time-out, or by a
+// stop, or by a time-out of the caller.
 struct time_wait {
-    using node = basic_waiter<native_platform>;
+    std::int64_t at;                      // ns of the clock
+    deadline::clock_function other_clock; // nullptr: the steady clock
+    static constexpr bool stands_alone = true;
 
-    static wait_status try_now(const wait_target& t) noexcept {
-        return has_passed(t) ? wait_status::granted : wait_status::waiting;
+    wait_status try_now() const noexcept {
+        return has_passed() ? wait_status::granted : wait_status::waiting;
     }
-    static bool enqueue(const wait_target&, node& w) noexcept {
+    wait_status enqueue(basic_waiter<native_platform>& w) const noexcept {
         if (w.forbidden() != wait_status::waiting) {
             w.settle(w.forbidden());
-            return true;
+            return w.forbidden();
         }
-        return !w.begin_alone();
+        return w.begin_alone() ? wait_status::waiting : w.outcome();
     }
-    static bool cancel(const wait_target&, node& w, wait_status why) noexcept {
+    bool cancel(basic_waiter<native_platform>& w, wait_status why) const noexcept {
         return w.end_alone(why);
+    }
+    result<void> collect(wait_status what) const {
+        return is_over(what) ? result<void>() : unexpected{errc_of(what)};
     }
 
     // Returns true if the wait was ended by its own time, or if its time has passed meanwhile.
-    static bool is_over(const wait_target& t, wait_status what) noexcept {
-        return what == wait_status::granted || (what == wait_status::timed_out && has_passed(t));
+    bool is_over(wait_status what) const noexcept {
+        return what == wait_status::granted || (what == wait_status::timed_out && has_passed());
     }
-    static result<void> collect(const wait_target& t, wait_status what) {
-        return is_over(t, what) ? result<void>() : unexpected{errc_of(what)};
-    }
-
-private:
-    static bool has_passed(const wait_target& t) noexcept {
-        const auto other_clock = reinterpret_cast<deadline::clock_function>(t.queue);
-        return (other_clock == nullptr ? native_platform::now() : other_clock()) >= t.amount;
+    bool has_passed() const noexcept {
+        return (other_clock == nullptr ? native_platform::now() : other_clock()) >= at;
     }
 };
 
 inline async_op<void> sleep_until(deadline until) noexcept {
-    static constexpr auto ops =
-        wait_ops<result<void>, native_platform>(&time_wait::try_now, &time_wait::enqueue,
-                                                &time_wait::cancel, &time_wait::collect)
-            .standing_alone();
     const auto other_clock = until.other_clock();
     const std::int64_t at = other_clock == nullptr ? until.steady_ns() : until.own_ns();
-    return {
-        ops,
-        wait_target{reinterpret_cast<void*>(other_clock), nullptr, static_cast<std::ptrdiff_t>(at)},
-        until};
+    return {time_wait{at, other_clock}, until};
 }
 
 // Completes immediately, but enqueues the coroutine behind what is queued where it resumes.
-inline async_op<void> yield() noexcept {
-    using node = basic_waiter<native_platform>;
-    static constexpr auto ops =
-        wait_ops<result<void>, native_platform>(
-            [](const wait_target&) noexcept { return wait_status::granted; },
-            [](const wait_target&, node&) noexcept { return true; },
-            [](const wait_target&, node&, wait_status) noexcept { return false; },
-            [](const wait_target&, wait_status what) { return result_of(what); }, nullptr, true)
-            .standing_alone();
-    return {ops, wait_target{}};
-}
+struct yielding {
+    static constexpr bool yields_first = true;
+    static constexpr bool stands_alone = true;
+
+    wait_status try_now() const noexcept { return wait_status::granted; }
+    wait_status enqueue(basic_waiter<native_platform>&) const noexcept {
+        return wait_status::granted;
+    }
+    bool cancel(basic_waiter<native_platform>&, wait_status) const noexcept { return false; }
+    result<void> collect(wait_status what) const { return result_of(what); }
+};
+
+inline async_op<void> yield() noexcept { return {yielding()}; }
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

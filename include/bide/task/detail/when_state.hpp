@@ -9,17 +9,18 @@
 // The thread that counts down to zero resumes the parent [when.ended], and accesses the state no
 // more. Each thread that accesses a child from outside does so before its own count-down: the
 // parent, which starts the children, and the winner, which cancels the other children. A canceller
-// of the parent has no count. It holds the parent in its wait meanwhile, by a claim
-// (task_state.hpp).
+// of the parent has no count. Instead it claims the parent (task_state.hpp), so the parent stays in
+// its wait until the canceller is done.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled, the
 // children are cancelled, and the wait continues. If the parent is cancelled and not shielded when
-// it comes here, it may not begin a wait. It then starts the children, cancelled, without a wait of
-// its context, and is resumed by resumption().
+// it awaits the children, its context refuses a wait. The parent then starts the children as
+// cancelled, waits without its context, and is resumed by resumption().
 //
-// The children of a cancelled parent start, as a task starts that a cancelled task awaits, and find
-// their first wait stopped. A child that lost before it started never starts. A cancelled parent
-// that awaits children in a loop, none of which waits, is stopped in the end (has_begun_enough()).
+// The children of a cancelled parent start, and their first wait is stopped. A single task that a
+// cancelled task awaits behaves in the same way. If another child of when_any() has won before a
+// child starts, that child never starts. A cancelled parent that awaits children in a loop, none of
+// which waits, is stopped in the end (has_begun_enough()).
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/coroutine_wait.hpp>
@@ -124,7 +125,8 @@ public:
         }
     }
 
-    // Adds a child. `frame` is the frame of the child, which may be destroyed before the child.
+    // Adds a child. `frame` is the frame of the child. The frame may be destroyed before the child
+    // object.
     // Requires: this is not awaited yet.
     void add(child& c, awaited_frame* frame = nullptr) noexcept {
         c.when_ = this;
@@ -188,8 +190,8 @@ private:
 
     // Returns true if this was the last count.
     bool count_down() noexcept {
-        // Order: acq_rel [when.ended]; the accesses of each child, and the accesses to it, are over
-        // for the thread that counts down last, and for the parent.
+        // Order: acq_rel [when.ended]; the thread that counts down last, and the parent, see all
+        // accesses by and to each child as finished.
         return left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 

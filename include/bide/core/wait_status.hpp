@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CORE_WAIT_STATUS_HPP
+#define BIDE_CORE_WAIT_STATUS_HPP
+
+/// \file
+/// The outcome of a wait.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+
+namespace bide::inline BIDE_ABI {
+
+/// States the outcome of a wait. The first two values are no outcomes.
+enum class wait_status : futex_word {
+    waiting,   ///< There is no outcome yet.
+    parked,    ///< There is no outcome yet, and the owner sleeps or is about to.
+    granted,   ///< The wait got what it asked for.
+    closed,    ///< The primitive was closed.
+    stopped,   ///< A stop was requested.
+    timed_out, ///< The deadline has passed.
+    no_memory  ///< There was no memory for the item.
+};
+
+namespace detail {
+
+// The bit of a wait that is decided, and not published yet (core/waiter.hpp).
+inline constexpr futex_word announced = 8;
+
+// Sets the bit, or clears it if it is set.
+inline wait_status announced_as(wait_status what) noexcept {
+    return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
+}
+inline bool is_announced(wait_status seen) noexcept {
+    return (static_cast<futex_word>(seen) & announced) != 0;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_LOCK_FILE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_FILE_LOCK_FILE_HPP
+
+// The lock file beside a file slot's file. A writer holds an exclusive flock(2) on it. A reader
+// holds a shared one, unless it can read without a lock. The lock file stays when the slot's file
+// is replaced; no slot removes it. The kernel releases the lock of a process that ends. If a holder
+// is stopped, other processes wait at most for their `retry_time`.
+//
+// The file holds eight bytes, the synced version: the last version that is known to be on the disk.
+// A writer writes it after its sync. If the slot's file has another version, the writer ended
+// before it wrote the synced version, or that write failed. So the next process with the lock syncs
+// first. The synced version itself is not synced: if a crash loses it, the only cost is one more
+// sync. Its write also wakes watches. If it is later than every version that can be read, an
+// acknowledged value is lost. A crash alone cannot cause that, because this write comes last.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/file/page_format.hpp>
+#include <bide/durable/slots/detail/file/posix_file.hpp>
+
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Io> class lock_file {
+public:
+    lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t retry_time_ns,
+              Io io)
+        : io_(io), path_(std::move(path)), mode_(mode), any_filesystem_(any_filesystem),
+          retry_time_ns_(retry_time_ns), file_(io) {}
+
+    lock_file(lock_file&&) noexcept = default;
+    lock_file& operator=(lock_file&&) noexcept = default;
+    ~lock_file() { release_if_not_ours(); }
+
+    // Blocks: until the lock is held, at most for retry_time_ns.
+    std::error_code enter(bool exclusive) noexcept;
+    void leave() noexcept {
+        if (file_) {
+            io_.unlock(file_.get());
+        }
+    }
+
+    bool is_open() const noexcept { return static_cast<bool>(file_); }
+    void release_if_not_ours() noexcept { file_.release_unless(facts_); }
+
+    // Closes a file that another process shares, and leaves it locked.
+    void abandon() noexcept { file_.reset(); }
+
+    const std::string& path() const noexcept { return path_; }
+    const struct stat& facts() const noexcept { return facts_; }
+
+    // Returns 0 if there is none. A reader without the lock may read a half-written version.
+    std::uint64_t synced_version() noexcept {
+        char bytes[8];
+        return io_.read_at(file_.get(), bytes, 8, 0) == 8 ? load_little<std::uint64_t>(bytes) : 0;
+    }
+    bool set_synced_version(std::uint64_t version) noexcept {
+        char bytes[8];
+        store_little(bytes, version);
+        return io_.write_at(file_.get(), bytes, 8, 0) == 8;
+    }
+
+private:
+    static constexpr std::int64_t first_rest_ns = 20'000;
+    static constexpr std::int64_t longest_rest_ns = 2'000'000;
+    static constexpr std::int64_t long_wait_ns = 50'000'000;
+    static constexpr std::int64_t polite_rest_ns = 100'000; // a claimant tries twice in this time
+
+    std::error_code open() noexcept;
+    std::error_code wait(bool exclusive, std::int64_t begin) noexcept;
+    std::int64_t jitter(std::int64_t below) noexcept;
+
+    [[no_unique_address]] Io io_;
+    std::string path_;
+    unsigned mode_;
+    bool any_filesystem_;
+    std::int64_t retry_time_ns_;
+    file_descriptor<Io> file_;
+    struct stat facts_{};
+    std::uint64_t chance_ = 0;
+};
+
+template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcept {
+    const std::int64_t begin = io_.steady_ns();
+    for (;;) {
+        if (!file_) {
+            if (const std::error_code error = open()) {
+                return error;
+            }
+        }
+        if (const std::error_code error = wait(exclusive, begin)) {
+            return error;
+        }
+        // If another program removed the lock file, other processes may lock a new one.
+        struct stat now;
+        if (io_.look_at(path_.c_str(), now) == 0 && is_same_file(now, facts_)) {
+            const std::error_code error = check_kind(now);
+            if (error) {
+                leave();
+            }
+            return error;
+        }
+        leave();
+        file_.reset();
+        if (io_.steady_ns() - begin > retry_time_ns_) {
+            return std::make_error_code(std::errc::timed_out);
+        }
+    }
+}
+
+// Makes the file if it is missing. A reader can use a file that it may not write.
+template <class Io> std::error_code lock_file<Io>::open() noexcept {
+    constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    if (io_.look_at(path_.c_str(), facts_) == 0 && !S_ISREG(facts_.st_mode)) {
+        return check_kind(facts_); // a socket cannot be opened; opening a device may have effects
+    }
+    int fd = io_.open_file(path_.c_str(), how | O_RDWR);
+    if (fd < 0 && errno == ENOENT) {
+        fd = io_.open_file(path_.c_str(), how | O_RDWR | O_CREAT, mode_);
+    }
+    if (fd < 0 && (errno == EACCES || errno == EROFS)) {
+        const int why = errno;
+        fd = io_.open_file(path_.c_str(), how | O_RDONLY);
+        if (fd < 0 && errno == ENOENT) {
+            errno = why;
+        }
+    }
+    file_descriptor<Io> opened(io_, fd);
+    if (!opened || io_.look_at(fd, facts_) != 0) {
+        return system_error_code();
+    }
+    if (!S_ISREG(facts_.st_mode)) {
+        return check_kind(facts_);
+    }
+    if (!any_filesystem_ && !io_.is_reliable(fd)) {
+        return durable_errc::unsupported_filesystem;
+    }
+    file_ = std::move(opened);
+    return {};
+}
+
+// A blocking flock() has no deadline, so this polls. A sync takes about a hundred microseconds: the
+// pauses begin below that and grow, so that a crowd of waiters leaves the processors to the holder.
+// The pauses are random, so that waiters do not poll at the same moments.
+//
+// A process that releases the lock and takes it again at once leaves it free for too short a time
+// for polling waiters. So one process that has waited long takes a second lock, the claim, and
+// polls often. If a process arrives and sees the claim, it pauses once and so lets the claimant go
+// first. It does not wait for the claim to end, because the claimant may be stopped. With the
+// option any_filesystem, the claim is not used: on some filesystems both locks would be the same.
+template <class Io>
+std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept {
+    std::error_code error;
+    std::int64_t rest = first_rest_ns;
+    bool is_next = false;
+    if (!any_filesystem_ && io_.is_claimed(file_.get())) {
+        io_.sleep(std::min(polite_rest_ns, retry_time_ns_));
+    }
+    while (io_.try_lock(file_.get(), exclusive) != 0) {
+        if (errno != EWOULDBLOCK) {
+            error = system_error_code();
+            break;
+        }
+        const std::int64_t waited = io_.steady_ns() - begin;
+        if (waited >= retry_time_ns_) {
+            error = std::make_error_code(std::errc::timed_out);
+            break;
+        }
+        is_next =
+            is_next || (waited >= long_wait_ns && !any_filesystem_ && io_.try_claim(file_.get()));
+        rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
+        io_.sleep(std::min(rest / 2 + jitter(rest), retry_time_ns_ - waited));
+    }
+    if (is_next) {
+        io_.unclaim(file_.get());
+    }
+    return error;
+}
+
+// By xorshift: Marsaglia, "Xorshift RNGs" (2003).
+template <class Io> std::int64_t lock_file<Io>::jitter(std::int64_t below) noexcept {
+    if (chance_ == 0) {
+        chance_ = (static_cast<std::uint64_t>(io_.process()) << 32) ^ io_.clock_ns() ^ 1;
+    }
+    chance_ ^= chance_ << 13;
+    chance_ ^= chance_ >> 7;
+    chance_ ^= chance_ << 17;
+    return static_cast<std::int64_t>(chance_ % static_cast<std::uint64_t>(below));
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_PAGE_FORMAT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_FILE_PAGE_FORMAT_HPP
+
+// The format of a file slot's file: two pages of the same size, each
+//
+//   bytes  0.. 7   "bideslot"
+//         8..11   the format: 1
+//        12..15   the size of a page
+//        16..23   the version of the value; 0: the page holds no value yet
+//        24..27   the value's length
+//        28..31   CRC-32C of bytes 0..27 and of the value
+//        32..     the value; the bytes after it have no meaning
+//
+// Numbers are little-endian on every machine. The size of a page is a multiple of 4096 and half of
+// the file's size. So both pages are found, whatever their bytes are.
+//
+// A page is good if its header is valid and its checksum matches. Otherwise it is bad: a write of
+// it was interrupted, or the disk damaged it. These two cases look the same. Of two good pages, the
+// one with the higher version counts.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/slots/detail/file/crc32c.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct file_page {
+    static constexpr std::size_t header_size = 32;
+    static constexpr std::size_t summed_size = 28; // of the header
+    static constexpr std::size_t granule = 4096;
+    static constexpr char magic[] = {'b', 'i', 'd', 'e', 's', 'l', 'o', 't'};
+    static constexpr std::uint32_t known_format = 1;
+
+    // As read; the values may be invalid.
+    std::uint32_t format = 0; // 0: not a page of a slot
+    std::uint32_t page_size = 0;
+    std::uint64_t version = 0;
+    std::uint32_t length = 0;
+    std::uint32_t sum = 0;
+
+    // Checks the header alone. A page is good if its checksum matches as well.
+    bool is_plausible(std::uint64_t page) const noexcept {
+        return format == known_format && page_size == page && length <= page - header_size;
+    }
+};
+
+template <class T> T load_little(const char* from) noexcept {
+    T value = 0;
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+        value |= static_cast<T>(static_cast<T>(static_cast<unsigned char>(from[i])) << (8 * i));
+    }
+    return value;
+}
+
+template <class T> void store_little(char* to, T value) noexcept {
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+        to[i] = static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
+    }
+}
+
+// Reads the 32 bytes of a header.
+inline file_page decode_header(const char* bytes) noexcept {
+    file_page page;
+    if (std::memcmp(bytes, file_page::magic, sizeof file_page::magic) == 0) {
+        page.format = load_little<std::uint32_t>(bytes + 8);
+        page.page_size = load_little<std::uint32_t>(bytes + 12);
+        page.version = load_little<std::uint64_t>(bytes + 16);
+        page.length = load_little<std::uint32_t>(bytes + 24);
+        page.sum = load_little<std::uint32_t>(bytes + 28);
+    }
+    return page;
+}
+
+// Checks the checksum of header and value.
+inline bool checksum_matches(const char* bytes, const file_page& page) noexcept {
+    const std::uint32_t header = crc32c(bytes, file_page::summed_size);
+    return crc32c(bytes + file_page::header_size, page.length, header) == page.sum;
+}
+
+// Writes the header in front of the value, which is in place already.
+inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t version,
+                          std::uint32_t length) noexcept {
+    std::memcpy(bytes, file_page::magic, sizeof file_page::magic);
+    store_little(bytes + 8, file_page::known_format);
+    store_little(bytes + 12, page_size);
+    store_little(bytes + 16, version);
+    store_little(bytes + 24, length);
+    const std::uint32_t header = crc32c(bytes, file_page::summed_size);
+    store_little(bytes + 28, crc32c(bytes + file_page::header_size, length, header));
+}
+
+// The result of comparing two pages.
+struct page_choice {
+    enum class kind {
+        value,        // the page `index` has the value
+        corrupt,      // neither page has a value
+        later_format, // neither page has a value in this format; one may have a later format
+    };
+    kind what = kind::corrupt;
+    unsigned index = 0;     // the page that counts; the next change overwrites the other one
+    bool fell_back = false; // the other page is bad
+};
+
+inline page_choice choose_page(const file_page (&pages)[2], const bool (&good)[2]) noexcept {
+    page_choice choice;
+    if (good[0] && good[1] && pages[0].version == pages[1].version &&
+        pages[0].sum != pages[1].sum) {
+        return choice; // the same version with two values
+    }
+    choice.index = good[1] && (!good[0] || pages[1].version > pages[0].version) ? 1 : 0;
+    if (good[choice.index] && pages[choice.index].version != 0) {
+        choice.what = page_choice::kind::value;
+        choice.fell_back = !good[1 - choice.index];
+    } else if (pages[0].format > file_page::known_format ||
+               pages[1].format > file_page::known_format) {
+        choice.what = page_choice::kind::later_format;
+    }
+    return choice;
+}
+
+// Returns a version that was never used. It is later than the current version and than each version
+// that this slot has seen. If the clock is right, it is also later than each version from before
+// the file was deleted or restored from a copy. If the value fell back, the lost version is
+// unknown: skips 2^20 versions, and also skips past the version that the bad page claims.
+struct file_versions {
+    static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
+    static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;
+
+    static std::uint64_t next(std::uint64_t last, bool fell_back, std::uint64_t claimed,
+                              std::uint64_t seen, std::uint64_t clock_ns) noexcept {
+        std::uint64_t version = last + (fell_back ? jump : 1);
+        if (fell_back && claimed < most_believed) {
+            version = later(version, claimed + jump);
+        }
+        return later(later(version, seen + 1), clock_ns);
+    }
+
+private:
+    static std::uint64_t later(std::uint64_t a, std::uint64_t b) noexcept { return a > b ? a : b; }
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
+
+// The system calls that a file slot uses. Each function does what the system call of that name does
+// and sets errno. A test replaces posix_io by a simulated disk.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__OpenBSD__) || defined(__DragonFly__)
+#include <sys/mount.h>
+#include <sys/param.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Filesystems whose locks and syncs depend on another machine or a program, by their statfs(2)
+// numbers on Linux. On other systems a filesystem is accepted if the system calls it local.
+inline constexpr std::uint32_t remote_filesystems[] = {
+    0x6969,     // NFS
+    0x517b,     // SMB
+    0xfe534d42, // SMB2
+    0xff534d42, // CIFS
+    0x564c,     // NCP
+    0x65735546, // FUSE, virtiofs
+    0x01021997, // 9P
+    0x00c36400, // Ceph
+    0x5346414f, // AFS
+    0x6b414653, // AFS, the kernel's own
+    0x73757245, // Coda
+    0x0bd00bd0, // Lustre
+    0x47504653, // GPFS
+    0x01161970, // GFS2
+    0x7461636f, // OCFS2
+    0x19830326, // BeeGFS
+    0xaad7aaea, // Panasas
+    0x786f4256, // VirtualBox's shared folders
+    0xbacbacbc, // VMware's
+};
+
+constexpr bool is_remote_filesystem(std::uint32_t type) noexcept {
+    for (const std::uint32_t remote : remote_filesystems) {
+        if (type == remote) {
+            return true;
+        }
+    }
+    return false;
+}
+
+inline std::error_code system_error_code(int error = errno) noexcept {
+    return {error, std::generic_category()};
+}
+
+// A slot's file is regular and has one name. A file with two names would have two locks.
+inline std::error_code check_kind(const struct stat& facts) noexcept {
+    if (S_ISREG(facts.st_mode)) {
+        return facts.st_nlink > 1 ? system_error_code(EMLINK) : std::error_code();
+    }
+    return system_error_code(S_ISDIR(facts.st_mode)   ? EISDIR
+                             : S_ISLNK(facts.st_mode) ? ELOOP
+                                                      : EINVAL);
+}
+
+inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+class posix_io {
+#if defined(__linux__) && defined(STATX_BASIC_STATS)
+    static int look_at(int at, const char* path, int flags, struct stat& facts) noexcept {
+        struct statx found;
+        constexpr unsigned wanted =
+            STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_GID | STATX_INO | STATX_SIZE;
+        if (::statx(at, path, flags, wanted, &found) != 0) {
+            if (errno != ENOSYS && errno != EPERM) {
+                return -1;
+            }
+            return flags == AT_EMPTY_PATH ? ::fstat(at, &facts) : ::lstat(path, &facts);
+        }
+        facts = {};
+        facts.st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
+        facts.st_ino = static_cast<ino_t>(found.stx_ino);
+        facts.st_mode = found.stx_mode;
+        facts.st_nlink = static_cast<nlink_t>(found.stx_nlink);
+        facts.st_uid = found.stx_uid;
+        facts.st_gid = found.stx_gid;
+        facts.st_size = static_cast<off_t>(found.stx_size);
+        return 0;
+    }
+#endif
+
+#if defined(__linux__) && defined(F_OFD_SETLK)
+    struct claimed {
+        bool is_done;
+        short type;
+    };
+    static claimed claim(int fd, int how, short type) noexcept {
+        struct flock first{};
+        first.l_type = type;
+        first.l_whence = SEEK_SET;
+        first.l_len = 1;
+        const bool is_done = ::fcntl(fd, how, &first) == 0;
+        return {is_done, first.l_type};
+    }
+#endif
+
+    template <class Call> static auto again(Call call) noexcept {
+        auto got = call();
+        while (got < 0 && errno == EINTR) {
+            got = call();
+        }
+        return got;
+    }
+
+public:
+    int open_file(const char* path, int flags, unsigned mode = 0) noexcept {
+        return again([&] { return ::open(path, flags | O_CLOEXEC, static_cast<mode_t>(mode)); });
+    }
+    void close_file(int fd) noexcept { ::close(fd); }
+
+    ssize_t read_at(int fd, char* to, std::size_t size, std::uint64_t at) noexcept {
+        return again([&] { return ::pread(fd, to, size, static_cast<off_t>(at)); });
+    }
+    ssize_t write_at(int fd, const char* from, std::size_t size, std::uint64_t at) noexcept {
+        return again([&] { return ::pwrite(fd, from, size, static_cast<off_t>(at)); });
+    }
+
+    // Waits until the written data survives a loss of power.
+    int sync_data(int fd) noexcept {
+#if defined(__APPLE__)
+        return sync_all(fd); // fdatasync() leaves the data in the disk's write cache
+#else
+        return again([&] { return ::fdatasync(fd); });
+#endif
+    }
+    int sync_all(int fd) noexcept {
+#if defined(__APPLE__)
+        const int flushed = again([&] { return ::fcntl(fd, F_FULLFSYNC); });
+        if (flushed == 0 || (errno != ENOTSUP && errno != EINVAL)) {
+            return flushed;
+        }
+#endif
+        return again([&] { return ::fsync(fd); });
+    }
+
+    int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
+    int remove_file(const char* path) noexcept { return ::unlink(path); }
+    // Exchanges two names in one step.
+    int exchange_files(const char* a, const char* b) noexcept {
+#if defined(__linux__) && defined(RENAME_EXCHANGE)
+        return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+#else
+        static_cast<void>(a);
+        static_cast<void>(b);
+        errno = ENOSYS;
+        return -1;
+#endif
+    }
+
+    // Does not follow a symbolic link. Does not ask for times: on some filesystems a file whose
+    // times were asked for must record the exact time of its next write, and the sync after that
+    // takes half as long again.
+#if defined(__linux__) && defined(STATX_BASIC_STATS)
+    int look_at(const char* path, struct stat& facts) noexcept {
+        return look_at(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, facts);
+    }
+    int look_at(int fd, struct stat& facts) noexcept {
+        return look_at(fd, "", AT_EMPTY_PATH, facts);
+    }
+#else
+    int look_at(const char* path, struct stat& facts) noexcept { return ::lstat(path, &facts); }
+    int look_at(int fd, struct stat& facts) noexcept { return ::fstat(fd, &facts); }
+#endif
+
+    // Never waits. EWOULDBLOCK: another open file holds the lock.
+    int try_lock(int fd, bool exclusive) noexcept {
+        return again([&] { return ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB); });
+    }
+    void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
+
+    // The claim: a second lock on the same file, independent of the first. Like the first, it
+    // belongs to the open file description and ends with it. Some systems do not have it.
+#if defined(__linux__) && defined(F_OFD_SETLK)
+    bool try_claim(int fd) noexcept { return claim(fd, F_OFD_SETLK, F_WRLCK).is_done; }
+    void unclaim(int fd) noexcept { claim(fd, F_OFD_SETLK, F_UNLCK); }
+    bool is_claimed(int fd) noexcept { // by another open file
+        const claimed there = claim(fd, F_OFD_GETLK, F_WRLCK);
+        return there.is_done && there.type != F_UNLCK;
+    }
+#else
+    bool try_claim(int) noexcept { return false; } // on other systems the two locks may be one
+    void unclaim(int) noexcept {}
+    bool is_claimed(int) noexcept { return false; }
+#endif
+
+    // True if the filesystem's locks and syncs work, as far as the system reports.
+    bool is_reliable(int fd) noexcept {
+#if defined(__linux__)
+        struct statfs facts;
+        const int looked = again([&] { return ::fstatfs(fd, &facts); });
+        return looked == 0 && !is_remote_filesystem(static_cast<std::uint32_t>(facts.f_type));
+#elif defined(MNT_LOCAL)
+        struct statfs facts;
+        return ::fstatfs(fd, &facts) == 0 && (facts.f_flags & MNT_LOCAL) != 0;
+#else
+        return fd >= 0;
+#endif
+    }
+
+    // Copies the mode of the replaced file, and its owner and group as far as permission allows.
+    int copy_owner_and_mode(int fd, const struct stat& other) noexcept {
+        if (::fchown(fd, other.st_uid, other.st_gid) != 0 &&
+            ::fchown(fd, static_cast<uid_t>(-1), other.st_gid) != 0 && errno != EPERM) {
+            return -1;
+        }
+        return ::fchmod(fd, other.st_mode & static_cast<mode_t>(07777));
+    }
+
+    // After an error: the next read comes from the disk.
+    void drop_cache(int fd) noexcept {
+#if defined(POSIX_FADV_DONTNEED)
+        ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+#else
+        static_cast<void>(fd);
+#endif
+    }
+
+    long process() noexcept { return ::getpid(); }
+    std::int64_t steady_ns() noexcept { return native_platform::now(); }
+    std::uint64_t clock_ns() noexcept {
+        const auto since = std::chrono::system_clock::now().time_since_epoch();
+        const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+        return ns > 0 ? static_cast<std::uint64_t>(ns) : 0;
+    }
+    void sleep(std::int64_t ns) noexcept {
+        const timespec rest{static_cast<time_t>(ns / 1'000'000'000),
+                            static_cast<long>(ns % 1'000'000'000)};
+        ::nanosleep(&rest, nullptr);
+    }
+};
+
+// An open file. The destructor closes it.
+template <class Io> class file_descriptor {
+public:
+    explicit file_descriptor(Io io, int fd = -1) noexcept : io_(std::move(io)), fd_(fd) {}
+    file_descriptor(file_descriptor&& other) noexcept
+        : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
+    file_descriptor& operator=(file_descriptor&& other) noexcept {
+        reset(std::exchange(other.fd_, -1));
+        io_ = other.io_;
+        return *this;
+    }
+    ~file_descriptor() { reset(); }
+
+    explicit operator bool() const noexcept { return fd_ >= 0; }
+    int get() const noexcept { return fd_; }
+    int leave() noexcept { return std::exchange(fd_, -1); } // does not close it
+    // Forgets the descriptor without closing it, unless it still refers to the file of `facts`.
+    // Other code in the process may have closed the descriptor, and its number may now name another
+    // file.
+    void release_unless(const struct stat& facts) noexcept {
+        struct stat now;
+        if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
+            fd_ = -1;
+        }
+    }
+    void reset(int fd = -1) noexcept {
+        if (fd_ >= 0) {
+            io_.close_file(fd_);
+        }
+        fd_ = fd;
+    }
+
+private:
+    [[no_unique_address]] Io io_;
+    int fd_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

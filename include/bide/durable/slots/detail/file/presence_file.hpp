@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_PRESENCE_FILE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_FILE_PRESENCE_FILE_HPP
+
+// Marks of presence in a file. A mark is a write lock on one byte, far behind a slot file's data.
+// An open file description of its own holds the lock (F_OFD_SETLK, Linux 3.15). The system drops
+// the lock when the last process that has the description open has closed it or ended. Every
+// process that can open the file can see the lock, whatever its namespaces are. On systems without
+// such locks there are no marks.
+//
+// A mark has 53 bits:
+//
+//   bits  0..23   which byte, from 1
+//        24..52   a hash that tells this file from one that replaces it: of the inode number, the
+//                 time of birth, and the generation if the filesystem has one
+//
+// A byte is drawn at random, and drawn again if it is taken. So two marks that exist at a time
+// differ. If another presence draws the byte of a mark that ended, the mark looks present until
+// that presence ends.
+//
+// is_present() asks the file that has the path now. If that file is not the mark's file, the mark's
+// file was deleted and its bytes cannot be read: the result is unknown.
+//
+// With POSIX's own locks, a process that closes any descriptor of the file loses its locks. The
+// locks used here belong to one open file description only. So other code may open, lock, read,
+// write and close the file without harm.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/file/posix_file.hpp>
+
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// The bytes of one open file.
+#if defined(__linux__) && defined(F_OFD_SETLK) && defined(STATX_BTIME)
+struct presence_bytes {
+    static constexpr int byte_bits = 24;
+    static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
+    static constexpr int file_bits = 29;
+    static constexpr std::int64_t largest_mark = (std::int64_t{1} << (byte_bits + file_bits)) - 1;
+    static constexpr std::int64_t first = std::int64_t{1} << 30; // the offset of byte 0
+
+    // Locks a free byte. Returns the mark, or 0 with errno set.
+    static std::int64_t take(int fd) noexcept {
+        constexpr int most_tries = 1'000;
+        const std::int64_t file = file_hash(fd);
+        errno = EOPNOTSUPP;
+        for (int i = 0; file >= 0 && i < most_tries; ++i) {
+            const std::int64_t byte = draw();
+            struct flock lock = lock_on(byte);
+            if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+                return file << byte_bits | byte;
+            }
+            if (errno == EINVAL) { // the system has no such locks
+                errno = EOPNOTSUPP;
+            }
+            if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+                break;
+            }
+        }
+        return 0;
+    }
+
+    // Asks if another open file description has the mark. The descriptor may be read-only.
+    static presence ask(int fd, std::int64_t mark) noexcept {
+        const std::int64_t byte = mark & byte_mask;
+        if (byte == 0 || mark > largest_mark || mark >> byte_bits != file_hash(fd)) {
+            return presence::unknown;
+        }
+        struct flock lock = lock_on(byte);
+        if (::fcntl(fd, F_OFD_GETLK, &lock) != 0) {
+            return presence::unknown;
+        }
+        return lock.l_type == F_UNLCK ? presence::no : presence::yes;
+    }
+
+private:
+    static struct flock lock_on(std::int64_t byte) noexcept {
+        struct flock lock{};
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+        lock.l_start = static_cast<off_t>(first + byte);
+        lock.l_len = 1;
+        return lock;
+    }
+
+    // Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
+    static std::uint64_t mix(std::uint64_t z) noexcept {
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+        return z ^ (z >> 31);
+    }
+
+    static std::int64_t draw() noexcept {
+        std::uint64_t bits = 0;
+        if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
+            posix_io io;
+            bits = mix(io.clock_ns() ^ static_cast<std::uint64_t>(io.process()) << 40 ^
+                       static_cast<std::uint64_t>(io.steady_ns()) << 20);
+        }
+        return 1 + static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(byte_mask));
+    }
+
+    // Returns -1 if the system does not report the facts. The hash is the same for all processes
+    // that share the file. So it leaves out the device number, which may change at a reboot.
+    static std::int64_t file_hash(int fd) noexcept {
+        struct statx facts;
+        constexpr unsigned wanted = STATX_INO | STATX_BTIME; // not ctime, mtime: see look_at()
+        if (::statx(fd, "", AT_EMPTY_PATH, wanted, &facts) != 0 ||
+            (facts.stx_mask & STATX_INO) == 0) {
+            return -1;
+        }
+        std::uint64_t hash = mix(facts.stx_ino + 1);
+        if ((facts.stx_mask & STATX_BTIME) != 0) {
+            hash = mix(hash ^ static_cast<std::uint64_t>(facts.stx_btime.tv_sec));
+            hash = mix(hash ^ facts.stx_btime.tv_nsec);
+        }
+        constexpr unsigned long get_generation = _IOR('v', 1, long); // of an int
+        int generation[2] = {0, 0};
+        if (::ioctl(fd, get_generation, generation) == 0) {
+            hash = mix(hash ^ static_cast<std::uint64_t>(static_cast<unsigned>(generation[0])));
+        }
+        return static_cast<std::int64_t>(hash >> (64 - file_bits));
+    }
+};
+#else
+struct presence_bytes {
+    static std::int64_t take(int) noexcept {
+        errno = EOPNOTSUPP;
+        return 0;
+    }
+    static presence ask(int, std::int64_t) noexcept { return presence::unknown; }
+};
+#endif
+
+class file_presence final : public slot_presence {
+public:
+    file_presence(file_descriptor<posix_io> file, std::int64_t mark) noexcept
+        : file_(std::move(file)), mark_(mark) {}
+
+    std::int64_t mark() const noexcept override { return mark_; }
+    int fd() const noexcept override { return file_.get(); }
+    void leave() noexcept override { file_.reset(); }
+
+private:
+    file_descriptor<posix_io> file_; // closed, never unlocked: a child may have it open
+    std::int64_t mark_;
+};
+
+// The marks in the file at a path. Only a presence keeps the file open.
+class presence_file {
+public:
+    // Touches no file. The mode is for a new file, less the umask.
+    presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
+
+    // Takes a mark. Makes the file if it is missing.
+    // Returns: errc::operation_not_supported if the processes that share the file cannot all see
+    // marks (a network filesystem, a system without such locks); otherwise the system's error.
+    // Throws: std::bad_alloc.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() const {
+        constexpr int most_tries = 100;
+        for (int i = 0; i < most_tries; ++i) {
+            std::error_code error;
+            file_descriptor<posix_io> opened = open(error);
+            const std::int64_t mark = opened ? presence_bytes::take(opened.get()) : 0;
+            if (opened && mark == 0) {
+                error = system_error_code();
+            }
+            if (error) {
+                return unexpected{error};
+            }
+            // If the file was removed since, other processes ask another file: try again.
+            struct stat facts;
+            struct stat now;
+            posix_io io;
+            if (opened && io.look_at(opened.get(), facts) == 0 &&
+                io.look_at(path_.c_str(), now) == 0 && is_same_file(now, facts)) {
+                return std::shared_ptr<slot_presence>(
+                    std::make_shared<file_presence>(std::move(opened), mark));
+            }
+        }
+        return unexpected{system_error_code(EAGAIN)};
+    }
+
+    // Opens the file, asks the kernel about the lock, and closes the file; read permission is
+    // enough. If this process is out of descriptors or memory, returns `yes`: so no holder is
+    // removed until the process can ask.
+    presence is_present(std::int64_t mark) const noexcept {
+        struct stat facts;
+        posix_io io;
+        if (io.look_at(path_.c_str(), facts) != 0) {
+            return not_asked();
+        }
+        if (!S_ISREG(facts.st_mode)) {
+            return presence::unknown;
+        }
+        const file_descriptor<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
+        if (!opened) {
+            return not_asked();
+        }
+        return io.is_reliable(opened.get()) ? presence_bytes::ask(opened.get(), mark)
+                                            : presence::unknown;
+    }
+
+private:
+    static presence not_asked() noexcept {
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
+                                                                     : presence::unknown;
+    }
+
+    static constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+    // Returns no file and no error if another program removes the file at the same time.
+    file_descriptor<posix_io> open(std::error_code& error) const noexcept {
+        posix_io io;
+        file_descriptor<posix_io> opened(io);
+        struct stat facts;
+        if (io.look_at(path_.c_str(), facts) == 0) { // opening a device may have effects
+            error = check_kind(facts);
+        } else if (errno != ENOENT) {
+            error = system_error_code();
+        }
+        if (error) {
+            return opened;
+        }
+        opened.reset(io.open_file(path_.c_str(), how | O_RDWR));
+        if (!opened && errno == ENOENT) {
+            opened.reset(io.open_file(path_.c_str(), how | O_RDWR | O_CREAT, mode_));
+        }
+        if (!opened || io.look_at(opened.get(), facts) != 0) {
+            error = system_error_code();
+        } else if (facts.st_nlink == 0) {
+            opened.reset();
+            return opened;
+        } else {
+            error = check_kind(facts);
+        }
+        if (!error && !io.is_reliable(opened.get())) {
+            error = std::make_error_code(std::errc::operation_not_supported);
+        }
+        if (error) {
+            opened.reset();
+        }
+        return opened;
+    }
+
+    std::string path_;
+    unsigned mode_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PROCESS_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PROCESS_HPP
+
+// What happens to open connections when the process forks.
+//
+// SQLite keeps notes of the locks that its process holds on each file. A child inherits the notes
+// and not the locks. While one inherited connection to a file exists, a new connection trusts the
+// notes. In WAL mode the child then believes that it holds the lock that means "in use". Another
+// process takes itself for the last one and deletes the log that the child uses.
+//
+// So the first operation in a child closes all connections that the parent's slots had, before it
+// opens its own. If no connection was in an operation at the fork, that is safe: a close without a
+// checkpoint neither writes nor releases locks. If one was in an operation, the inherited state is
+// unusable, and all operations of slots in the child fail from then on.
+
+#include <bide/core/config.hpp>
+
+#include <mutex>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#include <unistd.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class sqlite_process {
+public:
+    // A connection, open or not. It is in the list from construction to destruction.
+    class member {
+    public:
+        member() { here().add(*this); }
+        member(const member&) = delete;
+        member& operator=(const member&) = delete;
+        virtual ~member() = default;
+
+        // Closes what the parent opened.
+        virtual void close_inherited() noexcept = 0;
+
+    protected:
+        // Call it in the destructor. True: what is open is the parent's and may be in an operation.
+        bool leave_list() noexcept { return here().remove(*this); }
+
+    private:
+        friend class sqlite_process;
+        member* next_ = nullptr;
+        member* before_ = nullptr;
+    };
+
+    // The object of this process. It is never destroyed, because slots may be static.
+    static sqlite_process& here() {
+        static sqlite_process* const one = new sqlite_process;
+        return *one;
+    }
+
+    // Begins an operation. False: the process was forked during an operation.
+    bool enter() noexcept {
+        const std::lock_guard lock(mutex_);
+        notice_fork();
+        if (is_unusable_) {
+            return false;
+        }
+        for (member* m = has_inherited_ ? first_ : nullptr; m != nullptr; m = m->next_) {
+            m->close_inherited();
+        }
+        has_inherited_ = false;
+        ++busy_;
+        return true;
+    }
+
+    void leave() noexcept {
+        const std::lock_guard lock(mutex_);
+        notice_fork();
+        --busy_;
+    }
+
+    // Call it after an operation has called user code. Returns false if the user code has forked
+    // and this is the child.
+    bool is_still_here() noexcept {
+        const std::lock_guard lock(mutex_);
+        notice_fork();
+        return !is_unusable_;
+    }
+
+private:
+#if defined(__unix__) || defined(__APPLE__)
+    using id = ::pid_t;
+    static id current() noexcept { return ::getpid(); }
+
+    // The handlers hold the mutex during a fork, so that the child can use it.
+    sqlite_process() {
+        ::pthread_atfork([] { here().mutex_.lock(); }, [] { here().mutex_.unlock(); },
+                         [] { here().mutex_.unlock(); });
+    }
+#else
+    using id = int;
+    static id current() noexcept { return 0; }
+    sqlite_process() = default;
+#endif
+
+    void notice_fork() noexcept {
+        if (pid_ != current()) {
+            pid_ = current();
+            is_unusable_ = is_unusable_ || busy_ != 0;
+            has_inherited_ = true;
+        }
+    }
+
+    void add(member& m) noexcept {
+        const std::lock_guard lock(mutex_);
+        m.next_ = first_;
+        if (first_ != nullptr) {
+            first_->before_ = &m;
+        }
+        first_ = &m;
+    }
+
+    bool remove(member& m) noexcept {
+        const std::lock_guard lock(mutex_);
+        notice_fork();
+        (m.before_ != nullptr ? m.before_->next_ : first_) = m.next_;
+        if (m.next_ != nullptr) {
+            m.next_->before_ = m.before_;
+        }
+        if (has_inherited_ && !is_unusable_) {
+            m.close_inherited();
+        }
+        return is_unusable_;
+    }
+
+    std::mutex mutex_;
+    // The mutex guards:
+    id pid_ = current();
+    unsigned busy_ = 0; // running operations; in a child, at first those of its parent
+    bool is_unusable_ = false;
+    bool has_inherited_ = false;
+    member* first_ = nullptr;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

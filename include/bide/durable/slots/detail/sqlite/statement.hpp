@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_STATEMENT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_STATEMENT_HPP
+
+// Reads and writes a slot's row, on the slot's connection or on the caller's.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/sqlite/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <sqlite3.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// How long one operation waits for other connections, and how long it pauses between attempts.
+// SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that try again
+// at once. Short pauses of random length (0.1 to 4 ms) avoid that.
+class sqlite_retry_time {
+public:
+    explicit sqlite_retry_time(std::chrono::milliseconds whole) noexcept : whole_(whole) {}
+
+    void begin() noexcept { end_ = std::chrono::steady_clock::now() + whole_; }
+
+    // Pauses once. False: the waiting time is over.
+    bool wait() noexcept {
+        const auto left = end_ - std::chrono::steady_clock::now();
+        if (left <= left.zero()) {
+            return false;
+        }
+        const auto moment = std::chrono::microseconds(shortest_us + next() % spread_us);
+        std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, moment));
+        return true;
+    }
+
+    void seed(std::uint64_t by) noexcept {
+        state_ = (by ^ static_cast<std::uint64_t>(native_platform::now())) * 0x9e3779b97f4a7c15 | 1;
+    }
+
+    static int on_busy(void* self, int) noexcept {
+        return static_cast<sqlite_retry_time*>(self)->wait() ? 1 : 0;
+    }
+
+private:
+    static constexpr std::uint64_t shortest_us = 100;
+    static constexpr std::uint64_t spread_us = 3'900;
+
+    std::uint64_t next() noexcept { // xorshift
+        state_ ^= state_ << 13;
+        state_ ^= state_ >> 7;
+        state_ ^= state_ << 17;
+        return state_ >> 16;
+    }
+
+    std::chrono::milliseconds whole_;
+    std::chrono::steady_clock::time_point end_{};
+    std::uint64_t state_ = 1;
+};
+
+class sqlite_statement {
+public:
+    sqlite_statement() = default;
+    sqlite_statement(const sqlite_statement&) = delete;
+    sqlite_statement& operator=(const sqlite_statement&) = delete;
+    ~sqlite_statement() { drop(); }
+
+    // Returns an SQLite code.
+    int prepare(sqlite3* db, const std::string& text, unsigned flags = 0) noexcept {
+        drop();
+        return ::sqlite3_prepare_v3(db, text.data(), static_cast<int>(text.size()), flags, &held_,
+                                    nullptr);
+    }
+    void drop() noexcept { ::sqlite3_finalize(std::exchange(held_, nullptr)); }
+    void abandon() noexcept { held_ = nullptr; }
+
+    // Runs one step. Repeats it while the database is busy, until the waiting time is over. If
+    // `retry_time` is nullptr, runs the step once; a statement in a transaction of the caller needs
+    // that. Returns an SQLite code.
+    int step(sqlite_retry_time* retry_time) noexcept {
+        for (;;) {
+            const int code = ::sqlite3_step(held_);
+            if ((code & 0xff) != SQLITE_BUSY || retry_time == nullptr || !retry_time->wait()) {
+                return code;
+            }
+            ::sqlite3_reset(held_);
+        }
+    }
+
+    sqlite3_stmt* get() const noexcept { return held_; }
+    sqlite3* connection() const noexcept { return ::sqlite3_db_handle(held_); }
+
+private:
+    sqlite3_stmt* held_ = nullptr;
+};
+
+// Binds values to a statement for the lifetime of this object.
+class sqlite_binding {
+public:
+    sqlite_binding(const sqlite_statement& of, std::string_view key) noexcept
+        : statement_(of.get()), code_(::sqlite3_bind_text(statement_, 1, key.data(),
+                                                          static_cast<int>(key.size()), nullptr)) {}
+    // Binds the new row; for an update also the version before it.
+    sqlite_binding(const sqlite_statement& of, std::string_view key, std::int64_t version,
+                   std::string_view value, std::int64_t before = 0) noexcept
+        : sqlite_binding(of, key) {
+        keep(::sqlite3_bind_int64(statement_, 2, version));
+        if (before != 0) {
+            keep(::sqlite3_bind_int64(statement_, 4, before));
+        }
+        keep(value.empty()
+                 ? ::sqlite3_bind_zeroblob(statement_, 3, 0)
+                 : ::sqlite3_bind_blob64(statement_, 3, value.data(), value.size(), nullptr));
+    }
+    sqlite_binding(const sqlite_binding&) = delete;
+    sqlite_binding& operator=(const sqlite_binding&) = delete;
+    ~sqlite_binding() {
+        ::sqlite3_reset(statement_);
+        ::sqlite3_clear_bindings(statement_);
+    }
+    int code() const noexcept { return code_; }
+
+private:
+    void keep(int code) noexcept { code_ = code_ == SQLITE_OK ? code : code_; }
+
+    sqlite3_stmt* statement_;
+    int code_;
+};
+
+// The statements for the table with this name, which is quoted.
+struct sqlite_texts {
+    explicit sqlite_texts(const std::string& table)
+        : create("CREATE TABLE IF NOT EXISTS " + table +
+                 " (key TEXT NOT NULL PRIMARY KEY,"
+                 " version INTEGER NOT NULL CHECK (typeof(version) = 'integer' AND version > 0),"
+                 " value BLOB NOT NULL CHECK (typeof(value) = 'blob')) WITHOUT ROWID"),
+          select("SELECT version, value FROM " + table + " WHERE key = ?1"),
+          insert("INSERT INTO " + table +
+                 " (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING"),
+          update("UPDATE " + table +
+                 " SET version = ?2, value = ?3 WHERE key = ?1 AND version = ?4"),
+          repair("UPDATE " + table + " SET version = ?2, value = ?3 WHERE key = ?1") {}
+
+    std::string create;
+    std::string select;
+    std::string insert;
+    std::string update;
+    std::string repair;
+};
+
+// Maps the result of preparing a statement: SQLITE_ERROR means that the table is of another kind.
+inline int sqlite_of_table(int code) noexcept {
+    return code == SQLITE_ERROR ? static_cast<int>(sqlite_slot_errc::other_table) : code;
+}
+
+// Checks that the table has the columns of a slot. Returns an SQLite code. Returns other_table if
+// the columns differ or if there is no table.
+inline int sqlite_check_table(sqlite3* db, const char* schema, const char* table) noexcept {
+    for (const char* const column : {"key", "version", "value"}) { // fails for a view
+        const int code = ::sqlite3_table_column_metadata(db, schema, table, column, nullptr,
+                                                         nullptr, nullptr, nullptr, nullptr);
+        if (code != SQLITE_OK) {
+            return sqlite_of_table(code);
+        }
+    }
+    return SQLITE_OK;
+}
+
+// What was read from the row.
+struct sqlite_row {
+    slot_snapshot there{};    // version 0: there is no row
+    slot_version claimed = 0; // the version of a damaged row, if that is valid
+    std::string defect{};     // why no slot can have stored the row; empty: it is good
+};
+
+inline constexpr slot_version sqlite_last_version = std::numeric_limits<std::int64_t>::max();
+
+inline cas_result sqlite_failed(std::error_code error) noexcept {
+    return {cas_status::failed, 0, {}, error};
+}
+
+// The result for a write or a commit that failed with this code.
+inline cas_result sqlite_failed_with(int code, std::error_code error) noexcept {
+    return {sqlite_stored_nothing(code) ? cas_status::failed : cas_status::indeterminate,
+            0,
+            {},
+            (code & 0xff) == SQLITE_TOOBIG ? make_error_code(durable_errc::too_large) : error};
+}
+
+inline const char* sqlite_type_name(int type) noexcept {
+    switch (type) {
+    case SQLITE_INTEGER: return "INTEGER";
+    case SQLITE_FLOAT: return "REAL";
+    case SQLITE_TEXT: return "TEXT";
+    case SQLITE_BLOB: return "BLOB";
+    default: return "NULL";
+    }
+}
+
+// Reads the row. Returns an SQLite code; SQLITE_ROW and SQLITE_DONE mean success.
+// Throws: std::bad_alloc.
+inline int sqlite_read(sqlite_statement& select, std::string_view key,
+                       sqlite_retry_time* retry_time, sqlite_row& to) {
+    const sqlite_binding bound(select, key);
+    const int code = bound.code() == SQLITE_OK ? select.step(retry_time) : bound.code();
+    if (code != SQLITE_ROW) {
+        return code;
+    }
+    sqlite3_stmt* const row = select.get();
+    if (const int type = ::sqlite3_column_type(row, 0); type != SQLITE_INTEGER) {
+        to.defect = std::string("the version is ") + sqlite_type_name(type) + " and not INTEGER";
+        return code;
+    }
+    const std::int64_t version = ::sqlite3_column_int64(row, 0);
+    if (version <= 0 || static_cast<slot_version>(version) + 1 >= sqlite_last_version) {
+        to.defect = "the version is " + std::to_string(version);
+        return code;
+    }
+    to.claimed = static_cast<slot_version>(version);
+    if (const int type = ::sqlite3_column_type(row, 1); type != SQLITE_BLOB) {
+        to.defect = std::string("the value is ") + sqlite_type_name(type) + " and not BLOB";
+        return code;
+    }
+    const void* const bytes = ::sqlite3_column_blob(row, 1);
+    const int size = ::sqlite3_column_bytes(row, 1);
+    if (bytes == nullptr && size != 0) {
+        return SQLITE_NOMEM;
+    }
+    to.there.version = to.claimed;
+    to.there.value.assign(static_cast<const char*>(bytes == nullptr ? "" : bytes),
+                          static_cast<std::size_t>(size));
+    return code;
+}
+
+// Returns the first version of a row: the time in nanoseconds since 1970. So the versions of a row
+// that was deleted and made again do not repeat.
+inline slot_version sqlite_first_version() noexcept {
+    const auto since = std::chrono::system_clock::now().time_since_epoch();
+    const std::int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+    return static_cast<slot_version>(std::max<std::int64_t>(ns, 1));
+}
+
+// Returns a version after `before` and after the last acknowledged version `known`.
+inline slot_version sqlite_next_version(slot_version before, slot_version known) noexcept {
+    return std::max(before == 0 ? sqlite_first_version() : before + 1, known + 1);
+}
+
+// `change` is the INSERT if the version is 0, otherwise the UPDATE. `code` receives SQLite's
+// result.
+inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, slot_version version,
+                               slot_version known, std::string_view value,
+                               sqlite_retry_time* retry_time, int& code) noexcept {
+    code = SQLITE_DONE;
+    const slot_version next =
+        version < sqlite_last_version ? sqlite_next_version(version, known) : sqlite_last_version;
+    if (next >= sqlite_last_version) {
+        return {cas_status::conflict, 0, {}, {}};
+    }
+    const sqlite_binding bound(change, key, static_cast<std::int64_t>(next), value,
+                               static_cast<std::int64_t>(version));
+    code = bound.code() == SQLITE_OK ? change.step(retry_time) : bound.code();
+    if (code != SQLITE_DONE) {
+        return sqlite_failed_with(code, sqlite_code(code));
+    }
+    if (::sqlite3_changes(change.connection()) == 0) {
+        return {cas_status::conflict, 0, {}, {}};
+    }
+    return {cas_status::stored, next, {}, {}};
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
