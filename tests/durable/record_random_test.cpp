@@ -669,14 +669,14 @@ private:
         const std::int64_t before = model_.next_fence;
         const std::int64_t by_time = now_ * 1024 + 1;
         model_.next_fence = by_time > before ? by_time : before + (std::int64_t{1} << 20);
-        if (s.pick % 2 == 0) {
-            return;
-        }
         std::int64_t length = s.lease;
         for (model_holder& h : model_.holders) {
             length = std::max(length, h.length);
             h.moves = model_.next_fence;
             h.stamp = stamp_of(h);
+        }
+        if (s.pick % 2 == 0) {
+            return;
         }
         model_.holders.push_back({"lost-" + std::to_string(before),
                                   before,

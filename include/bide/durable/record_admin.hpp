@@ -71,6 +71,9 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
 /// terms, or leap by fence_leap if the first token is not larger. A leap alone is not enough: the
 /// value that replaces the lost record may be lost, too, and then this record is read again.
 ///
+/// A renewal may have been lost, too, after an observer had seen it. So the renewals of all holders
+/// are counted from the new token: no later one looks like one that has been there for long.
+///
 /// If the lost record was acknowledged, it may have had a holder that this record does not show,
 /// and that holder may still work. Then a holder of all permits is entered, for the longest lease
 /// that the record or the terms show.
@@ -79,7 +82,13 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     const std::int64_t before = r.fence;
     r.fence = std::min(std::max(t.first_fence, before + (t.first_fence > before ? 1 : fence_leap)),
                        largest_number);
-    if (!acknowledged || before >= largest_number) {
+    if (before >= largest_number) {
+        return;
+    }
+    for (holder& h : r.holders) {
+        h.renewals = r.fence;
+    }
+    if (!acknowledged) {
         return;
     }
     holder unknown;
@@ -88,10 +97,8 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     unknown.fence = before;
     unknown.weight = r.permits;
     unknown.lease_ms = t.lease_ms;
-    for (holder& h : r.holders) {
+    for (const holder& h : r.holders) {
         unknown.lease_ms = std::max(unknown.lease_ms, h.lease_ms);
-        h.renewals =
-            r.fence; // no later renewal equals one that was lost and that an observer may have seen
     }
     unknown.expires_at = now + unknown.lease_ms;
     unknown.lane = detail::lowest_free_lane(r);

@@ -80,7 +80,7 @@ inline std::error_code record_view::read(const slot_snapshot& from, std::int64_t
     record = std::move(*decoded);
     if (from.fell_back) {
         durable::make_up_for_lost(record, from.lost_acknowledged, first, at.now_ms, here_);
-        is_mended = from.lost_acknowledged;
+        is_mended = true;
     }
     return {};
 }
