@@ -1,5 +1,5 @@
-// Tasks that want the same thing, on 1, 2, 4 and 16 workers: what one worker does alone, more workers must not
-// do much more slowly.
+// Tasks that want the same thing, on 1 to 64 workers: what one worker does alone, more workers must
+// not do much more slowly.
 
 #include "sched/job.hpp"
 #include "sched/pools.hpp"
@@ -7,6 +7,7 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
+#include <bide/channel/unbounded_channel.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
@@ -23,6 +24,7 @@ namespace bench {
 namespace {
 
 using items = bide::channel<std::uint64_t>;
+using unbounded_items = bide::unbounded_channel<std::uint64_t>;
 
 // Spawns each task, and waits for all.
 class crew {
@@ -52,12 +54,12 @@ bide::task<> lock(bide::mutex& m, std::uint64_t times) {
         const auto held = co_await m.async_lock();
     }
 }
-bide::task<> send(items& to, std::uint64_t times) {
+template <class Items> bide::task<> send(Items& to, std::uint64_t times) {
     for (std::uint64_t i = 0; i < times; ++i) {
         co_await to.async_send(i);
     }
 }
-bide::task<> receive(items& from, std::uint64_t times) {
+template <class Items> bide::task<> receive(Items& from, std::uint64_t times) {
     for (std::uint64_t i = 0; i < times; ++i) {
         co_await from.async_recv();
     }
@@ -88,9 +90,9 @@ template <std::ptrdiff_t Tasks> void locks(bide::scheduler& s, std::uint64_t cou
     all.wait();
 }
 
-template <std::ptrdiff_t Senders, std::ptrdiff_t Receivers, std::size_t Capacity>
+template <class Items, std::ptrdiff_t Senders, std::ptrdiff_t Receivers, std::size_t... Capacity>
 void channel(bide::scheduler& s, std::uint64_t count) {
-    items c{Capacity};
+    Items c{Capacity...};
     crew all(s, Senders + Receivers);
     for (std::ptrdiff_t i = 0; i < Senders; ++i) {
         all.add(send(c, count / Senders));
@@ -111,29 +113,57 @@ void select_of_four(bide::scheduler& s, std::uint64_t count) {
     all.wait();
 }
 
-template <class Run> void add(harness& h, const char* name, const char* note, Run run) {
+struct peers {
+    const char* tokio = nullptr; // its workload, where it has what the row needs
+    const char* go = nullptr;
+    const char* tmc = nullptr;
+};
+
+template <class Run>
+void add(harness& h, const std::string& name, const char* note, Run run, peers others) {
     constexpr std::uint64_t count = 64'000;
-    run_table t(h, std::string("contended/") + name, note, count, ns_each("operation", count));
-    for (const unsigned workers : {1u, 2u, 4u, 16u}) {
-        t.add((std::to_string(workers) + " workers").c_str(), [=](job j) {
-            j.workers = workers;
-            return repeat_on_bide(run)(j);
-        });
+    for (const unsigned workers : {1u, 2u, 4u, 16u, 64u}) {
+        run_table t(h, "contended/" + name + "/workers=" + std::to_string(workers), note, count,
+                    ns_each("operation", count));
+        t.set_workers(workers);
+        if (others.tokio != nullptr) {
+            t.add_tokio(others.tokio);
+        }
+        if (others.go != nullptr) {
+            t.add_go(others.go);
+        }
+        if (others.tmc != nullptr) {
+            t.add_tmc(others.tmc);
+        }
+        t.add(bide_row, repeat_on_bide(run));
+        t.finish();
     }
-    t.finish();
 }
 
 } // namespace
 
 void add_contended(harness& h) {
-    add(h, "permits", "64 tasks, three permits", permits);
-    add(h, "mutex/2", "two tasks", locks<2>);
-    add(h, "mutex/16", "sixteen tasks", locks<16>);
-    add(h, "channel/4-4/0", "four senders, four receivers, no buffer", channel<4, 4, 0>);
-    add(h, "channel/4-1/0", "four senders, one receiver, no buffer", channel<4, 1, 0>);
-    add(h, "channel/4-4/128", "four senders, four receivers, 128 places", channel<4, 4, 128>);
-    add(h, "channel/1-1/128", "one sender, one receiver, 128 places", channel<1, 1, 128>);
-    add(h, "select", "four senders, a select of four channels", select_of_four);
+    add(h, "permits", "64 tasks, three permits", permits,
+        {"contended/permits", "contended/permits", "contended/permits"});
+    add(h, "mutex/2", "two tasks", locks<2>,
+        {"contended/mutex/2", "contended/mutex/2", "contended/mutex/2"});
+    add(h, "mutex/16", "sixteen tasks", locks<16>,
+        {"contended/mutex/16", "contended/mutex/16", "contended/mutex/16"});
+    add(h, "channel/4-4/0", "four senders, four receivers, no buffer", channel<items, 4, 4, 0>,
+        {nullptr, "contended/4-4/0"});
+    add(h, "channel/4-1/0", "four senders, one receiver, no buffer", channel<items, 4, 1, 0>,
+        {nullptr, "contended/4-1/0"});
+    add(h, "channel/4-4/128", "four senders, four receivers, 128 places", channel<items, 4, 4, 128>,
+        {nullptr, "contended/4-4/128"});
+    add(h, "channel/4-1/128", "four senders, one receiver, 128 places", channel<items, 4, 1, 128>,
+        {"contended/4-1/128", "contended/4-1/128"});
+    add(h, "channel/1-1/128", "one sender, one receiver, 128 places", channel<items, 1, 1, 128>,
+        {"contended/1-1/128", "contended/1-1/128"});
+    add(h, "channel/1-1/unbounded", "one sender, one receiver, any number of places",
+        channel<unbounded_items, 1, 1>,
+        {"contended/1-1/unbounded", nullptr, "contended/1-1/unbounded"});
+    add(h, "select", "four senders, a select of four channels without buffer", select_of_four,
+        {nullptr, "contended/select"});
 }
 
 } // namespace bench

@@ -1,7 +1,7 @@
-// Benchmarks of the scheduler: one table for each workload, with ratios to Tokio.
+// Benchmarks of the scheduler: one table for each workload, with ratios to its first row.
 
+#include "sched/programs.hpp"
 #include "sched/targets.hpp"
-#include "sched/tokio.hpp"
 #include "sched/workloads.hpp"
 #include "support/harness.hpp"
 #include "support/program.hpp"
@@ -34,11 +34,13 @@ void add_all(harness& h) {
     add_wake(h);
     add_idle(h);
     add_contended(h);
+    add_bursts(h);
 }
 
 void print_peers() {
     constexpr const char* without = BIDE_BENCH_SCHED_WITHOUT;
-    std::printf("peers     %s%s%s\n", describe_tokio().c_str(),
+    std::printf("peers     %s; %s; %s%s%s\n", describe(tokio_row, tokio_program).c_str(),
+                describe(go_row, go_program).c_str(), describe(tmc_row, tmc_program).c_str(),
                 *without != '\0' ? "; left out, not found: " : "", without);
     std::printf("pools     %u workers each (--workers N)\n", workers());
 }

@@ -266,6 +266,7 @@ void add_round_trip(harness& h) {
     run_table t(h, "step/round_trip", "two tasks, two channels with one place each", count,
                 ns_each("each", count));
     t.add_tokio("round_trip");
+    t.add_go("round_trip");
     add_bide_roots(t, round_trip);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(round_trip_fibers));

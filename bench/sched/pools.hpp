@@ -1,8 +1,8 @@
 #ifndef BIDE_BENCH_SCHED_POOLS_HPP
 #define BIDE_BENCH_SCHED_POOLS_HPP
 
-// The pools that are compiled in, each with a thread outside that gives it work. (Tokio is in
-// tokio.hpp.) The process may use the processors of --cpu-list; no thread is pinned to one of them.
+// The pools that are compiled in, each with a thread outside that gives it work. (Tokio, Go and
+// TooManyCooks are in programs.hpp.) The process may use the processors of --cpu-list; no thread is pinned to one of them.
 
 #include "sched/job.hpp"
 

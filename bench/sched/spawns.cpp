@@ -261,6 +261,8 @@ void spawn_and_await_fibers(fiber_pool& pool, std::uint64_t count) {
 void add_local(harness& h, std::uint64_t count) {
     run_table t(h, "spawn_many/local", "ten thousand, by a task, detached", count, us_a_run());
     t.add_tokio("spawn_many_local");
+    t.add_go("spawn_many_local");
+    t.add_tmc("spawn_many_local");
     add_bide_roots(t, spawn_local);
 #if defined(BIDE_BENCH_HAS_TBB)
     t.add(tbb_row, repeat_on<tbb_pool>(spawn_local_tbb));
@@ -317,6 +319,7 @@ void add_chained_spawn(harness& h) {
     run_table t(h, "tasks/chained_spawn", "a thousand tasks, each spawns the next", count,
                 us_a_run());
     t.add_tokio("chained_spawn");
+    t.add_go("chained_spawn");
     add_bide_roots(t, chain);
 #if defined(BIDE_BENCH_HAS_TBB)
     t.add(tbb_row, repeat_on<tbb_pool>(chain_tbb));
@@ -332,6 +335,8 @@ void add_spawn_await(harness& h) {
     run_table t(h, "step/spawn_await", "a task spawns one and awaits it", count,
                 ns_each("each", count));
     t.add_tokio("spawn_await");
+    t.add_go("spawn_await");
+    t.add_tmc("spawn_await");
     add_bide_roots(t, spawn_and_await);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(spawn_and_await_fibers));

@@ -1,8 +1,8 @@
 // All workloads in one table: what won and what lost.
 
 #include "sched/pools.hpp"
+#include "sched/programs.hpp"
 #include "sched/targets.hpp"
-#include "sched/tokio.hpp"
 #include "support/report.hpp"
 #include "support/stats.hpp"
 #include "support/table.hpp"
@@ -21,10 +21,8 @@ struct peer {
 };
 
 constexpr peer peers[] = {
-    {tokio_row, "tokio"},
-    {tbb_row, "TBB"},
-    {fiber_row, "Boost.Fiber"},
-    {futex_row, "futex"},
+    {tokio_row, "tokio"},       {go_row, "Go"},       {tmc_row, "TooManyCooks"}, {tbb_row, "TBB"},
+    {fiber_row, "Boost.Fiber"}, {futex_row, "futex"},
 };
 
 // How many times a peer takes as long (or as much memory) as the subject.

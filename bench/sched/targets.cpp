@@ -1,9 +1,8 @@
 // What the scheduler has promised to cost, against what it does cost.
 
 #include "sched/targets.hpp"
-
 #include "sched/pools.hpp"
-#include "sched/tokio.hpp"
+#include "sched/programs.hpp"
 #include "support/stats.hpp"
 #include "support/table.hpp"
 #include "support/verdicts.hpp"

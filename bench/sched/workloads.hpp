@@ -5,7 +5,7 @@
 
 #include "sched/job.hpp"
 #include "sched/pools.hpp"
-#include "sched/tokio.hpp"
+#include "sched/programs.hpp"
 #include "support/harness.hpp"
 #include "support/workers.hpp"
 
@@ -36,6 +36,7 @@ void add_timers(harness&);  // that fire
 void add_wake(harness&);    // from outside, of a pool that sleeps
 void add_idle(harness&);
 void add_contended(harness&); // by workers
+void add_bursts(harness&);    // waits under overload
 
 // Of the time of a run; or of that divided among what is counted.
 struct unit {
@@ -60,8 +61,17 @@ public:
                  {{u.column, u.name, u.digits, true}, {"fastest", u.name, u.digits, true}},
                  {}} {}
 
+    // Before the first row.
+    void set_workers(unsigned count) { job_.workers = count; }
+
     void add_tokio(const char* workload) {
         bench::add_tokio(table_, workload, job_, harness_.opts().cpus, divisor_);
+    }
+    void add_go(const char* workload) {
+        bench::add_go(table_, workload, job_, harness_.opts().cpus, divisor_);
+    }
+    void add_tmc(const char* workload) {
+        bench::add_tmc(table_, workload, job_, harness_.opts().cpus, divisor_);
     }
 
     // measure(job): nanoseconds of a run, as run_timer has them.

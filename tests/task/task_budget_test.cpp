@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -354,6 +355,31 @@ TEST_CASE("scheduler: a task yields also if another coroutine has spent its budg
     std::move(busy).join();
     CHECK(test::eventually([&] { return apart == 200; }));
     nothing_is_missing(of);
+}
+
+TEST_CASE("scheduler: a task that yields after many operations keeps no lock meanwhile") {
+    const test::watchdog guard;
+    supplies of;
+    int looks = 0;
+    int locked = 0;
+    scheduler s(with(1, false));
+    s.spawn([&]() -> task<> {
+         bool over = false;
+         auto busy = s.spawn([&]() -> task<> {
+             for (int i = 0; i < 1'000; ++i) {
+                 const auto guarded = co_await of.lock.async_lock();
+             }
+             over = true;
+         });
+         while (!over) { // runs only while the other task yields
+             ++looks;
+             locked += std::unique_lock(of.lock, std::try_to_lock) ? 0 : 1;
+             co_await bide::this_task::yield();
+         }
+         co_await std::move(busy).async_join();
+     }).join();
+    CHECK(looks > 3);
+    CHECK(locked == 0);
 }
 
 // ---- Children of when_any

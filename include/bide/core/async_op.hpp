@@ -26,8 +26,9 @@
 //   await_ready     tries: an operation that can complete immediately does, even if a stop was
 //                   requested
 //   budget          after many operations in one run of its task (detail/worker_host.hpp), the task
-//                   yields. If it is cancelled, the operation is not tried, and its outcome is
-//                   stopped. Otherwise it is tried, and it has its outcome while other tasks run
+//                   yields, and its thread goes on below when other tasks have run. So no task keeps
+//                   a lock or an item only because its budget is spent. If the task is cancelled by
+//                   then, the operation is not tried, and its outcome is stopped
 //   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
 //                   step: afterwards another thread may resume the coroutine, and destroy the frame
 //   granted         the holder of the primitive's lock decides, releases the lock, publishes, and
@@ -222,48 +223,24 @@ public:
     template <class Promise>
     BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
         wait_.emplace(h, op_.executor_);
-        if (yields_) { // a cancelled task does not try: it might be granted something
-            const bool cancelled = wait_->is_cancelled();
-            if (cancelled && op_.ops_->on_cancel != nullptr) {
-                on_interrupt(this);
+        if (yields_) {
+            suspended_ = true;
+            if (wait_->go_behind(waker(&on_turn, this))) {
+                return true;
             }
-            ready_ =
-                cancelled && !interrupted_ ? wait_status::stopped : op_.ops_->try_now(op_.target_);
-            if (ready_ != wait_status::waiting) { // other tasks run first
-                wait_->node.settle(ready_);
-                suspended_ = true;
-                return wait_->go_behind();
-            }
+            yields_ = false;
+            return !completes_now() && enqueue();
         }
-        if (!yields_ && !polls() && wait_->completes_alone(*op_.ops_, op_.target_)) {
+        if (!polls() && wait_->completes_alone(*op_.ops_, op_.target_)) {
             return false;
         }
-        if (!wait_->begin(waker(&on_interrupt, this))) {
-            if (op_.ops_->on_cancel == nullptr) {
-                wait_->node.settle(wait_status::stopped);
-                return false;
-            }
-            on_interrupt(this);
-        }
-        if constexpr (has_limits) {
-            if (polls()) {
-                wait_->node.forbid(wait_status::timed_out); // one attempt, which may find it closed
-            } else {
-                arm();
-            }
-        }
-        suspended_ = true;
-        if (!op_.ops_->enqueue(op_.target_, wait_->node)) {
-            return true;
-        }
-        wait_->end();
-        return false;
+        return enqueue();
     }
 
     /// Returns the value of the operation, or throws its error.
     T await_resume() {
         suspended_ = false;
-        disarm();
+        armed_.disarm();
         R outcome = op_.ops_->collect(op_.target_, what_became_of_it());
         if constexpr (detail::is_result<T>) {
             return outcome;
@@ -276,58 +253,65 @@ public:
     }
 
 private:
+    using armed_limits = detail::armed_limits_t<Platform, awaiter, limits>;
+    friend armed_limits;
+
     static constexpr bool has_limits = !std::is_same_v<limits, detail::no_limits>;
+
+    // The other tasks have run.
+    static void on_turn(void* self) noexcept {
+        auto& me = *static_cast<awaiter*>(self);
+        me.wait_->begin_turn();
+        me.yields_ = false;
+        if (me.completes_now() || !me.enqueue()) {
+            me.wait_->go_on();
+        }
+    }
+
+    // Tries the operation. A cancelled task does not: it might be granted something.
+    bool completes_now() noexcept {
+        const bool cancelled = wait_->is_cancelled();
+        if (cancelled && op_.ops_->on_cancel != nullptr) {
+            on_interrupt(this);
+        }
+        ready_ = cancelled && !interrupted_ ? wait_status::stopped : op_.ops_->try_now(op_.target_);
+        if (ready_ == wait_status::waiting) {
+            return false;
+        }
+        wait_->node.settle(ready_);
+        return true;
+    }
+
+    // Queues the wait. Returns false if it is complete. If it returns true, another thread may have
+    // resumed the coroutine.
+    bool enqueue() noexcept {
+        if (!wait_->begin(waker(&on_interrupt, this))) {
+            if (op_.ops_->on_cancel == nullptr) {
+                wait_->node.settle(wait_status::stopped);
+                return false;
+            }
+            on_interrupt(this);
+        }
+        if constexpr (has_limits) {
+            if (polls()) {
+                wait_->node.forbid(wait_status::timed_out); // one attempt, which may find it closed
+            } else {
+                armed_.arm(*this, op_.limits_);
+            }
+        }
+        suspended_ = true;
+        if (!op_.ops_->enqueue(op_.target_, wait_->node)) {
+            return true;
+        }
+        wait_->end();
+        return false;
+    }
 
     bool polls() const noexcept {
         if constexpr (has_limits) {
             return op_.limits_.until.is_poll();
         }
         return false;
-    }
-
-    struct on_stop {
-        awaiter* self;
-        void operator()() const noexcept { self->end_early(wait_status::stopped); }
-    };
-    using stop_callback = std::optional<std::stop_callback<on_stop>>;
-    struct no_stops {};
-    struct armed_limits {
-        [[no_unique_address]] std::conditional_t<Stops != 0, stop_callback[Stops != 0 ? Stops : 1],
-                                                 no_stops> stops;
-        std::optional<timer> timeout;
-    };
-    struct never_armed {};
-    using armed = std::conditional_t<has_limits, armed_limits, never_armed>;
-
-    void arm() noexcept {
-        if (!op_.limits_.until.is_never()) {
-            timer& t = armed_.timeout.emplace();
-            t.when = op_.limits_.until;
-            t.fire = waker(&on_timeout, this);
-            detail::add_timer<Platform>(t);
-        }
-        if constexpr (Stops != 0) {
-            for (int i = 0; i < Stops; ++i) {
-                if (op_.limits_.stops[i].stop_possible()) {
-                    armed_.stops[i].emplace(op_.limits_.stops[i], on_stop{this});
-                }
-            }
-        }
-    }
-
-    // On return neither the stop callback nor the time-out runs on any thread, or will run.
-    void disarm() noexcept {
-        if constexpr (Stops != 0) {
-            for (stop_callback& stop : armed_.stops) {
-                stop.reset();
-            }
-        }
-        if constexpr (has_limits) {
-            if (armed_.timeout) {
-                cancel_timer<Platform>(*armed_.timeout);
-                armed_.timeout.reset();
-            }
-        }
     }
 
     wait_status what_became_of_it() noexcept {
@@ -341,9 +325,6 @@ private:
         return wait_status::stopped;
     }
 
-    static void on_timeout(void* self) noexcept {
-        static_cast<awaiter*>(self)->end_early(wait_status::timed_out);
-    }
     static void on_interrupt(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
         if (me.op_.ops_->on_cancel == nullptr) {
@@ -372,9 +353,15 @@ private:
 
     // The coroutine is destroyed at this suspension point.
     BIDE_NOINLINE void abandon() noexcept {
-        disarm();
+        armed_.disarm();
         wait_->forget();
-        if (ready_ != wait_status::waiting) { // it only yielded
+        if (yields_) { // it was not tried
+            if (op_.ops_->on_cancel != nullptr) {
+                op_.ops_->on_cancel(op_.target_);
+            }
+            return op_.ops_->give_back(op_.target_, wait_status::stopped);
+        }
+        if (ready_ != wait_status::waiting) { // it is about to resume
             return op_.ops_->give_back(op_.target_, ready_);
         }
         const bool ended = !wait_->node.is_decided() &&
@@ -392,7 +379,7 @@ private:
     bool yields_ = false;
     wait_status ready_ = wait_status::waiting;             // what the attempt found
     std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
-    [[no_unique_address]] armed armed_;
+    [[no_unique_address]] armed_limits armed_;
 };
 
 } // namespace bide::inline BIDE_ABI

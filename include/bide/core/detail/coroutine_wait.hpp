@@ -50,7 +50,7 @@ public:
         if (!at_.where) {
             at_.where = current_worker<Platform>();
         }
-        runnable_.run = waker(&resume_frame, h.address());
+        begin_turn();
     }
     coroutine_wait(const coroutine_wait&) = delete;
     coroutine_wait& operator=(const coroutine_wait&) = delete;
@@ -102,22 +102,36 @@ public:
         }
     }
 
-    // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
-    // false if there is no place to queue it; the coroutine then continues. If it returns true, the
+    // Runs `then` where the coroutine resumes, after the runnables that are queued already. `then`
+    // calls begin_turn(). Returns false if there is no place to queue it. If it returns true, the
     // call was the last access to *this.
-    bool go_behind() noexcept {
+    bool go_behind(waker then) noexcept {
         const executor_ref where = at_.where;
-        runnable& r = context_ != nullptr ? context_->resumption(at_) : runnable_;
+        runnable_.run = then;
         if (!where) {
-            return wake_scope<Platform>::run_behind(r, &spare_executor<Platform>);
+            const bool queued =
+                wake_scope<Platform>::run_behind(runnable_, &spare_executor<Platform>);
+            if (!queued) {
+                begin_turn();
+            }
+            return queued;
         }
         auto* const host = worker_local<Platform>::get().host;
         if (host != nullptr && host->executor() == where) {
-            host->yield(r);
+            host->yield(runnable_);
         } else {
-            where.post(r);
+            where.post(runnable_);
         }
         return true;
+    }
+
+    // From here on the coroutine may wait.
+    void begin_turn() noexcept { runnable_.run = waker(&resume_frame, at_.leaf.address()); }
+
+    // Resumes the coroutine on this thread. This is the last access to *this.
+    void go_on() noexcept {
+        runnable& r = context_ != nullptr ? context_->resumption(at_) : runnable_;
+        r.run.wake();
     }
 
     // Takes the coroutine out of the runnables of this thread, because it is about to be destroyed.
@@ -152,8 +166,8 @@ private:
 
     suspension at_;
     basic_task_context<Platform>* context_ = nullptr; // of its task; nullptr: it is part of none
-    runnable runnable_;                               // resumes a coroutine that is part of no task
-    bool may_wait_ = true;                            // false: its task is cancelled
+    runnable runnable_;    // go_behind(); or resumes a coroutine that is part of no task
+    bool may_wait_ = true; // false: its task is cancelled
 };
 
 } // namespace detail

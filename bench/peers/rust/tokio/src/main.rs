@@ -8,6 +8,8 @@
 //!
 //!     tokio_bench --version
 
+mod bursts;
+mod contended;
 mod locks;
 mod messages;
 mod spawn;
@@ -41,6 +43,14 @@ fn run(workload: &str, job: &Job) -> Option<Vec<f64>> {
         "semaphore_contended" => locks::semaphore(job, 5),
         "rwlock_uncontended" => locks::rwlock_uncontended(job),
         "rwlock_contended" => locks::rwlock_contended(job),
+        "contended/permits" => contended::permits(job),
+        "contended/mutex/2" => contended::locks(job, 2),
+        "contended/mutex/16" => contended::locks(job, 16),
+        "contended/4-1/128" => contended::channel(job, 4, 128),
+        "contended/1-1/128" => contended::channel(job, 1, 128),
+        "contended/1-1/unbounded" => contended::unbounded(job),
+        "bursts/permit" => bursts::permits(job),
+        "bursts/request_reply" => bursts::request_reply(job),
         "sleepers" => timers::sleepers(job),
         "waiters" => timers::waiters(job),
         "timeouts" => timers::timeouts(job),
