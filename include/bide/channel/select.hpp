@@ -223,8 +223,8 @@ public:
     static constexpr std::size_t count = sizeof...(Cases);
     static_assert((std::is_same_v<typename Cases::platform, platform> && ...));
 
-    select_frame(std::tuple<Cases...>&& cases, bool biased) noexcept
-        : cases_(std::move(cases)), biased_(biased) {}
+    select_frame(bool biased, Cases&... cases) noexcept
+        : cases_(std::move(cases)...), biased_(biased) {}
 
     // Requires: the select has not begun.
     select_frame(select_frame&& other) noexcept
@@ -320,36 +320,35 @@ template <class... Cases> struct select_wait {
     }
     void give_back(wait_status, frame& of) const noexcept { of.give_back(); }
 
-    static basic_async_op<selected<Cases...>, platform> make(std::tuple<Cases...>&& cases,
-                                                             bool biased) {
-        if (std::apply([](const auto&... c) { return (c.needs_timers() || ...); }, cases)) {
+    static basic_async_op<selected<Cases...>, platform> make(bool biased, Cases&... cases) {
+        if ((cases.needs_timers() || ...)) {
             prepare_timers<platform>();
         }
-        return {select_wait(), frame(std::move(cases), biased)};
+        return {std::in_place, select_wait(), biased, cases...};
     }
 };
 
 template <class Out, class OnNone, class... Cases>
-Out select_now(bool may_wait, bool biased, OnNone&& none, Cases&&... cases) {
+Out select_now(bool may_wait, bool biased, OnNone&& none, Cases&... cases) {
     static_assert(sizeof...(Cases) > 0, "bide: a select needs a case");
-    select_frame<Cases...> frame(std::tuple<Cases...>(std::move(cases)...), biased);
+    select_frame<Cases...> frame(biased, cases...);
     if (!frame.try_all()) {
         frame.wait(may_wait);
     }
     return frame.template collect<Out>(none);
 }
 
-template <class... Cases> selected<Cases...> select_waiting(bool biased, Cases&&... cases) {
+template <class... Cases> selected<Cases...> select_waiting(bool biased, Cases&... cases) {
     using out = selected<Cases...>;
     const auto never = []() noexcept -> out { fatal("select: ended without a case"); };
-    return select_now<out>(true, biased, never, std::move(cases)...);
+    return select_now<out>(true, biased, never, cases...);
 }
 
 template <class... Cases>
-std::optional<selected<Cases...>> select_trying(bool biased, Cases&&... cases) {
+std::optional<selected<Cases...>> select_trying(bool biased, Cases&... cases) {
     using out = std::optional<selected<Cases...>>;
     const auto nothing = []() noexcept { return out(); };
-    return select_now<out>(false, biased, nothing, std::move(cases)...);
+    return select_now<out>(false, biased, nothing, cases...);
 }
 
 } // namespace detail
@@ -362,22 +361,22 @@ std::optional<selected<Cases...>> select_trying(bool biased, Cases&&... cases) {
 /// Throws: what making the result throws. For a broadcast_subscriber, that is what the copy of T
 /// throws; for a send to an unbounded channel, std::bad_alloc.
 template <class... Cases> selected<Cases...> select(Cases... cases) {
-    return detail::select_waiting(false, std::move(cases)...);
+    return detail::select_waiting(false, cases...);
 }
 /// Waits as select() does, but if several cases are ready, chooses the first of them.
 template <class... Cases> selected<Cases...> select_biased(Cases... cases) {
-    return detail::select_waiting(true, std::move(cases)...);
+    return detail::select_waiting(true, cases...);
 }
 
 /// Tries the cases. Never blocks.
 /// Returns: as select(); nothing if at one instant no case could happen.
 /// Throws: as select().
 template <class... Cases> std::optional<selected<Cases...>> try_select(Cases... cases) {
-    return detail::select_trying(false, std::move(cases)...);
+    return detail::select_trying(false, cases...);
 }
 /// Tries the cases as try_select() does, but if several cases are ready, chooses the first of them.
 template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Cases... cases) {
-    return detail::select_trying(true, std::move(cases)...);
+    return detail::select_trying(true, cases...);
 }
 
 /// Waits as select() does, for a coroutine.
@@ -385,11 +384,11 @@ template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Ca
 /// Throws: std::system_error if there is a time-out, a deadline or a stop among the cases and the
 /// service thread of bide cannot be started.
 template <class... Cases> auto async_select(Cases... cases) {
-    return detail::select_wait<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), false);
+    return detail::select_wait<Cases...>::make(false, cases...);
 }
 /// Waits as async_select() does, but if several cases are ready, chooses the first of them.
 template <class... Cases> auto async_select_biased(Cases... cases) {
-    return detail::select_wait<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), true);
+    return detail::select_wait<Cases...>::make(true, cases...);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -93,6 +93,12 @@ public:
     basic_async_op(const Op& what, payload carried = {}) noexcept
         : ops_(&detail::ops_of<Op, R, Platform>), target_(what), payload_(std::move(carried)) {}
 
+    /// Constructs a wait whose payload is constructed from `args`.
+    template <wait_operation<R> Op, class... Args>
+    basic_async_op(std::in_place_t, const Op& what, Args&&... args) noexcept
+        : ops_(&detail::ops_of<Op, R, Platform>), target_(what),
+          payload_(std::forward<Args>(args)...) {}
+
     /// Constructs a wait for a time: collect() gets timed_out at the deadline.
     template <wait_operation<R> Op>
         requires may_wait_for_time<T>
