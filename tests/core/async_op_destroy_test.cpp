@@ -1,4 +1,7 @@
 #include <bide/core/async_op.hpp>
+
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/platform.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
@@ -63,6 +66,39 @@ TEST_CASE("async_op: a coroutine that is destroyed with an unseen grant gives it
     CHECK_FALSE(dropped.done);
     CHECK(next.is_granted()); // the next waiter got it
     CHECK(t.available() == 1);
+}
+
+TEST_CASE("async_op: a coroutine that is destroyed while it yields has tried nothing") {
+    using local = bide::worker_local<bide::native_platform>;
+    tokens t(1);
+    manual_executor e;
+    outcome first;
+    outcome second;
+    auto h = take_on(e, t, first);
+    auto other = take_on(e, t, second);
+    {
+        const bide::worker_turn<bide::native_platform> spent(local::get(), true);
+        h.start();
+        other.start();
+    }
+    CHECK(e.size() == 2);
+    CHECK(t.available() == 1);
+    e.run_all();
+    CHECK(first.is_granted());
+    CHECK(second.is_granted());
+    CHECK(t.available() == 1);
+
+    outcome out;
+    auto victim = take_on(e, t, out);
+    {
+        const bide::worker_turn<bide::native_platform> spent(local::get(), true);
+        victim.start();
+    }
+    e.drop_all();
+    victim.destroy();
+    CHECK_FALSE(out.done);
+    CHECK(t.available() == 1);
+    CHECK(t.waiters() == 0);
 }
 
 namespace {
