@@ -31,6 +31,7 @@ inline constexpr const char* bide_row = "bide::scheduler";
 inline constexpr const char* bide_join_row =
     "bide::scheduler, join"; // the thread outside only waits
 inline constexpr const char* bide_post_row = "bide::scheduler, post";
+inline constexpr const char* bide_slack_row = "bide::scheduler, slack of 1 ms";
 inline constexpr const char* futex_row = "raw futex";
 inline constexpr const char* fiber_row = "boost::fibers, work_stealing";
 inline constexpr const char* tbb_row = "tbb::task_arena";

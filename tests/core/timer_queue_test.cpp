@@ -87,6 +87,24 @@ void fire_all_due(queue& q, std::int64_t now) {
 
 } // namespace
 
+TEST_CASE("timer_queue: with a slack, the timers of an interval fire together at its end") {
+    constexpr std::int64_t slack = 1'000'000;
+    queue q(waker(), slack);
+    std::vector<note*> log;
+    note past(-1, log), first(1, log), second(slack, log), third(slack + 1, log);
+    note last(never - 1, log);
+    for (note* n : {&past, &first, &second, &third, &last}) {
+        q.add(n->t);
+    }
+    CHECK(q.fire_due(0) == 1);
+    CHECK(past.fired == 1);
+    CHECK(q.fire_due(slack - 1) == 0);
+    CHECK(q.fire_due(slack) == 2);
+    CHECK(q.fire_due(2 * slack - 1) == 0);
+    CHECK(q.fire_due(2 * slack) == 1);
+    CHECK(q.cancel(last.t));
+}
+
 TEST_CASE("timer_queue: at any time exactly the due timers have fired, in order") {
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());

@@ -232,6 +232,39 @@ TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a bus
     }
 }
 
+TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-outs up") {
+    const test::watchdog guard;
+    for (const auto slack : {std::chrono::microseconds::min(), -1us, 0us, 1us, 20'000us,
+                             std::chrono::microseconds::max()}) {
+        CAPTURE(slack.count());
+        const std::int64_t ns = std::clamp<std::int64_t>(slack / 1us, 0, 1'000'000) * 1'000;
+        scheduler_options wanted;
+        wanted.num_workers = 2;
+        wanted.timer_slack = slack;
+        scheduler s(std::move(wanted));
+        bide::semaphore never(0);
+        const auto began = std::chrono::steady_clock::now();
+        const auto early = [&](std::chrono::steady_clock::time_point due) {
+            const std::int64_t at = due.time_since_epoch() / 1ns;
+            const std::int64_t last = ns == 0 ? at : (at + ns - 1) / ns * ns;
+            return std::chrono::steady_clock::now().time_since_epoch() / 1ns < last;
+        };
+        const auto sleeps = [&](std::chrono::microseconds rest) -> task<bool> {
+            co_await bide::this_task::sleep_until(began + rest);
+            const bool too_early = early(began + rest);
+            const auto got = co_await never.async_acquire().with_deadline(began + 2 * rest);
+            co_return too_early || got || early(began + 2 * rest);
+        };
+        std::vector<join_handle<bool>> all;
+        for (int i = 1; i <= 20; ++i) {
+            all.push_back(s.spawn(sleeps(i * 1'001us)));
+        }
+        for (auto& each : all) {
+            CHECK_FALSE(std::move(each).join());
+        }
+    }
+}
+
 TEST_CASE("scheduler_options: no task is refused because of global_queue_capacity") {
     const test::watchdog guard;
     for (const std::size_t capacity : {std::size_t{0}, std::size_t{1}, ~std::size_t{0}}) {

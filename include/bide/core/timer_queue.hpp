@@ -53,8 +53,10 @@ struct timer : detail::wheel_node {
 template <class Platform> class basic_timer_queue {
 public:
     /// Makes an empty queue. Each add() with a timer before next_ns() wakes `earlier`, outside the
-    /// lock.
-    explicit constexpr basic_timer_queue(waker earlier = {}) noexcept : earlier_(earlier) {}
+    /// lock. The times of timers are rounded up to multiples of `slack_ns`, so that those of one
+    /// interval fire together.
+    explicit constexpr basic_timer_queue(waker earlier = {}, std::int64_t slack_ns = 1) noexcept
+        : earlier_(earlier), slack_ns_(slack_ns > 1 ? slack_ns : 1) {}
     basic_timer_queue(const basic_timer_queue&) = delete;
     basic_timer_queue& operator=(const basic_timer_queue&) = delete;
 
@@ -104,6 +106,14 @@ private:
 
     static const void* this_thread() noexcept { return detail::thread_mark<Platform>(); }
 
+    std::int64_t rounded_up(std::int64_t at) const noexcept {
+        if (slack_ns_ == 1 || at > never_ns - slack_ns_) {
+            return at;
+        }
+        const std::int64_t over = at % slack_ns_;
+        return over > 0 ? at - over + slack_ns_ : at - over;
+    }
+
     bool insert(timer& t, std::int64_t at) noexcept;
     bool fires_elsewhere(const timer& t) const noexcept;
     bool fire(call& mine, timer& t) noexcept;
@@ -114,6 +124,7 @@ private:
     // Read often by other threads; written rarely, under the lock.
     alignas(cache_line_pair) typename Platform::template atomic<std::int64_t> next_{never_ns};
     const waker earlier_;
+    const std::int64_t slack_ns_;
 
     alignas(cache_line_pair) typename Platform::template atomic<word> lock_{0};
     typename Platform::template atomic<word> ended_{
@@ -134,7 +145,7 @@ template <class Platform> bool cancel_timer(timer& t) noexcept {
 
 template <class Platform> void basic_timer_queue<Platform>::add(timer& t) noexcept {
     const waker earlier = earlier_;
-    const std::int64_t at = t.when.next_check_ns();
+    const std::int64_t at = rounded_up(t.when.next_check_ns());
     if (t.home != this) { // its own firing may add it again while another thread cancels it
         t.home = this;
     }

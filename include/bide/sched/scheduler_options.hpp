@@ -71,6 +71,12 @@ struct scheduler_options {
     /// over if that worker is busy for too long: within twice this time. Values above 1 s count as
     /// 1 s. If it is zero, there is no watcher, and an idle worker is woken for each such task.
     std::chrono::microseconds longest_nap{4'000};
+
+    /// How much later than necessary a sleep or a time-out of a task may end. Their times are rounded
+    /// up to multiples of this, so that all of one interval end by one wake: with 1 ms, many
+    /// sleepers cost a fraction of the processor time. Values above 1 s count as 1 s. If it is zero
+    /// or less, each ends at its own time.
+    std::chrono::microseconds timer_slack{0};
 };
 
 /// Counts since the start of the scheduler. Each number is a snapshot, and they need not be

@@ -80,6 +80,7 @@ struct pool_options {
     driver* io;                      // one of the idle workers sleeps in it
     std::int64_t max_timed_sleep_ns; // 0: there is no watcher
     trace_sink* trace = nullptr;
+    std::int64_t timer_slack_ns = 0;
 };
 
 template <class Platform> class basic_pool {
@@ -91,7 +92,7 @@ public:
     using thread_role = basic_thread_role<Platform>;
 
     basic_pool(owner& of, const options& wanted)
-        : owner_(of), trace_(wanted.trace),
+        : owner_(of), trace_(wanted.trace), timer_slack_ns_(wanted.timer_slack_ns),
           queues_(*this, wanted.workers, wanted.steal, wanted.max_timed_sleep_ns != 0, wanted.io),
           maintenance_(queues_, wanted.io, wanted.trace, wanted.max_timed_sleep_ns),
           blocked_(of, queues_, maintenance_) {}
@@ -161,6 +162,7 @@ public:
             queues_.push_behind(w, *older);
         }
     }
+    std::int64_t timer_slack_ns() const noexcept { return timer_slack_ns_; }
     void earlier_timer(worker& of) noexcept {
         maintenance_.earlier_timer(of, current_worker() == &of);
     }
@@ -174,6 +176,7 @@ private:
 
     owner& owner_;
     trace_sink* const trace_;
+    const std::int64_t timer_slack_ns_; // the workers read it when they are made
     basic_work_queues<Platform> queues_;
     basic_maintenance<Platform> maintenance_;
     basic_blocked_workers<Platform> blocked_;

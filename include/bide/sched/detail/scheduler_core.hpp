@@ -119,7 +119,9 @@ inline scheduler_core::scheduler_core(scheduler& of, scheduler_options&& wanted)
             {wanted.num_workers != 0 ? wanted.num_workers : cpu_count(), wanted.enable_stealing,
              wanted.io,
              deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
-             wanted.trace}),
+             wanted.trace,
+             std::clamp(deadline::saturated_ns(wanted.timer_slack), std::int64_t{0},
+                        std::int64_t{1'000'000'000})}),
       threads_(of, pool_, wanted),
       life_(pool_, +[]() -> executor_ref { return required_service<platform>(); }) {
     static_cast<void>(

@@ -274,7 +274,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
 
     basic_worker(basic_pool<Platform>& of, unsigned number) noexcept
         : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1),
-          timers(waker(&on_earlier_timer, this)) {
+          timers(waker(&on_earlier_timer, this), of.timer_slack_ns()) {
         arm.run = waker(&on_arm, this);
     }
     basic_worker(const basic_worker&) = delete;
