@@ -22,7 +22,7 @@ constexpr auto seq_cst = std::memory_order_seq_cst;
 using platform = model::platform_without_lock_sleep;
 using idle = bide::basic_idle<platform>;
 using injector = bide::basic_injector<platform>;
-using run_queue = bide::basic_run_queue<platform, 4>;
+using run_queue = bide::basic_run_queue<platform, 4, 4>;
 
 struct job : bide::runnable {
     platform::var<int> number{0};

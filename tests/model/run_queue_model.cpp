@@ -10,7 +10,9 @@
 namespace {
 
 using model::platform;
-template <unsigned Capacity> using run_queue = bide::basic_run_queue<platform, Capacity>;
+// It does not grow, unless its largest capacity is given.
+template <unsigned Capacity, unsigned Max = Capacity>
+using run_queue = bide::basic_run_queue<platform, Capacity, Max>;
 
 constexpr auto seq_cst = std::memory_order_seq_cst;
 
@@ -93,10 +95,11 @@ struct jobs {
 };
 
 // The ring is filled by the body. Then the owner pushes and pops, and a thief steals.
-template <unsigned Capacity> auto owner_and_thief(int before, int pops, int pushes, int steals) {
+template <unsigned Capacity, unsigned Max = Capacity>
+auto owner_and_thief(int before, int pops, int pushes, int steals) {
     return [=] {
-        run_queue<Capacity> q;
-        run_queue<Capacity> theirs;
+        run_queue<Capacity, Max> q(0xffff'fffeU);
+        run_queue<Capacity, Max> theirs;
         jobs all;
         bag owner;
         bag over;
@@ -116,7 +119,7 @@ template <unsigned Capacity> auto owner_and_thief(int before, int pops, int push
         owner.drain(q);
         MODEL_REQUIRE(are_all(before + pushes, owner, over, thief));
         MODEL_REQUIRE(owner.in_order() && over.in_order() && thief.in_order());
-        MODEL_REQUIRE(q.empty() && q.size() == 0 && q.room() == Capacity);
+        MODEL_REQUIRE(q.empty() && q.size() == 0);
     };
 }
 
@@ -228,6 +231,102 @@ TEST_CASE("run_queue: each job comes out once, beside two thieves", "[run_queue]
     model::check("ring of 4: an owner and two thieves", {}, two_thieves<4>(4, true));
 }
 
+TEST_CASE("run_queue: each job comes out once, from a ring that grows beside a thief",
+          "[run_queue]") {
+    check("2 to 4 slots: push beside a steal", "2 to 4 slots: push, a steal, weak",
+          owner_and_thief<2, 4>(2, 0, 1, 1));
+    check("2 to 4 slots: push, pop, beside two steals", "2 to 4 slots: push, pop, steal, weak",
+          owner_and_thief<2, 4>(2, 0, 2, 2));
+    check("2 to 8 slots: pop, push four, beside a steal", "2 to 8 slots: pop, push, steal, weak",
+          owner_and_thief<2, 8>(2, 1, 4, 1));
+    model::check("2 to 8 slots: push four beside two steals", {},
+                 owner_and_thief<2, 8>(1, 0, 4, 2));
+}
+
+namespace {
+
+// The owner shrinks the ring and makes it grow again, beside a thief.
+void owner_that_trims(int thieves) {
+    run_queue<2, 8> q;
+    run_queue<2, 8> rings[2];
+    jobs all;
+    bag owner;
+    bag over;
+    bag thief[2];
+    all.push(q, over, 5);
+    for (int i = 0; i < 4; ++i) {
+        owner.put(q.pop());
+    }
+    all.push(q, over);
+    MODEL_REQUIRE(q.capacity() == 8 && over.count == 0);
+    model::thread first([&] {
+        thief[0].steal(q, rings[0]);
+        thief[0].drain(rings[0]);
+    });
+    model::thread second([&] {
+        if (thieves == 2) {
+            thief[1].steal(q, rings[1]);
+            thief[1].drain(rings[1]);
+        }
+    });
+    owner.put(q.pop());
+    q.trim();
+    all.push(q, over, 2);
+    first.join();
+    second.join();
+    owner.drain(q);
+    q.trim();
+    MODEL_REQUIRE(are_all(8, owner, over, thief[0], thief[1]));
+    MODEL_REQUIRE(owner.in_order() && q.empty() && q.capacity() == 2);
+}
+
+} // namespace
+
+TEST_CASE("run_queue: each job comes out once, from a ring that shrinks beside thieves",
+          "[run_queue]") {
+    check("8 slots: pop, trim, push, beside a steal", "8 slots: pop, trim, push, a steal, weak",
+          [] { owner_that_trims(1); });
+    model::check("8 slots: pop, trim, push, beside two steals", {}, [] { owner_that_trims(2); });
+}
+
+TEST_CASE("run_queue: a ring grows, or the new job overflows beside a thief", "[run_queue]") {
+    CHECK(model::outcomes({}, [] {
+              run_queue<2, 4> q;
+              run_queue<2, 4> theirs;
+              jobs all;
+              bag over;
+              bag thief;
+              all.push(q, over, 2);
+              model::thread stealing([&] { thief.steal(q, theirs); });
+              all.push(q, over);
+              stealing.join();
+              model::record(over.count != 0 ? "alone" : q.capacity() == 4 ? "grown" : "room");
+          }) == "alone grown room");
+}
+
+TEST_CASE("run_queue: a thief's ring grows beside a thief that steals from it", "[run_queue]") {
+    check("a growing thief is stolen from", "a growing thief is stolen from, weak", [] {
+        run_queue<2, 8> mine;
+        run_queue<2, 8> theirs;
+        jobs all;
+        bag over;
+        bag thief;
+        bag other;
+        all.push(mine, over, 2);
+        model::thread stealing([&] { other.steal(mine, theirs); });
+        run_queue<2, 8> victim;
+        all.push(victim, over, 5);
+        thief.steal(victim, mine); // up to three
+        stealing.join();
+        thief.drain(mine);
+        other.drain(theirs);
+        bag rest;
+        rest.drain(victim);
+        MODEL_REQUIRE(are_all(7, thief, other, rest));
+        MODEL_REQUIRE(over.count == 0);
+    });
+}
+
 TEST_CASE("run_queue: a thief does not write where another thief still reads", "[run_queue]") {
     check("a thief is stolen from", "a thief is stolen from, weak", [] {
         run_queue<4> q;
@@ -263,6 +362,25 @@ TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees 
         bool empty = true;
         model::thread pushing([&] {
             all.push(q, over);
+            seen = sleeps.load(seq_cst) != 0;
+        });
+        sleeps.exchange(1, seq_cst);
+        empty = q.empty();
+        pushing.join();
+        MODEL_REQUIRE(seen || !empty);
+    });
+    model::check("a push that grows, an announcement", {}, [] {
+        run_queue<2, 4> q;
+        platform::atomic<int> sleeps{0};
+        jobs all;
+        bag over;
+        all.push(q, over, 2);
+        bool seen = false;
+        bool empty = true;
+        model::thread pushing([&] {
+            static_cast<void>(q.pop());
+            static_cast<void>(q.pop());
+            all.push(q, over, 3);
             seen = sleeps.load(seq_cst) != 0;
         });
         sleeps.exchange(1, seq_cst);

@@ -28,14 +28,15 @@ struct ball : runnable {
     std::atomic<bool> out{false}; // it is in a queue
 };
 
-// Each worker pushes its own balls into its ring, again and again. They overflow into the injector,
-// are stolen, and popped. Each ball is taken once before it is pushed again.
-template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
-    std::vector<bide::basic_run_queue<P, Capacity>> rings(workers);
+// Each worker pushes its own balls into its ring, again and again. The ring grows, or they overflow
+// into the injector. They are stolen, and popped. Each ball is taken once before it is pushed again.
+template <class P, unsigned Capacity, unsigned Max> int throw_and_catch(unsigned workers) {
+    std::vector<bide::basic_run_queue<P, Capacity, Max>> rings(workers);
     bide::basic_injector<P> injected;
+    constexpr unsigned jobs = Capacity == Max ? 2 * Capacity : 16 * Capacity;
     std::vector<std::vector<ball>> all;
     for (unsigned i = 0; i < workers; ++i) {
-        all.emplace_back(2 * Capacity);
+        all.emplace_back(jobs);
     }
     std::vector<int> wrong(workers);
     std::atomic<unsigned> throwing{workers};
@@ -51,9 +52,10 @@ template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
             }
         };
         const auto catch_some = [&] {
-            for (std::uint32_t n = chance.below(Capacity); n > 0; --n) {
+            for (std::uint32_t n = chance.below(jobs / 2); n > 0; --n) {
                 have(ring.pop());
             }
+            ring.trim();
             const auto from = static_cast<unsigned>(chance.below(workers));
             unsigned taken = 0;
             if (from != self) {
@@ -67,8 +69,8 @@ template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
             }
         };
         for (const test::stress_time time; time.is_left();) {
-            for (std::uint32_t n = chance.below(2 * Capacity); n > 0; --n) {
-                ball& b = all[self][chance.below(2 * Capacity)];
+            for (std::uint32_t n = chance.below(jobs); n > 0; --n) {
+                ball& b = all[self][chance.below(jobs)];
                 if (!b.out.load(std::memory_order_acquire)) {
                     b.had = 0;
                     b.out.store(true, std::memory_order_relaxed);
@@ -101,9 +103,11 @@ template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
 TEMPLATE_TEST_CASE("run_queue: owners and thieves under load lose no job and run none twice", "",
                    test::native, test::jittery) {
     CAPTURE(test::run_seed());
-    CHECK(throw_and_catch<TestType, 2>(3) == 0);
-    CHECK(throw_and_catch<TestType, 4>(4) == 0);
-    CHECK(throw_and_catch<TestType, 256>(3) == 0);
+    CHECK(throw_and_catch<TestType, 2, 2>(3) == 0);
+    CHECK(throw_and_catch<TestType, 4, 4>(4) == 0);
+    CHECK(throw_and_catch<TestType, 2, 1024>(3) == 0); // grows and shrinks
+    CHECK(throw_and_catch<TestType, 4, 1024>(4) == 0);
+    CHECK(throw_and_catch<TestType, 256, 256>(3) == 0);
 }
 
 namespace {
@@ -250,7 +254,7 @@ private:
 
     bide::basic_idle<P> idle_;
     bide::basic_injector<P> injected_;
-    std::vector<bide::basic_run_queue<P, 4>> rings_; // small, so that they overflow
+    std::vector<bide::basic_run_queue<P, 4, 4>> rings_; // small, so that they overflow
     std::vector<bide::basic_parker<P>> parkers_;
     const std::size_t size_;
     std::atomic<std::uint64_t> begun_{0};

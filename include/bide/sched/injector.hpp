@@ -2,8 +2,9 @@
 #ifndef BIDE_SCHED_INJECTOR_HPP
 #define BIDE_SCHED_INJECTOR_HPP
 
-// The global queue: a linked list under a lock. It holds jobs that come from external threads,
-// overflow from a worker's ring, or have yielded. One word holds the lock and the length:
+// The global queue: a linked list under a lock. It holds jobs that come from external threads, or
+// overflow from a worker's ring that cannot grow. If workers do not steal, it also holds jobs that
+// have yielded. One word holds the lock and the length:
 //
 //   length << 2 | lock_bits
 //

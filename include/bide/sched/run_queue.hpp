@@ -3,30 +3,40 @@
 #define BIDE_SCHED_RUN_QUEUE_HPP
 
 // A worker's own queue: a ring. The owner pushes and pops; thieves steal half of the items at a
-// time. (Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs.)
+// time. (Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs; there the ring does not grow.)
 //
-// Positions count up and wrap at 2^32. The slot of a position is the position modulo Capacity.
+// Positions count up and wrap at 2^32. The slot of a position is the position modulo the capacity.
 // `tail_` is the position of the next push; only the owner changes it. `head_` holds two positions
 // in one word:
 //
 //   steal            real             tail
-//     |  in transit    |  available      |  free, up to steal + Capacity
+//     |  in transit    |  available      |  free, up to steal + capacity
 //
 //   real     the next item to take. It moves up by CAS: by one for the owner's pop, by half of the
 //            items for a thief's claim or the owner's overflow.
 //   steal    equal to `real` while no thief is at work; then a pop moves both. A claim leaves it
 //            behind, at the first item of the claim. When the thief has copied its items, it moves
 //            `steal` up to `real`, wherever that is by then.
-//   (real behind steal, or tail more than Capacity past steal: never)
+//            One less than `real` while the owner moves the items to another buffer.
+//   (real behind steal, or tail more than the capacity past steal otherwise: never)
 //
 // So the slots from `steal` to `real` are the thief's to read. The owner writes no slot before
 // `steal` has passed it, so it cannot overwrite them [run_queue.slot_free]. One thief at a time:
-// another thief finds steal != real and leaves. An overflow would have to move `steal`, too. So
-// while a thief is at work, the owner lets only the new item overflow and leaves the ring as it is.
+// another thief finds steal != real and leaves.
+//
+// The first slots are part of the ring. If they are full, the owner moves the items to a buffer of
+// twice the size. It first sets `steal` to real - 1, by a CAS from steal == real. So it waits for
+// no thief: it does not move the items while a thief is at work, and no thief claims an item while
+// it moves them. A thief reads which buffer there is only after its claim [run_queue.buffer]. So
+// the owner can free the old buffer at once.
+//
+// If there is no memory for a larger buffer, the older half of the ring overflows, with the new
+// item. While a thief is at work, only the new item overflows.
 //
 // All changes of `head_` are read-modify-writes, so each continues the release sequence of the
-// thief that moved `steal`. The CAS decides; a position that a thief read before may be old. A
-// position that is 2^32 items old would be mistaken for a new one.
+// thief that moved `steal`. The one exception is the owner's store at the end of a move. The owner
+// has acquired that sequence at the beginning of the move. The CAS decides; a position that a thief
+// read before may be old. A position that is 2^32 items old would be mistaken for a new one.
 //
 // The pair [idle.announce] in idle.hpp: a pusher, or a thief that pushes into its own ring, sees
 // each announcement that came before its push. A worker that announces later sees the push.
@@ -37,68 +47,82 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <new>
 
 namespace bide::inline BIDE_ABI {
 
-/// The ring of a worker, for at most Capacity items, a power of two.
-template <class Platform, unsigned Capacity = 256> class basic_run_queue {
-    static_assert(std::has_single_bit(Capacity) && Capacity >= 2 && Capacity <= 1U << 30);
+/// The ring of a worker. It has room for InitialCapacity items at first, and doubles when it is
+/// full, up to MaxCapacity. Both are powers of two.
+template <class Platform, unsigned InitialCapacity = 256, unsigned MaxCapacity = 1U << 30>
+class basic_run_queue {
+    static_assert(std::has_single_bit(InitialCapacity) && InitialCapacity >= 2 &&
+                  std::has_single_bit(MaxCapacity) && InitialCapacity <= MaxCapacity &&
+                  MaxCapacity <= 1U << 30);
 
 public:
-    /// The number of slots.
-    static constexpr unsigned capacity = Capacity;
+    /// The number of slots for which no memory is allocated.
+    static constexpr unsigned initial_capacity = InitialCapacity;
 
     /// Constructs an empty ring.
-    constexpr basic_run_queue() noexcept = default;
+    basic_run_queue() noexcept = default;
     /// Constructs an empty ring that begins at position `first`, so that a test can begin just
     /// before the wrap.
-    constexpr explicit basic_run_queue(std::uint32_t first) noexcept
+    explicit basic_run_queue(std::uint32_t first) noexcept
         : head_(pack(first, first)), tail_(first) {}
     basic_run_queue(const basic_run_queue&) = delete;
     basic_run_queue& operator=(const basic_run_queue&) = delete;
+    /// Frees the buffer.
+    ~basic_run_queue() { free_buffer(slots_); }
 
-    /// Puts `r` last. Only the owner calls it. If the ring is full, passes the older half of the
-    /// ring, and then `r`, to full.push(run_list&, count), in one list. If a thief is at work,
-    /// passes only `r`. Returns how many items overflowed.
+    /// Puts `r` last. Only the owner calls it. If the ring is full, allocates a larger buffer. If
+    /// there is no memory for that, passes the older half of the ring, and then `r`, to
+    /// full.push(run_list&, count), in one list. If a thief is at work in a full ring, passes only
+    /// `r`. Returns how many items overflowed.
+    /// Complexity: amortised constant.
     template <class Overflow> unsigned push(runnable& r, Overflow& full) noexcept;
 
     /// Takes the oldest item. Returns nullptr if there is none. Only the owner calls it.
     runnable* pop() noexcept;
 
-    /// Returns a number of pushes that will not overflow. More may fit. Only the owner calls it.
-    unsigned room() const noexcept {
-        // Order: relaxed; the tail is the owner's own, and an old head gives a smaller number.
-        return Capacity - (tail_.load(std::memory_order_relaxed) -
-                           steal_of(head_.load(std::memory_order_relaxed)));
+    /// Returns the number of slots. Only the owner calls it.
+    unsigned capacity() const noexcept { return mask_ + 1; }
+
+    /// Moves the items to a smaller buffer if less than an eighth of the slots is in use, unless
+    /// there is no memory for that or a thief is at work. Only the owner calls it.
+    void trim() noexcept {
+        if (slots_ != own_ && size() < capacity() / 8) {
+            resize((std::max)(InitialCapacity, std::bit_ceil(2 * size())));
+        }
     }
 
-    /// Takes the older half of the items, rounded up. The caller is a thief, the owner of `mine`.
-    /// Returns the first, which the thief runs at once, and puts the rest into `mine`, in order.
-    /// `taken` is the number of items. Returns nullptr if there are none, if another thief is at
-    /// work, or if `mine` has no room for half a ring.
-    runnable* steal_into(basic_run_queue& mine, unsigned& taken) noexcept;
+    /// Takes the older half of the items, rounded up, but no more than `most`, which is not 0. The
+    /// caller is a thief, the owner of `mine`. Returns the first, which the thief runs at once, and
+    /// puts the rest into `mine`, in order. `taken` is the number of items: fewer than half of them
+    /// also if `mine` has no room and cannot grow. Returns nullptr if there are none, if another
+    /// thief is at work, or if the owner moves the items.
+    runnable* steal_into(basic_run_queue& mine, unsigned& taken,
+                         unsigned most = MaxCapacity) noexcept;
 
     /// Returns true if there is nothing to take. Items that a thief has claimed do not count. Any
     /// thread may call it.
     /// Blocks: if a thief is at work and leaves items, until that thief has copied its part. Until
-    /// then, no other thief can take these items.
+    /// then, no other thief can take these items. The same while the owner moves the items.
     bool empty() const noexcept;
 
     /// Returns the number of items, a snapshot. Any thread may call it.
     unsigned size() const noexcept {
         // Order: relaxed; two snapshots, which need not be consistent.
-        const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
+        const position tail = tail_.load(std::memory_order_relaxed);
         const std::int32_t count = distance(real_of(head_.load(std::memory_order_relaxed)), tail);
-        return count < 0 ? 0 : count > capacity_ ? Capacity : static_cast<unsigned>(count);
+        return count < 0 ? 0 : static_cast<unsigned>(count);
     }
 
 private:
     using position = std::uint32_t;
     using word = std::uint64_t;
-
-    static constexpr auto capacity_ = static_cast<std::int32_t>(Capacity);
 
     static constexpr word pack(position steal, position real) noexcept {
         return static_cast<word>(steal) << 32 | real;
@@ -107,68 +131,146 @@ private:
         return static_cast<position>(head >> 32);
     }
     static constexpr position real_of(word head) noexcept { return static_cast<position>(head); }
+    static constexpr bool is_claimed(word head) noexcept { return steal_of(head) != real_of(head); }
     static constexpr std::int32_t distance(position from, position to) noexcept {
         return static_cast<std::int32_t>(to - from);
     }
 
     using slot = typename Platform::template var<runnable*>;
-    slot& slot_of(position at) noexcept { return slots_[at % Capacity]; }
+    slot& slot_of(position at) noexcept { return slots_[at & mask_]; }
+    // A number of pushes that have room. More may have it.
+    position room() const noexcept {
+        // Order: acquire [run_queue.slot_free]; thieves have read what was in the slots. An old
+        // head gives a smaller number. The tail is the owner's own.
+        return capacity() - (tail_.load(std::memory_order_relaxed) -
+                             steal_of(head_.load(std::memory_order_acquire)));
+    }
+    void free_buffer(slot* buffer) noexcept {
+        if (buffer != own_) {
+            delete[] buffer;
+        }
+    }
 
+    template <class Overflow> unsigned push_to_full(runnable& r, Overflow& full) noexcept;
     template <class Overflow> void overflow_half(position first, runnable& r, Overflow& full);
-    position claim_half(position& first) noexcept;
+    bool resize(position capacity) noexcept;
+    position make_room(position wanted) noexcept;
+    position claim_half(position& first, position most) noexcept;
     void end_claim() noexcept;
+    void prefetch(position at, position tail) noexcept;
 
     alignas(cache_line_pair) typename Platform::template atomic<word> head_{0};
     alignas(cache_line_pair) typename Platform::template atomic<position> tail_{0};
-    slot slots_[Capacity]{}; // from steal to tail: items
+    // The buffer, and its number of slots less one. Written by the owner while it moves the items;
+    // read by the owner, and by a thief between its claim and the end of it.
+    typename Platform::template var<slot*> slots_{own_};
+    typename Platform::template var<position> mask_{InitialCapacity - 1};
+    slot own_[InitialCapacity]{}; // the first buffer
 };
 
-template <class Platform, unsigned Capacity>
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
 template <class Overflow>
-unsigned basic_run_queue<Platform, Capacity>::push(runnable& r, Overflow& full) noexcept {
+unsigned basic_run_queue<Platform, InitialCapacity, MaxCapacity>::push(runnable& r,
+                                                                       Overflow& full) noexcept {
+    if (room() == 0) [[unlikely]] {
+        return push_to_full(r, full);
+    }
     // Order: relaxed; the owner's own.
     const position tail = tail_.load(std::memory_order_relaxed);
-    for (;;) {
-        // Order: acquire [run_queue.slot_free]; thieves have read what was in the slot.
-        word head = head_.load(std::memory_order_acquire);
-        if (tail - steal_of(head) < Capacity) {
-            slot_of(tail) = &r;
-            // Order: seq_cst; publishes the slot [run_queue.publish], before the look for sleepers
-            // [idle.announce].
-            tail_.store(tail + 1, std::memory_order_seq_cst);
-            return 0;
-        }
-        const position real = real_of(head);
-        if (steal_of(head) != real) {
-            detail::run_list one;
-            one.push(r);
-            full.push(one, 1);
-            return 1;
-        }
-        const position rest = real + Capacity / 2;
-        // Order: relaxed; the items are the owner's own. Failure: the loop reads again.
-        if (head_.compare_exchange_weak(head, pack(rest, rest), std::memory_order_relaxed,
-                                        std::memory_order_relaxed)) {
-            overflow_half(real, r, full);
-            return Capacity / 2 + 1;
-        }
-    }
+    slot_of(tail) = &r;
+    // Order: seq_cst; publishes the slot [run_queue.publish], before the look for sleepers
+    // [idle.announce].
+    tail_.store(tail + 1, std::memory_order_seq_cst);
+    return 0;
 }
 
-template <class Platform, unsigned Capacity>
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
 template <class Overflow>
-void basic_run_queue<Platform, Capacity>::overflow_half(position first, runnable& r,
-                                                        Overflow& full) {
-    detail::run_list half;
-    for (position i = 0; i < Capacity / 2; ++i) {
-        half.push(*slot_of(first + i));
+BIDE_NOINLINE unsigned
+basic_run_queue<Platform, InitialCapacity, MaxCapacity>::push_to_full(runnable& r,
+                                                                      Overflow& full) noexcept {
+    // Order: relaxed; push() reads again, or the CAS decides.
+    word head = head_.load(std::memory_order_relaxed);
+    if (!is_claimed(head)) {
+        const position real = real_of(head);
+        const position half = capacity() / 2;
+        // Order: relaxed; the tail is the owner's own.
+        if (tail_.load(std::memory_order_relaxed) - real < capacity() || resize(2 * capacity())) {
+            return push(r, full);
+        }
+        // Order: relaxed; the items are the owner's own. Failure: a thief has come.
+        if (head_.compare_exchange_strong(head, pack(real + half, real + half),
+                                          std::memory_order_relaxed, std::memory_order_relaxed)) {
+            overflow_half(real, r, full);
+            return half + 1;
+        }
     }
-    half.push(r);
-    full.push(half, Capacity / 2 + 1);
+    detail::run_list one;
+    one.push(r);
+    full.push(one, 1);
+    return 1;
 }
 
-template <class Platform, unsigned Capacity>
-runnable* basic_run_queue<Platform, Capacity>::pop() noexcept {
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+template <class Overflow>
+void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::overflow_half(position first,
+                                                                            runnable& r,
+                                                                            Overflow& full) {
+    detail::run_list some;
+    const position half = capacity() / 2;
+    for (position i = 0; i < half; ++i) {
+        some.push(*slot_of(first + i));
+    }
+    some.push(r);
+    full.push(some, half + 1);
+}
+
+// Moves the items to a buffer of that capacity, which has room for them. Returns false, with
+// nothing changed, if there is no memory, or if a thief is at work.
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::resize(position capacity) noexcept {
+    if (capacity > MaxCapacity) {
+        return false;
+    }
+    slot* const next = capacity == InitialCapacity ? own_ : new (std::nothrow) slot[capacity];
+    if (next == nullptr) {
+        return false;
+    }
+    // Order: relaxed; the CAS decides.
+    word head = head_.load(std::memory_order_relaxed);
+    const position real = real_of(head);
+    // Order: acquire [run_queue.slot_free]; thieves have read the buffer and its slots. Failure: a
+    // thief has come.
+    if (is_claimed(head) ||
+        !head_.compare_exchange_strong(head, pack(real - 1, real), std::memory_order_acquire,
+                                       std::memory_order_relaxed)) {
+        free_buffer(next);
+        return false;
+    }
+    // Order: relaxed; the owner's own.
+    const position tail = tail_.load(std::memory_order_relaxed);
+    for (position at = real; at != tail; ++at) {
+        next[at & (capacity - 1)] = static_cast<runnable*>(slot_of(at));
+    }
+    slot* const old = slots_;
+    slots_ = next;
+    mask_ = capacity - 1;
+    // Order: release [run_queue.buffer]; a thief that claims items sees the buffer.
+    head_.store(pack(real, real), std::memory_order_release);
+    free_buffer(old);
+    return true;
+}
+
+// Grows if there is no room for that many items. Returns how many have room.
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::make_room(position wanted) noexcept
+    -> position {
+    const position there = room();
+    return there < wanted && resize(std::bit_ceil(capacity() - there + wanted)) ? room() : there;
+}
+
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+runnable* basic_run_queue<Platform, InitialCapacity, MaxCapacity>::pop() noexcept {
     // Order: relaxed; the owner's own, and so are the items.
     const position tail = tail_.load(std::memory_order_relaxed);
     // Order: relaxed; the CAS decides.
@@ -183,13 +285,26 @@ runnable* basic_run_queue<Platform, Capacity>::pop() noexcept {
         // Order: relaxed; the owner wrote the slot. Failure: the loop reads again.
         if (head_.compare_exchange_weak(head, next, std::memory_order_relaxed,
                                         std::memory_order_relaxed)) {
+            prefetch(real + 2, tail);
             return slot_of(real);
         }
     }
 }
 
-template <class Platform, unsigned Capacity>
-bool basic_run_queue<Platform, Capacity>::empty() const noexcept {
+// Fetches the item at that position, if there is one: the owner takes it soon. If many items are
+// queued, it is in no cache.
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::prefetch(position at,
+                                                                       position tail) noexcept {
+    if (distance(at, tail) > 0) {
+        const runnable* const item = slot_of(at);
+        Platform::prefetch(item);
+        Platform::prefetch(reinterpret_cast<const char*>(item) + cache_line_pair / 2);
+    }
+}
+
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::empty() const noexcept {
     // Order: seq_cst [idle.announce]; the last look, after the announcement.
     const position tail = tail_.load(std::memory_order_seq_cst);
     for (basic_backoff<Platform> wait;; wait()) {
@@ -205,21 +320,22 @@ bool basic_run_queue<Platform, Capacity>::empty() const noexcept {
     }
 }
 
-template <class Platform, unsigned Capacity>
-runnable* basic_run_queue<Platform, Capacity>::steal_into(basic_run_queue& mine,
-                                                          unsigned& taken) noexcept {
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+runnable* basic_run_queue<Platform, InitialCapacity, MaxCapacity>::steal_into(
+    basic_run_queue& mine, unsigned& taken, unsigned most) noexcept {
     taken = 0;
-    // Order: relaxed; the thief's own.
-    const position to = mine.tail_.load(std::memory_order_relaxed);
-    // Order: acquire [run_queue.slot_free]; other thieves have read what was in the slots.
-    if (to - steal_of(mine.head_.load(std::memory_order_acquire)) > Capacity / 2) {
+    const position wanted = (std::min)((size() + 1) / 2, most);
+    if (wanted == 0) {
         return nullptr;
     }
+    const position room = mine.make_room(wanted - 1);
     position first = 0;
-    const position count = claim_half(first);
+    const position count = claim_half(first, (std::min)(wanted, room + 1));
     if (count == 0) {
         return nullptr;
     }
+    // Order: relaxed; the thief's own.
+    const position to = mine.tail_.load(std::memory_order_relaxed);
     runnable* const oldest = slot_of(first);
     for (position i = 1; i < count; ++i) {
         mine.slot_of(to + i - 1) = static_cast<runnable*>(slot_of(first + i));
@@ -234,9 +350,12 @@ runnable* basic_run_queue<Platform, Capacity>::steal_into(basic_run_queue& mine,
     return oldest;
 }
 
-// Moves `real` past half of the items. `first` is the position of the first. Returns their number.
-template <class Platform, unsigned Capacity>
-auto basic_run_queue<Platform, Capacity>::claim_half(position& first) noexcept -> position {
+// Moves `real` past half of the items, or `most` of them. `first` is the position of the first.
+// Returns their number.
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::claim_half(position& first,
+                                                                         position most) noexcept
+    -> position {
     // Order: relaxed; the CAS decides.
     word head = head_.load(std::memory_order_relaxed);
     for (;;) {
@@ -246,11 +365,12 @@ auto basic_run_queue<Platform, Capacity>::claim_half(position& first) noexcept -
         if (steal_of(head) != first || all <= 0) {
             return 0;
         }
-        const position count = static_cast<position>(all) - static_cast<position>(all) / 2;
-        // Order: relaxed; the tail acquired the items, and this step only keeps other thieves out.
-        // If it succeeds, the tail was at most Capacity past this head. Failure: the loop reads
-        // again.
-        if (head_.compare_exchange_weak(head, pack(first, first + count), std::memory_order_relaxed,
+        const position half = static_cast<position>(all) - static_cast<position>(all) / 2;
+        const position count = (std::min)(half, most);
+        // Order: acquire [run_queue.buffer]; the buffer, to which the owner may have moved the
+        // items. If it succeeds, the tail was not past what that buffer holds. Failure relaxed: the
+        // loop reads again.
+        if (head_.compare_exchange_weak(head, pack(first, first + count), std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             return count;
         }
@@ -258,8 +378,8 @@ auto basic_run_queue<Platform, Capacity>::claim_half(position& first) noexcept -
 }
 
 // Moves `steal` up to `real`: the slots of the claim belong to the owner again.
-template <class Platform, unsigned Capacity>
-void basic_run_queue<Platform, Capacity>::end_claim() noexcept {
+template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
+void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::end_claim() noexcept {
     // Order: relaxed; the CAS decides.
     word head = head_.load(std::memory_order_relaxed);
     // Order: release [run_queue.slot_free]; the slots have been read. Failure: the owner has

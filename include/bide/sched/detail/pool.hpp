@@ -7,10 +7,10 @@
 //
 // A worker looks for its next job in this order:
 //
-//   at intervals      timers that are due, the driver, and one job from the injector
-//                     (global_queue_interval in worker.hpp)
+//   at intervals      timers that are due, the driver, and one job from the injector, or half of what
+//                     another worker has more (global_queue_interval in worker.hpp)
 //   its LIFO slot     the job that became runnable last, at most three times in a row
-//   its ring          in order; if the ring overflows, half of it moves to the injector
+//   its ring          in order; it grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
 //   other workers     half of another worker's ring; at most half of the workers search at a time
 //   fork-joins        the oldest arm of a lane (fork_lanes.hpp)
@@ -263,7 +263,9 @@ template <class Platform> runnable* basic_pool<Platform>::check_shared_work(work
     const std::int64_t now = Platform::now();
     w.global_interval.restart(now);
     maintenance_.poll(w, now);
-    return queues_.take_injected(w);
+    w.ring.trim();
+    runnable* const injected = queues_.take_injected(w);
+    return injected != nullptr ? injected : queues_.balance(w);
 }
 
 // ---- Searching and sleeping
@@ -340,6 +342,7 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
             }
             w.is_searching = true;
         }
+        w.ring.trim();
         watches = idle.announce(w.index, searching, queues_.may_watch());
         owner_.found_nothing();
         woken = !queues_.sees_work(w) && maintenance_.sleep(w, watches);

@@ -49,10 +49,10 @@ public:
 
     // Puts `r` into the LIFO slot. What was there goes to the ring.
     void push_local(worker& w, runnable& r) noexcept;
-    // Puts `r` last in the ring. If the ring is full, half of it moves to the injector.
+    // Puts `r` last in the ring. If it is full and cannot grow, half of it moves to the injector.
     void push_ring(worker& w, runnable& r) noexcept;
 
-    // Puts `r` behind the jobs of `w`, and behind a fair share of the injector. So a task that
+    // Puts `r` behind the jobs of `w`, and behind at least one job of the injector. So a task that
     // yields again and again does not delay these jobs.
     void push_behind(worker& w, runnable& r) noexcept;
 
@@ -74,6 +74,10 @@ public:
     // `w`. `taken` is the number of jobs. `left` says whether jobs were left there. Without a
     // watcher, also takes from other workers' LIFO slots.
     runnable* steal(worker& w, unsigned& taken, bool& left) noexcept;
+
+    // If another worker, chosen at random, has many more jobs in its ring, takes half of the
+    // difference, as steal() does. So the jobs of all busy workers get their turns equally often.
+    runnable* balance(worker& w) noexcept;
 
     // Takes the oldest arm of a fork-join, which is then run as `w.arm`. `left` says whether arms
     // were left on its lane.
@@ -133,8 +137,7 @@ private:
 
     runnable* take_lifo(worker& w) noexcept;
     runnable* swap_lifo(worker& w, runnable* with) noexcept;
-    run_list take_share(worker& w) noexcept;
-    bool refill(worker& w) noexcept;
+    run_list take(worker& w, std::size_t most) noexcept;
     void push_all(worker& w, run_list& list) noexcept;
     std::size_t fair_share() const noexcept {
         return injector_.share(injector_.size(), static_cast<unsigned>(workers_.size()));
@@ -178,25 +181,19 @@ void basic_work_queues<Platform>::push_ring(worker& w, runnable& r) noexcept {
     }
 }
 
+// If the ring is short, moves a fair share of the injector to it, so that tasks that yield contend
+// less for the injector's lock. Otherwise moves one job.
 template <class Platform>
 void basic_work_queues<Platform>::push_behind(worker& w, runnable& r) noexcept {
-    if (injector_.empty() || refill(w)) {
-        push_ring(w, r);
-    } else {
-        push(r);
+    if (!injector_.empty()) {
+        if (!shares_rings_) {
+            return push(r);
+        }
+        const std::size_t fair = fair_share();
+        run_list share = take(w, w.ring.size() + fair < w.ring.initial_capacity ? fair : 1);
+        push_all(w, share);
     }
-}
-
-// If the ring has room, moves a fair share of the injector to it. So tasks that yield contend less
-// for the injector's lock. Returns false if no job was moved.
-template <class Platform> bool basic_work_queues<Platform>::refill(worker& w) noexcept {
-    if (!shares_rings_ || w.ring.room() <= fair_share()) {
-        return false;
-    }
-    run_list share = take_share(w);
-    const bool refilled = share.first() != nullptr;
-    push_all(w, share);
-    return refilled;
+    push_ring(w, r);
 }
 
 template <class Platform>
@@ -255,17 +252,18 @@ runnable* basic_work_queues<Platform>::swap_lifo(worker& w, runnable* with) noex
     return older;
 }
 
-template <class Platform> run_list basic_work_queues<Platform>::take_share(worker& w) noexcept {
+template <class Platform>
+run_list basic_work_queues<Platform>::take(worker& w, std::size_t most) noexcept {
     run_list share;
     if (!injector_.empty()) {
-        // A job in a ring that no other worker steals from could wait for too long.
-        w.injected.add(injector_.pop(share, shares_rings_ ? fair_share() : std::size_t{1}));
+        w.injected.add(injector_.pop(share, most));
     }
     return share;
 }
 
 template <class Platform> runnable* basic_work_queues<Platform>::fetch(worker& w) noexcept {
-    run_list share = take_share(w);
+    // A job in a ring that no other worker steals from could wait for too long.
+    run_list share = take(w, shares_rings_ ? fair_share() : std::size_t{1});
     runnable* const first = share.pop();
     if (first == nullptr) {
         return take_lifo(w);
@@ -298,13 +296,28 @@ runnable* basic_work_queues<Platform>::steal(worker& w, unsigned& taken, bool& l
             taken = 1;
         }
         if (r != nullptr) {
-            w.stolen.add(taken);
-            w.steal_batches.add(1);
+            w.has_stolen(taken);
             left = !other.ring.empty();
             return r;
         }
     }
     return nullptr;
+}
+
+template <class Platform> runnable* basic_work_queues<Platform>::balance(worker& w) noexcept {
+    worker& other = workers_[w.next_random() % workers_.size()];
+    const unsigned mine = w.ring.size();
+    const unsigned theirs = other.ring.size();
+    if (!steals_ || theirs < mine + mine / 4 + w.ring.initial_capacity / 2) {
+        return nullptr;
+    }
+    unsigned taken = 0;
+    runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
+    if (r != nullptr) {
+        w.has_stolen(taken);
+        unpark(idle_.wake_one()); // as after any push [idle.announce]
+    }
+    return r;
 }
 
 template <class Platform>
@@ -316,8 +329,7 @@ runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept 
     if (w.arm.what == nullptr) {
         return nullptr;
     }
-    w.stolen.add(1);
-    w.steal_batches.add(1);
+    w.has_stolen(1);
     left = !w.arm.from->is_empty();
     return &w.arm;
 }
@@ -337,8 +349,7 @@ template <class Platform> runnable* basic_work_queues<Platform>::take_stale(work
             continue;
         }
         if (runnable* const r = take_lifo(other)) {
-            w.stolen.add(1);
-            w.steal_batches.add(1);
+            w.has_stolen(1);
             return r;
         }
     }

@@ -287,6 +287,11 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     void unblocks() noexcept override { pool.unblocks(*this); }
     executor_ref executor() noexcept override { return pool.executor(); }
 
+    void has_stolen(unsigned n) noexcept {
+        stolen.add(n);
+        steal_batches.add(1);
+    }
+
     // Marsaglia's xorshift: chooses the first victim of a thief.
     std::uint64_t next_random() noexcept {
         random ^= random << 13;
