@@ -176,6 +176,187 @@ TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch"
     });
 }
 
+// ---- The two sides
+
+namespace {
+
+void two_send_and_receive() {
+    core c;
+    const auto send_and_receive = [&c](int n) {
+        MODEL_REQUIRE(put(c, n));
+        return take(c);
+    };
+    int theirs = 0;
+    model::thread other([&] { theirs = send_and_receive(1); });
+    const int mine = send_and_receive(2);
+    other.join();
+    MODEL_REQUIRE(mine != 0 && theirs != 0 && mine + theirs == 3); // neither finds it empty
+}
+
+void two_wait_and_two_send() {
+    core c;
+    receiver_node a;
+    receiver_node b;
+    model::thread one([&] { put(c, 1); });
+    model::thread two([&] { put(c, 2); });
+    model::thread other([&] {
+        b.queue(c);
+        await(b.node);
+    });
+    a.queue(c);
+    await(a.node);
+    other.join();
+    MODEL_REQUIRE(number(std::move(a.got)) + number(std::move(b.got)) == 3);
+}
+
+void two_send_and_two_take() {
+    core c;
+    put(c, 1);
+    model::thread one([&] { put(c, 2); });
+    model::thread two([&] { put(c, 4); });
+    int theirs = 0;
+    model::thread receiving([&] { theirs = take(c); });
+    int mine = 0;
+    c.recv_n([&mine](item& i) noexcept { mine += item(std::move(i)).take(); }, 2);
+    receiving.join();
+    one.join();
+    two.join();
+    MODEL_REQUIRE(mine + theirs + take(c) + take(c) == 7 && c.size() == 0);
+}
+
+void two_pass_on_beside_a_waiter() {
+    core c;
+    put(c, 4);
+    model::thread one([&] {
+        item gone(1);
+        MODEL_REQUIRE(c.pass_on(gone));
+    });
+    model::thread two([&] { put(c, 2); });
+    receiver_node r;
+    r.queue(c);
+    const int mine = take(c);
+    one.join();
+    two.join();
+    await(r.node);
+    MODEL_REQUIRE(number(std::move(r.got)) + mine + take(c) + take(c) == 7 && c.size() == 0);
+}
+
+} // namespace
+
+TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order",
+          "[unbounded_channel]") {
+    model::check("unbounded: two take what comes", {}, [] {
+        core c;
+        put(c, 1);
+        put(c, 2);
+        int theirs = 0;
+        model::thread other([&] {
+            put(c, 3);
+            theirs = take(c);
+        });
+        const int first = take(c);
+        const int second = take(c);
+        other.join();
+        MODEL_REQUIRE(first != 0 && theirs != 0 && (second == 0 || first < second));
+        MODEL_REQUIRE(first + second + theirs + take(c) == 6 && c.size() == 0);
+    });
+    model::check("unbounded: two send and receive, some", random(3'000), two_send_and_receive);
+    model::check("unbounded: two wait, two send", random(3'000), two_wait_and_two_send);
+    model::check("unbounded: two send, two take", random(3'000), two_send_and_two_take);
+    model::check("unbounded: one comes back, one is sent", random(3'000),
+                 two_pass_on_beside_a_waiter);
+}
+
+TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order, for long",
+          "[unbounded_channel][.long]") {
+    model::check("unbounded: two send and receive", {}, two_send_and_receive);
+    model::options o = random(100'000);
+    o.depth = 5;
+    o.weak_failures = 1;
+    model::check("unbounded: two wait, two send, long", o, two_wait_and_two_send);
+    model::check("unbounded: two send, two take, long", o, two_send_and_two_take);
+    model::check("unbounded: one comes back, one is sent, long", o, two_pass_on_beside_a_waiter);
+}
+
+TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a close",
+          "[unbounded_channel]") {
+    // Leaves an empty segment on each side.
+    const auto use = [](core& c) {
+        for (int n = 1; n <= 2; ++n) {
+            MODEL_REQUIRE(put(c, n) && take(c) == n);
+        }
+    };
+    model::check("unbounded: a used channel, a waiter", {}, [use] {
+        core c;
+        use(c);
+        receiver_node r;
+        model::thread sending([&] { MODEL_REQUIRE(put(c, 7)); });
+        r.queue(c);
+        await(r.node);
+        MODEL_REQUIRE(number(std::move(r.got)) == 7);
+    });
+    model::check("unbounded: a used channel, close against send", {}, [use] {
+        core c;
+        use(c);
+        bool sent = false;
+        model::thread sending([&] { sent = put(c, 1); });
+        MODEL_REQUIRE(c.close());
+        const int now = take(c);
+        sending.join();
+        MODEL_REQUIRE(now == (sent ? 1 : 0)); // never later
+    });
+}
+
+TEST_CASE("unbounded_channel: its size is that of one instant", "[unbounded_channel]") {
+    model::check("unbounded: size of one item that comes and goes", {}, [] {
+        core c;
+        model::thread other([&] {
+            for (int n = 1; n <= 2; ++n) {
+                put(c, n);
+                MODEL_REQUIRE(take(c) == n);
+            }
+        });
+        MODEL_REQUIRE(c.size() <= 1);
+    });
+    model::check("unbounded: size, one sends and one receives", {}, [] {
+        core c;
+        model::thread sending([&] { put(c, 1); });
+        model::thread receiving([&] { take(c); });
+        MODEL_REQUIRE(c.size() <= 1);
+    });
+    model::check("unbounded: size of an item that goes and comes back", {}, [] {
+        core c;
+        put(c, 1);
+        model::thread other([&] {
+            item it(take(c));
+            MODEL_REQUIRE(c.pass_on(it));
+        });
+        MODEL_REQUIRE(c.size() <= 1);
+    });
+}
+
+TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was sent before",
+          "[unbounded_channel]") {
+    model::check("unbounded: closed, and nothing left", {}, [] {
+        core c;
+        var<int> news{0};
+        model::thread sending([&] {
+            put(c, 1);
+            news = 1;
+            c.close();
+        });
+        std::optional<item> got;
+        // Never closed: the item was sent before.
+        MODEL_REQUIRE(c.recv(bide::detail::into(got)) != wait_status::closed);
+        const int first = number(std::move(got));
+        got.reset();
+        if (first == 1 && c.recv(bide::detail::into(got)) == wait_status::closed) {
+            MODEL_REQUIRE(news == 1);
+        }
+        sending.join();
+    });
+}
+
 // ---- Giving up
 
 TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves it inside",

@@ -5,16 +5,14 @@
 // Waits that move an item: those of threads, and the operations of coroutines and selects. The
 // object that is waited on, a Source, has
 //
-//   wait_status send(T&)          moves it in: granted. It is untouched: waiting (full),
-//                                 closed, no_memory
+//   wait_status send(T&)          moves it in: granted. Untouched: waiting (full), closed, no_memory
 //   bool send_allocates           true if no_memory is possible
 //   wait_status recv(put)         put(T&) moves one out: granted; waiting (empty) or closed
 //   wait_status enqueue(node&, side)          as in channel_core.hpp; the node carries the T, or the
 //   bool cancel(node&, side, wait_status)     receiver's destination
-//   bool pass_on(T&)              gives it to the next waiting receiver, or puts it back; false: it
-//                                 can do neither, and the item is untouched
-//   bool yield_before_wait(try_again)         what a thread does before it queues; true once
-//                                 try_again() is true
+//   bool pass_on(T&)              gives it to the next waiting receiver, or puts it back; false if
+//                                 neither is possible: the item is untouched
+//   bool yield_before_wait(try_again)         before a thread queues: true if try_again() was true
 //   int64_t spin_budget_ns()      how long a queued thread yields before it sleeps; 0: as park()
 
 #include <bide/channel/detail/element.hpp>
@@ -296,7 +294,9 @@ public:
         }
         received collect(wait_status what, payload& got) const {
             if (what == wait_status::granted) {
-                return std::exchange(got.item, std::nullopt);
+                received item(std::in_place, std::in_place, std::move(*got.item));
+                got.item.reset(); // a move of the optional's bytes would wait for the cache
+                return item;
             }
             if (what == wait_status::closed) {
                 return std::optional<T>();

@@ -8,7 +8,7 @@
 // The queue neither allocates nor frees. It takes segments from the caller's `loose` segments,
 // which the caller allocates before it acquires the lock. Segments that the queue no longer needs
 // go to `loose`, and the caller frees them after it has released the lock. The queue keeps one
-// emptied segment as a spare. So if sends and receives are equally fast, nothing is allocated.
+// emptied segment as a spare. So if pushes and pops are equally fast, nothing is allocated.
 //
 //   in a segment    [0, begin) are gone, [begin, end) are items, [end, size) are free
 //   several         all but the last have end == size; those in the middle have begin == 0
@@ -97,9 +97,25 @@ public:
         std::swap(spare_, other.spare_);
     }
 
+    // Takes all items of `from`, and gives it its own segments, which are empty.
+    // Requires: this queue is empty.
+    void take_all(basic_segment_queue& from) noexcept {
+        std::swap(first_, from.first_);
+        std::swap(last_, from.last_);
+        if (from.spare_ == nullptr) {
+            std::swap(spare_, from.spare_);
+        }
+    }
+
     bool empty() const noexcept {
         segment* const first = first_;
         return first == nullptr || first->begin == first->end;
+    }
+
+    // Returns true if push_back() needs no further segment.
+    bool has_room() const noexcept {
+        segment* const last = last_;
+        return (last != nullptr && last->end != segment_size) || spare_ != nullptr;
     }
 
     // Returns how many loose segments a push of n items needs.

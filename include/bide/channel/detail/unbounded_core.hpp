@@ -2,29 +2,25 @@
 #ifndef BIDE_CHANNEL_DETAIL_UNBOUNDED_CORE_HPP
 #define BIDE_CHANNEL_DETAIL_UNBOUNDED_CORE_HPP
 
-// The items of an unbounded channel and a queue of receivers, under one lock: a Source of
-// item_wait.hpp. The word:
+// The items of an unbounded channel (unbounded_sides.hpp) and a queue of receivers: a Source of
+// item_wait.hpp.
 //
-//   bit 0, 1   the lock (core/lock_bits.hpp)
-//   closed     every send fails; set under the lock, once
+// A send acquires the lock of the senders. It gives its item to the first waiting receiver, or puts
+// it behind the other items. A receive acquires the lock of the receivers, and takes the first item.
+// A receiver that has to wait queues while it holds both locks, so no re-check is needed: whenever
+// the lock of the senders is free, a receiver waits only if neither side has an item. (A select
+// whose choice has selected another case may still be queued; it does not count.)
 //
-// A send gives its item to the first waiting receiver, or puts it behind the other items. A receive
-// takes the first item, or queues. Both decide under the lock, so no re-check is needed: whenever
-// the lock is free, a receiver waits only if there is no item. (A select whose choice has selected
-// another case may still be queued; it does not count.)
-//
-// A wait that was decided under the lock is published after it. Segments are allocated before the
-// lock is acquired and freed after it is released. The release of the lock is the last access of
-// each operation to the channel, and the destructor acquires the lock first. So a caller that got
-// the item, or saw the channel closed, may destroy the channel at once.
+// A wait that was decided under a lock is published after it. Segments are allocated before a lock
+// is acquired and freed after it is released. The release of a lock is the last access of each
+// operation to the channel, and the destructor acquires both locks first. So a caller that got the
+// item, or saw the channel closed, may destroy the channel at once.
 
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/channel/detail/segment_queue.hpp>
+#include <bide/channel/detail/unbounded_sides.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/waiter.hpp>
@@ -51,7 +47,7 @@ public:
     static constexpr bool send_allocates = true;
 
     // Moves `value` in: granted. Otherwise closed or no_memory, and `value` is untouched.
-    wait_status send(T& value) noexcept { return send_one(value, nullptr); }
+    wait_status send(T& value) noexcept;
 
     // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept;
@@ -78,13 +74,12 @@ public:
     bool close() noexcept;
     // Order: relaxed; a snapshot.
     bool is_closed() const noexcept {
-        return (word_.load(std::memory_order_relaxed) & closed) != 0;
+        return (sides_.sending.word.load(std::memory_order_relaxed) & closed) != 0;
     }
 
     static constexpr std::size_t capacity() noexcept { return static_cast<std::size_t>(-1); }
 
-    // Order: relaxed; a snapshot.
-    std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
+    std::size_t size() const noexcept { return sides_.size(); }
 
     // Runs before a thread queues: it yields a few times, so that senders supply many items.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
@@ -93,12 +88,14 @@ public:
     std::int64_t spin_budget_ns() const noexcept { return 0; }
 
 private:
-    using lock = lock_bits<Platform, futex_word>;
-    using queue = basic_segment_queue<T, Platform>;
-    using segments = typename queue::segments;
+    using sides = basic_unbounded_sides<T, Platform>;
+    using lock = typename sides::lock;
+    using lock_word = typename sides::lock_word;
+    using queue = typename sides::queue;
+    using segments = typename sides::segments;
     using wake_list = basic_wake_list<Platform>;
 
-    static constexpr futex_word closed = 4;
+    static constexpr lock_word closed = sides::closed;
     static constexpr int yields = 8;
 
     // Sends one item. If the send is a case of a select, `w` is its node; otherwise nullptr.
@@ -107,52 +104,52 @@ private:
     template <class Make>
     wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
 
-    // Acquires the lock, and brings segments to push `most` items, or fewer if memory has run out.
-    // Returns the word.
-    futex_word acquire_with(segments& loose, std::size_t most) noexcept;
+    // Acquires the lock of the senders, and brings segments to push `most` items, or fewer if memory
+    // has run out. Returns the word.
+    lock_word acquire_with(segments& loose, std::size_t most) noexcept;
 
-    // Requires: the lock
+    // Requires: the lock of the senders
 
     // Gives the item to the first receiver that may have it. Returns false if there is none.
     bool meet(T& item, wake_list& granted) noexcept;
 
-    void count(std::size_t more) noexcept {
-        // Order: relaxed; it changes only under the lock, and other threads read a snapshot.
-        size_.store(size_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-    }
-
-    typename Platform::template atomic<futex_word> word_{0};
-    basic_waiter_queue<Platform> receivers_;                  // under the lock
-    queue items_;                                             // under the lock
-    typename Platform::template atomic<std::size_t> size_{0}; // of items_; changes under the lock
+    sides sides_;
 };
 
 template <class T, class Platform> basic_unbounded_core<T, Platform>::~basic_unbounded_core() {
-    lock::acquire(word_); // every operation has released it
-    if (!receivers_.empty()) {
-        receivers_.fatal_destroyed("unbounded_channel", this);
+    lock::acquire(sides_.receiving.word); // every operation has released it
+    lock::acquire(sides_.sending.word);
+    if (!sides_.sending.receivers.empty()) {
+        sides_.sending.receivers.fatal_destroyed("unbounded_channel", this);
     }
-    // The items are destroyed while the channel is empty: their destructors may use it.
-    queue rest;
-    rest.swap(items_);
+    // The items are destroyed while the channel is empty: their destructors may use it. The items of
+    // the receivers come first.
+    queue younger;
+    queue older;
+    younger.swap(sides_.sending.items);
+    older.swap(sides_.receiving.items);
     // Order: relaxed; no other thread uses the channel.
-    size_.store(0, std::memory_order_relaxed);
-    lock::release_as(word_, closed);
+    sides_.receiving.count.store(sides_.sending.count.load(std::memory_order_relaxed),
+                                 std::memory_order_relaxed);
+    lock::release(sides_.sending.word, closed);
+    lock::release(sides_.receiving.word, 0);
 }
 
+// ---- Sending
+
 template <class T, class Platform>
-futex_word basic_unbounded_core<T, Platform>::acquire_with(segments& loose,
-                                                           std::size_t most) noexcept {
+auto basic_unbounded_core<T, Platform>::acquire_with(segments& loose, std::size_t most) noexcept
+    -> lock_word {
     for (bool memory = true;;) {
-        const futex_word seen = lock::acquire(word_);
-        if ((seen & closed) != 0 || !memory) {
+        const lock_word seen = lock::acquire(sides_.sending.word);
+        if (seen == closed || !memory) {
             return seen;
         }
-        const std::size_t needed = items_.lacking(most);
+        const std::size_t needed = sides_.sending.items.lacking(most);
         if (needed <= loose.size()) {
             return seen;
         }
-        lock::release(word_);
+        lock::release(sides_.sending.word, seen);
         while (memory && loose.size() < needed) {
             memory = loose.allocate();
         }
@@ -165,33 +162,48 @@ wait_status basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t mo
                                                       std::size_t& sent, const node* w) noexcept {
     segments loose;
     wake_list granted;
-    const futex_word seen = acquire_with(loose, most);
+    const lock_word seen = acquire_with(loose, most);
     if (w != nullptr && !w->claim()) {
-        lock::release(word_);
+        lock::release(sides_.sending.word, seen);
         return wait_status::waiting;
     }
     if (w != nullptr) {
         w->commit(); // at once: it does not wait for what follows, and meets no other choice
     }
-    if ((seen & closed) != 0) {
-        lock::release(word_);
+    if (seen == closed) {
+        lock::release(sides_.sending.word, seen);
         return wait_status::closed;
     }
     while (sent < most && meet(make(sent), granted)) {
         ++sent;
     }
     const std::size_t handed = sent;
-    while (sent < most && items_.push_back(make(sent), loose)) {
+    while (sent < most && sides_.sending.items.push_back(make(sent), loose)) {
         ++sent;
     }
-    count(sent - handed);
-    lock::release(word_);
+    sides::count(sides_.sending.count, sent - handed);
+    lock::release(sides_.sending.word, seen);
     granted.publish(wait_status::granted);
     return wait_status::granted;
 }
 
 template <class T, class Platform>
-wait_status basic_unbounded_core<T, Platform>::send_one(T& value, const node* w) noexcept {
+wait_status basic_unbounded_core<T, Platform>::send(T& value) noexcept {
+    const lock_word seen = lock::acquire(sides_.sending.word);
+    if (seen != closed && sides_.sending.receivers.empty() && sides_.sending.items.has_room()) {
+        segments none;
+        sides_.sending.items.push_back(value, none);
+        sides::count(sides_.sending.count, 1);
+        lock::release(sides_.sending.word, seen);
+        return wait_status::granted;
+    }
+    lock::release(sides_.sending.word, seen);
+    return send_one(value, nullptr);
+}
+
+template <class T, class Platform>
+BIDE_NOINLINE wait_status basic_unbounded_core<T, Platform>::send_one(T& value,
+                                                                      const node* w) noexcept {
     std::size_t sent = 0;
     auto make = [&value](std::size_t) noexcept -> T& { return value; };
     const wait_status what = insert(make, 1, sent, w);
@@ -209,39 +221,9 @@ std::size_t basic_unbounded_core<T, Platform>::send_n(Make&& make, std::size_t m
 }
 
 template <class T, class Platform>
-template <class Put>
-wait_status basic_unbounded_core<T, Platform>::recv(Put&& put) noexcept {
-    segments emptied;
-    const futex_word seen = lock::acquire(word_);
-    const bool any = !items_.empty();
-    if (any) {
-        items_.pop_front(put, emptied);
-        count(static_cast<std::size_t>(-1));
-    }
-    lock::release(word_);
-    return any                    ? wait_status::granted
-           : (seen & closed) != 0 ? wait_status::closed
-                                  : wait_status::waiting;
-}
-
-template <class T, class Platform>
-template <class Put>
-std::size_t basic_unbounded_core<T, Platform>::recv_n(Put&& put, std::size_t most) noexcept {
-    segments emptied;
-    std::size_t received = 0;
-    lock::acquire(word_);
-    for (; received < most && !items_.empty(); ++received) {
-        items_.pop_front(put, emptied);
-    }
-    count(std::size_t{0} - received);
-    lock::release(word_);
-    return received;
-}
-
-template <class T, class Platform>
 bool basic_unbounded_core<T, Platform>::meet(T& item, wake_list& granted) noexcept {
-    while (!receivers_.empty()) {
-        node& w = receivers_.pop();
+    while (!sides_.sending.receivers.empty()) {
+        node& w = sides_.sending.receivers.pop();
         if (w.claim()) {
             deliver(item, w);
             w.commit();
@@ -251,6 +233,36 @@ bool basic_unbounded_core<T, Platform>::meet(T& item, wake_list& granted) noexce
     }
     return false;
 }
+
+// ---- Receiving
+
+template <class T, class Platform>
+template <class Put>
+wait_status basic_unbounded_core<T, Platform>::recv(Put&& put) noexcept {
+    segments emptied;
+    lock::acquire(sides_.receiving.word);
+    const wait_status what = sides_.look();
+    if (what == wait_status::granted) {
+        sides_.take(put, emptied);
+    }
+    lock::release(sides_.receiving.word, 0);
+    return what;
+}
+
+template <class T, class Platform>
+template <class Put>
+std::size_t basic_unbounded_core<T, Platform>::recv_n(Put&& put, std::size_t most) noexcept {
+    segments emptied;
+    std::size_t received = 0;
+    lock::acquire(sides_.receiving.word);
+    for (; received < most && sides_.look() == wait_status::granted; ++received) {
+        sides_.take(put, emptied);
+    }
+    lock::release(sides_.receiving.word, 0);
+    return received;
+}
+
+// ---- Waiting
 
 template <class T, class Platform>
 wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
@@ -262,26 +274,30 @@ wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noex
         return what;
     }
     segments emptied;
-    const futex_word seen = lock::acquire(word_);
-    const bool any = !items_.empty();
-    wait_status what = any                    ? wait_status::granted
-                       : (seen & closed) != 0 ? wait_status::closed
-                                              : w.forbidden();
+    lock::acquire(sides_.receiving.word);
+    const lock_word seen = lock::acquire(sides_.sending.word);
+    if (sides_.receiving.items.empty() && !sides_.sending.items.empty()) {
+        sides_.receiving.items.take_all(sides_.sending.items);
+    }
+    const bool any = !sides_.receiving.items.empty();
+    const bool decided = any || seen == closed;
+    wait_status what = any ? wait_status::granted : decided ? wait_status::closed : w.forbidden();
     if (what == wait_status::waiting) {
-        receivers_.push(w);
-    } else if (any || (seen & closed) != 0) {
+        sides_.sending.receivers.push(w);
+    }
+    lock::release(sides_.sending.word, seen);
+    if (decided) {
         if (w.claim()) {
             if (any) {
                 auto put = [&w](T& item) noexcept { deliver(item, w); };
-                items_.pop_front(put, emptied);
-                count(static_cast<std::size_t>(-1));
+                sides_.take(put, emptied);
             }
             w.commit();
         } else {
             what = wait_status::waiting; // its choice selected another wait: it need not queue
         }
     }
-    lock::release(word_);
+    lock::release(sides_.receiving.word, 0);
     if (what != wait_status::waiting) {
         w.settle(what);
     }
@@ -290,9 +306,9 @@ wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noex
 
 template <class T, class Platform>
 bool basic_unbounded_core<T, Platform>::cancel(node& w, side, wait_status why) noexcept {
-    lock::acquire(word_);
-    const bool ended = receivers_.withdraw(w, why);
-    lock::release(word_);
+    const lock_word seen = lock::acquire(sides_.sending.word);
+    const bool ended = sides_.sending.receivers.withdraw(w, why);
+    lock::release(sides_.sending.word, seen);
     return ended;
 }
 
@@ -301,15 +317,19 @@ bool basic_unbounded_core<T, Platform>::pass_on(T& item) noexcept {
     segments loose;
     wake_list granted;
     for (bool memory = true;; memory = loose.allocate()) {
-        const bool open = (lock::acquire(word_) & closed) == 0;
+        lock::acquire(sides_.receiving.word);
+        const lock_word seen = lock::acquire(sides_.sending.word);
+        const bool open = seen != closed;
         const bool handed = meet(item, granted);
-        const bool put_back =
-            !handed && open &&
-            (items_.push_front(item, loose) || (!memory && items_.push_back(item, loose)));
+        bool put_back = !handed && open && sides_.receiving.items.push_front(item, loose);
         if (put_back) {
-            count(1);
+            sides::count(sides_.receiving.count, static_cast<std::size_t>(-1));
+        } else if (!handed && open && !memory && sides_.sending.items.push_back(item, loose)) {
+            sides::count(sides_.sending.count, 1);
+            put_back = true;
         }
-        lock::release(word_);
+        lock::release(sides_.sending.word, seen);
+        lock::release(sides_.receiving.word, 0);
         if (handed || put_back || !open || !memory) {
             granted.publish(wait_status::granted);
             return handed || put_back;
@@ -319,9 +339,9 @@ bool basic_unbounded_core<T, Platform>::pass_on(T& item) noexcept {
 
 template <class T, class Platform> bool basic_unbounded_core<T, Platform>::close() noexcept {
     wake_list failed;
-    const bool first = (lock::acquire(word_) & closed) == 0;
-    receivers_.pop_all(failed);
-    lock::release_as(word_, closed);
+    const bool first = lock::acquire(sides_.sending.word) != closed;
+    sides_.sending.receivers.pop_all(failed);
+    lock::release(sides_.sending.word, closed);
     failed.publish(wait_status::closed);
     return first;
 }

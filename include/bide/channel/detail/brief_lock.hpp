@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CHANNEL_DETAIL_BRIEF_LOCK_HPP
+#define BIDE_CHANNEL_DETAIL_BRIEF_LOCK_HPP
+
+// A lock in the lowest bit of a word, for sections of a few instructions. The owner keeps its own
+// state in the other bits, which only the holder changes.
+//
+// No waiter leaves a mark in the word, so the release is a store. An operation pays for one
+// read-modify-write, and for two with core/lock_bits.hpp. In exchange, the releaser wakes no waiter:
+// a waiter pauses, then yields, and at last sleeps for short times (core/backoff.hpp). That is right
+// where a holder is a few instructions from its release, unless it was preempted.
+//
+// The release is the holder's last access to the word. The next holder sees what it wrote
+// [brief_lock.release].
+
+#include <bide/core/backoff.hpp>
+#include <bide/core/config.hpp>
+
+#include <cstdint>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform> struct brief_lock {
+    using word = std::uint32_t;
+    using atomic = typename Platform::template atomic<word>;
+
+    static constexpr word held = 1;
+
+    // Blocks: until the holder releases. Returns the word without `held`.
+    static word acquire(atomic& at) noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = at.load(std::memory_order_relaxed) & ~held;
+        // Order: acquire [brief_lock.release]; what the last holder wrote. Failure: relaxed, the
+        // slow path reads again.
+        if (at.compare_exchange_weak(seen, seen | held, std::memory_order_acquire,
+                                     std::memory_order_relaxed)) {
+            return seen;
+        }
+        return acquire_slow(at);
+    }
+
+    // Releases the lock and stores `next`, which lacks `held`.
+    static void release(atomic& at, word next) noexcept {
+        // Order: release [brief_lock.release]; the next holder sees what this holder wrote.
+        at.store(next, std::memory_order_release);
+    }
+
+private:
+    BIDE_NOINLINE static word acquire_slow(atomic& at) noexcept {
+        for (basic_backoff<Platform> again;;) {
+            // Order: relaxed; the CAS decides.
+            word seen = at.load(std::memory_order_relaxed);
+            if ((seen & held) != 0) {
+                again();
+                continue;
+            }
+            // Order: acquire [brief_lock.release]; what the last holder wrote. Failure: relaxed,
+            // the loop reads again.
+            if (at.compare_exchange_weak(seen, seen | held, std::memory_order_acquire,
+                                         std::memory_order_relaxed)) {
+                return seen;
+            }
+        }
+    }
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
