@@ -294,7 +294,7 @@ template <class T, class Platform, class Stamp> basic_ring<T, Platform, Stamp>::
 
 template <class T, class Platform, class Stamp>
 template <class Count>
-attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcept {
+BIDE_INLINE attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcept {
     // Order: seq_cst [ring.position]; in the order of all threads, a tail and the head that is read
     // after it belong to one instant.
     Stamp tail = tail_.load(std::memory_order_seq_cst);
@@ -327,7 +327,7 @@ attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcep
 
 template <class T, class Platform, class Stamp>
 template <class Count>
-attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept {
+BIDE_INLINE attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept {
     // Order: seq_cst [ring.position]; in the order of all threads, a head and the tail that is read
     // after it belong to one instant.
     Stamp head = head_.load(std::memory_order_seq_cst);

@@ -16,9 +16,8 @@
 /// - unhandled_exception lets no exception leave resume(). The release that resumes the coroutine
 ///   is noexcept, so the program would terminate.
 ///
-/// Only the wait resumes the coroutine. Until then its owner neither resumes it nor reads its
-/// state. Without as_result(), await_resume() throws closed, stopped and timeout inside the
-/// coroutine.
+/// Only the wait resumes the coroutine. Until then its owner neither resumes it nor reads its state.
+/// Without as_result(), await_resume() throws closed, stopped and timeout inside the coroutine.
 //
 // The awaiter lies in the frame of the coroutine and has the node that is queued. The steps of a wait,
 // which calls its operation (core/wait_ops.hpp):
@@ -53,6 +52,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/coroutine_wait.hpp>
+#include <bide/core/detail/move_out.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/wait_limits.hpp>
 #include <bide/core/detail/worker_host.hpp>
@@ -211,7 +211,7 @@ public:
 
     /// Tries the operation.
     /// Returns: true if the coroutine need not suspend.
-    bool await_ready() noexcept {
+    BIDE_INLINE bool await_ready() noexcept {
         op_.target_.carry(op_.payload_);
         const ops& how = *op_.ops_; // read before the call, where compilers know its value
         if (how.yields_first || !worker_local<Platform>::get().spend()) {
@@ -244,7 +244,7 @@ public:
     }
 
     /// Returns the value of the operation, or throws its error.
-    T await_resume() {
+    BIDE_INLINE T await_resume() {
         suspended_ = false;
         armed_.disarm();
         R outcome = op_.ops_->collect(op_.target_, what_became_of_it());
@@ -254,7 +254,7 @@ public:
             outcome.value();
             return T();
         } else {
-            return std::move(outcome).value();
+            return detail::move_out(outcome.value());
         }
     }
 
