@@ -26,7 +26,6 @@ void add_all(harness& h) {
     add_spawn_await(h);
     add_single_yield(h);
     add_round_trip(h);
-    add_streams(h);
     add_mpsc(h);
     add_locks(h);
     add_scaling(h);

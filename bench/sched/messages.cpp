@@ -155,41 +155,6 @@ bide::task<> round_trip(bide::scheduler& s, std::uint64_t count) {
     check_sum(count, sum);
 }
 
-// ---- streams
-
-template <class Channel> bide::task<> send_all(Channel& to, std::uint64_t count) {
-    for (std::uint64_t i = 0; i < count; ++i) {
-        static_cast<void>(co_await to.async_send(i));
-    }
-}
-
-template <class Channel> bide::task<std::uint64_t> recv_all(Channel& from, std::uint64_t count) {
-    std::uint64_t sum = 0;
-    for (std::uint64_t i = 0; i < count; ++i) {
-        sum += *co_await from.async_recv();
-    }
-    co_return sum;
-}
-
-// One task sends, another one receives.
-template <class Channel>
-bide::task<> stream(bide::scheduler& s, Channel& channel, std::uint64_t count) {
-    bide::join_handle<> sender = s.spawn(send_all(channel, count));
-    bide::join_handle<std::uint64_t> receiver = s.spawn(recv_all(channel, count));
-    co_await std::move(sender).async_join();
-    check_sum(count, co_await std::move(receiver).async_join());
-}
-
-bide::task<> stream_bounded(bide::scheduler& s, std::uint64_t count) {
-    numbers channel(128);
-    co_await stream(s, channel, count);
-}
-
-bide::task<> stream_unbounded(bide::scheduler& s, std::uint64_t count) {
-    bide::unbounded_channel<std::uint64_t> channel;
-    co_await stream(s, channel, count);
-}
-
 // ---- all in, all out
 
 template <class Channel>
@@ -307,19 +272,6 @@ void add_round_trip(harness& h) {
     t.add(fiber_row, repeat_on<fiber_pool>(round_trip_fibers));
 #endif
     t.finish();
-}
-
-void add_streams(harness& h) {
-    constexpr std::uint64_t count = 1'000'000;
-    run_table bounded(h, "stream/bounded", "one task sends, one receives, 128 places", count,
-                      ns_each("message", count));
-    add_bide_roots(bounded, stream_bounded);
-    bounded.finish();
-
-    run_table unbounded(h, "stream/unbounded", "the same without a capacity", count,
-                        ns_each("message", count));
-    add_bide_roots(unbounded, stream_unbounded);
-    unbounded.finish();
 }
 
 void add_mpsc(harness& h) {

@@ -28,7 +28,6 @@ void add_request_reply(harness&);
 void add_spawn_await(harness&);
 void add_single_yield(harness&);
 void add_round_trip(harness&);
-void add_streams(harness&);
 void add_mpsc(harness&);
 void add_locks(harness&);   // semaphore, shared_mutex
 void add_scaling(harness&); // ten times the tasks
