@@ -40,7 +40,7 @@ public:
 
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> h, executor_ref resume_on) noexcept
-        : node(1, waker(&on_complete, this)), at_{h, resume_on, {}} {
+        : node(1, waker(&on_complete, this)), at_{resume_on, {}} {
         if constexpr (!std::is_void_v<Promise>) {
             context_ = task_context_of<Platform>(h.promise());
             if (!at_.where) {
@@ -78,7 +78,7 @@ public:
     // a cancellation does not end this kind of wait.
     bool begin(waker interrupt) noexcept {
         at_.interrupt = interrupt;
-        may_wait_ = context_ == nullptr || context_->begin_wait(at_);
+        may_wait_ = context_ == nullptr || context_->begin_wait(leaf(), at_);
         return may_wait_;
     }
 
@@ -107,7 +107,7 @@ public:
     // call was the last access to *this.
     bool go_behind() noexcept {
         const executor_ref where = at_.where;
-        runnable& r = context_ != nullptr ? context_->resumption(at_) : runnable_;
+        runnable& r = context_ != nullptr ? context_->resumption(leaf(), at_) : runnable_;
         if (!where) {
             return wake_scope<Platform>::run_behind(r, &spare_executor<Platform>);
         }
@@ -130,12 +130,16 @@ private:
         resume_apart<Platform>(std::coroutine_handle<>::from_address(address));
     }
 
+    std::coroutine_handle<> leaf() const noexcept {
+        return std::coroutine_handle<>::from_address(runnable_.run.context());
+    }
+
     void wake_task() noexcept {
         if (may_wait_) {
             context_->wake();
         } else {
             const executor_ref where = at_.where;
-            where.post(context_->resumption(at_));
+            where.post(context_->resumption(leaf(), at_));
         }
     }
 
@@ -152,8 +156,9 @@ private:
 
     suspension at_;
     basic_task_context<Platform>* context_ = nullptr; // of its task; nullptr: it is part of none
-    runnable runnable_;                               // resumes a coroutine that is part of no task
-    bool may_wait_ = true;                            // false: its task is cancelled
+    // Resumes a coroutine that is part of no task. Its context is the coroutine, in any case.
+    runnable runnable_;
+    bool may_wait_ = true; // false: its task is cancelled
 };
 
 } // namespace detail
