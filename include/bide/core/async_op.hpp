@@ -231,6 +231,11 @@ public:
         wait_.emplace(h, op_.executor_);
         if (yields_) {
             suspended_ = true;
+            if (op_.ops_->yields_first) {
+                yields_ = false;
+                completes_now();
+                return wait_->go_behind();
+            }
             if (wait_->go_behind(waker(&on_turn, this))) {
                 return true;
             }

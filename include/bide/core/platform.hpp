@@ -100,6 +100,7 @@ template <class Futex> struct basic_native_platform {
     static void prefetch(const void* address) noexcept {
 #if defined(__GNUC__) || defined(__clang__)
         __builtin_prefetch(address, 1);
+        asm volatile(""); // GCC 12 removes calls of a function that does nothing else
 #else
         static_cast<void>(address);
 #endif

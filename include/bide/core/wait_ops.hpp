@@ -32,7 +32,7 @@
 ///     // complete the wait. Is called before the waiter is queued if nothing else is queued for
 ///     // the thread to run.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
-///     // Other tasks run first, even if the wait can complete immediately.
+///     // try_now() completes the wait, and other tasks run before the coroutine resumes.
 ///     static constexpr bool yields_first = true;
 ///     // The wait cannot be a case of a select: its decision claims no choice.
 ///     static constexpr bool stands_alone = true;

@@ -80,7 +80,8 @@ public:
     scheduler& operator=(const scheduler&) = delete;
 
     /// Starts a task on a worker. If the scheduler is shutting down, the task does not run, and its
-    /// handle says stopped.
+    /// handle says stopped. The number of tasks has no limit but memory; README.md in this folder
+    /// shows a loop that waits for room.
     /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor
     /// arguments of the task in braces: GCC destroys them twice (BIDE_BRACED_AWAIT_BUG in
     /// core/config.hpp). There, give the function or the handle a name before the co_await. This

@@ -40,7 +40,7 @@ public:
 
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> h, executor_ref resume_on) noexcept
-        : node(1, waker(&on_complete, this)), at_{h, resume_on, {}} {
+        : node(1, waker(&on_complete, this)), at_{resume_on, {}} {
         if constexpr (!std::is_void_v<Promise>) {
             context_ = task_context_of<Platform>(h.promise());
             if (!at_.where) {
@@ -50,7 +50,7 @@ public:
         if (!at_.where) {
             at_.where = current_worker<Platform>();
         }
-        begin_turn();
+        runnable_.run = waker(&resume_frame, h.address());
     }
     coroutine_wait(const coroutine_wait&) = delete;
     coroutine_wait& operator=(const coroutine_wait&) = delete;
@@ -78,7 +78,7 @@ public:
     // a cancellation does not end this kind of wait.
     bool begin(waker interrupt) noexcept {
         at_.interrupt = interrupt;
-        may_wait_ = context_ == nullptr || context_->begin_wait(at_);
+        may_wait_ = context_ == nullptr || context_->begin_wait(leaf(), at_);
         return may_wait_;
     }
 
@@ -102,35 +102,29 @@ public:
         }
     }
 
-    // Runs `then` where the coroutine resumes, after the runnables that are queued already. `then`
-    // calls begin_turn(). Returns false if there is no place to queue it. If it returns true, the
+    // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
+    // false if there is no place to queue it; the coroutine then continues. If it returns true, the
     // call was the last access to *this.
+    bool go_behind() noexcept {
+        return post_behind(context_ != nullptr ? context_->resumption(leaf(), at_) : runnable_);
+    }
+
+    // Runs `then` in the same place, which calls begin_turn(); otherwise as go_behind().
     bool go_behind(waker then) noexcept {
-        const executor_ref where = at_.where;
-        runnable_.run = then;
-        if (!where) {
-            const bool queued =
-                wake_scope<Platform>::run_behind(runnable_, &spare_executor<Platform>);
-            if (!queued) {
-                begin_turn();
-            }
-            return queued;
+        at_.interrupt = std::exchange(runnable_.run, then); // not in use before begin()
+        const bool queued = post_behind(runnable_);
+        if (!queued) {
+            begin_turn();
         }
-        auto* const host = worker_local<Platform>::get().host;
-        if (host != nullptr && host->executor() == where) {
-            host->yield(runnable_);
-        } else {
-            where.post(runnable_);
-        }
-        return true;
+        return queued;
     }
 
     // From here on the coroutine may wait.
-    void begin_turn() noexcept { runnable_.run = waker(&resume_frame, at_.leaf.address()); }
+    void begin_turn() noexcept { runnable_.run = at_.interrupt; }
 
     // Resumes the coroutine on this thread. This is the last access to *this.
     void go_on() noexcept {
-        runnable& r = context_ != nullptr ? context_->resumption(at_) : runnable_;
+        runnable& r = context_ != nullptr ? context_->resumption(leaf(), at_) : runnable_;
         r.run.wake();
     }
 
@@ -144,12 +138,30 @@ private:
         resume_apart<Platform>(std::coroutine_handle<>::from_address(address));
     }
 
+    bool post_behind(runnable& r) noexcept {
+        const executor_ref where = at_.where;
+        if (!where) {
+            return wake_scope<Platform>::run_behind(r, &spare_executor<Platform>);
+        }
+        auto* const host = worker_local<Platform>::get().host;
+        if (host != nullptr && host->executor() == where) {
+            host->yield(r);
+        } else {
+            where.post(r);
+        }
+        return true;
+    }
+
+    std::coroutine_handle<> leaf() const noexcept {
+        return std::coroutine_handle<>::from_address(runnable_.run.context());
+    }
+
     void wake_task() noexcept {
         if (may_wait_) {
             context_->wake();
         } else {
             const executor_ref where = at_.where;
-            where.post(context_->resumption(at_));
+            where.post(context_->resumption(leaf(), at_));
         }
     }
 
@@ -166,7 +178,9 @@ private:
 
     suspension at_;
     basic_task_context<Platform>* context_ = nullptr; // of its task; nullptr: it is part of none
-    runnable runnable_;    // go_behind(); or resumes a coroutine that is part of no task
+    // Resumes a coroutine that is part of no task; its context is the coroutine, in any case. Also
+    // for go_behind().
+    runnable runnable_;
     bool may_wait_ = true; // false: its task is cancelled
 };
 

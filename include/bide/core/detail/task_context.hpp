@@ -10,11 +10,12 @@
 
 namespace bide::inline BIDE_ABI {
 
-// The point at which a chain of coroutines is suspended: the awaiter of its last coroutine.
+// The point at which a chain of coroutines is suspended: the awaiter of its last coroutine, which
+// is called the leaf. The context has the handle of the leaf itself. So when it resumes the chain,
+// it need not read the frame to find the frame.
 struct suspension {
-    std::coroutine_handle<> leaf; // the last coroutine
-    executor_ref where;           // resumes the chain
-    waker interrupt;              // ends the wait, on any thread
+    executor_ref where; // resumes the chain
+    waker interrupt;    // ends the wait, on any thread
 };
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
@@ -27,7 +28,8 @@ public:
     // Begins a wait of the chain. `at` stays in its place until the chain resumes. From here on a
     // canceller may run at.interrupt once, which ends the wait and leads to wake(). Returns false
     // if the chain is cancelled. The chain must not wait then.
-    [[nodiscard]] virtual bool begin_wait(suspension& at) noexcept = 0;
+    [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
+                                          suspension& at) noexcept = 0;
 
     // Ends a wait that is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
@@ -50,7 +52,7 @@ public:
     virtual bool has_begun_enough() noexcept { return false; }
 
     // Returns the runnable that resumes the chain without a wait. The caller posts it.
-    virtual runnable& resumption(suspension& at) noexcept = 0;
+    virtual runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept = 0;
 
     // Runs when the first coroutine of the chain has ended. That coroutine is suspended, and its
     // promise holds the outcome.

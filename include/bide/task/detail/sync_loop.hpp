@@ -30,7 +30,7 @@ public:
             waker([](void* self) noexcept { static_cast<sync_loop*>(self)->done_ = true; }, this);
         run_.run = waker(
             [](void* self) noexcept {
-                resume<native_platform>(static_cast<sync_loop*>(self)->at_->leaf);
+                resume<native_platform>(static_cast<sync_loop*>(self)->leaf_);
             },
             this);
     }
@@ -48,13 +48,13 @@ public:
     template <class Promise>
     void run(executor_ref where, std::coroutine_handle<Promise> frame) noexcept {
         frame.promise().begin(*this, where);
-        start_.leaf = frame;
-        where.post(resumption(start_));
+        where.post(resumption(frame, start_));
         drive();
     }
 
 private:
-    bool begin_wait(suspension& at) noexcept override {
+    bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept override {
+        leaf_ = leaf;
         at_ = &at;
         return true;
     }
@@ -65,7 +65,8 @@ private:
     }
     bool will_go_on(executor_ref) const noexcept override { return false; }
     bool is_cancelled() noexcept override { return false; }
-    runnable& resumption(suspension& at) noexcept override {
+    runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
+        leaf_ = leaf;
         at_ = &at;
         return run_;
     }
@@ -91,7 +92,9 @@ private:
     }
 
     basic_ready_queue<native_platform> queue_;
-    suspension* at_ = nullptr; // where the chain resumes
+    // Where the chain resumes:
+    std::coroutine_handle<> leaf_;
+    suspension* at_ = nullptr;
     suspension start_{};
     runnable run_;
     runnable finished_;

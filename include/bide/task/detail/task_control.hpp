@@ -66,7 +66,8 @@ public:
 
     // --- The context of its coroutines
 
-    bool begin_wait(suspension& at) noexcept override {
+    bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept override {
+        leaf_ = leaf;
         at_ = &at;
         if (!has_waited_) {
             has_waited_ = true;
@@ -88,7 +89,8 @@ public:
         }
     }
     bool has_begun_enough() noexcept override { return ++refused_ >= local::whole_budget; }
-    runnable& resumption(suspension& at) noexcept override {
+    runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
+        leaf_ = leaf;
         at_ = &at;
         return run_;
     }
@@ -200,7 +202,9 @@ private:
     }
 
     runnable run_;
-    suspension* at_ = nullptr; // valid while the chain waits, or is queued after a wait
+    // Valid while the chain waits, or is queued after a wait:
+    std::coroutine_handle<> leaf_;
+    suspension* at_ = nullptr;
     typename Platform::template atomic<std::stop_source*> stop_{nullptr};
     unsigned refused_ = 0; // the number of awaits of children since the cancellation
     bool fresh_ = true;    // not started
@@ -241,7 +245,7 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
             here.name = name();
         }
         bool is_over = false;
-        const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : at_->leaf;
+        const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : leaf_;
         if (next) {
             resume<Platform>(next);
             is_over = here.running == nullptr;

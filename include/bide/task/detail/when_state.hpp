@@ -77,11 +77,11 @@ protected:
 private:
     friend class basic_when_state<Platform>;
 
-    bool begin_wait(suspension& at) noexcept final {
+    bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept final {
         if (!at.where) {
             at.where = on_this_thread<Platform>::ref();
         }
-        return control::begin_wait(at);
+        return control::begin_wait(leaf, at);
     }
     // A cancelled child starts, unless it has lost.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
@@ -113,7 +113,7 @@ public:
     explicit basic_when_state(until what) noexcept : first_wins_(what == until::first) {
         run_.run = waker(
             [](void* self) noexcept {
-                resume_apart<Platform>(static_cast<basic_when_state*>(self)->parent_.leaf);
+                resume_apart<Platform>(static_cast<basic_when_state*>(self)->parent_);
             },
             this);
     }
@@ -212,7 +212,8 @@ private:
     awaiting awaiting_;
 
     // The parent, and where it resumes. Set before the first child starts.
-    suspension parent_{};
+    std::coroutine_handle<> parent_;
+    suspension at_{};
     basic_task_context<Platform>* context_ = nullptr;
     executor_ref where_;
     runnable run_;               // resumes the parent if it has no context
@@ -231,15 +232,15 @@ bool basic_when_state<Platform>::start(std::coroutine_handle<> h,
                                        executor_ref where) noexcept {
     context_ = context;
     where_ = where ? where : current_worker<Platform>();
-    parent_ = {
-        h, home(),
-        waker([](void* self) noexcept { static_cast<basic_when_state*>(self)->cancel_all(); },
-              this)};
+    parent_ = h;
+    at_ = {home(),
+           waker([](void* self) noexcept { static_cast<basic_when_state*>(self)->cancel_all(); },
+                 this)};
     waits_ = true;
     // Order: relaxed; the post publishes it to the children.
     left_.store(size_ + 1, std::memory_order_relaxed);
     if (context_ != nullptr) {
-        interruptible_ = context_->begin_wait(parent_);
+        interruptible_ = context_->begin_wait(parent_, at_);
         if (!interruptible_) {
             stopped_ = context_->has_begun_enough();
             if (stopped_) {
@@ -291,7 +292,7 @@ template <class Platform> void basic_when_state<Platform>::resume_parent() noexc
     } else if (interruptible_) {
         context_->wake();
     } else {
-        home().post(context_->resumption(parent_));
+        home().post(context_->resumption(parent_, at_));
     }
 }
 
