@@ -24,6 +24,7 @@ void add_all(harness& h) {
     add_ping_pong(h);
     add_request_reply(h);
     add_spawn_await(h);
+    add_forks(h);
     add_single_yield(h);
     add_round_trip(h);
     add_mpsc(h);

@@ -26,6 +26,7 @@ void add_yield_many(harness&);
 void add_ping_pong(harness&);
 void add_request_reply(harness&);
 void add_spawn_await(harness&);
+void add_forks(harness&); // fib, skynet by coroutines
 void add_single_yield(harness&);
 void add_round_trip(harness&);
 void add_mpsc(harness&);

@@ -1,7 +1,11 @@
-// when_all, when_any: the parent resumes once, after all its children have ended. No child is
+// when_all, when_any, also with children in place: the parent resumes once, after all its children have ended. No child is
 // accessed after its end. A cancellation ends the waits of all children, the winner ends those of
 // the losers.
 
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/sched/child_deque.hpp>
 #include <bide/task/detail/when_state.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
@@ -54,7 +58,13 @@ link compose(when_state::until what, tokens& first, tokens& second, report& r) {
     child b(second, r, 1);
     both.add(a);
     both.add(b);
-    co_await both;
+    using step = when_state::step;
+    for (auto now = step::again; now != step::over;) {
+        now = co_await both.next();
+        if (now == step::in_place) {
+            co_await both.in_place();
+        }
+    }
     r.went_on = r.went_on + r.settled[0] * r.settled[1];
     r.winner = both.winner();
 }
@@ -72,6 +82,58 @@ public:
     }
 
     report r;
+};
+
+// The calling thread is a worker of the executor of model::chain, until the destructor. Without
+// children of its own, it runs no child in place.
+class worker final : public bide::basic_worker_host<platform> {
+    using local = bide::worker_local<platform>;
+    using state = bide::detail::resume_state;
+
+public:
+    explicit worker(bool has_children) noexcept {
+        platform::local<state>().worker = where_;
+        if (has_children) {
+            local::get().host = this;
+        }
+    }
+    ~worker() {
+        local::get().host = nullptr;
+        platform::local<state>().worker = {};
+    }
+
+    // Runs what is left, as a worker does that has nothing else to run.
+    void drain() noexcept {
+        for (;;) {
+            bide::runnable* r = yielded_.pop();
+            if (r == nullptr) {
+                r = children.pop();
+            }
+            if (r == nullptr) {
+                return;
+            }
+            r->run.wake();
+        }
+    }
+    void steal_from(worker& other) noexcept {
+        if (bide::runnable* const r = other.children.steal()) {
+            r->run.wake();
+        }
+    }
+
+    void yield(bide::runnable& r) noexcept override { yielded_.push(r); }
+    bool fork(bide::runnable& r) noexcept override { return children.push(r); }
+    bool take_back(bide::runnable& r) noexcept override { return children.take_back(r); }
+    void add_timer(bide::timer&) noexcept override {}
+    bool blocks() noexcept override { return true; }
+    void unblocks() noexcept override {}
+    bide::executor_ref executor() noexcept override { return where_; }
+
+    bide::basic_child_deque<platform, 2> children;
+
+private:
+    bide::executor_ref where_ = model::chain<platform>::executor();
+    bide::detail::run_list yielded_;
 };
 
 } // namespace
@@ -168,4 +230,74 @@ TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled
         c.require_over();
         MODEL_REQUIRE(c.never_ran || c.r.what[0] == progress::stopped);
     });
+}
+
+TEST_CASE("when_all: children in place, taken back or stolen, end before the parent resumes",
+          "[compose]") {
+    const auto beside_a_thief = [](int first, int second) {
+        return [=] {
+            tokens s(first);
+            tokens t(second);
+            parent c(when_state::until::all, s, t);
+            worker here(true);
+            model::thread thief([&] {
+                worker there(false);
+                there.steal_from(here);
+            });
+            model::thread giver([&] {
+                if (first == 0) {
+                    s.give();
+                }
+                if (second == 0) {
+                    t.give();
+                }
+            });
+            c.begin();
+            here.drain();
+            giver.join();
+            thief.join();
+            here.drain();
+            c.require_over();
+            MODEL_REQUIRE(c.r.what[0] == progress::taken && c.r.what[1] == progress::taken);
+        };
+    };
+    model::check("in place, two that are ready, a thief", {}, beside_a_thief(1, 1));
+    model::check("in place, the first waits, a thief", at_random(), beside_a_thief(0, 1));
+    model::check("in place, the second waits, a thief", at_random(), beside_a_thief(1, 0));
+    model::check("in place, both wait, a thief", at_random(), beside_a_thief(0, 0));
+}
+
+TEST_CASE("when_all: a cancelled parent resumes after its children in place", "[compose]") {
+    const auto cancelled = [](int first, int second, bool steals) {
+        return [=] {
+            tokens s(first);
+            tokens t(second);
+            parent c(when_state::until::all, s, t);
+            worker here(true);
+            model::thread canceller([&] { c.cancel(); });
+            model::thread thief([&] {
+                worker there(false);
+                if (steals) {
+                    there.steal_from(here);
+                }
+            });
+            c.begin();
+            here.drain();
+            canceller.join();
+            thief.join();
+            here.drain();
+            c.require_over();
+            for (const int i : {0, 1}) {
+                const bool ready = (i == 0 ? first : second) != 0;
+                MODEL_REQUIRE(ready ||
+                              c.r.what[i] == (c.never_ran ? progress::none : progress::stopped));
+            }
+        };
+    };
+    model::check("in place, ready, cancel", {}, cancelled(1, 1, false));
+    model::check("in place, the first waits, cancel", {}, cancelled(0, 1, false));
+    model::check("in place, the second waits, cancel, a thief, at random", at_random(),
+                 cancelled(1, 0, true));
+    model::check("in place, both wait, cancel, a thief, at random", at_random(),
+                 cancelled(0, 0, true));
 }

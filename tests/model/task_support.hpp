@@ -38,8 +38,9 @@ template <class Platform> struct [[nodiscard]] link {
         struct end {
             end() noexcept {}
             bool await_ready() const noexcept { return false; }
-            void await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
-                h.promise().context->ended();
+            std::coroutine_handle<>
+            await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
+                return h.promise().context->ended();
             }
             void await_resume() const noexcept {}
         };
@@ -67,7 +68,13 @@ template <class Platform> class chain : public bide::detail::basic_task_control<
 public:
     explicit chain(link<Platform>&& what) noexcept : control(1, true), link_(std::move(what)) {
         link_.frame.promise().context = this;
-        link_.frame.promise().where = here_;
+        link_.frame.promise().where = executor();
+    }
+
+    // The executor of all chains.
+    static bide::executor_ref executor() noexcept {
+        static constinit at_once one;
+        return one;
     }
 
     void begin() noexcept { this->to_run().run.wake(); }
@@ -82,9 +89,8 @@ private:
         ended = ended + 1;
         this->state_.finish();
     }
-    void post_home() noexcept final { here_.post(this->to_run()); }
+    void post_home() noexcept final { executor().post(this->to_run()); }
 
-    at_once here_;
     link<Platform> link_;
 };
 

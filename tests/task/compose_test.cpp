@@ -652,6 +652,62 @@ TEST_CASE("when_all: a cancellation at any moment ends the parent and each child
     CHECK(odd == 0);
 }
 
+// ---- Children in place
+
+namespace {
+
+task<> sets(std::atomic<bool>& flag) {
+    flag = true;
+    co_return;
+}
+task<> yields_until(std::atomic<bool>& flag) {
+    while (!flag) {
+        co_await this_task::yield();
+    }
+}
+task<> composes_until(std::atomic<bool>& flag) {
+    while (!flag) {
+        co_await when_all(number(1), number(2));
+    }
+}
+task<int> counts_moves(scheduler& other, scheduler& home) {
+    int moves = 0;
+    co_await other.schedule();
+    moves += scheduler::current() == &other ? 1 : 0;
+    co_await home.schedule();
+    co_return moves + (scheduler::current() == &home ? 1 : 0);
+}
+task<int> ends_elsewhere(scheduler& other) {
+    co_await other.schedule();
+    co_return 1;
+}
+task<bool> awaits_one_that_leaves(scheduler& home, scheduler& other) {
+    const auto [a, b, c] =
+        co_await when_all(ends_elsewhere(other), counts_moves(other, home), ends_elsewhere(other));
+    co_return a + b + c == 4 && scheduler::current() == &home;
+}
+
+} // namespace
+
+TEST_CASE("when_all: a child on one worker may wait for a later one, however it waits") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<bool> flag{false};
+    sync_wait(s, when_all(when_all(yields_until(flag), sets(flag))));
+    flag = false;
+    sync_wait(s, when_all(when_all(composes_until(flag), number(1), sets(flag))));
+    CHECK(flag);
+}
+
+TEST_CASE("when_all: resumes on its scheduler after a child that ends on another one") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    scheduler other(workers(1));
+    for (int i = 0; i < 200; ++i) {
+        CHECK(s.spawn(awaits_one_that_leaves(s, other)).join());
+    }
+}
+
 // ---- Depth
 
 namespace {

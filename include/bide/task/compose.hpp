@@ -15,6 +15,11 @@
 /// worker, the children run on the awaiting thread, one after the other. Such a child is resumed
 /// like every coroutine without an executor (core/resume.hpp).
 ///
+/// On a worker of its scheduler, a task that awaits when_all() runs the children itself, in argument
+/// order, one after the other. Other workers take the children that it has not started, the last
+/// child first. If a child waits, the worker runs the next one meanwhile. Such an await spends one
+/// unit of the task's budget for each child.
+///
 /// The functions of this_task work in a child: a child has its own shields and its own stop token.
 ///
 /// If the awaiting task is cancelled, all children are cancelled, and the await continues when all
@@ -185,8 +190,14 @@ private:
 template <detail::task_source... Ss>
 task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children) {
     using until = detail::task_when_state::until;
+    using step = detail::task_when_state::step;
     detail::when_children<Ss...> all(until::all, std::move(children)...);
-    co_await all.state();
+    for (auto now = step::again; now != step::over;) {
+        now = co_await all.state().next();
+        if (now == step::in_place) {
+            co_await all.state().in_place();
+        }
+    }
     co_return all.values();
 }
 
@@ -194,8 +205,14 @@ task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children
 template <detail::task_source S>
 task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> children) {
     using until = detail::task_when_state::until;
+    using step = detail::task_when_state::step;
     detail::when_children_vector<S> all(until::all, children);
-    co_await all.state();
+    for (auto now = step::again; now != step::over;) {
+        now = co_await all.state().next();
+        if (now == step::in_place) {
+            co_await all.state().in_place();
+        }
+    }
     co_return all.values();
 }
 
@@ -212,7 +229,7 @@ template <detail::task_source... Ss>
 task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... children) {
     using until = detail::task_when_state::until;
     detail::when_children<Ss...> all(until::first, std::move(children)...);
-    co_await all.state();
+    co_await all.state().next();
     co_return all.first();
 }
 
@@ -226,7 +243,7 @@ task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::v
         BIDE_THROW(std::invalid_argument("bide::when_any of an empty vector"));
     }
     detail::when_children_vector<S> all(until::first, children);
-    co_await all.state();
+    co_await all.state().next();
     co_return all.first();
 }
 

@@ -54,8 +54,7 @@ public:
             if (p.parent_) {
                 return transfer<native_platform>(p.parent_, p.node_);
             }
-            p.context_->ended();
-            return std::noop_coroutine();
+            return p.context_->ended();
         }
         void await_resume() const noexcept {}
     };

@@ -56,7 +56,8 @@ public:
 
     // Runs when the first coroutine of the chain has ended. That coroutine is suspended, and its
     // promise holds the outcome.
-    virtual void ended() noexcept = 0;
+    // Returns the coroutine that continues on this thread, or a no-op.
+    [[nodiscard]] virtual std::coroutine_handle<> ended() noexcept = 0;
 
 protected:
     ~basic_task_context() = default;

@@ -25,6 +25,18 @@ public:
     // Runs `r` on this worker or another one, after the runnables that are queued already.
     virtual void yield(runnable& r) noexcept = 0;
 
+    // Runs `r` on this worker or another one, when this worker has run no chain for a moment: after
+    // the runnables that are queued already, but not after those that were forked here.
+    virtual void pause(runnable& r) noexcept { yield(r); }
+
+    // Puts `r` where another worker takes it, or where this worker takes it when nothing else is
+    // queued. Returns false if the host has no place for that.
+    virtual bool fork(runnable&) noexcept { return false; }
+
+    // Takes `r` back. Returns false if it is not the last one that was forked here, or if another
+    // worker has taken it.
+    virtual bool take_back(runnable&) noexcept { return false; }
+
     // Arms the time-out of a wait that begins here. cancel_timer() cancels it
     // (core/timer_queue.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
@@ -49,7 +61,8 @@ template <class Platform> class basic_ready_queue;
 // The state of one thread that runs tasks.
 template <class Platform> struct worker_local {
     basic_worker_host<Platform>* host = nullptr;     // set while the thread runs a task
-    basic_task_context<Platform>* running = nullptr; // that task
+    basic_task_context<Platform>* running = nullptr; // that task; nullptr: a task has ended
+    basic_task_context<Platform>* over = nullptr;    // the task that has ended
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
     // In sync_wait(): the queue of what else the thread has to run. nullptr after a wait that was

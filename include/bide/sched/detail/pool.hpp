@@ -12,7 +12,10 @@
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; it grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
-//   other workers     half of another worker's ring; at most half of the workers search at a time
+//   its children      what its chains have forked and not started, the newest first
+//                     (child_deque.hpp)
+//   other workers     half of another worker's ring, or its oldest child; at most half of the
+//                     workers search at a time
 //   fork-joins        the oldest arm of a lane (fork_lanes.hpp)
 //
 // If it finds nothing, it sleeps. If its last job was an arm, it first searches again, for as long
@@ -157,12 +160,14 @@ public:
 
     // ---- The host of a task. See worker_host.
 
-    void yield(worker& w, runnable& r) noexcept {
+    void yield(worker& w, runnable& r, bool before_children) noexcept {
+        w.before_children = before_children;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
             queues_.push_behind(w, *older);
         }
     }
     std::int64_t timer_slack_ns() const noexcept { return timer_slack_ns_; }
+    bool fork(worker& w, runnable& r) noexcept { return queues_.fork(w, r); }
     void earlier_timer(worker& of) noexcept {
         maintenance_.earlier_timer(of, current_worker() == &of);
     }
@@ -244,6 +249,8 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
     }
     if (runnable* const behind = w.yielded) {
         w.yielded = nullptr;
+        while (!w.before_children && queues_.enqueue_child(w)) {
+        }
         if (r == nullptr && queues_.has_nothing(w)) {
             return behind;
         }
@@ -255,6 +262,9 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
     if (r == nullptr) {
         r = queues_.fetch(w);
     }
+    if (r == nullptr) {
+        r = w.children.pop();
+    }
     return r != nullptr ? r : search_or_sleep(w);
 }
 
@@ -262,6 +272,7 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
 template <class Platform> runnable* basic_pool<Platform>::check_shared_work(worker& w) noexcept {
     const std::int64_t now = Platform::now();
     w.global_interval.restart(now);
+    queues_.release_child(w, now);
     maintenance_.poll(w, now);
     w.ring.trim();
     runnable* const injected = queues_.take_injected(w);

@@ -2,8 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_WORK_QUEUES_HPP
 #define BIDE_SCHED_DETAIL_WORK_QUEUES_HPP
 
-// The queues of a pool (pool.hpp): each worker's LIFO slot and ring, the injector behind them, and
-// the fork lanes. Each push makes its job visible and then asks idle.hpp which worker to wake
+// The queues of a pool (pool.hpp): each worker's LIFO slot, ring and children, the injector behind
+// them, and the fork lanes. Each push makes its job visible and then asks idle.hpp which worker to wake
 // [idle.announce].
 //
 // A push into a LIFO slot wakes no worker while there is a watcher. The watcher is an idle worker
@@ -56,6 +56,23 @@ public:
     // yields again and again does not delay these jobs.
     void push_behind(worker& w, runnable& r) noexcept;
 
+    // Puts a child of when_all where its parent may take it back. Returns false if there is no room.
+    bool fork(worker& w, runnable& r) noexcept;
+    // Moves the oldest forked child to the ring. Returns false if there is none.
+    bool enqueue_child(worker& w) noexcept;
+    // A busy worker calls this at intervals. Moves a forked child to the ring now and then, because
+    // the chain that runs, or the jobs in the ring, may never end. Waits longer if there are more
+    // jobs in the ring, because each of them may have been a child: if all children came to the ring
+    // soon, a tree of when_all would be run breadth first.
+    void release_child(worker& w, std::int64_t now) noexcept {
+        if (w.children.empty()) {
+            w.released_child = now;
+        } else if (now - w.released_child > child_delay_ns * (std::int64_t{1} + w.ring.size())) {
+            w.released_child = now;
+            enqueue_child(w);
+        }
+    }
+
     // Takes a job from the LIFO slot, at most three times in a row, or from the ring.
     runnable* local_work(worker& w) noexcept;
 
@@ -71,8 +88,8 @@ public:
     }
 
     // Takes half of another worker's ring: returns the first job and moves the rest to the ring of
-    // `w`. `taken` is the number of jobs. `left` says whether jobs were left there. Without a
-    // watcher, also takes from other workers' LIFO slots.
+    // `w`. If the ring is empty, takes the oldest child. `taken` is the number of jobs. `left` says
+    // whether jobs were left there. Without a watcher, also takes from other workers' LIFO slots.
     runnable* steal(worker& w, unsigned& taken, bool& left) noexcept;
 
     // If another worker, chosen at random, has many more jobs in its ring, takes half of the
@@ -134,6 +151,7 @@ public:
 
 private:
     static constexpr unsigned max_lifo_streak = 3;
+    static constexpr std::int64_t child_delay_ns = Platform::model ? 0 : 1'000'000;
 
     runnable* take_lifo(worker& w) noexcept;
     runnable* swap_lifo(worker& w, runnable* with) noexcept;
@@ -194,6 +212,26 @@ void basic_work_queues<Platform>::push_behind(worker& w, runnable& r) noexcept {
         push_all(w, share);
     }
     push_ring(w, r);
+}
+
+template <class Platform> bool basic_work_queues<Platform>::fork(worker& w, runnable& r) noexcept {
+    if (!w.children.push(r)) {
+        return false;
+    }
+    if (steals_) {
+        unpark(idle_.wake_one());
+    }
+    return true;
+}
+
+template <class Platform> bool basic_work_queues<Platform>::enqueue_child(worker& w) noexcept {
+    while (!w.children.empty()) { // a thief may be faster
+        if (runnable* const r = w.children.steal()) {
+            push_ring(w, *r);
+            return true;
+        }
+    }
+    return false;
 }
 
 template <class Platform>
@@ -277,86 +315,6 @@ template <class Platform> runnable* basic_work_queues<Platform>::fetch(worker& w
 }
 
 template <class Platform>
-runnable* basic_work_queues<Platform>::steal(worker& w, unsigned& taken, bool& left) noexcept {
-    const auto count = static_cast<unsigned>(workers_.size());
-    if (!steals_ || count == 1) {
-        return nullptr;
-    }
-    const auto first = static_cast<unsigned>(w.next_random() % count);
-    for (unsigned i = 0; i < 2 * count; ++i) {
-        worker& other = workers_[(first + i) % count];
-        if (&other == &w) {
-            continue;
-        }
-        runnable* r = nullptr;
-        if (i < count) {
-            r = other.ring.steal_into(w.ring, taken);
-        } else if (!may_watch_) {
-            r = take_lifo(other);
-            taken = 1;
-        }
-        if (r != nullptr) {
-            w.has_stolen(taken);
-            left = !other.ring.empty();
-            return r;
-        }
-    }
-    return nullptr;
-}
-
-template <class Platform> runnable* basic_work_queues<Platform>::balance(worker& w) noexcept {
-    worker& other = workers_[w.next_random() % workers_.size()];
-    const unsigned mine = w.ring.size();
-    const unsigned theirs = other.ring.size();
-    if (!steals_ || theirs < mine + mine / 4 + w.ring.initial_capacity / 2) {
-        return nullptr;
-    }
-    unsigned taken = 0;
-    runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
-    if (r != nullptr) {
-        w.has_stolen(taken);
-        unpark(idle_.wake_one()); // as after any push [idle.announce]
-    }
-    return r;
-}
-
-template <class Platform>
-runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept {
-    if (!steals_) {
-        return nullptr;
-    }
-    w.arm.what = lanes_.steal(w.next_random(), w.arm.from);
-    if (w.arm.what == nullptr) {
-        return nullptr;
-    }
-    w.has_stolen(1);
-    left = !w.arm.from->is_empty();
-    return &w.arm;
-}
-
-template <class Platform> void basic_work_queues<Platform>::note_progress() noexcept {
-    for (worker& other : workers_) {
-        // Order: relaxed; only the watcher reads it, and there is one watcher at a time.
-        other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
-    }
-}
-
-template <class Platform> runnable* basic_work_queues<Platform>::take_stale(worker& w) noexcept {
-    for (worker& other : workers_) {
-        // Order: relaxed; see note_progress().
-        if (&other == &w ||
-            other.polled_when_seen.load(std::memory_order_relaxed) != other.polled.read()) {
-            continue;
-        }
-        if (runnable* const r = take_lifo(other)) {
-            w.has_stolen(1);
-            return r;
-        }
-    }
-    return nullptr;
-}
-
-template <class Platform>
 bool basic_work_queues<Platform>::sees_work(const worker& w) const noexcept {
     if (!has_nothing(w)) {
         return true;
@@ -365,7 +323,7 @@ bool basic_work_queues<Platform>::sees_work(const worker& w) const noexcept {
         if (!steals_) {
             break;
         }
-        if (!other.ring.empty()) {
+        if (!other.ring.empty() || !other.children.empty()) {
             return true;
         }
         // Order: seq_cst [idle.announce]; sees a push that did not see this worker's announcement.
@@ -381,6 +339,8 @@ template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w)
         w.yielded = nullptr;
         push_behind(w, *r);
     }
+    while (enqueue_child(w)) {
+    }
     if (runnable* const r = take_lifo(w)) {
         push_ring(w, *r);
     }
@@ -394,5 +354,7 @@ template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w)
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
+
+#include <bide/sched/detail/work_stealing.hpp>
 
 #endif

@@ -38,6 +38,7 @@
 #include <bide/core/spin.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/fwd.hpp>
+#include <bide/sched/child_deque.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <bide/task/detail/task_registry.hpp>
 
@@ -281,7 +282,10 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_worker& operator=(const basic_worker&) = delete;
 
     // The host of the task that the owner runs.
-    void yield(runnable& r) noexcept override { pool.yield(*this, r); }
+    void yield(runnable& r) noexcept override { pool.yield(*this, r, false); }
+    void pause(runnable& r) noexcept override { pool.yield(*this, r, true); }
+    bool fork(runnable& r) noexcept override { return pool.fork(*this, r); }
+    bool take_back(runnable& r) noexcept override { return children.take_back(r); }
     void add_timer(timer& t) noexcept override { timers.add(t); }
     bool blocks() noexcept override { return pool.blocks(*this); }
     void unblocks() noexcept override { pool.unblocks(*this); }
@@ -312,6 +316,8 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the watcher
     runnable* yielded = nullptr;     // goes behind what is queued
+    bool before_children = false;    // `yielded` goes in front of `children`
+    std::int64_t released_child = 0; // when release_child() last had nothing to do
     bool is_searching = false;       // its pushes wake no worker; end_search() does
     bool must_check_leader = false;  // timers may be left that no sleeper wakes for
     bool left_driver = false;        // no worker may be in the driver
@@ -324,6 +330,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     // Any thread uses these:
     alignas(cache_line_pair) typename Platform::template atomic<runnable*> lifo{nullptr};
     basic_run_queue<Platform, Platform::model ? 4U : 256U> ring;
+    basic_child_deque<Platform, Platform::model ? 4U : 256U> children;
     alignas(cache_line_pair) basic_sleeper<Platform, driver> sleeper;
     basic_timer_queue<Platform> timers;
     basic_task_registry<Platform> tasks;

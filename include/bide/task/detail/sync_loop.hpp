@@ -70,7 +70,10 @@ private:
         at_ = &at;
         return run_;
     }
-    void ended() noexcept override { queue_.post(finished_); } // the last access to the loop
+    std::coroutine_handle<> ended() noexcept override {
+        queue_.post(finished_); // the last access to the loop
+        return std::noop_coroutine();
+    }
 
     void drive() noexcept {
         while (!done_) {

@@ -91,7 +91,9 @@ public:
     bool has_begun_enough() noexcept override { return ++refused_ >= local::whole_budget; }
     runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
         leaf_ = leaf;
-        at_ = &at;
+        if (at_ != &at) { // else a canceller may read it now
+            at_ = &at;
+        }
         return run_;
     }
     bool is_cancelled() noexcept override {
@@ -104,14 +106,16 @@ public:
         }
         return cancelled;
     }
-    void ended() noexcept override {
+    std::coroutine_handle<> ended() noexcept override {
         ended_ = true;
         local& here = local::get();
         if (here.running == this) {
             here.running = nullptr; // run() reads this
+            here.over = this;
         } else {
             post_home(); // a thread resumed the chain without run()
         }
+        return std::noop_coroutine();
     }
 
     // --- Called by any thread
@@ -182,12 +186,35 @@ protected:
     // Posts to_run() to a thread that may call finish().
     virtual void post_home() noexcept = 0;
 
-    // Runs the chain on this thread until it waits or ends.
+    // Runs the chain on this thread until it waits or ends. If the chain is a child that another
+    // chain awaits in place (when_state.hpp), that chain may continue and end here, too.
     void run() noexcept;
+
+    // Starts the chain in place: the caller resumes the coroutine that this returns.
+    // Requires: it has not started; a chain runs on this thread.
+    std::coroutine_handle<> start_in_place() noexcept {
+        fresh_ = false;
+        local::get().running = this;
+        return start();
+    }
+
+    // Returns true if get_stop_token() was called.
+    bool has_stop_token() const noexcept {
+        // Order: relaxed; only the task sets it.
+        return stop_.load(std::memory_order_relaxed) != nullptr;
+    }
 
     state state_;
 
 private:
+    void finish_or_post() noexcept {
+        if (may_finish_here()) {
+            finish();
+        } else {
+            post_home();
+        }
+    }
+
     void post_there() noexcept {
         const executor_ref where = at_->where;
         where.post(run_);
@@ -244,25 +271,20 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
         if (here.traced) {
             here.name = name();
         }
-        bool is_over = false;
         const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : leaf_;
         if (next) {
             resume<Platform>(next);
-            is_over = here.running == nullptr;
-        } else {
-            is_over = true;
-        }
-        here.running = outer;
-        if (!is_over) {
+            const bool is_over = here.running == nullptr;
+            here.running = outer;
+            if (is_over) {
+                static_cast<basic_task_control*>(here.over)->finish_or_post();
+            }
             return; // it waits, or another thread runs it, or it is destroyed
         }
+        here.running = outer;
         ended_ = true;
     }
-    if (may_finish_here()) {
-        finish();
-    } else {
-        post_home();
-    }
+    finish_or_post();
 }
 
 } // namespace detail

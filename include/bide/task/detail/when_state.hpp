@@ -17,6 +17,8 @@
 // it awaits the children, its context refuses a wait. The parent then starts the children as
 // cancelled, waits without its context, and is resumed by resumption().
 //
+// On a worker, the parent runs the children in place: see when_in_place.hpp.
+//
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
 // cancelled task awaits behaves in the same way. If another child of when_any() has won before a
 // child starts, that child never starts. A cancelled parent that awaits children in a loop, none of
@@ -76,6 +78,7 @@ protected:
 
 private:
     friend class basic_when_state<Platform>;
+    using local = worker_local<Platform>;
 
     bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept final {
         if (!at.where) {
@@ -89,6 +92,12 @@ private:
         begun_ = true;
         return begin(when_->where());
     }
+    std::coroutine_handle<> ended() noexcept final {
+        if (in_place_ && local::get().running == this && when_->is_home()) {
+            return when_->to_parent();
+        }
+        return control::ended();
+    }
     void never_start() noexcept final {}
     void post_home() noexcept final { when_->home().post(this->to_run()); }
     void finish() noexcept final {
@@ -97,10 +106,21 @@ private:
         when_->ended(*this);
     }
 
+    // Called by the parent, when the child has ended in place. A cancellation that comes later must
+    // not stop the token.
+    void settle_in_place() noexcept {
+        settle();
+        if (this->has_stop_token()) {
+            state_.finish();
+        }
+    }
+
     basic_when_state<Platform>* when_ = nullptr;
     basic_when_child* next_child_ = nullptr;
+    basic_when_child* prev_child_ = nullptr;
     std::size_t index_ = 0;
     bool begun_ = false;
+    bool in_place_ = false; // the parent awaits this child alone
 };
 
 template <class Platform> class basic_when_state {
@@ -131,6 +151,7 @@ public:
     void add(child& c, awaited_frame* frame = nullptr) noexcept {
         c.when_ = this;
         c.index_ = size_++;
+        c.prev_child_ = last_;
         (last_ == nullptr ? first_ : last_->next_child_) = &c;
         last_ = &c;
         if (frame != nullptr) {
@@ -139,34 +160,67 @@ public:
         }
     }
 
-    class awaiter {
-    public:
-        explicit awaiter(basic_when_state& f) noexcept : state_(f) {}
-        awaiter(const awaiter&) = delete;
-        awaiter& operator=(const awaiter&) = delete;
+    // What the parent does next.
+    enum class step { again, in_place, over };
 
-        bool await_ready() const noexcept { return state_.first_ == nullptr; }
+    // Starts the children, and waits until they have ended or the parent has something to do:
+    //
+    //   again     to await next() again
+    //   in_place  to await in_place(), and then next()
+    //   over      the children have ended
+    //
+    // Requires: all children were added.
+    class next_step {
+    public:
+        explicit next_step(basic_when_state& f) noexcept : state_(f) {}
+        next_step(const next_step&) = delete;
+        next_step& operator=(const next_step&) = delete;
+
+        bool await_ready() noexcept { return state_.is_ready(); }
         // Not inlined, because the parent's frame may be destroyed when the last child has ended.
         template <class Promise>
         BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-            state_.awaiting_.begin(h, state_.first_frame_);
-            return state_.start(h, task_context_of<Platform>(h.promise()),
-                                executor_of(h.promise()));
+            if (!state_.begun_) {
+                state_.awaiting_.begin(h, state_.first_frame_);
+                return state_.start(h, task_context_of<Platform>(h.promise()),
+                                    executor_of(h.promise()));
+            }
+            return state_.wants_pause_ ? state_.pause() : state_.stop_starting();
         }
         // Throws: stopped_error, if the parent is cancelled and has_begun_enough().
-        void await_resume() {
-            state_.awaiting_.end();
-            state_.waits_ = false;
-            if (state_.stopped_) {
-                throw_error(errc::stopped);
+        step await_resume() {
+            if (state_.step_ == step::over) {
+                state_.awaiting_.end();
+                state_.waits_ = false;
+                if (state_.stopped_) {
+                    throw_error(errc::stopped);
+                }
             }
+            return state_.step_;
         }
 
     private:
         basic_when_state& state_;
     };
-    // Starts the children and waits for them. Requires: all children were added; called once.
-    awaiter operator co_await() noexcept { return awaiter(*this); }
+    next_step next() noexcept { return next_step(*this); }
+
+    class in_place_child {
+    public:
+        explicit in_place_child(basic_when_state& f) noexcept : state_(f) {}
+        in_place_child(const in_place_child&) = delete;
+        in_place_child& operator=(const in_place_child&) = delete;
+
+        bool await_ready() const noexcept { return false; }
+        std::coroutine_handle<> await_suspend(std::coroutine_handle<>) const noexcept {
+            return state_.start_in_place();
+        }
+        void await_resume() const noexcept { state_.end_in_place(); }
+
+    private:
+        basic_when_state& state_;
+    };
+    // Runs the child that next() has chosen.
+    in_place_child in_place() noexcept { return in_place_child(*this); }
 
     // Returns the index of the child that ended first. Requires: the await is over.
     // Order: relaxed; the children have ended, by [when.ended].
@@ -174,6 +228,7 @@ public:
 
 private:
     friend child;
+    using local = worker_local<Platform>;
 
     static constexpr std::size_t no_winner = static_cast<std::size_t>(-1);
 
@@ -182,17 +237,29 @@ private:
     void ended(child& c) noexcept;
     void resume_parent() noexcept;
 
+    bool is_ready() noexcept;
+    bool runs_in_place() const noexcept;
+    void fork_others() noexcept;
+    std::coroutine_handle<> start_in_place() noexcept;
+    void end_in_place() noexcept;
+    bool pause() noexcept;
+    bool stop_starting() noexcept;
+
+    // Returns true if the calling thread is a worker of the executor on which the parent resumes.
+    bool is_home() const noexcept { return where_ && current_worker<Platform>() == where_; }
+    std::coroutine_handle<> to_parent() noexcept { return transfer<Platform>(parent_, node_); }
+
     void cancel_all() noexcept {
         for (child* c = first_; c != nullptr; c = c->next_child_) {
             c->cancel();
         }
     }
 
-    // Returns true if this was the last count.
-    bool count_down() noexcept {
+    // Returns true if these were the last counts.
+    bool count_down(std::size_t n = 1) noexcept {
         // Order: acq_rel [when.ended]; the thread that counts down last, and the parent, see all
         // accesses by and to each child as finished.
-        return left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+        return left_.fetch_sub(n, std::memory_order_acq_rel) == n;
     }
 
     // Order: relaxed; a child that the winner cancelled sees the winner by [task.claim].
@@ -221,6 +288,15 @@ private:
     bool waits_ = false;
     bool stopped_ = false;
 
+    // Only the thread that runs the parent, or its child in place, uses these.
+    step step_ = step::over;
+    bool begun_ = false;
+    bool in_place_ = false;    // the parent starts the children itself
+    bool wants_pause_ = false; // its budget is spent
+    child* next_ = nullptr;    // the child to run in place
+    std::size_t ended_in_place_ = 0;
+    transfer_node node_;
+
     atomic<std::size_t> left_{0};
     atomic<std::size_t> winner_{no_winner}; // an index
 };
@@ -239,8 +315,20 @@ bool basic_when_state<Platform>::start(std::coroutine_handle<> h,
     waits_ = true;
     // Order: relaxed; the post publishes it to the children.
     left_.store(size_ + 1, std::memory_order_relaxed);
+    begun_ = context_ == nullptr;
     if (context_ != nullptr) {
+        const bool in_place = runs_in_place();
+        if (in_place && !local::get().spend()) {
+            step_ = step::again;
+            return pause();
+        }
+        step_ = step::over;
+        begun_ = true;
         interruptible_ = context_->begin_wait(parent_, at_);
+        if (interruptible_ && in_place) {
+            fork_others();
+            return false;
+        }
         if (!interruptible_) {
             stopped_ = context_->has_begun_enough();
             if (stopped_) {
@@ -281,7 +369,15 @@ template <class Platform> void basic_when_state<Platform>::ended(child& c) noexc
             }
         }
     }
-    if (count_down()) {
+    std::size_t counts = 1;
+    if (c.in_place_) {
+        // Its chain has ended on another thread than a worker's. No thread runs the parent, which
+        // therefore starts no further child.
+        in_place_ = false;
+        step_ = step::over;
+        counts += 1 + ended_in_place_;
+    }
+    if (count_down(counts)) {
         resume_parent();
     }
 }
@@ -298,5 +394,7 @@ template <class Platform> void basic_when_state<Platform>::resume_parent() noexc
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
+
+#include <bide/task/detail/when_in_place.hpp>
 
 #endif

@@ -1,0 +1,126 @@
+// Coroutines that fork: what a fork costs if each is a coroutine. fib and skynet are those of the
+// runtime-benchmarks suite, which has fib(39) and 1e8 leaves.
+
+#include "sched/job.hpp"
+#include "sched/pools.hpp"
+#include "sched/workloads.hpp"
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+
+#include <cstdint>
+#include <numeric>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace bench {
+namespace {
+
+using integer = std::uint64_t;
+
+constexpr integer fib_of(integer n) {
+    integer a = 0;
+    integer b = 1;
+    for (; n != 0; --n) {
+        b += a;
+        a = b - a;
+    }
+    return a;
+}
+
+// The calls of fib(n) that fork.
+constexpr integer forks_of(integer n) { return fib_of(n + 1) - 1; }
+
+// No fork: what the coroutines cost.
+bide::task<integer> fib_awaited(integer n) {
+    if (n < 2) {
+        co_return n;
+    }
+    const integer a = co_await fib_awaited(n - 1);
+    const integer b = co_await fib_awaited(n - 2);
+    co_return a + b;
+}
+
+bide::task<integer> fib_by_when_all(integer n) {
+    if (n < 2) {
+        co_return n;
+    }
+    const auto [a, b] = co_await bide::when_all(fib_by_when_all(n - 1), fib_by_when_all(n - 2));
+    co_return a + b;
+}
+
+bide::task<integer> fib_by_spawn(bide::scheduler& s, integer n) {
+    if (n < 2) {
+        co_return n;
+    }
+    auto forked = s.spawn(fib_by_spawn(s, n - 1));
+    const integer b = co_await fib_by_spawn(s, n - 2);
+    const integer a = co_await std::move(forked).async_join();
+    co_return a + b;
+}
+
+// The sum of the numbers from `first` on, as many as `leaves`, a power of ten.
+bide::task<integer> skynet_by_when_all(integer first, integer leaves) {
+    if (leaves == 1) {
+        co_return first;
+    }
+    std::vector<bide::task<integer>> parts;
+    parts.reserve(10);
+    for (integer i = 0; i < 10; ++i) {
+        parts.push_back(skynet_by_when_all(first + i * (leaves / 10), leaves / 10));
+    }
+    const std::vector<integer> sums = co_await bide::when_all(std::move(parts));
+    co_return std::accumulate(sums.begin(), sums.end(), integer{0});
+}
+
+bide::task<integer> skynet_by_spawn(bide::scheduler& s, integer first, integer leaves) {
+    if (leaves == 1) {
+        co_return first;
+    }
+    std::vector<bide::join_handle<integer>> parts;
+    parts.reserve(10);
+    for (integer i = 0; i < 10; ++i) {
+        parts.push_back(s.spawn(skynet_by_spawn(s, first + i * (leaves / 10), leaves / 10)));
+    }
+    integer sum = 0;
+    for (auto& part : parts) {
+        sum += co_await std::move(part).async_join();
+    }
+    co_return sum;
+}
+
+// make(scheduler) is the root.
+template <class Make> auto rooted(integer expected, Make make) {
+    return repeat_on_bide([expected, make](bide::scheduler& s, std::uint64_t) {
+        check(s.spawn(make(s)).join() == expected);
+    });
+}
+
+} // namespace
+
+void add_forks(harness& h) {
+    constexpr integer n = 27;
+    constexpr integer leaves = 1'000'000;
+    run_table fib(h, "forks/fib", "fib(27), each call a coroutine", forks_of(n),
+                  ns_each("a fork", forks_of(n)));
+    fib.add("bide, co_await", rooted(fib_of(n), [](bide::scheduler&) { return fib_awaited(n); }));
+    fib.add("bide, when_all",
+            rooted(fib_of(n), [](bide::scheduler&) { return fib_by_when_all(n); }));
+    fib.add("bide, spawn and join",
+            rooted(fib_of(n), [](bide::scheduler& s) { return fib_by_spawn(s, n); }));
+    fib.finish();
+
+    constexpr integer sum = leaves * (leaves - 1) / 2;
+    run_table skynet(h, "forks/skynet", "a million leaves, ten to a parent", leaves,
+                     ns_each("a leaf", leaves));
+    skynet.add("bide, when_all",
+               rooted(sum, [](bide::scheduler&) { return skynet_by_when_all(0, leaves); }));
+    skynet.add("bide, spawn and join",
+               rooted(sum, [](bide::scheduler& s) { return skynet_by_spawn(s, 0, leaves); }));
+    skynet.finish();
+}
+
+} // namespace bench

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_CHILD_DEQUE_HPP
+#define BIDE_SCHED_CHILD_DEQUE_HPP
+
+// The children of when_all that a worker has forked and not started: a stack for the worker, a
+// queue for the thieves. (Chase, Lev, "Dynamic Circular Work-Stealing Deque", SPAA 2005; here the
+// buffer does not grow.)
+//
+//   top       the oldest child. Thieves move it up by one, by CAS. The owner does, too, when it takes
+//             the last child.
+//   bottom    the place of the next child. Only the owner changes it.
+//   (top above bottom: only while the owner takes a child, and there is none)
+//
+// The places count up and never wrap. The slot of a place is the place modulo Capacity. The owner
+// pushes only while bottom - top < Capacity. So a thief that has read an old slot finds that top has
+// moved, and its CAS fails.
+//
+// The owner moves bottom down and then reads top. A thief reads top and then bottom
+// [child_deque.last]. So if both are about to take the same child, either the thief sees the new
+// bottom, or the owner sees that this child is the last one, and takes it by CAS, too.
+//
+// The pair [idle.announce] in idle.hpp: the owner that pushes a child sees each announcement that
+// came before. A worker that announces later sees the child.
+
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+
+#include <bit>
+#include <cstdint>
+
+namespace bide::inline BIDE_ABI {
+
+/// The forked children of a worker, at most Capacity, a power of two.
+template <class Platform, unsigned Capacity = 256> class basic_child_deque {
+    static_assert(std::has_single_bit(Capacity));
+
+public:
+    /// Constructs an empty deque.
+    constexpr basic_child_deque() noexcept = default;
+    basic_child_deque(const basic_child_deque&) = delete;
+    basic_child_deque& operator=(const basic_child_deque&) = delete;
+
+    // ---- Functions for the owner
+
+    /// Pushes a child. Returns false if there is no room.
+    bool push(runnable& r) noexcept;
+
+    /// Takes `r` back. Returns false if another worker has taken it, or if it is not the newest.
+    bool take_back(runnable& r) noexcept;
+
+    /// Takes the newest child. Returns nullptr if there is none.
+    runnable* pop() noexcept;
+
+    // ---- Any thread
+
+    /// Takes the oldest child. Returns nullptr if there is none, or if another thread takes it.
+    runnable* steal() noexcept;
+
+    /// Returns true if there is no child.
+    bool empty() const noexcept {
+        // Order: seq_cst [idle.announce]; the last look, after the announcement. An old top says that
+        // there is more.
+        const position bottom = bottom_.load(std::memory_order_seq_cst);
+        // Order: relaxed; as above.
+        return top_.load(std::memory_order_relaxed) >= bottom;
+    }
+
+private:
+    using position = std::uint64_t;
+    using slot = typename Platform::template atomic<runnable*>;
+
+    bool take(position at) noexcept;
+
+    alignas(cache_line_pair) typename Platform::template atomic<position> top_{0};
+    alignas(cache_line_pair) typename Platform::template atomic<position> bottom_{0};
+    slot slots_[Capacity]{};
+};
+
+template <class Platform, unsigned Capacity>
+bool basic_child_deque<Platform, Capacity>::push(runnable& r) noexcept {
+    // Order: relaxed; the owner's own.
+    const position at = bottom_.load(std::memory_order_relaxed);
+    // Order: relaxed; an old top says that there is less room. The thief whose CAS moved it has read
+    // the slot before.
+    if (at - top_.load(std::memory_order_relaxed) >= Capacity) {
+        return false;
+    }
+    // Order: relaxed; the store of bottom publishes it. A thief that reads it too late fails.
+    slots_[at % Capacity].store(&r, std::memory_order_relaxed);
+    // Order: seq_cst; publishes the slot and the child [child_deque.publish], before the look for
+    // sleepers [idle.announce].
+    bottom_.store(at + 1, std::memory_order_seq_cst);
+    return true;
+}
+
+template <class Platform, unsigned Capacity>
+bool basic_child_deque<Platform, Capacity>::take_back(runnable& r) noexcept {
+    // Order: relaxed, both; the owner's own.
+    const position bottom = bottom_.load(std::memory_order_relaxed);
+    return bottom != 0 && slots_[(bottom - 1) % Capacity].load(std::memory_order_relaxed) == &r &&
+           take(bottom - 1);
+}
+
+template <class Platform, unsigned Capacity>
+runnable* basic_child_deque<Platform, Capacity>::pop() noexcept {
+    // Order: relaxed; the owner's own.
+    const position bottom = bottom_.load(std::memory_order_relaxed);
+    // Order: relaxed; an old top is checked again.
+    if (top_.load(std::memory_order_relaxed) >= bottom) {
+        return nullptr;
+    }
+    // Order: relaxed; the owner's own.
+    runnable* const newest = slots_[(bottom - 1) % Capacity].load(std::memory_order_relaxed);
+    return take(bottom - 1) ? newest : nullptr;
+}
+
+// Takes the newest child, which is at `at`. Returns false if it was stolen.
+template <class Platform, unsigned Capacity>
+bool basic_child_deque<Platform, Capacity>::take(position at) noexcept {
+    // Order: seq_cst [child_deque.last]; before the owner reads top.
+    bottom_.store(at, std::memory_order_seq_cst);
+    // Order: seq_cst [child_deque.last]; after bottom was moved.
+    position top = top_.load(std::memory_order_seq_cst);
+    if (top < at) {
+        return true;
+    }
+    bool taken = false;
+    if (top == at) {
+        // Order: relaxed; the owner wrote the slot and the child. Failure: a thief was first.
+        taken = top_.compare_exchange_strong(top, at + 1, std::memory_order_relaxed,
+                                             std::memory_order_relaxed);
+    }
+    // Order: relaxed; the deque is empty, and there is nothing to publish.
+    bottom_.store(at + 1, std::memory_order_relaxed);
+    return taken;
+}
+
+template <class Platform, unsigned Capacity>
+runnable* basic_child_deque<Platform, Capacity>::steal() noexcept {
+    // Order: seq_cst [child_deque.last]; before the thief reads bottom.
+    position top = top_.load(std::memory_order_seq_cst);
+    // Order: seq_cst [child_deque.last]; after top was read. Acquire [child_deque.publish]; sees the
+    // slot and the child.
+    if (top >= bottom_.load(std::memory_order_seq_cst)) {
+        return nullptr;
+    }
+    // Order: relaxed; if it is old, the CAS fails.
+    runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
+    // Order: seq_cst [child_deque.last]; the owner that reads top afterwards sees that the child is
+    // gone. Failure: another thread was first.
+    return top_.compare_exchange_strong(top, top + 1, std::memory_order_seq_cst,
+                                        std::memory_order_relaxed)
+               ? oldest
+               : nullptr;
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_DETAIL_WORK_STEALING_HPP
+#define BIDE_SCHED_DETAIL_WORK_STEALING_HPP
+
+// How an idle worker takes jobs from the queues of other workers (work_queues.hpp): half of a ring,
+// the oldest child, the oldest arm of a fork-join, or, as the watcher, a job that a LIFO slot holds
+// for too long.
+
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/sched/detail/work_queues.hpp>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform>
+runnable* basic_work_queues<Platform>::steal(worker& w, unsigned& taken, bool& left) noexcept {
+    const auto count = static_cast<unsigned>(workers_.size());
+    if (!steals_ || count == 1) {
+        return nullptr;
+    }
+    const auto first = static_cast<unsigned>(w.next_random() % count);
+    for (unsigned i = 0; i < 2 * count; ++i) {
+        worker& other = workers_[(first + i) % count];
+        if (&other == &w) {
+            continue;
+        }
+        runnable* r = nullptr;
+        if (i < count) {
+            r = other.ring.steal_into(w.ring, taken);
+            if (r == nullptr) {
+                r = other.children.steal();
+                taken = 1;
+            }
+        } else if (!may_watch_) {
+            r = take_lifo(other);
+            taken = 1;
+        }
+        if (r != nullptr) {
+            w.has_stolen(taken);
+            left = !other.ring.empty() || !other.children.empty();
+            return r;
+        }
+    }
+    return nullptr;
+}
+
+template <class Platform> runnable* basic_work_queues<Platform>::balance(worker& w) noexcept {
+    worker& other = workers_[w.next_random() % workers_.size()];
+    const unsigned mine = w.ring.size();
+    const unsigned theirs = other.ring.size();
+    if (!steals_ || theirs < mine + mine / 4 + w.ring.initial_capacity / 2) {
+        return nullptr;
+    }
+    unsigned taken = 0;
+    runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
+    if (r != nullptr) {
+        w.has_stolen(taken);
+        unpark(idle_.wake_one()); // as after any push [idle.announce]
+    }
+    return r;
+}
+
+template <class Platform>
+runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept {
+    if (!steals_) {
+        return nullptr;
+    }
+    w.arm.what = lanes_.steal(w.next_random(), w.arm.from);
+    if (w.arm.what == nullptr) {
+        return nullptr;
+    }
+    w.has_stolen(1);
+    left = !w.arm.from->is_empty();
+    return &w.arm;
+}
+
+template <class Platform> void basic_work_queues<Platform>::note_progress() noexcept {
+    for (worker& other : workers_) {
+        // Order: relaxed; only the watcher reads it, and there is one watcher at a time.
+        other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
+    }
+}
+
+template <class Platform> runnable* basic_work_queues<Platform>::take_stale(worker& w) noexcept {
+    for (worker& other : workers_) {
+        // Order: relaxed; see note_progress().
+        if (&other == &w ||
+            other.polled_when_seen.load(std::memory_order_relaxed) != other.polled.read()) {
+            continue;
+        }
+        if (runnable* const r = take_lifo(other)) {
+            w.has_stolen(1);
+            return r;
+        }
+    }
+    return nullptr;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,151 @@
+#include <bide/sched/child_deque.hpp>
+#include <bide/sched/idle.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstddef>
+
+// The forked children of a worker: each child is taken once, by its parent, by its worker or by a
+// thief, with what the worker wrote before; thieves take the oldest; and a worker that goes to sleep
+// sees the children.
+
+namespace {
+
+using model::platform;
+template <unsigned Capacity> using deque = bide::basic_child_deque<platform, Capacity>;
+
+struct child : bide::runnable {
+    platform::var<int> taken{0};
+
+    void take() noexcept { taken = taken + 1; }
+};
+
+template <unsigned N> bool steal(deque<N>& from) noexcept {
+    auto* const c = static_cast<child*>(from.steal());
+    if (c != nullptr) {
+        c->take();
+    }
+    return c != nullptr;
+}
+
+// Forks `Children` and takes them back, beside thieves that steal so often. What the parent cannot
+// take back was stolen.
+template <unsigned Capacity, std::size_t Children>
+auto forks(int steals, int steals_of_another = 0) {
+    return [=] {
+        deque<Capacity> d;
+        child all[Children];
+        {
+            const auto steal_some = [&d](int n) {
+                for (; n > 0; --n) {
+                    steal(d);
+                }
+            };
+            model::thread thief([&] { steal_some(steals); });
+            model::thread another([&] { steal_some(steals_of_another); });
+            for (child& c : all) {
+                MODEL_REQUIRE(d.push(c));
+            }
+            bool mine = true;
+            for (std::size_t i = Children; i-- > 0;) {
+                const bool got = d.take_back(all[i]);
+                MODEL_REQUIRE(mine || !got); // all older ones were stolen, too
+                mine = got;
+                if (got) {
+                    all[i].take();
+                }
+            }
+            MODEL_REQUIRE(d.pop() == nullptr);
+            MODEL_REQUIRE(d.empty());
+        }
+        for (child& c : all) {
+            MODEL_REQUIRE(c.taken == 1);
+        }
+    };
+}
+
+} // namespace
+
+TEST_CASE("child_deque: each child is taken once, by its parent or a thief", "[child_deque]") {
+    model::check("one child, a thief", {}, forks<4, 1>(1));
+    model::check("two children, a thief", {}, forks<4, 2>(2));
+    model::check("three children, a thief", {}, forks<4, 3>(2));
+    model::check("one child, two thieves", {}, forks<4, 1>(1, 1));
+    model::check("two children, two thieves", {}, forks<4, 2>(1, 1));
+}
+
+TEST_CASE("child_deque: a slot is used again after its child was taken", "[child_deque]") {
+    const auto in_turn = [](int steals, int steals_of_another) {
+        return [=] {
+            deque<1> d;
+            child all[3];
+            int mine = 0;
+            int refused = 0;
+            int stolen = 0;
+            int stolen_by_another = 0;
+            {
+                model::thread thief([&] {
+                    for (int i = 0; i < steals; ++i) {
+                        stolen += steal(d) ? 1 : 0;
+                    }
+                });
+                model::thread another([&] {
+                    for (int i = 0; i < steals_of_another; ++i) {
+                        stolen_by_another += steal(d) ? 1 : 0;
+                    }
+                });
+                for (child& c : all) {
+                    if (!d.push(c)) {
+                        ++refused;
+                    } else if (&c != &all[0] && d.take_back(c)) {
+                        c.take();
+                        ++mine;
+                    }
+                }
+                while (auto* const c = static_cast<child*>(d.pop())) {
+                    c->take();
+                    ++mine;
+                }
+            }
+            MODEL_REQUIRE(mine + refused + stolen + stolen_by_another == 3);
+            for (child& c : all) {
+                MODEL_REQUIRE(c.taken <= 1);
+            }
+        };
+    };
+    model::check("three children in one slot, a thief", {}, in_turn(2, 0));
+    model::check("three children in one slot, two thieves", {}, in_turn(1, 1));
+}
+
+TEST_CASE("child_deque: take_back() takes the newest child alone", "[child_deque]") {
+    model::check("not the newest", {}, [] {
+        deque<2> d;
+        child a;
+        child b;
+        MODEL_REQUIRE(!d.take_back(a));
+        MODEL_REQUIRE(d.push(a) && d.push(b));
+        MODEL_REQUIRE(!d.push(a));
+        MODEL_REQUIRE(!d.take_back(a));
+        MODEL_REQUIRE(d.steal() == &a && d.take_back(b) && d.empty());
+    });
+}
+
+TEST_CASE("child_deque: a worker that goes to sleep sees the children, or is woken",
+          "[child_deque][idle]") {
+    model::check("a push beside an announcement", {}, [] {
+        deque<2> d;
+        child c;
+        bide::basic_idle<platform> idle(2);
+        bool sleeps = false;
+        unsigned woken = bide::basic_idle<platform>::none;
+        {
+            model::thread sleeper([&] {
+                static_cast<void>(idle.announce(0, false, false));
+                sleeps = d.empty();
+            });
+            MODEL_REQUIRE(d.push(c));
+            woken = idle.wake_one();
+        }
+        MODEL_REQUIRE(!sleeps || woken == 0);
+    });
+}
