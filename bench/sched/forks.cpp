@@ -19,6 +19,10 @@
 namespace bench {
 namespace {
 
+constexpr const char* bide_await_row = "bide::scheduler, co_await";
+constexpr const char* bide_when_all_row = "bide::scheduler, when_all";
+constexpr const char* bide_spawn_row = "bide::scheduler, spawn and join";
+
 using integer = std::uint64_t;
 
 constexpr integer fib_of(integer n) {
@@ -104,21 +108,23 @@ template <class Make> auto rooted(integer expected, Make make) {
 void add_forks(harness& h) {
     constexpr integer n = 27;
     constexpr integer leaves = 1'000'000;
-    run_table fib(h, "forks/fib", "fib(27), each call a coroutine", forks_of(n),
+    run_table fib(h, "forks/fib", "fib(27), each call a coroutine", n,
                   ns_each("a fork", forks_of(n)));
-    fib.add("bide, co_await", rooted(fib_of(n), [](bide::scheduler&) { return fib_awaited(n); }));
-    fib.add("bide, when_all",
+    fib.add_tmc("forks/fib");
+    fib.add(bide_await_row, rooted(fib_of(n), [](bide::scheduler&) { return fib_awaited(n); }));
+    fib.add(bide_when_all_row,
             rooted(fib_of(n), [](bide::scheduler&) { return fib_by_when_all(n); }));
-    fib.add("bide, spawn and join",
+    fib.add(bide_spawn_row,
             rooted(fib_of(n), [](bide::scheduler& s) { return fib_by_spawn(s, n); }));
     fib.finish();
 
     constexpr integer sum = leaves * (leaves - 1) / 2;
     run_table skynet(h, "forks/skynet", "a million leaves, ten to a parent", leaves,
                      ns_each("a leaf", leaves));
-    skynet.add("bide, when_all",
+    skynet.add_tmc("forks/skynet");
+    skynet.add(bide_when_all_row,
                rooted(sum, [](bide::scheduler&) { return skynet_by_when_all(0, leaves); }));
-    skynet.add("bide, spawn and join",
+    skynet.add(bide_spawn_row,
                rooted(sum, [](bide::scheduler& s) { return skynet_by_spawn(s, 0, leaves); }));
     skynet.finish();
 }
