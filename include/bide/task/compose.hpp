@@ -15,8 +15,8 @@
 /// worker, the children run on the awaiting thread, one after the other. Such a child is resumed
 /// like every coroutine without an executor (core/resume.hpp).
 ///
-/// On a worker of its scheduler, a task that awaits when_all() runs the children itself, in argument
-/// order, one after the other. Other workers take the children that it has not started, the last
+/// On a worker of its scheduler, a task that awaits when_all() posts no child. It runs the children
+/// itself, in argument order, one after the other. Other workers take the children that it has not started, the last
 /// child first. If a child waits, the worker runs the next one meanwhile. Such an await spends one
 /// unit of the task's budget for each child.
 ///
