@@ -15,7 +15,7 @@ namespace model {
 
 class seq_cst_order {
 public:
-    static constexpr std::size_t max_nodes = 192;
+    static constexpr std::size_t max_nodes = 320;
 
     struct node {
         event_id id;
