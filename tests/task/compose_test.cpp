@@ -1,3 +1,5 @@
+#include <bide/channel/channel.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
@@ -9,12 +11,14 @@
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
+#include <support/scheduling.hpp>
 #include <support/tasks.hpp>
 #include <support/waiting.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -859,6 +863,87 @@ test::held races(test::tally& t, std::atomic<int>& begun, int& winner) {
 }
 
 } // namespace
+
+namespace {
+
+task<> passes_on(bide::channel<int>& from, bide::channel<int>& to, int& passes, const bool& over) {
+    while (!over) {
+        co_await from.async_recv();
+        ++passes;
+        co_await to.async_send(0);
+    }
+    from.close();
+}
+task<int> sets(bide::event& e, const int& passes) {
+    e.set();
+    co_return passes;
+}
+
+} // namespace
+
+TEST_CASE("when_all: a child starts when its sibling waits, however busy its worker is") {
+    const test::watchdog guard;
+    int passes = 0;
+    bool over = false;
+    std::deque<bide::channel<int>> ways;
+    scheduler s(test::with(1, false));
+    const int late = s.spawn([&]() -> task<int> {
+                          std::vector<bide::join_handle<>> all;
+                          for (int i = 0; i < 20; ++i) { // pairs that wake each other for ever
+                              auto& a = ways.emplace_back(1);
+                              auto& b = ways.emplace_back(1);
+                              all.push_back(s.spawn(passes_on(a, b, passes, over)));
+                              all.push_back(s.spawn(passes_on(b, a, passes, over)));
+                              static_cast<void>(a.try_send(0));
+                          }
+                          while (passes < 1'000) {
+                              co_await this_task::yield();
+                          }
+                          bide::event e;
+                          const int before = passes;
+                          const auto both = co_await when_all(waits_for(e), sets(e, passes));
+                          over = true;
+                          for (auto& each : all) {
+                              co_await std::move(each).async_join();
+                          }
+                          co_return std::get<1>(both) - before;
+                      }).join();
+    CHECK(late <= 1'000); // a round of the pairs, or two
+}
+
+namespace {
+
+struct inline_executor {
+    void post(bide::runnable& r) noexcept { r.run.wake(); }
+};
+task<> acquires_on(inline_executor& where, bide::semaphore& from) {
+    const auto permit = co_await from.async_acquire().resume_on(where);
+}
+
+} // namespace
+
+TEST_CASE("when_all: its task does not go on inside a release that resumes a child elsewhere") {
+    const test::watchdog guard;
+    bool releasing = false;
+    bool inside = true;
+    inline_executor where;
+    bide::semaphore permits(0);
+    scheduler s(test::with(1, false));
+    auto parent = s.spawn([&]() -> task<> {
+        co_await when_all(acquires_on(where, permits), nothing());
+        inside = releasing;
+    });
+    s.spawn([&]() -> task<> {
+         while (permits.waiters() == 0) {
+             co_await this_task::yield();
+         }
+         releasing = true;
+         permits.release();
+         releasing = false;
+     }).join();
+    std::move(parent).join();
+    CHECK_FALSE(inside);
+}
 
 TEST_CASE("when_any: a child that has lost before its start never starts") {
     test::tally t;

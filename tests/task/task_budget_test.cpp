@@ -382,6 +382,24 @@ TEST_CASE("scheduler: a task that yields after many operations keeps no lock mea
     CHECK(locked == 0);
 }
 
+TEST_CASE("scheduler: a wait that begins after a spent budget has its time-out there") {
+    const test::watchdog guard;
+    supplies of;
+    bide::semaphore never(0);
+    scheduler s(with(1, false));
+    s.spawn([&]() -> task<> {
+         for (int ready = 120; ready < 136; ++ready) {
+             for (int i = 0; i < ready; ++i) {
+                 const auto permit = co_await of.permits.async_acquire();
+             }
+             const auto none = co_await never.async_acquire().with_timeout(1ms);
+             of.rounds += none ? 1 : 0;
+         }
+     }).join();
+    CHECK(of.rounds == 0);
+    CHECK(s.stats().timers_fired == 16);
+}
+
 // ---- Children of when_any
 
 namespace {

@@ -99,10 +99,10 @@ public:
     using one = std::integral_constant<std::size_t, 1>;
     /// Claims up to `most` consecutive empty slots at the tail in one step. Never blocks.
     /// Requires: 1 <= most <= capacity(), or `most` is one().
-    template <class Count = one> attempt begin_push(claim& c, Count most = {}) noexcept;
+    template <class Count = one> BIDE_INLINE attempt begin_push(claim& c, Count most = {}) noexcept;
     /// Claims up to `most` consecutive full slots at the head in one step. Never blocks.
     /// Requires: as begin_push().
-    template <class Count = one> attempt begin_pop(claim& c, Count most = {}) noexcept;
+    template <class Count = one> BIDE_INLINE attempt begin_pop(claim& c, Count most = {}) noexcept;
 
     /// Returns the memory of the first slot's item.
     void* place(const claim& c) const noexcept { return slot_of(c.first_).place; }
@@ -294,7 +294,7 @@ template <class T, class Platform, class Stamp> basic_ring<T, Platform, Stamp>::
 
 template <class T, class Platform, class Stamp>
 template <class Count>
-BIDE_INLINE attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcept {
+attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcept {
     // Order: seq_cst [ring.position]; in the order of all threads, a tail and the head that is read
     // after it belong to one instant.
     Stamp tail = tail_.load(std::memory_order_seq_cst);
@@ -327,7 +327,7 @@ BIDE_INLINE attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count m
 
 template <class T, class Platform, class Stamp>
 template <class Count>
-BIDE_INLINE attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept {
+attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept {
     // Order: seq_cst [ring.position]; in the order of all threads, a head and the tail that is read
     // after it belong to one instant.
     Stamp head = head_.load(std::memory_order_seq_cst);

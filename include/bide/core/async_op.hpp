@@ -24,10 +24,9 @@
 //
 //   await_ready     tries: an operation that can complete immediately does, even if a stop was
 //                   requested
-//   budget          after many operations in one run of its task (detail/worker_host.hpp), the task
-//                   yields, and its thread goes on below when other tasks have run. So no task keeps
-//                   a lock or an item only because its budget is spent. If the task is cancelled by
-//                   then, the operation is not tried, and its outcome is stopped
+//   budget          after many operations in one run of its task (detail/worker_host.hpp), other
+//                   tasks run first; the task keeps no lock and no item meanwhile. If it is cancelled
+//                   by then, the operation is not tried, and its outcome is stopped
 //   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
 //                   step: afterwards another thread may resume the coroutine, and destroy the frame
 //   granted         the holder of the primitive's lock decides, releases the lock, publishes, and
@@ -272,9 +271,12 @@ private:
     // The other tasks have run.
     static void on_turn(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
-        me.wait_->begin_turn();
+        auto& here = worker_local<Platform>::get();
+        auto* const outer = std::exchange(here.running, me.wait_->begin_turn());
         me.yields_ = false;
-        if (me.completes_now() || !me.enqueue()) {
+        const bool over = me.completes_now() || !me.enqueue();
+        here.running = outer;
+        if (over) {
             me.wait_->go_on();
         }
     }

@@ -119,8 +119,11 @@ public:
         return queued;
     }
 
-    // From here on the coroutine may wait.
-    void begin_turn() noexcept { runnable_.run = at_.interrupt; }
+    // From here on the coroutine may wait. Returns its task, or nullptr.
+    basic_task_context<Platform>* begin_turn() noexcept {
+        runnable_.run = at_.interrupt;
+        return context_;
+    }
 
     // Resumes the coroutine on this thread. This is the last access to *this.
     void go_on() noexcept {

@@ -51,6 +51,9 @@ public:
     // child.
     virtual bool has_begun_enough() noexcept { return false; }
 
+    // Returns the name for reports, or nullptr.
+    virtual const char* name() const noexcept { return nullptr; }
+
     // Returns the runnable that resumes the chain without a wait. The caller posts it.
     virtual runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept = 0;
 

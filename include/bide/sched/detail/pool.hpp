@@ -12,8 +12,6 @@
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; it grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
-//   its children      what its chains have forked and not started, the newest first
-//                     (child_deque.hpp)
 //   other workers     half of another worker's ring, or its oldest child; at most half of the
 //                     workers search at a time
 //   fork-joins        the oldest arm of a lane (fork_lanes.hpp)
@@ -160,8 +158,8 @@ public:
 
     // ---- The host of a task. See worker_host.
 
-    void yield(worker& w, runnable& r, bool before_children) noexcept {
-        w.before_children = before_children;
+    void yield(worker& w, runnable& r, bool keeps_children) noexcept {
+        w.keeps_children = keeps_children;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
             queues_.push_behind(w, *older);
         }
@@ -247,10 +245,12 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
     if (w.global_interval.tick(&Platform::now)) {
         r = check_shared_work(w);
     }
-    if (runnable* const behind = w.yielded) {
-        w.yielded = nullptr;
-        while (!w.before_children && queues_.enqueue_child(w)) {
-        }
+    runnable* const behind = std::exchange(w.yielded, nullptr);
+    if (behind == nullptr || !w.keeps_children) {
+        // The chain that has forked them waits, or lets other tasks run.
+        queues_.enqueue_children(w);
+    }
+    if (behind != nullptr) {
         if (r == nullptr && queues_.has_nothing(w)) {
             return behind;
         }
@@ -261,9 +261,6 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
     }
     if (r == nullptr) {
         r = queues_.fetch(w);
-    }
-    if (r == nullptr) {
-        r = w.children.pop();
     }
     return r != nullptr ? r : search_or_sleep(w);
 }

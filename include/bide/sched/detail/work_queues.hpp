@@ -60,10 +60,15 @@ public:
     bool fork(worker& w, runnable& r) noexcept;
     // Moves the oldest forked child to the ring. Returns false if there is none.
     bool enqueue_child(worker& w) noexcept;
+    // Moves all of them. A chain takes its children back only while it runs or has paused.
+    void enqueue_children(worker& w) noexcept {
+        while (enqueue_child(w)) {
+        }
+    }
     // A busy worker calls this at intervals. Moves a forked child to the ring now and then, because
-    // the chain that runs, or the jobs in the ring, may never end. Waits longer if there are more
-    // jobs in the ring, because each of them may have been a child: if all children came to the ring
-    // soon, a tree of when_all would be run breadth first.
+    // the chain that runs may never wait. Waits longer if there are more jobs in the ring, because
+    // each of them may have been a child: if all children came to the ring soon, a tree of when_all
+    // would be run breadth first.
     void release_child(worker& w, std::int64_t now) noexcept {
         if (w.children.empty()) {
             w.released_child = now;
@@ -339,8 +344,7 @@ template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w)
         w.yielded = nullptr;
         push_behind(w, *r);
     }
-    while (enqueue_child(w)) {
-    }
+    enqueue_children(w);
     if (runnable* const r = take_lifo(w)) {
         push_ring(w, *r);
     }

@@ -316,7 +316,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the watcher
     runnable* yielded = nullptr;     // goes behind what is queued
-    bool before_children = false;    // `yielded` goes in front of `children`
+    bool keeps_children = false;     // `yielded` has only paused, and takes its children back
     std::int64_t released_child = 0; // when release_child() last had nothing to do
     bool is_searching = false;       // its pushes wake no worker; end_search() does
     bool must_check_leader = false;  // timers may be left that no sleeper wakes for

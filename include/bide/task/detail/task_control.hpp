@@ -144,9 +144,6 @@ public:
     bool is_waiting() const noexcept { return state_.is_waiting(); }
     bool was_cancelled() const noexcept { return state_.was_cancelled(); }
 
-    // Returns the name for reports, or nullptr.
-    virtual const char* name() const noexcept { return nullptr; }
-
     // --- Called by the task itself
 
     // Adds a shield. Returns false if there are max_shields.
@@ -269,7 +266,7 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
         basic_task_context<Platform>* const outer = here.running;
         here.running = this;
         if (here.traced) {
-            here.name = name();
+            here.name = this->name();
         }
         const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : leaf_;
         if (next) {

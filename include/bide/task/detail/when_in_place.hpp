@@ -87,7 +87,11 @@ std::coroutine_handle<> basic_when_state<Platform>::start_in_place() noexcept {
 // The parent resumes: the child has ended in place, or all children have ended.
 template <class Platform> void basic_when_state<Platform>::end_in_place() noexcept {
     if (in_place_) {
-        local::get().running = context_;
+        local& here = local::get();
+        here.running = context_;
+        if (here.traced) {
+            here.name = context_->name();
+        }
         next_->settle_in_place();
         next_ = next_->next_child_;
         ++ended_in_place_;

@@ -34,6 +34,7 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/awaited_frame.hpp>
+#include <bide/task/detail/on_this_thread.hpp>
 #include <bide/task/detail/task_control.hpp>
 
 #include <coroutine>
@@ -44,18 +45,6 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 template <class Platform> class basic_when_state;
-
-// An executor that resumes on the calling thread, as a releaser resumes a waiter without executor
-// (core/resume.hpp).
-template <class Platform> class on_this_thread {
-public:
-    void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
-
-    static executor_ref ref() noexcept {
-        static constinit on_this_thread one;
-        return one;
-    }
-};
 
 template <class Platform> class basic_when_child : public basic_task_control<Platform> {
     using control = basic_task_control<Platform>;
@@ -84,7 +73,12 @@ private:
         if (!at.where) {
             at.where = on_this_thread<Platform>::ref();
         }
+        stays_home_ = at.where == when_->where();
         return control::begin_wait(leaf, at);
+    }
+    runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept final {
+        stays_home_ = at.where == when_->where();
+        return control::resumption(leaf, at);
     }
     // A cancelled child starts, unless it has lost.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
@@ -93,7 +87,7 @@ private:
         return begin(when_->where());
     }
     std::coroutine_handle<> ended() noexcept final {
-        if (in_place_ && local::get().running == this && when_->is_home()) {
+        if (in_place_ && stays_home_ && local::get().running == this && when_->is_home()) {
             return when_->to_parent();
         }
         return control::ended();
@@ -120,7 +114,8 @@ private:
     basic_when_child* prev_child_ = nullptr;
     std::size_t index_ = 0;
     bool begun_ = false;
-    bool in_place_ = false; // the parent awaits this child alone
+    bool in_place_ = false;  // the parent awaits this child alone
+    bool stays_home_ = true; // was resumed last by the executor of the parent
 };
 
 template <class Platform> class basic_when_state {
@@ -371,8 +366,9 @@ template <class Platform> void basic_when_state<Platform>::ended(child& c) noexc
     }
     std::size_t counts = 1;
     if (c.in_place_) {
-        // Its chain has ended on another thread than a worker's. No thread runs the parent, which
-        // therefore starts no further child.
+        // Its chain has ended where the parent must not go on: on another thread than a worker's, or
+        // inside of another executor. No thread runs the parent, which therefore starts no further
+        // child.
         in_place_ = false;
         step_ = step::over;
         counts += 1 + ended_in_place_;
