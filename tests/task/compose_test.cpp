@@ -868,9 +868,9 @@ namespace {
 
 task<> passes_on(bide::channel<int>& from, bide::channel<int>& to, int& passes, const bool& over) {
     while (!over) {
-        co_await from.async_recv();
+        static_cast<void>(co_await from.async_recv());
         ++passes;
-        co_await to.async_send(0);
+        static_cast<void>(co_await to.async_send(0)); // closed at the end
     }
     from.close();
 }
