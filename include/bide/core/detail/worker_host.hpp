@@ -29,8 +29,8 @@ public:
     // the runnables that are queued already, but not after those that were forked here.
     virtual void pause(runnable& r) noexcept { yield(r); }
 
-    // Puts `r` where another worker takes it, or where this worker takes it when nothing else is
-    // queued. Returns false if the host has no place for that.
+    // Puts `r` where take_back() finds it, and other workers. It is queued as a post once the chain
+    // that runs here waits or yields. Returns false if the host has no place for that.
     virtual bool fork(runnable&) noexcept { return false; }
 
     // Takes `r` back. Returns false if it is not the last one that was forked here, or if another

@@ -7,16 +7,16 @@
 // first. Then it runs the first child in place: it transfers control to the child, as if it awaited
 // a single task. When the child ends, it transfers control back. The parent takes the next child
 // back from the worker and runs it in place, too. The first child that it cannot take back was
-// stolen, and so were all children after it, or the parent has moved to another worker. It then
-// counts itself and the children that have ended in place down, and waits for the rest. So a child
-// that is not stolen costs no count, no wake, and no step through a queue.
+// stolen or posted, and so were all children after it, or the parent has moved to another worker.
+// It then counts itself and the children that have ended in place down, and waits for the rest. So
+// a child that is not stolen costs no count, no wake, and no step through a queue.
 //
-// The parent has begun its wait before the first child starts. So a cancellation reaches all children
-// while one of them runs in place. The child in place is a chain of its own, with shields and a stop
-// token of its own. If it waits, its worker goes on to other work. When the child resumes and ends,
-// on whichever worker, the parent continues there. If it ends on another thread than a worker's, or
-// is resumed by other code than bide's, then it ends like a stolen child, and counts for the parent,
-// too, which starts no further child.
+// The parent has begun its wait before the first child starts. So a cancellation reaches all
+// children while one of them runs in place. The child in place is a chain of its own, with shields
+// and a stop token of its own. If it waits, its worker posts what was forked and goes on. When the
+// child resumes and ends, on whichever worker, the parent continues there. If it ends on another
+// thread than a worker's, or is resumed by other code than bide's, then it ends like a stolen
+// child, and counts for the parent, too, which starts no further child.
 //
 // A parent whose budget is spent pauses before it starts the next child.
 
