@@ -36,6 +36,7 @@ ROOMS = {
     "channel": "core channel",
     "task": "core sync channel task",
     "sched": "core sync channel task sched",
+    "stream": "core channel task sched stream",
     "parallel": "core task sched parallel",
     "durable": "core sync task sched durable",
     "interop": "core sync channel task sched durable interop",

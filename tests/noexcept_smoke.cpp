@@ -29,6 +29,15 @@ bide::task<int> acquire_both(bide::semaphore& semaphore, bide::mutex& mutex) {
     co_return lock.owns_lock() && !late ? static_cast<int>(permit.count()) : -1;
 }
 
+bide::task<bool> wait_until_ready(bide::mutex& mutex, bide::condition_variable& changed,
+                                  bool& ready) {
+    auto lock = co_await mutex.async_lock();
+    const auto is_ready = [&ready] { return ready; };
+    const auto got =
+        co_await changed.async_wait(lock, is_ready).with_timeout(std::chrono::hours(1));
+    co_return got.has_value() && lock.owns_lock() && ready;
+}
+
 bide::task<int> one_late() {
     co_await bide::this_task::sleep_for(std::chrono::milliseconds(1));
     co_return 1;
@@ -43,6 +52,25 @@ bide::task<int> sum_of_three(bide::scheduler& s) {
 
 bide::task<bool> waits_for_ever(bide::semaphore& never) {
     co_return (co_await never.async_acquire().as_result()).has_value();
+}
+
+bide::async_generator<int> numbers(bide::semaphore& one, int last) {
+    for (int i = 1; i <= last; ++i) {
+        const auto permit = co_await one.async_acquire();
+        co_yield i;
+    }
+}
+bide::task<int> sum_of_streams(bide::scheduler& s, bide::semaphore& one) {
+    auto doubled = bide::map(numbers(one, 10), [](int n) -> bide::task<int> { co_return 2 * n; });
+    auto merged = bide::merge(s, bide::buffered(s, std::move(doubled), 2), numbers(one, 5));
+    auto chunks = bide::chunks(std::move(merged), 4, std::chrono::milliseconds(1));
+    int sum = 0;
+    while (auto chunk = co_await chunks.next()) {
+        for (const int n : *chunk) {
+            sum += n;
+        }
+    }
+    co_return sum;
 }
 
 int fib(bide::scheduler& s, int n) {
@@ -86,9 +114,31 @@ int main() {
     bide::synchronized_value<int> value(1);
     check(value.with([](int& v) { return ++v; }) == 2, "a value is reached under its lock");
 
+    bide::condition_variable changed;
+    bool ready = false;
+    std::thread notifier([&] {
+        const std::lock_guard lock(mutex);
+        ready = true;
+        changed.notify_all();
+    });
+    check(bide::sync_wait(wait_until_ready(mutex, changed, ready)), "a coroutine is notified");
+    {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return ready; });
+        check(!changed.wait_for(lock, std::chrono::microseconds(1)), "a condition is waited for");
+    }
+    notifier.join();
+
+    bide::notify notify;
+    bide::notify::listener listener(notify);
+    notify.notify_all();
+    check(listener.wait_for(std::chrono::seconds(0)) && !notify.try_wait(), "a listener listens");
+
     bide::semaphore never(0);
     bide::scheduler scheduler({.num_workers = 2});
     check(sync_wait(scheduler, sum_of_three(scheduler)) == 3, "tasks are joined");
+    bide::semaphore one(1);
+    check(sync_wait(scheduler, sum_of_streams(scheduler, one)) == 125, "streams end");
     check(fib(scheduler, 15) == 610, "arms are joined");
     check(sorts(scheduler), "loops and sorts do what they say");
     auto waiting = scheduler.spawn(waits_for_ever(never));

@@ -22,13 +22,15 @@ set(
 set(
     bide_race_tests
     "core[.](async_op.*|ev.*|futex|lock.*|parker|ready.*|res.*|spin|thread.*|timer.*|waiter_t.*)"
-    "(sync|channel|task|sched|parallel)[.].*" "durable[.](locks|lost_reply|slots[.]memory|stress)"
+    "(sync|channel|task|sched|stream|parallel)[.].*"
+    "durable[.](locks|lost_reply|slots[.]memory|stress)"
     "stress[.].*"
 )
 # What ends: coroutines, waiters, payloads, groups.
 set(
     bide_lifetime_tests
-    "core[.](async_op.*|res.*|timer.*|waiter.*)" "(sync|channel|task|sched|parallel)[.].*"
+    "core[.](async_op.*|res.*|timer.*|waiter.*)"
+    "(sync|channel|task|sched|stream|parallel)[.].*"
     "durable[.](locks|record_json|slots[.](memory|file|redis))" "stress[.].*"
 )
 # What has the most temporaries in co_await expressions, which g++ 12 destroys twice.

@@ -120,8 +120,8 @@ void add(harness& h, const char* name, const char* note, sample (*measure)(const
             note,
             {{"waits, median", "us", 1, true}, {"99 %", "us", 1, true}, {"99.9 %", "us", 1, true}},
             {}};
-    add_tokio(t, name, j, h.opts().cpus);
-    add_go(t, name, j, h.opts().cpus);
+    add_program(t, tokio_peer, name, j, h.opts().cpus);
+    add_program(t, go_peer, name, j, h.opts().cpus);
     t.rows.push_back({bide_row, [=] { return measure(j); }, placement::own_process});
     h.add(std::move(t));
 }

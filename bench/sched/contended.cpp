@@ -127,13 +127,13 @@ void add(harness& h, const std::string& name, const char* note, Run run, peers o
                     ns_each("operation", count));
         t.set_workers(workers);
         if (others.tokio != nullptr) {
-            t.add_tokio(others.tokio);
+            t.add(tokio_peer, others.tokio);
         }
         if (others.go != nullptr) {
-            t.add_go(others.go);
+            t.add(go_peer, others.go);
         }
         if (others.tmc != nullptr) {
-            t.add_tmc(others.tmc);
+            t.add(tmc_peer, others.tmc);
         }
         t.add(bide_row, repeat_on_bide(run));
         t.finish();

@@ -110,7 +110,8 @@ void add_forks(harness& h) {
     constexpr integer leaves = 1'000'000;
     run_table fib(h, "forks/fib", "fib(27), each call a coroutine", n,
                   ns_each("a fork", forks_of(n)));
-    fib.add_tmc("forks/fib");
+    fib.add(tmc_peer, "forks/fib");
+    fib.add(libfork_peer, "forks/fib");
     fib.add(bide_await_row, rooted(fib_of(n), [](bide::scheduler&) { return fib_awaited(n); }));
     fib.add(bide_when_all_row,
             rooted(fib_of(n), [](bide::scheduler&) { return fib_by_when_all(n); }));
@@ -121,7 +122,8 @@ void add_forks(harness& h) {
     constexpr integer sum = leaves * (leaves - 1) / 2;
     run_table skynet(h, "forks/skynet", "a million leaves, ten to a parent", leaves,
                      ns_each("a leaf", leaves));
-    skynet.add_tmc("forks/skynet");
+    skynet.add(tmc_peer, "forks/skynet");
+    skynet.add(libfork_peer, "forks/skynet");
     skynet.add(bide_when_all_row,
                rooted(sum, [](bide::scheduler&) { return skynet_by_when_all(0, leaves); }));
     skynet.add(bide_spawn_row,

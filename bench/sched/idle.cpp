@@ -68,7 +68,7 @@ void add_idle(harness& h) {
     const auto add = [&](const char* name, sample (*measure)(const job&)) {
         t.rows.push_back({name, [=] { return measure(j); }, placement::own_process});
     };
-    add_tokio(t, "idle", j, h.opts().cpus);
+    add_program(t, tokio_peer, "idle", j, h.opts().cpus);
     add("no pool", measure_idle);
     add(bide_row, idle_bide);
 #if defined(BIDE_BENCH_HAS_TBB)

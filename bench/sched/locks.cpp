@@ -92,7 +92,7 @@ void add_locks(harness& h) {
                    rwlock_contended},
          }) {
         run_table t(h, each.table, each.note, 6, us_a_run());
-        t.add_tokio(each.tokio);
+        t.add(tokio_peer, each.tokio);
         add_bide_roots(t, each.root);
         t.finish();
     }

@@ -26,6 +26,7 @@ void add_all(harness& h) {
     add_spawn_await(h);
     add_forks(h);
     add_single_yield(h);
+    add_generators(h);
     add_round_trip(h);
     add_mpsc(h);
     add_locks(h);
@@ -35,14 +36,17 @@ void add_all(harness& h) {
     add_wake(h);
     add_idle(h);
     add_contended(h);
+    add_bounded(h);
+    add_strands(h);
     add_bursts(h);
 }
 
 void print_peers() {
     constexpr const char* without = BIDE_BENCH_SCHED_WITHOUT;
-    std::printf("peers     %s; %s; %s%s%s\n", describe(tokio_row, tokio_program).c_str(),
-                describe(go_row, go_program).c_str(), describe(tmc_row, tmc_program).c_str(),
-                *without != '\0' ? "; left out, not found: " : "", without);
+    std::printf("peers     %s; %s; %s; %s%s%s\n", describe(tokio_peer).c_str(),
+                describe(go_peer).c_str(), describe(tmc_peer).c_str(),
+                describe(libfork_peer).c_str(), *without != '\0' ? "; left out, not found: " : "",
+                without);
     std::printf("pools     %u workers each (--workers N)\n", workers());
 }
 

@@ -237,7 +237,7 @@ void add_ping_pong(harness& h) {
     constexpr std::uint64_t count = 1'000;
     run_table t(h, "tasks/ping_pong", "a thousand pairs of tasks, each with two oneshots", count,
                 us_a_run());
-    t.add_tokio("ping_pong");
+    t.add(tokio_peer, "ping_pong");
     add_bide_roots(t, ping_pong);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(ping_pong_fibers));
@@ -249,13 +249,13 @@ void add_request_reply(harness& h) {
     constexpr std::uint64_t count = 1'000;
     run_table one(h, "request_reply/one_thread", "a thousand requests, a oneshot for each reply",
                   count, us_a_run());
-    one.add_tokio("request_reply_one_thread");
+    one.add(tokio_peer, "request_reply_one_thread");
     one.add(bide_row, request_reply_one_thread);
     one.finish();
 
     run_table two(h, "request_reply/workers", "the client comes from a thread outside", count,
                   us_a_run());
-    two.add_tokio("request_reply");
+    two.add(tokio_peer, "request_reply");
     two.add(bide_row, request_reply);
     two.add(bide_join_row, request_reply_of_tasks);
     two.finish();
@@ -265,8 +265,8 @@ void add_round_trip(harness& h) {
     constexpr std::uint64_t count = 1'000;
     run_table t(h, "step/round_trip", "two tasks, two channels with one place each", count,
                 ns_each("each", count));
-    t.add_tokio("round_trip");
-    t.add_go("round_trip");
+    t.add(tokio_peer, "round_trip");
+    t.add(go_peer, "round_trip");
     add_bide_roots(t, round_trip);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(round_trip_fibers));
@@ -278,12 +278,12 @@ void add_mpsc(harness& h) {
     constexpr std::uint64_t count = 5'000;
     run_table bounded(h, "mpsc/bounded", "one task, five thousand in, then out", count,
                       ns_each("message", count));
-    bounded.add_tokio("bounded");
+    bounded.add(tokio_peer, "bounded");
     bounded.add(bide_row, repeat_on_bide(in_and_out_bounded));
     bounded.finish();
 
     run_table unbounded(h, "mpsc/unbounded", "the same", count, ns_each("message", count));
-    unbounded.add_tokio("unbounded");
+    unbounded.add(tokio_peer, "unbounded");
     unbounded.add(bide_row, repeat_on_bide(in_and_out_unbounded));
     unbounded.finish();
 }

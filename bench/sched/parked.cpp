@@ -149,7 +149,7 @@ void add_parked(harness& h) {
                  {"memory", "bytes", 0, true},
                  {"beside the frame", "bytes", 0}},
                 {}};
-        add_tokio(t, each.tokio, j, h.opts().cpus);
+        add_program(t, tokio_peer, each.tokio, j, h.opts().cpus);
         t.rows.push_back(
             {bide_row, [=, measure = each.measure] { return measure(j); }, placement::own_process});
         h.add(std::move(t));

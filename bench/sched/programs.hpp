@@ -1,8 +1,8 @@
 #ifndef BIDE_BENCH_SCHED_PROGRAMS_HPP
 #define BIDE_BENCH_SCHED_PROGRAMS_HPP
 
-// Tokio, Go and TooManyCooks run the same workloads in programs of their own, ../peers/rust,
-// ../peers/go and ../peers/tmc, once for each round.
+// Tokio, Go, TooManyCooks and libfork run the same workloads in programs of their own (../peers), once
+// for each round.
 
 #include "sched/job.hpp"
 #include "support/child.hpp"
@@ -17,40 +17,45 @@
 
 namespace bench {
 
-inline constexpr const char* tokio_row = "tokio";
-inline constexpr const char* go_row = "go";
-inline constexpr const char* tmc_row = "TooManyCooks";
+struct peer_program {
+    const char* row;
+    const char* path; // nullptr: it was not built
+};
 
 #if defined(BIDE_BENCH_TOKIO)
-inline constexpr const char* tokio_program = BIDE_BENCH_TOKIO;
+inline constexpr peer_program tokio_peer{"tokio", BIDE_BENCH_TOKIO};
 #else
-inline constexpr const char* tokio_program = nullptr;
+inline constexpr peer_program tokio_peer{"tokio", nullptr};
 #endif
 #if defined(BIDE_BENCH_GO)
-inline constexpr const char* go_program = BIDE_BENCH_GO;
+inline constexpr peer_program go_peer{"go", BIDE_BENCH_GO};
 #else
-inline constexpr const char* go_program = nullptr;
+inline constexpr peer_program go_peer{"go", nullptr};
 #endif
-
 #if defined(BIDE_BENCH_TMC)
-inline constexpr const char* tmc_program = BIDE_BENCH_TMC;
+inline constexpr peer_program tmc_peer{"TooManyCooks", BIDE_BENCH_TMC};
 #else
-inline constexpr const char* tmc_program = nullptr;
+inline constexpr peer_program tmc_peer{"TooManyCooks", nullptr};
+#endif
+#if defined(BIDE_BENCH_LIBFORK)
+inline constexpr peer_program libfork_peer{"libfork", BIDE_BENCH_LIBFORK};
+#else
+inline constexpr peer_program libfork_peer{"libfork", nullptr};
 #endif
 
 // Adds a row for a workload of the program, unless the program was not built. The columns that it
 // does not print are not measured.
-inline void add_program(table& t, const char* row, const char* program, const char* workload,
-                        const job& j, const cpu_list& allowed, double divisor = 1) {
-    if (program == nullptr) {
+inline void add_program(table& t, const peer_program& program, const char* workload, const job& j,
+                        const cpu_list& allowed, double divisor = 1) {
+    if (program.path == nullptr) {
         return;
     }
     const std::size_t columns = t.columns.size();
-    t.add(row, [=] {
-        std::vector<std::string> arguments{row, workload, std::to_string(j.count),
+    t.add(program.row, [=] {
+        std::vector<std::string> arguments{program.row, workload, std::to_string(j.count),
                                            std::to_string(j.workers),
                                            std::to_string(j.duration.count())};
-        child_process child(program, std::move(arguments), allowed);
+        child_process child(program.path, std::move(arguments), allowed);
         sample numbers = parse_sample(child.wait_for_output());
         for (double& number : numbers) {
             number /= divisor;
@@ -60,25 +65,12 @@ inline void add_program(table& t, const char* row, const char* program, const ch
     });
 }
 
-inline void add_tokio(table& t, const char* workload, const job& j, const cpu_list& allowed,
-                      double divisor = 1) {
-    add_program(t, tokio_row, tokio_program, workload, j, allowed, divisor);
-}
-inline void add_go(table& t, const char* workload, const job& j, const cpu_list& allowed,
-                   double divisor = 1) {
-    add_program(t, go_row, go_program, workload, j, allowed, divisor);
-}
-inline void add_tmc(table& t, const char* workload, const job& j, const cpu_list& allowed,
-                    double divisor = 1) {
-    add_program(t, tmc_row, tmc_program, workload, j, allowed, divisor);
-}
-
 // Which version it is, and what it was compiled with.
-inline std::string describe(const char* row, const char* program) {
-    if (program == nullptr) {
-        return std::string(row) + " left out";
+inline std::string describe(const peer_program& program) {
+    if (program.path == nullptr) {
+        return std::string(program.row) + " left out";
     }
-    child_process child(program, {row, "--version"}, allowed_cpus());
+    child_process child(program.path, {program.row, "--version"}, allowed_cpus());
     const std::string text = child.wait_for_output();
     return text.substr(0, text.find('\n'));
 }

@@ -5,6 +5,7 @@
 #include "sched/pools.hpp"
 #include "sched/workloads.hpp"
 
+#include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
@@ -94,6 +95,21 @@ bide::task<> stall_and_yield(const std::atomic<bool>& busy) {
         co_await bide::this_task::yield();
         stall();
     }
+}
+
+bide::task<> spawn_and_await_here(bide::run_loop& loop, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        co_await loop.spawn(nothing()).async_join();
+    }
+}
+
+sample spawn_await_one_thread(const job& j) {
+    bide::run_loop loop;
+    run_timer timer(j);
+    while (timer.next()) {
+        loop.run_until(spawn_and_await_here(loop, j.count));
+    }
+    return timer.result();
 }
 
 // The last link counts down.
@@ -260,9 +276,9 @@ void spawn_and_await_fibers(fiber_pool& pool, std::uint64_t count) {
 
 void add_local(harness& h, std::uint64_t count) {
     run_table t(h, "spawn_many/local", "ten thousand, by a task, detached", count, us_a_run());
-    t.add_tokio("spawn_many_local");
-    t.add_go("spawn_many_local");
-    t.add_tmc("spawn_many_local");
+    t.add(tokio_peer, "spawn_many_local");
+    t.add(go_peer, "spawn_many_local");
+    t.add(tmc_peer, "spawn_many_local");
     add_bide_roots(t, spawn_local);
 #if defined(BIDE_BENCH_HAS_TBB)
     t.add(tbb_row, repeat_on<tbb_pool>(spawn_local_tbb));
@@ -276,7 +292,7 @@ void add_local(harness& h, std::uint64_t count) {
 void add_remote_idle(harness& h, std::uint64_t count) {
     run_table t(h, "spawn_many/remote_idle", "ten thousand, by a thread outside", count,
                 us_a_run());
-    t.add_tokio("spawn_many_remote_idle");
+    t.add(tokio_peer, "spawn_many_remote_idle");
     t.add(bide_row, repeat_on_bide(spawn_remote));
 #if defined(BIDE_BENCH_HAS_TBB)
     t.add(tbb_row, repeat_on<tbb_pool>(spawn_into_peer<tbb_pool>));
@@ -291,7 +307,7 @@ void add_remote_busy(harness& h, std::uint64_t count) {
     run_table yielding(h, "spawn_many/remote_busy1",
                        "the same, while two tasks a worker compute for 10 us and yield", count,
                        us_a_run());
-    yielding.add_tokio("spawn_many_remote_busy1");
+    yielding.add(tokio_peer, "spawn_many_remote_busy1");
     yielding.add(bide_row, spawn_while_yielding);
 #if defined(BIDE_BENCH_HAS_TBB)
     yielding.add(tbb_row, spawn_while_yielding_tbb);
@@ -301,7 +317,7 @@ void add_remote_busy(harness& h, std::uint64_t count) {
     run_table spawning(h, "spawn_many/remote_busy2",
                        "a tenth of them, while a task a worker spawns the next and computes",
                        count / 10, us_a_run());
-    spawning.add_tokio("spawn_many_remote_busy2");
+    spawning.add(tokio_peer, "spawn_many_remote_busy2");
     spawning.add(bide_row, spawn_while_spawning);
     spawning.finish();
 }
@@ -318,8 +334,8 @@ void add_chained_spawn(harness& h) {
     constexpr std::uint64_t count = 1'000;
     run_table t(h, "tasks/chained_spawn", "a thousand tasks, each spawns the next", count,
                 us_a_run());
-    t.add_tokio("chained_spawn");
-    t.add_go("chained_spawn");
+    t.add(tokio_peer, "chained_spawn");
+    t.add(go_peer, "chained_spawn");
     add_bide_roots(t, chain);
 #if defined(BIDE_BENCH_HAS_TBB)
     t.add(tbb_row, repeat_on<tbb_pool>(chain_tbb));
@@ -334,14 +350,20 @@ void add_spawn_await(harness& h) {
     constexpr std::uint64_t count = 10'000;
     run_table t(h, "step/spawn_await", "a task spawns one and awaits it", count,
                 ns_each("each", count));
-    t.add_tokio("spawn_await");
-    t.add_go("spawn_await");
-    t.add_tmc("spawn_await");
+    t.add(tokio_peer, "spawn_await");
+    t.add(go_peer, "spawn_await");
+    t.add(tmc_peer, "spawn_await");
     add_bide_roots(t, spawn_and_await);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(spawn_and_await_fibers));
 #endif
     t.finish();
+
+    run_table one(h, "step/spawn_await_one_thread", "the same on the caller's own thread", count,
+                  ns_each("each", count));
+    one.add(tokio_peer, "spawn_await_one_thread");
+    one.add("bide::run_loop", spawn_await_one_thread);
+    one.finish();
 }
 
 } // namespace bench

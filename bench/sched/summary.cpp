@@ -21,8 +21,9 @@ struct peer {
 };
 
 constexpr peer peers[] = {
-    {tokio_row, "tokio"},       {go_row, "Go"},       {tmc_row, "TooManyCooks"}, {tbb_row, "TBB"},
-    {fiber_row, "Boost.Fiber"}, {futex_row, "futex"},
+    {tokio_peer.row, "tokio"},     {go_peer.row, "Go"}, {tmc_peer.row, "TooManyCooks"},
+    {libfork_peer.row, "libfork"}, {tbb_row, "TBB"},    {fiber_row, "Boost.Fiber"},
+    {futex_row, "futex"},
 };
 
 // How many times a peer takes as long (or as much memory) as the subject.

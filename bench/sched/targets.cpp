@@ -102,11 +102,12 @@ private:
         for (const char* name : wanted.tables) {
             names += (names.empty() ? "" : ", ") + std::string(name);
             const place ours = find(name, bide_row);
-            const place tokio = find(name, tokio_row);
+            const place tokio = find(name, tokio_peer.row);
             noisy = noisy || ours.is_noisy() || tokio.is_noisy();
-            const double times = wanted.against_fastest
-                                     ? median_of(find(name, tokio_row, "fastest")) / median_of(ours)
-                                     : 1 / ratio(ours, tokio);
+            const double times =
+                wanted.against_fastest
+                    ? median_of(find(name, tokio_peer.row, "fastest")) / median_of(ours)
+                    : 1 / ratio(ours, tokio);
             logarithms += std::log(times);
         }
         names += wanted.against_fastest ? ": tokio, its fastest / bide" : ": tokio / bide";
@@ -118,7 +119,7 @@ private:
         for (const char* name : {"parked/for_a_permit", "parked/asleep"}) {
             const std::string prefix = std::string(name) + ", memory";
             const place ours = find(name, bide_row, "memory");
-            const place tokio = find(name, tokio_row, "memory");
+            const place tokio = find(name, tokio_peer.row, "memory");
             add({prefix + ": tokio / bide", relation::at_least, 2}, 1 / ratio(ours, tokio), false);
             const place beside = find(name, bide_row, "beside the frame");
             add({prefix + " of a task beside its frame", relation::at_most, 200, not_measured,
@@ -130,7 +131,8 @@ private:
     void judge_wake() {
         const char* name = "wake/from_outside";
         const place ours = find(name, bide_row);
-        for (const auto& [peer, limit] : {std::pair(futex_row, 1.3), std::pair(tokio_row, 1.1)}) {
+        for (const auto& [peer, limit] :
+             {std::pair(futex_row, 1.3), std::pair(tokio_peer.row, 1.1)}) {
             const place other = find(name, peer);
             add({std::string(name) + ": bide / " + peer, relation::at_most, limit},
                 ratio(ours, other), ours.is_noisy() || other.is_noisy());

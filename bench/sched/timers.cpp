@@ -104,7 +104,7 @@ void add_fire(harness& h, const char* name, const char* tokio, sleeper make, std
             std::to_string(count) + " tasks that wake within the same second",
             {{"CPU each", "ns", 0, true}, {"late, median", "us", 0}, {"99 %", "us", 0}},
             {}};
-    add_tokio(t, tokio, j, h.opts().cpus);
+    add_program(t, tokio_peer, tokio, j, h.opts().cpus);
     for (const auto& [row, slack] : {std::pair(bide_row, 0), std::pair(bide_slack_row, 1)}) {
         const std::chrono::milliseconds ms(slack);
         t.rows.push_back({row, [=] { return fire(j, make, ms); }, placement::own_process});

@@ -136,7 +136,7 @@ void add_wake(harness& h) {
     const auto add = [&](const char* name, sample (*measure)(const job&)) {
         t.rows.push_back({name, [=] { return measure(j); }, placement::own_process});
     };
-    add_tokio(t, "wake", j, h.opts().cpus);
+    add_program(t, tokio_peer, "wake", j, h.opts().cpus);
     add(futex_row, wake_futex);
     add(bide_row, wake_by_spawn);
     add(bide_post_row, wake_by_post);

@@ -28,6 +28,7 @@ void add_request_reply(harness&);
 void add_spawn_await(harness&);
 void add_forks(harness&); // fib, skynet by coroutines
 void add_single_yield(harness&);
+void add_generators(harness&); // map and filter too
 void add_round_trip(harness&);
 void add_mpsc(harness&);
 void add_locks(harness&);   // semaphore, shared_mutex
@@ -37,6 +38,8 @@ void add_timers(harness&);  // that fire
 void add_wake(harness&);    // from outside, of a pool that sleeps
 void add_idle(harness&);
 void add_contended(harness&); // by workers
+void add_bounded(harness&);   // at most 64 tasks at a time
+void add_strands(harness&);   // posts that must not overlap
 void add_bursts(harness&);    // waits under overload
 
 // Of the time of a run; or of that divided among what is counted.
@@ -65,14 +68,8 @@ public:
     // Before the first row.
     void set_workers(unsigned count) { job_.workers = count; }
 
-    void add_tokio(const char* workload) {
-        bench::add_tokio(table_, workload, job_, harness_.opts().cpus, divisor_);
-    }
-    void add_go(const char* workload) {
-        bench::add_go(table_, workload, job_, harness_.opts().cpus, divisor_);
-    }
-    void add_tmc(const char* workload) {
-        bench::add_tmc(table_, workload, job_, harness_.opts().cpus, divisor_);
+    void add(const peer_program& program, const char* workload) {
+        add_program(table_, program, workload, job_, harness_.opts().cpus, divisor_);
     }
 
     // measure(job): nanoseconds of a run, as run_timer has them.

@@ -79,9 +79,9 @@ void add_yield_many(harness& h) {
     constexpr std::uint64_t count = 200;
     run_table t(h, "tasks/yield_many", "two hundred tasks, a thousand times each", count,
                 us_a_run());
-    t.add_tokio("yield_many");
-    t.add_go("yield_many");
-    t.add_tmc("yield_many");
+    t.add(tokio_peer, "yield_many");
+    t.add(go_peer, "yield_many");
+    t.add(tmc_peer, "yield_many");
     t.add(bide_row, repeat_on_bide(yield_many));
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(yield_many_fibers));
@@ -92,9 +92,9 @@ void add_yield_many(harness& h) {
 void add_single_yield(harness& h) {
     constexpr std::uint64_t count = 10'000;
     run_table t(h, "step/single_yield", "one task, alone", count, ns_each("each", count));
-    t.add_tokio("single_yield");
-    t.add_go("single_yield");
-    t.add_tmc("single_yield");
+    t.add(tokio_peer, "single_yield");
+    t.add(go_peer, "single_yield");
+    t.add(tmc_peer, "single_yield");
     add_bide_roots(t, yield_alone);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(yield_alone_fiber));
@@ -107,9 +107,9 @@ void add_scaling(harness& h) {
         run_table t(h, "scaling/" + std::to_string(count),
                     "so many tasks, spawned by one, that yield once", count,
                     ns_each("task", count));
-        t.add_tokio("scaling");
-        t.add_go("scaling");
-        t.add_tmc("scaling");
+        t.add(tokio_peer, "scaling");
+        t.add(go_peer, "scaling");
+        t.add(tmc_peer, "scaling");
         t.add(bide_row, repeat_on_bide([](bide::scheduler& s, std::uint64_t n) {
                   bide::sync_wait(s, spawn_yielding(s, n));
               }));

@@ -87,7 +87,7 @@ struct arrangement {
 
 void add_arrangement(harness& h, const arrangement& a, std::chrono::nanoseconds duration) {
     table t{a.table, a.note, {{"one way", "ns", 0, true}}, {}};
-    for_each_semaphore([&]<class Semaphore>(std::type_identity<Semaphore>, const char* name) {
+    for_each_handoff([&]<class Semaphore>(std::type_identity<Semaphore>, const char* name) {
         const auto play = [=] { return table_tennis<Semaphore>().play(a.pinned_to, duration); };
         t.rows.push_back({name, play, a.where});
     });

@@ -14,6 +14,7 @@ void add_all(harness& h) {
     add_notify(h);
     add_handoff(h);
     add_readers(h);
+    add_meetings(h);
     add_order(h);
     add_contended(h);
     add_sizes(h);

@@ -7,6 +7,9 @@
 #include "sync/workloads.hpp"
 
 #include <bide/core/event_count.hpp>
+#include <bide/sync/condition_variable.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/notify.hpp>
 
 #include <atomic>
 #include <condition_variable>
@@ -17,7 +20,7 @@
 namespace bench {
 namespace {
 
-class condition_flag {
+template <class Mutex, class Condition> class condition_flag {
 public:
     void notify() {
         {
@@ -28,9 +31,18 @@ public:
     }
 
 private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    Mutex mutex_;
+    Condition changed_;
     bool flag_ = false;
+};
+
+// Its permit is stored again and again.
+class notify_one {
+public:
+    void notify() { notify_.notify_one(); }
+
+private:
+    bide::notify notify_;
 };
 
 class atomic_flag {
@@ -73,12 +85,17 @@ template <class Notifier> sample nobody_asleep(const setting& with) {
 void add_notify(harness& h) {
     const setting with = h.make_setting(50, 15);
     table t{"notify/no-sleeper", "one call", {{"call", "ns", 2, true}}, {}};
-    t.add("std::mutex + condition_variable", [=] { return nobody_asleep<condition_flag>(with); });
+    t.add("std::mutex + condition_variable",
+          [=] { return nobody_asleep<condition_flag<std::mutex, std::condition_variable>>(with); });
     t.add("std::atomic, notify_one", [=] { return nobody_asleep<atomic_flag>(with); });
     t.add("std::counting_semaphore, release",
           [=] { return nobody_asleep<pile<std_semaphore>>(with); });
     t.add("sem_t, post", [=] { return nobody_asleep<pile<posix_semaphore>>(with); });
     t.add("bide::event_count", [=] { return nobody_asleep<event>(with); });
+    t.add("bide::mutex + condition_variable", [=] {
+        return nobody_asleep<condition_flag<bide::mutex, bide::condition_variable>>(with);
+    });
+    t.add("bide::notify", [=] { return nobody_asleep<notify_one>(with); });
     t.add("bide::semaphore, release", [=] { return nobody_asleep<pile<bide::semaphore>>(with); });
     h.add(std::move(t));
 }

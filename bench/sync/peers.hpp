@@ -8,7 +8,9 @@
 // so that a workload is written once and each variant is compiled into it.
 
 #include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/condition_variable.hpp>
 #include <bide/sync/mutex.hpp>
+#include <bide/sync/notify.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 
@@ -195,9 +197,9 @@ private:
 };
 
 // What programs without a semaphore do.
-class condition_semaphore {
+template <class Mutex, class Condition> class condition_semaphore_of {
 public:
-    explicit condition_semaphore(std::ptrdiff_t permits) : permits_(permits) {}
+    explicit condition_semaphore_of(std::ptrdiff_t permits) : permits_(permits) {}
 
     void acquire(std::ptrdiff_t n = 1) {
         std::unique_lock lock(mutex_);
@@ -214,9 +216,28 @@ public:
     }
 
 private:
-    std::mutex mutex_;
-    std::condition_variable enough_;
+    Mutex mutex_;
+    Condition enough_;
     std::ptrdiff_t permits_;
+};
+using condition_semaphore = condition_semaphore_of<std::mutex, std::condition_variable>;
+template <class P>
+using bide_condition_semaphore =
+    condition_semaphore_of<bide::basic_mutex<P>, bide::basic_condition_variable<P>>;
+
+// One permit, and a second release in a row is lost.
+template <class P> class notify_semaphore {
+public:
+    explicit notify_semaphore(unsigned permits) {
+        if (permits != 0) {
+            release();
+        }
+    }
+    void acquire() { notify_.wait(); }
+    void release() { notify_.notify_one(); }
+
+private:
+    bide::basic_notify<P> notify_;
 };
 
 // The floor for handing a permit to a sleeping thread: no spinning, and one futex call on each side
@@ -258,6 +279,19 @@ template <class Visit> void for_each_semaphore(Visit visit) {
     visit(std::type_identity<bide::semaphore>(), "bide::semaphore");
     visit(std::type_identity<bide::basic_semaphore<parking_platform>>(),
           "bide::semaphore, never spinning");
+}
+
+// Calls visit() also for what is no semaphore, and hands a permit over like one.
+template <class Visit> void for_each_handoff(Visit visit) {
+    using adaptive = condition_semaphore_of<bide::adaptive_mutex, bide::condition_variable>;
+    for_each_semaphore(visit);
+    visit(std::type_identity<bide_condition_semaphore<bide::native_platform>>(),
+          "bide::mutex + condition_variable");
+    visit(std::type_identity<bide_condition_semaphore<parking_platform>>(),
+          "bide::mutex + condition_variable, never spinning");
+    visit(std::type_identity<adaptive>(), "bide::adaptive_mutex + condition_variable");
+    visit(std::type_identity<notify_semaphore<bide::native_platform>>(), "bide::notify");
+    visit(std::type_identity<notify_semaphore<parking_platform>>(), "bide::notify, never spinning");
 }
 
 } // namespace bench

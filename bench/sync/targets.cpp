@@ -40,6 +40,14 @@ constexpr target targets[] = {
      "raw futex, always waking", at_most, 1.05},
     {"handoff/two-processors", "bide::semaphore", "one way", "raw futex, always waking", at_most,
      0.05},
+    {"handoff/two-processors", "bide::mutex + condition_variable, never spinning", "one way",
+     "raw futex, always waking", at_most, 1.1},
+    {"handoff/two-processors", "bide::mutex + condition_variable", "one way",
+     "raw futex, always waking", at_most, 0.05},
+    {"handoff/two-processors", "bide::notify, never spinning", "one way",
+     "raw futex, always waking", at_most, 1.1},
+    {"handoff/two-processors", "bide::notify", "one way", "raw futex, always waking", at_most,
+     0.05},
     {"handoff/one-processor", "bide::semaphore", "one way", "raw futex, always waking", at_most,
      1.3},
     {"handoff/pinned-to-the-same", "bide::semaphore", "one way", "raw futex, always waking",
@@ -65,10 +73,14 @@ constexpr target targets[] = {
     {"notify/no-sleeper", "bide::event_count", "call", "std::mutex + condition_variable", at_most,
      0.4},
 
+    {"barrier/two-threads", "bide::barrier", "phase", "std::barrier", at_most, 1.0},
+
     {"sizes", "bide::semaphore", "size", "", at_most, 16},
     {"sizes", "bide::mutex", "size", "", at_most, 16},
     {"sizes", "bide::adaptive_mutex", "size", "", at_most, 16},
     {"sizes", "bide::shared_mutex", "size", "", at_most, 32},
+    {"sizes", "bide::condition_variable", "size", "", at_most, 16},
+    {"sizes", "bide::notify", "size", "", at_most, 16},
     {"sizes", "bide::semaphore::waiter", "size", "", at_most, 64},
 };
 

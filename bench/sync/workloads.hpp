@@ -14,6 +14,7 @@ void add_order(harness&);       // which threads are overtaken in the queue of a
 void add_handoff(harness&);     // two threads take turns through two semaphores
 void add_readers(harness&);     // two threads, nearly all readers
 void add_notify(harness&);      // a wake without a sleeper
+void add_meetings(harness&);    // barriers, once, several locks, locks by key
 void add_sizes(harness&);       // bytes
 
 } // namespace bench

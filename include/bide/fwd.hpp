@@ -91,6 +91,35 @@ template <class Platform> class basic_latch;
 /// Is the latch of native threads and coroutines.
 using latch = basic_latch<native_platform>;
 
+namespace detail {
+
+struct no_completion;
+
+} // namespace detail
+
+/// See sync/barrier.hpp.
+template <class Completion = detail::no_completion, class Platform = native_platform> class barrier;
+
+/// See sync/once.hpp.
+template <class Platform> class basic_once_flag;
+/// Is the once flag of native threads and coroutines.
+using once_flag = basic_once_flag<native_platform>;
+/// See sync/once.hpp.
+template <class T, class Platform = native_platform> class once_cell;
+/// See sync/notify.hpp.
+template <class Platform> class basic_notify;
+/// Is the notify of native threads and coroutines.
+using notify = basic_notify<native_platform>;
+
+/// See sync/condition_variable.hpp.
+template <class Platform> class basic_condition_variable;
+/// Is the condition variable of native threads and coroutines.
+using condition_variable = basic_condition_variable<native_platform>;
+/// See sync/condition_variable.hpp.
+template <class Platform> struct basic_notified;
+/// Is the value of a coroutine's wait in a condition_variable.
+using notified = basic_notified<native_platform>;
+
 /// See sync/synchronized_value.hpp.
 template <class T, class Mutex = mutex> class synchronized_value;
 
@@ -174,15 +203,31 @@ using selector = basic_selector<>;
 
 /// See task/task.hpp.
 template <class T = void> class task;
+/// See task/async_generator.hpp.
+template <class T> class async_generator;
 /// See task/join_handle.hpp.
 template <class T = void> class join_handle;
 /// See task/interval.hpp.
 class interval;
+/// See task/rate_limiter.hpp.
+class rate_limiter;
+/// See task/retry.hpp.
+struct retry_policy;
+/// See task/strand.hpp.
+class strand;
+/// See task/cancel_reason.hpp.
+enum class cancel_reason : std::uint8_t;
+/// See task/lazy.hpp.
+template <class T, class F = T (*)()> class lazy;
 
 // ---- sched
 
 /// See sched/scheduler.hpp.
 class scheduler;
+/// See sched/run_loop.hpp.
+class run_loop;
+/// \overload
+struct run_loop_options;
 /// See sched/scheduler_options.hpp.
 struct scheduler_options;
 /// \overload
@@ -201,6 +246,11 @@ using epoll_driver = basic_epoll_driver<>;
 class trace_sink;
 /// See sched/chrome_trace.hpp.
 class chrome_trace;
+
+// ---- stream
+
+/// See stream/merge.hpp.
+template <class T> class merged;
 
 // ---- parallel
 

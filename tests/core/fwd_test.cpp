@@ -10,6 +10,12 @@ struct parts {
     bide::shared_mutex* shared;
     bide::event* ready;
     bide::latch* done;
+    bide::barrier<>* meeting;
+    bide::once_flag* begun;
+    bide::once_cell<int>* found;
+    bide::lazy<int>* made;
+    bide::notify* changed;
+    bide::condition_variable* condition;
     bide::synchronized_value<int>* value;
     bide::permit* permit;
     bide::channel<int>* jobs;

@@ -138,6 +138,23 @@ TEST_CASE("spin: briefly() is bounded by a count") {
     CHECK(asked <= 5 + 64);
 }
 
+TEST_CASE("spin: spin_apart() looks twice, after many pauses") {
+    struct tag {};
+    using platform = stepping<tag>;
+    int asked = 0;
+    const auto never = [&]() noexcept {
+        ++asked;
+        return false;
+    };
+    CHECK_FALSE(bide::basic_spin<platform>::spin_apart(never));
+    CHECK(asked == 2);
+    CHECK(platform::pauses == 32 + 64);
+    CHECK(bide::basic_spin<platform>::spin_apart([]() noexcept { return true; }));
+    CHECK(platform::pauses == 32 + 64 + 32);
+    CHECK_FALSE(bide::basic_spin<modelled<tag>>::spin_apart(never));
+    CHECK(asked == 2);
+}
+
 TEST_CASE("spin: each wake is made exactly once, measured or not") {
     struct tag {};
     int calls = 0;

@@ -149,6 +149,9 @@ TEST_CASE("wait_ops: an outcome that is not collected is given back, by collecti
     bide::detail::ops_of<returning, plain, platform>.give_back(second, wait_status::granted);
     CHECK(seen.collected == 1);
     CHECK(seen.returned == 1);
+    using none = bide::wait_payload_t<plain>;
+    CHECK(bide::detail::steps_of<collecting, none, platform>.give_back == nullptr);
+    CHECK(bide::detail::steps_of<returning, none, platform>.give_back != nullptr);
 }
 
 TEST_CASE("wait_ops: what an operation may leave out has its default") {
@@ -157,6 +160,7 @@ TEST_CASE("wait_ops: what an operation may leave out has its default") {
     CHECK_FALSE(less.yields_first);
     CHECK_FALSE(less.stands_alone);
     CHECK(less.on_cancel == nullptr);
+    CHECK(less.turn_back == nullptr);
     const auto& more = bide::detail::ops_of<returning, plain, platform>;
     CHECK(more.yields_first);
     CHECK(more.stands_alone);

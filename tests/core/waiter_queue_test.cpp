@@ -4,6 +4,7 @@
 #include <support/platforms.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <numeric>
@@ -63,6 +64,62 @@ TEST_CASE("waiter_queue: first in, first out") {
         }
         CHECK(drain(queue) == expected);
         CHECK(queue.empty());
+    }
+}
+
+TEST_CASE("waiter_queue: a waiter that is put before the others is the first one") {
+    const test::watchdog guard;
+    auto all = numbered(5);
+    waiter_queue queue;
+    queue.push_front(all[2]);
+    queue.push(all[3]);
+    queue.push_front(all[1]);
+    queue.push_front(all[0]);
+    queue.push(all[4]);
+    CHECK(drain(queue) == std::vector<int>{0, 1, 2, 3, 4});
+    CHECK(queue.empty());
+}
+
+TEST_CASE("waiter_queue: replace puts a waiter in the place of another, which is free then") {
+    const test::watchdog guard;
+    for (int n = 1; n <= 4; ++n) {
+        for (int place = 0; place < n; ++place) {
+            CAPTURE(n, place);
+            auto all = numbered(n);
+            waiter_queue queue;
+            std::vector<int> expected;
+            for (waiter& w : all) {
+                queue.push(w);
+                expected.push_back(static_cast<int>(w.amount()));
+            }
+            waiter other(77);
+            waiter& old = all[static_cast<std::size_t>(place)];
+            queue.replace(old, other);
+            expected[static_cast<std::size_t>(place)] = 77;
+            CHECK_FALSE(old.is_queued());
+            CHECK(other.is_queued());
+            waiter last(78);
+            queue.push(last);
+            expected.push_back(78);
+            CHECK(drain(queue) == expected);
+        }
+    }
+}
+
+TEST_CASE("waiter_queue: take takes over all waiters of another queue") {
+    const test::watchdog guard;
+    for (int n = 0; n <= 3; ++n) {
+        auto all = numbered(n);
+        waiter_queue from;
+        waiter_queue to;
+        std::vector<int> expected;
+        for (waiter& w : all) {
+            from.push(w);
+            expected.push_back(static_cast<int>(w.amount()));
+        }
+        to.take(from);
+        CHECK(from.empty());
+        CHECK(drain(to) == expected);
     }
 }
 

@@ -230,6 +230,83 @@ TEST_CASE("channel: a waiter is served once, while another thread tries", "[chan
     });
 }
 
+// ---- Past the ring
+
+namespace {
+
+// What came out: first two at once, in no order, and then one after the other.
+struct received_items {
+    std::array<int, 2> at_once{};
+    std::vector<int> later;
+
+    // When `v` came; 0: at once, -1: not.
+    int place_of(int v) const {
+        if (at_once[0] == v || at_once[1] == v) {
+            return 0;
+        }
+        for (std::size_t i = 0; i < later.size(); ++i) {
+            if (later[i] == v) {
+                return static_cast<int>(i) + 1;
+            }
+        }
+        return -1;
+    }
+};
+
+// One receiver waits and, if `tries`, another one tries. Two senders put an item into the ring, as a
+// batch does, although a receiver waits. The second of them then sends 2, which may go past the ring,
+// but not if its 1 is behind the slot that the first one has claimed and not published.
+void two_of_one_sender(std::size_t n, bool tries, bool closes) {
+    awake_core c(n);
+    awake_receiving waits;
+    waits.enqueue(c);
+    std::array<bool, 2> sent{};
+    bool other_sent = false;
+    const auto into_ring = [&c](item i) {
+        return c.send_n([&i](std::size_t) noexcept -> item& { return i; }, 1) == 1;
+    };
+    model::thread other([&] { other_sent = into_ring(10); });
+    model::thread sender([&] {
+        sent[0] = into_ring(1);
+        sent[1] = offer(c, 2) == wait_status::granted;
+    });
+    received_items got;
+    got.at_once[1] = tries ? poll(c) : 0;
+    if (closes) {
+        c.close();
+    }
+    sender.join();
+    other.join();
+    if (!waits.w.is_complete()) { // the one that tried has the only item that was sent
+        MODEL_REQUIRE(tries && c.size() == 0 && c.close());
+    }
+    await(waits.w);
+    got.at_once[0] = waits.got ? waits.take() : 0;
+    while (const int v = poll(c)) {
+        got.later.push_back(v);
+    }
+    MODEL_REQUIRE((got.place_of(1) >= 0) == sent[0]);
+    MODEL_REQUIRE((got.place_of(2) >= 0) == sent[1]);
+    MODEL_REQUIRE((got.place_of(10) >= 0) == other_sent);
+    MODEL_REQUIRE(closes || n < 3 || (sent[0] && sent[1] && other_sent));
+    // At place 0, two receivers have one each.
+    MODEL_REQUIRE(!sent[0] || !sent[1] || got.place_of(1) < got.place_of(2) ||
+                  (tries && got.place_of(1) == 0 && got.place_of(2) == 0));
+    MODEL_REQUIRE((waits.outcome() == wait_status::closed) == !got.at_once[0]);
+}
+
+} // namespace
+
+TEST_CASE("channel: an item for a waiting receiver does not overtake another of its sender",
+          "[channel]") {
+    check("channel: one waits, two send, one of them twice", {1, 2, 3}, {},
+          [](std::size_t n) { two_of_one_sender(n, false, false); });
+    check("channel: one waits, one tries, two send, one of them twice", {2}, random(5'000),
+          [](std::size_t n) { two_of_one_sender(n, true, false); });
+    check("channel: one waits, one closes, two send, one of them twice", {2}, random(5'000),
+          [](std::size_t n) { two_of_one_sender(n, false, true); });
+}
+
 // ---- Giving up
 
 TEST_CASE("channel: a wait that is cancelled while it is served has one outcome", "[channel]") {

@@ -1,3 +1,4 @@
+#include <bide/core/resume.hpp>
 #include <bide/sched/child_deque.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/check.hpp>
@@ -19,6 +20,25 @@ struct child : bide::runnable {
 
     void take() noexcept { taken = taken + 1; }
 };
+
+using bide::detail::run_list;
+
+template <unsigned N> bool push(deque<N>& to, child& c) noexcept {
+    run_list one;
+    one.push(c);
+    return to.push(one);
+}
+
+// Takes all children. Returns their number.
+template <unsigned N> int take_all(deque<N>& from) noexcept {
+    run_list all;
+    from.take_all(all);
+    int n = 0;
+    for (; auto* const c = static_cast<child*>(all.pop()); ++n) {
+        c->take();
+    }
+    return n;
+}
 
 template <unsigned N> bool steal(deque<N>& from) noexcept {
     auto* const c = static_cast<child*>(from.steal());
@@ -44,7 +64,7 @@ auto forks(int steals, int steals_of_another = 0) {
             model::thread thief([&] { steal_some(steals); });
             model::thread another([&] { steal_some(steals_of_another); });
             for (child& c : all) {
-                MODEL_REQUIRE(d.push(c));
+                MODEL_REQUIRE(push(d, c));
             }
             bool mine = true;
             for (std::size_t i = Children; i-- > 0;) {
@@ -55,7 +75,6 @@ auto forks(int steals, int steals_of_another = 0) {
                     all[i].take();
                 }
             }
-            MODEL_REQUIRE(d.pop() == nullptr);
             MODEL_REQUIRE(d.empty());
         }
         for (child& c : all) {
@@ -95,17 +114,14 @@ TEST_CASE("child_deque: a slot is used again after its child was taken", "[child
                     }
                 });
                 for (child& c : all) {
-                    if (!d.push(c)) {
+                    if (!push(d, c)) {
                         ++refused;
                     } else if (&c != &all[0] && d.take_back(c)) {
                         c.take();
                         ++mine;
                     }
                 }
-                while (auto* const c = static_cast<child*>(d.pop())) {
-                    c->take();
-                    ++mine;
-                }
+                mine += take_all(d);
             }
             MODEL_REQUIRE(mine + refused + stolen + stolen_by_another == 3);
             for (child& c : all) {
@@ -117,14 +133,58 @@ TEST_CASE("child_deque: a slot is used again after its child was taken", "[child
     model::check("three children in one slot, two thieves", {}, in_turn(1, 1));
 }
 
+TEST_CASE("child_deque: each child is taken once, also if its worker takes all", "[child_deque]") {
+    const auto takes_all = [](int steals, int steals_of_another) {
+        return [=] {
+            deque<2> d;
+            child all[3];
+            {
+                model::thread thief([&] {
+                    for (int i = 0; i < steals; ++i) {
+                        steal(d);
+                    }
+                });
+                model::thread another([&] {
+                    for (int i = 0; i < steals_of_another; ++i) {
+                        steal(d);
+                    }
+                });
+                run_list two;
+                two.push(all[0]);
+                two.push(all[1]);
+                MODEL_REQUIRE(d.push(two) && two.first() == nullptr);
+                run_list paused; // the chain takes them along, and forks them again
+                d.take_all(paused);
+                MODEL_REQUIRE(d.empty());
+                if (paused.first() != nullptr) {
+                    MODEL_REQUIRE(d.push(paused) && paused.first() == nullptr);
+                }
+                const bool got = push(d, all[2]);
+                if (got && d.take_back(all[2])) {
+                    all[2].take();
+                } else if (!got) {
+                    all[2].take();
+                }
+                take_all(d);
+            }
+            for (int i = 0; i < 3; ++i) {
+                MODEL_REQUIRE(all[i].taken == 1);
+            }
+        };
+    };
+    model::check("two children, a thief", {}, takes_all(2, 0));
+    model::check("two children, two thieves", {}, takes_all(1, 1));
+}
+
 TEST_CASE("child_deque: take_back() takes the newest child alone", "[child_deque]") {
     model::check("not the newest", {}, [] {
         deque<2> d;
         child a;
         child b;
         MODEL_REQUIRE(!d.take_back(a));
-        MODEL_REQUIRE(d.push(a) && d.push(b));
-        MODEL_REQUIRE(!d.push(a));
+        MODEL_REQUIRE(push(d, a) && push(d, b));
+        child c;
+        MODEL_REQUIRE(!push(d, c));
         MODEL_REQUIRE(!d.take_back(a));
         MODEL_REQUIRE(d.steal() == &a && d.take_back(b) && d.empty());
     });
@@ -143,7 +203,7 @@ TEST_CASE("child_deque: a worker that goes to sleep sees the children, or is wok
                 static_cast<void>(idle.announce(0, false, false));
                 sleeps = d.empty();
             });
-            MODEL_REQUIRE(d.push(c));
+            MODEL_REQUIRE(push(d, c));
             woken = idle.wake_one();
         }
         MODEL_REQUIRE(!sleeps || woken == 0);

@@ -14,6 +14,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <utility>
 
 namespace {
 
@@ -58,13 +59,7 @@ link compose(when_state::until what, tokens& first, tokens& second, report& r) {
     child b(second, r, 1);
     both.add(a);
     both.add(b);
-    using step = when_state::step;
-    for (auto now = step::again; now != step::over;) {
-        now = co_await both.next();
-        if (now == step::in_place) {
-            co_await both.in_place();
-        }
-    }
+    co_await both.wait();
     r.went_on = r.went_on + r.settled[0] * r.settled[1];
     r.winner = both.winner();
 }
@@ -105,14 +100,19 @@ public:
     // Runs what is left, as a worker does that has nothing else to run.
     void drain() noexcept {
         for (;;) {
-            bide::runnable* r = yielded_.pop();
-            if (r == nullptr) {
-                r = children.pop();
+            bide::runnable* const r = queue_.pop();
+            if (r != nullptr) {
+                r->run.wake();
             }
-            if (r == nullptr) {
+            // As the pool does: the children of a chain that has paused go with it.
+            auto* const paused = std::exchange(paused_, nullptr);
+            children.take_all(paused != nullptr ? paused->forked : queue_);
+            if (paused != nullptr) {
+                queue_.push(*paused);
+            }
+            if (queue_.first() == nullptr) {
                 return;
             }
-            r->run.wake();
         }
     }
     void steal_from(worker& other) noexcept {
@@ -121,8 +121,9 @@ public:
         }
     }
 
-    void yield(bide::runnable& r) noexcept override { yielded_.push(r); }
-    bool fork(bide::runnable& r) noexcept override { return children.push(r); }
+    void yield(bide::runnable& r) noexcept override { queue_.push(r); }
+    void pause(bide::detail::paused_chain& chain) noexcept override { paused_ = &chain; }
+    void fork(bide::detail::run_list& list) noexcept override { children.push(list); }
     bool take_back(bide::runnable& r) noexcept override { return children.take_back(r); }
     void add_timer(bide::timer&) noexcept override {}
     bool blocks() noexcept override { return true; }
@@ -133,7 +134,8 @@ public:
 
 private:
     bide::executor_ref where_ = model::chain<platform>::executor();
-    bide::detail::run_list yielded_;
+    bide::detail::run_list queue_;
+    bide::detail::paused_chain* paused_ = nullptr;
 };
 
 } // namespace

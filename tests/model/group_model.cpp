@@ -6,6 +6,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/catch.hpp>
@@ -142,6 +143,84 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
         g->cancel();
         g->of_children().wait();
         delete g;
+    });
+}
+
+// ---- A group with a limit
+
+namespace {
+
+using semaphore = bide::basic_semaphore<platform>;
+
+// Takes room as task_group does.
+link spawns(group& g, semaphore& room, member& m) {
+    auto one = co_await room.async_acquire();
+    g.begin(m.in_group);
+    one.forget();
+    m.begin();
+}
+
+} // namespace
+
+TEST_CASE("task_group: room that a child leaves goes to the next spawner, and the group may end",
+          "[group]") {
+    model::check("limit 1, two spawn", {}, [] {
+        home h;
+        var<int> x{0};
+        auto* const room = new semaphore(1);
+        auto* const g = new group(room);
+        auto* const m = new member(*g, h, write(x), false);
+        auto* const n = new member(*g, h, write(x), false); // a race if both run at a time
+        model::thread other([&] {
+            room->acquire();
+            g->begin(m->in_group);
+            m->begin();
+        });
+        room->acquire();
+        g->begin(n->in_group);
+        n->begin();
+        other.join();
+        g->of_children().wait();
+        MODEL_REQUIRE(x == 2);
+        MODEL_REQUIRE(room->available() == 1);
+        delete g;
+        delete room;
+    });
+    model::check("limit 1, a thread waits for room, joins and destroys", at_random(), [] {
+        home h;
+        var<int> x{0};
+        auto* const room = new semaphore(1);
+        auto* const g = new group(room);
+        auto* const m = new member(*g, h, write(x), false);
+        auto* const n = new member(*g, h, write(x), false);
+        room->acquire();
+        g->begin(m->in_group);
+        model::thread first([&] { m->begin(); });
+        room->acquire();
+        g->begin(n->in_group);
+        model::thread second([&] { n->begin(); });
+        g->of_children().wait();
+        MODEL_REQUIRE(x == 2);
+        delete g;
+        delete room;
+    });
+    model::check("limit 1, a coroutine waits for room, a thread joins and destroys", {}, [] {
+        home h;
+        var<int> x{0};
+        auto* const room = new semaphore(1);
+        auto* const g = new group(room);
+        auto* const m = new member(*g, h, write(x), false);
+        auto* const n = new member(*g, h, write(x), false);
+        room->acquire();
+        g->begin(m->in_group);
+        model::chain<platform> spawner(spawns(*g, *room, *n));
+        model::thread worker([&] { m->begin(); });
+        spawner.begin();
+        worker.join();
+        g->of_children().wait();
+        MODEL_REQUIRE(x == 2 && spawner.ended == 1);
+        delete g;
+        delete room;
     });
 }
 

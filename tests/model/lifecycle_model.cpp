@@ -47,6 +47,7 @@ template <class T> using atomic = platform::atomic<T>;
 class small_pool {
 public:
     struct worker {
+        unsigned index = 0;
         bide::detail::basic_counter<platform> spawned;
         bide::detail::basic_counter<platform> completed;
         registry_type tasks;
@@ -57,7 +58,11 @@ public:
         static thread_role& here() noexcept { return platform::local<thread_role>(); }
     };
 
-    explicit small_pool(unsigned n) : workers_(n) {}
+    explicit small_pool(unsigned n) : workers_(n) {
+        for (unsigned i = 0; i < n; ++i) {
+            workers_[i].index = i;
+        }
+    }
 
     std::deque<worker>& workers() noexcept { return workers_; }
     worker* current_worker() const noexcept { return thread_role::here().owned; }
@@ -147,7 +152,8 @@ public:
     bide::detail::basic_lifecycle<platform, small_pool> life;
 
 private:
-    registry_type& registry() noexcept override { return life.registry(); }
+    unsigned registry_here() const noexcept override { return life.registry_here(); }
+    registry_type& registry(unsigned number) noexcept override { return life.registry(number); }
     bool is_here() const noexcept override { return thread_role::here().pool == &all; }
     bool is_closing() const noexcept override { return life.is_closing(); }
     void task_ended() noexcept override { life.task_ended(); }
@@ -495,7 +501,8 @@ public:
     bide::detail::basic_gate<platform> left;
 
 private:
-    registry_type& registry() noexcept override { return tasks_; }
+    unsigned registry_here() const noexcept override { return 0; }
+    registry_type& registry(unsigned) noexcept override { return tasks_; }
     bool is_here() const noexcept override { return true; }
     bool is_closing() const noexcept override { return false; }
     void task_ended() noexcept override { left.arrive(1); }
@@ -594,7 +601,8 @@ public:
     lifecycle life;
 
 private:
-    registry_type& registry() noexcept override { return life.registry(); }
+    unsigned registry_here() const noexcept override { return life.registry_here(); }
+    registry_type& registry(unsigned number) noexcept override { return life.registry(number); }
     bool is_here() const noexcept override { return thread_role::here().pool == &all; }
     bool is_closing() const noexcept override { return life.is_closing(); }
     void task_ended() noexcept override { life.task_ended(); }

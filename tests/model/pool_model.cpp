@@ -344,6 +344,59 @@ TEST_CASE("worker: the end of a task is counted after the tasks that it spawned"
     });
 }
 
+// ---- Two owners and a worker that goes to sleep
+
+namespace {
+
+struct no_threads : bide::detail::basic_pool_owner<platform> {
+    bool replace(bide::detail::basic_worker<platform>&) noexcept override { return false; }
+    void found_nothing() noexcept override {}
+    bide::executor_ref executor() noexcept override { return {}; }
+};
+
+// Worker 1 takes half of what worker 0 has more. Meanwhile worker 0 runs what it has left, and worker 2
+// goes to sleep. A job that is in neither ring while worker 2 looks is not left to a sleeping worker.
+void even_out() {
+    no_threads owner;
+    bide::detail::basic_pool<platform> all(owner, {3, true, nullptr, 0});
+    auto& queues = all.queues();
+    auto& longer = all.workers()[0];
+    auto& shorter = all.workers()[1];
+    bide::runnable jobs[4];
+    for (bide::runnable& r : jobs) {
+        queues.push_ring(longer, r);
+    }
+    std::uint64_t seed = shorter.random;
+    while (shorter.next_random() % 3 != 0) {
+        seed = shorter.random;
+    }
+    shorter.random = seed; // it chooses worker 0
+    atomic<int> ran{0};
+    bool sees = false;
+    model::thread owning([&] {
+        for (int i = 0; i < 2; ++i) {
+            ran.fetch_add(longer.ring.pop() != nullptr ? 1 : 0, std::memory_order_relaxed);
+        }
+    });
+    model::thread sleeping([&] {
+        queues.idle().announce(2, false, false);
+        sees = queues.sees_work(all.workers()[2], false);
+    });
+    ran.fetch_add(queues.balance(shorter) != nullptr ? 1 : 0, std::memory_order_relaxed);
+    owning.join();
+    sleeping.join();
+    const int left = static_cast<int>(longer.ring.size() + shorter.ring.size());
+    MODEL_REQUIRE(ran.load(std::memory_order_relaxed) + left == 4);
+    MODEL_REQUIRE(shorter.ring.size() == 0 || sees || queues.idle().sleepers() == 0);
+}
+
+} // namespace
+
+TEST_CASE("pool: a worker that goes to sleep sees a job that moves between two rings, or is woken",
+          "[pool]") {
+    model::check("two owners even out, a worker goes to sleep", {}, even_out);
+}
+
 // ---- All of it
 
 namespace {

@@ -351,6 +351,54 @@ TEST_CASE("run_queue: a thief does not write where another thief still reads", "
     });
 }
 
+namespace {
+
+// A busy worker evens out a longer ring with its own, beside the longer ring's owner and a thief that
+// steals from either.
+template <unsigned Capacity, unsigned Max> auto balance(int theirs, int mine, bool from_longer) {
+    return [=] {
+        run_queue<Capacity, Max> longer(0xffff'fffeU);
+        run_queue<Capacity, Max> shorter;
+        run_queue<Capacity, Max> stolen;
+        jobs all;
+        bag over;
+        bag owner;
+        bag balancer;
+        bag thief;
+        all.push(shorter, over, mine);
+        all.push(longer, over, theirs);
+        model::thread stealing([&] { thief.steal(from_longer ? longer : shorter, stolen); });
+        model::thread owning([&] {
+            owner.put(longer.pop());
+            all.push(longer, over);
+        });
+        balancer.put(shorter.pop());
+        unsigned taken = 0;
+        const auto most = static_cast<unsigned>(theirs - mine) / 2;
+        balancer.put(longer.steal_into(shorter, taken, most));
+        MODEL_REQUIRE(taken <= most);
+        owning.join();
+        stealing.join();
+        owner.drain(longer);
+        balancer.drain(shorter);
+        thief.drain(stolen);
+        MODEL_REQUIRE(owner.in_order() && thief.in_order());
+        MODEL_REQUIRE(are_all(all.pushed, owner, over, balancer, thief));
+    };
+}
+
+} // namespace
+
+TEST_CASE("run_queue: each job comes out once, from two rings that are evened out beside a thief",
+          "[run_queue]") {
+    model::check("a longer ring is evened out, a steal from it", {}, balance<4, 4>(4, 1, true));
+    model::check("a longer ring is evened out, a steal from the shorter", {},
+                 balance<4, 4>(4, 1, false));
+    model::check("a growing ring is evened out, a steal from it", {}, balance<2, 8>(5, 1, true));
+    model::check("a growing ring is evened out, a steal from the shorter", {},
+                 balance<2, 8>(5, 1, false));
+}
+
 TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees the announcement",
           "[run_queue]") {
     model::check("a push, an announcement", {}, [] {

@@ -15,6 +15,7 @@ using shared_mutex = bide::basic_shared_mutex<platform>;
 using permit_queue = bide::detail::basic_permit_queue<platform>;
 
 constexpr std::ptrdiff_t all = permit_queue::max();
+constexpr std::ptrdiff_t rest = all - (all / 2 + 1); // what an upgrade takes
 constexpr auto all_of_them = static_cast<permit_queue::word>(all);
 
 } // namespace
@@ -130,6 +131,93 @@ TEST_CASE("shared_mutex: no reader overtakes a writer that waits", "[shared_mute
         q.give(all_of_them, all_of_them);
         reader.join();
         MODEL_REQUIRE(q.available() == all - 1);
+    });
+}
+
+TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mutex]") {
+    model::check("shared_mutex: an upgrade and a writer", {.weak_failures = 1}, [] {
+        shared_mutex m;
+        var<int> data{0};
+        model::thread writer([&] {
+            const std::scoped_lock held(m);
+            increment(data);
+        });
+        m.lock_upgradable();
+        const int seen = data;
+        m.upgrade();
+        MODEL_REQUIRE(data == seen);
+        increment(data);
+        m.unlock();
+        writer.join();
+        MODEL_REQUIRE(data == 2);
+    });
+    model::check("shared_mutex: an upgrade, and a reader that leaves", {}, [] {
+        permit_queue q(rest - 1);
+        var<int> read{0};
+        model::thread reader([&] {
+            read = 1;
+            MODEL_REQUIRE(q.give(1, all_of_them));
+        });
+        node upgrade(rest);
+        if (q.enqueue_first(upgrade) == wait_status::waiting) {
+            upgrade.park(deadline::never());
+        }
+        MODEL_REQUIRE(read == 1 && q.available() == 0);
+    });
+    model::check("shared_mutex: an upgrade, a reader that leaves, a writer in the queue", {}, [] {
+        permit_queue q(rest - 1); // an upgradable reader, and another reader
+        var<int> data{0};
+        var<int> read{0};
+        node writer(all);
+        q.enqueue(writer);
+        model::thread reader([&] {
+            read = 1;
+            MODEL_REQUIRE(q.give(1, all_of_them));
+        });
+        node upgrade(rest);
+        if (q.enqueue_first(upgrade) == wait_status::waiting) {
+            upgrade.park(deadline::never());
+        }
+        MODEL_REQUIRE(!writer.is_complete() && read == 1);
+        increment(data);
+        MODEL_REQUIRE(q.give(all_of_them, all_of_them));
+        await(writer);
+        MODEL_REQUIRE(data == 1);
+    });
+    model::check("shared_mutex: an upgrade that gives up, a reader, a writer in the queue",
+                 {.timeouts = 1}, [] {
+                     permit_queue q(rest - 1);
+                     node writer(all);
+                     q.enqueue(writer);
+                     node upgrade(rest);
+                     model::thread reader([&] { q.give(1, all_of_them); });
+                     bool upgraded = q.enqueue_first(upgrade) == wait_status::granted;
+                     if (!upgraded && (upgrade.park(deadline::at_ns(1)) ||
+                                       !q.cancel(upgrade, wait_status::timed_out))) {
+                         await(upgrade);
+                         upgraded = true;
+                     }
+                     reader.join();
+                     q.give(upgraded ? all_of_them : static_cast<permit_queue::word>(all - rest),
+                            all_of_them);
+                     await(writer);
+                     MODEL_REQUIRE(q.available() == 0);
+                 });
+    model::check("shared_mutex: two upgradable readers, one after the other", {}, [] {
+        shared_mutex m;
+        var<int> data{0};
+        const auto work = [&] {
+            m.lock_upgradable();
+            const int seen = data;
+            m.upgrade();
+            MODEL_REQUIRE(data == seen);
+            increment(data);
+            m.unlock();
+        };
+        model::thread other(work);
+        work();
+        other.join();
+        MODEL_REQUIRE(data == 2);
     });
 }
 

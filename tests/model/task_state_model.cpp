@@ -154,6 +154,37 @@ TEST_CASE("task_state: one of two cancellers ends the wait", "[task_state]") {
     });
 }
 
+namespace {
+
+link read_reason(tokens& from, chain*& self, var<bide::cancel_reason>& to) {
+    static_cast<void>(co_await from.async_take().as_result());
+    to = self->reason();
+}
+
+} // namespace
+
+TEST_CASE("task_state: the canceller that stops the task gives the reason", "[task_state]") {
+    using bide::cancel_reason;
+    const auto two = [] {
+        tokens t(0);
+        notes n;
+        n.news = 1;
+        var<cancel_reason> seen{cancel_reason::none};
+        chain* self = nullptr;
+        chain c(read_reason(t, self, seen));
+        self = &c;
+        model::thread first([&] { c.cancel(cancel_reason::timeout); });
+        model::thread second([&] { c.cancel(bide::user_reason(1)); });
+        c.begin();
+        first.join();
+        second.join();
+        MODEL_REQUIRE(c.never_ran || seen == c.reason());
+        model::record(c.reason() == cancel_reason::timeout ? "timeout" : "user");
+    };
+    model::check("two cancellers, reasons", {}, two);
+    CHECK(model::outcomes({}, two) == "timeout user");
+}
+
 // ---- Operations that are ready
 
 namespace {

@@ -127,7 +127,8 @@ template <class Platform> class task_home final : public bide::detail::basic_tas
     using registry_type = bide::detail::basic_task_registry<Platform>;
 
 public:
-    registry_type& registry() noexcept override { return tasks_; }
+    unsigned registry_here() const noexcept override { return 0; }
+    registry_type& registry(unsigned = 0) noexcept override { return tasks_; }
     bool is_here() const noexcept override { return true; }
     bool is_closing() const noexcept override { return false; }
     void post(bide::runnable& r) noexcept override { here_.post(r); }

@@ -1,4 +1,9 @@
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
+#include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/catch.hpp>
 #include <support/gate.hpp>
@@ -6,6 +11,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <thread>
 #include <utility>
 
 // Free workers find what is forked. Each leaf waits until all leaves run, so a case ends only if W workers
@@ -75,6 +82,15 @@ template <int Workers, bool FromWorker> void spread() {
     });
 }
 
+// Of a pool whose workers the test runs itself.
+struct lone_owner : bide::detail::basic_pool_owner<bide::native_platform> {
+    bool replace(bide::detail::basic_worker<bide::native_platform>&) noexcept override {
+        return false;
+    }
+    void found_nothing() noexcept override {}
+    bide::executor_ref executor() noexcept override { return {}; }
+};
+
 } // namespace
 
 TEST_CASE("spread: as many leaves run at the same time as there are workers") {
@@ -86,6 +102,61 @@ TEST_CASE("spread: as many leaves run at the same time as there are workers") {
     spread<8, true>();
     spread<16, false>();
     spread<16, true>();
+}
+
+TEST_CASE("spread: a caller that owns no worker takes the place of a worker that would be woken") {
+    lone_owner owner;
+    constexpr std::int64_t nap = 4'000'000;
+    const unsigned spare = GENERATE(0U, 1U);
+    bide::detail::basic_pool<bide::native_platform> pool(
+        owner, {3, true, nullptr, nap, nullptr, 0, spare});
+    auto& queues = pool.queues();
+    CHECK(queues.wakes_for_arms() == 0);
+    CHECK(queues.idle().announce(0, false, true)); // the watcher
+    CHECK_FALSE(queues.idle().announce(1, false, true));
+    CHECK(queues.wakes_for_arms() == 2);
+    bide::detail::basic_fork_lane<bide::native_platform> lane(queues, nullptr);
+    lane.set_worth(100);
+    lane.set_outside(true);
+    lane.set_outside(true); // counts once
+    queues.add_callers(1);
+    CHECK(queues.wakes_for_arms() == spare);
+    CHECK(queues.callers_take_all_places() == (spare == 0));
+    CHECK(lane.is_worth_a_wake() == (spare != 0));
+    bide::detail::fork(&lane, [] {}, [] {});
+    CHECK(queues.idle().sleepers() == 2 - spare); // the watcher takes it later
+    lane.set_outside(false);
+    queues.add_callers(-1);
+    CHECK(queues.wakes_for_arms() == 2 - spare);
+}
+
+TEST_CASE("spread: a worker that watched and takes an arm leaves the others to another worker") {
+    const test::watchdog guard;
+    lone_owner owner;
+    constexpr std::int64_t nap = 4'000'000;
+    // No thread runs the last worker, which so counts as busy.
+    bide::detail::basic_pool<bide::native_platform> pool(owner, {4, true, nullptr, nap});
+    auto& queues = pool.queues();
+    CHECK_FALSE(queues.idle().announce(1, false, false));
+    CHECK_FALSE(queues.idle().announce(2, false, false));
+    std::thread watcher([&pool] { pool.run(pool.workers()[0]); });
+    CHECK(test::eventually([&queues] { return queues.idle().sleepers() == 3; }));
+    auto& lane = *pool.take_lane();
+    lane.set_worth(100);
+    queues.add_callers(3); // in the places of all that sleep
+    std::atomic<bool> woken{false};
+    const auto leaf = [&queues, &woken] {
+        if (!test::eventually([&] { return woken || queues.idle().sleepers() < 2; })) {
+            test::give_up(test::where(), "a worker sleeps, and the other leaves do not run");
+        }
+        woken = true;
+    };
+    bide::detail::fork(&lane, [&] { bide::detail::fork(&lane, leaf, leaf); }, leaf);
+    CHECK(woken);
+    pool.stop();
+    watcher.join();
+    queues.add_callers(-3);
+    pool.put_lane(lane);
 }
 
 TEST_CASE("spread: a worker that becomes free while another one is in a long leaf takes the rest") {

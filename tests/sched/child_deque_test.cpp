@@ -1,5 +1,6 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/sched/child_deque.hpp>
 #include <support/catch.hpp>
 
@@ -9,23 +10,55 @@
 #include <vector>
 
 using deque = bide::basic_child_deque<bide::native_platform, 4>;
+using bide::detail::run_list;
+
+namespace {
+
+bool push(deque& d, bide::runnable& r) {
+    run_list one;
+    one.push(r);
+    return d.push(one);
+}
+
+} // namespace
 
 TEST_CASE("child_deque: the owner takes the newest child, a thief the oldest") {
     deque d;
     bide::runnable r[4];
     for (bide::runnable& one : r) {
-        CHECK(d.push(one));
+        CHECK(push(d, one));
     }
-    CHECK_FALSE(d.push(r[0])); // full
+    CHECK_FALSE(push(d, r[0])); // full
     CHECK_FALSE(d.take_back(r[2]));
     CHECK(d.steal() == &r[0]);
     CHECK(d.take_back(r[3]));
-    CHECK(d.pop() == &r[2]);
+    CHECK(d.take_back(r[2]));
     CHECK(d.take_back(r[1]));
     CHECK(d.empty());
-    CHECK(d.pop() == nullptr);
+    CHECK(d.size() == 0);
     CHECK(d.steal() == nullptr);
     CHECK_FALSE(d.take_back(r[1]));
+}
+
+TEST_CASE("child_deque: takes and gives lists, the oldest child first, as far as there is room") {
+    deque d;
+    bide::runnable r[6];
+    run_list list;
+    CHECK_FALSE(d.push(list));
+    for (bide::runnable& one : r) {
+        list.push(one);
+    }
+    CHECK(d.push(list));
+    CHECK(list.first() == &r[4]);
+    CHECK_FALSE(d.push(list));
+    CHECK(d.steal() == &r[0]);
+    d.take_all(list);
+    CHECK(d.empty());
+    for (const int i : {4, 5, 1, 2, 3}) {
+        CHECK(list.pop() == &r[i]);
+    }
+    d.take_all(list);
+    CHECK(list.first() == nullptr);
 }
 
 TEST_CASE("child_deque: each child is taken once, by its owner or by a thief") {
@@ -48,9 +81,16 @@ TEST_CASE("child_deque: each child is taken once, by its owner or by a thief") {
     });
     for (std::size_t i = 0; i < all.size(); i += 3) {
         for (std::size_t j = i; j < i + 3; ++j) {
-            if (!d.push(all[j])) {
+            if (!push(d, all[j])) {
                 take(&all[j]);
             }
+        }
+        run_list rest;
+        if (i % 2 == 0) {
+            d.take_all(rest);
+        }
+        while (bide::runnable* const r = rest.pop()) {
+            take(r);
         }
         for (std::size_t j = i + 3; j-- > i;) {
             if (d.take_back(all[j])) {
@@ -60,7 +100,10 @@ TEST_CASE("child_deque: each child is taken once, by its owner or by a thief") {
     }
     over = true;
     thief.join();
-    take(d.pop());
+    run_list last;
+    d.take_all(last);
+    take(last.pop());
+    CHECK(last.first() == nullptr);
     std::size_t odd = 0;
     for (const child& c : all) {
         odd += c.taken == 1 ? 0 : 1;

@@ -225,6 +225,22 @@ TEST_CASE("idle: a push that relied on the watcher wakes a worker when the watch
     CHECK(i.announce(1, true, true));
 }
 
+TEST_CASE("idle: a brief arm wakes a worker only if none watches and none searches") {
+    idle i(4);
+    CHECK(i.wake_for_brief_arm() == none); // no worker sleeps
+    CHECK(i.announce(0, false, true));
+    CHECK(!i.announce(1, false, true));
+    CHECK(i.wake_for_brief_arm() == none);
+    CHECK(i.start_search());
+    CHECK(i.end_search(false) == none); // and no wake is deferred to the end of a search
+    CHECK(i.retract(0));
+    CHECK(i.wake_for_brief_arm() == none); // a worker searches, and wakes the next one
+    CHECK(i.end_search(false) == 1);
+    CHECK(i.end_search(false) == none);
+    i.announce(2, false, false);
+    CHECK(i.wake_for_brief_arm() == 2);
+}
+
 TEST_CASE("idle: only the constructor allocates") {
     idle i(130);
     const std::size_t before = test::allocations();

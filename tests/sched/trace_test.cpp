@@ -6,6 +6,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
 #include <support/catch.hpp>
@@ -337,7 +338,7 @@ TEST_CASE("dump: lists the states of the workers and the lengths of the queues")
     bide::scheduler_options wanted = with(1, false);
     wanted.max_blocking_threads = 1;
     scheduler s(std::move(wanted));
-    CHECK(test::eventually([&] { return says(dumped(s), "     0  asleep     0    0 "); }));
+    CHECK(test::eventually([&] { return says(dumped(s), "     0  asleep     0    0        0 "); }));
     CHECK(says(dumped(s), "global queue: 0; sleeping 1, searching 0\n"));
     CHECK(says(dumped(s), "blocking threads: 0, idle 0; queued for them 0\n"));
     CHECK(!says(dumped(s), "next timer"));
@@ -348,7 +349,7 @@ TEST_CASE("dump: lists the states of the workers and the lengths of the queues")
     CHECK(says(dumped(s), "blocking threads: 1, idle 0; queued for them 1\n"));
     auto blocked = s.spawn([&] { sleeps.acquire(); });
     REQUIRE(test::has_waiters(sleeps, 2));
-    CHECK(test::eventually([&] { return says(dumped(s), "     0  blocked    0    0 "); }));
+    CHECK(test::eventually([&] { return says(dumped(s), "     0  blocked    0    0        0 "); }));
     sleeps.release(2);
     std::move(held).join();
     std::move(next).join();
@@ -364,7 +365,7 @@ TEST_CASE("dump: lists the states of the workers and the lengths of the queues")
      }).join();
     all.wait();
     INFO(from_task);
-    CHECK(says(from_task, "     0  awake      1    6 "));
+    CHECK(says(from_task, "     0  awake      1    6        0 "));
 
     bide::latch runs(1);
     auto busy = s.spawn([&] {
@@ -382,6 +383,25 @@ TEST_CASE("dump: lists the states of the workers and the lengths of the queues")
     timed.cancel();
     s.shutdown();
     CHECK(says(dumped(s), "1 workers, 0 tasks of 14 left\n"));
+}
+
+TEST_CASE("dump: lists how many children of when_all wait in their worker's deque") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    std::string texts[3];
+    const auto child = [&](std::string& to) -> task<> {
+        to = dumped(s);
+        co_return;
+    };
+    const auto parent = [&]() -> task<> {
+        auto all = bide::when_all(child(texts[0]), child(texts[1]), child(texts[2]));
+        co_await std::move(all);
+    };
+    s.spawn(parent()).join();
+    CHECK(says(texts[0], "     0  awake      0    0        2 "));
+    CHECK(says(texts[1], "     0  awake      0    0        1 "));
+    CHECK(says(texts[2], "     0  awake      0    0        0 "));
+    CHECK(says(texts[2], "worker  state   lifo ring children"));
 }
 
 TEST_CASE("dump: any thread may call it at any time") {

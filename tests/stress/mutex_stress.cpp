@@ -190,3 +190,61 @@ TEST_CASE("shared_mutex: in a storm, a reader sees no writer, and a writer sees 
     CHECK(m.try_lock());
     m.unlock();
 }
+
+TEMPLATE_TEST_CASE("shared_mutex: upgrades that wait, try and give up count each change once", "",
+                   test::native, test::portable, test::jittery) {
+    constexpr int threads = 4;
+    const test::stress_time time;
+    bide::basic_shared_mutex<TestType> m;
+    std::uint64_t count = 0; // plain: changed by the writer only
+    std::uint64_t changes[threads] = {};
+    std::atomic<int> wrong{0};
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::stress_threads(threads, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        while (time.is_left()) {
+            const microseconds limit(chance.below(50));
+            switch (chance.below(4)) {
+            case 0:
+                m.lock();
+                ++count;
+                ++changes[i];
+                m.unlock();
+                break;
+            case 1: {
+                m.lock_shared();
+                const std::uint64_t seen = count;
+                chance();
+                wrong += count != seen ? 1 : 0;
+                m.unlock_shared();
+                break;
+            }
+            default: {
+                if (!m.try_lock_upgradable_for(limit)) {
+                    break;
+                }
+                const std::uint64_t seen = count;
+                const bool upgraded = chance.below(2) == 0   ? m.try_upgrade_for(limit)
+                                      : chance.below(2) == 0 ? m.try_upgrade()
+                                                             : (m.upgrade(), true);
+                wrong += count != seen ? 1 : 0; // no other writer in between
+                if (upgraded) {
+                    ++count;
+                    ++changes[i];
+                    m.downgrade();
+                }
+                m.unlock_upgradable();
+            }
+            }
+        }
+    });
+    std::uint64_t expected = 0;
+    for (const std::uint64_t n : changes) {
+        expected += n;
+    }
+    CHECK(wrong == 0);
+    CHECK(count == expected);
+    CHECK(count > 0);
+    CHECK(m.try_lock());
+    m.unlock();
+}

@@ -65,6 +65,179 @@ TEST_CASE("shared_mutex: it can be constant-initialised") {
     CHECK_FALSE(ready_at_start.try_lock());
 }
 
+namespace {
+
+template <class Mutex> test::detached upgrade_and_note(Mutex& m, test::journal& turns, int name) {
+    const auto reading = co_await m.async_lock_upgradable();
+    turns.add(name);
+    const auto writing = co_await m.async_upgrade();
+    turns.add(name + 10);
+}
+template <class Mutex> test::held upgrade_and_hold(Mutex& m, bool& mine) {
+    const auto reading = co_await m.async_lock_upgradable();
+    const auto writing = co_await m.async_upgrade();
+    mine = true;
+    co_await std::suspend_always();
+}
+template <class Mutex> test::held write_once(Mutex& m, bool& mine) {
+    const auto held = co_await m.async_lock();
+    mine = true;
+}
+template <class Mutex>
+test::detached upgrade_in_time(Mutex& m, std::stop_token stop, bide::errc& why) {
+    const auto reading = co_await m.async_lock_upgradable();
+    const auto writing = co_await m.async_upgrade().with_stop(stop);
+    why = writing ? bide::errc{} : writing.error();
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("shared_mutex: one upgradable reader beside readers, and it becomes the writer",
+                   "", test::native, test::portable) {
+    const test::watchdog guard;
+    bide::basic_shared_mutex<TestType> m;
+    m.lock_upgradable();
+    CHECK_FALSE(m.try_lock_upgradable());
+    CHECK_FALSE(m.try_lock_upgradable_for(1ms));
+    CHECK_FALSE(m.try_lock());
+    REQUIRE(m.try_lock_shared());
+    CHECK_FALSE(m.try_upgrade());
+    CHECK_FALSE(m.try_upgrade_for(1ms));
+    CHECK(m.try_lock_shared()); // it left the queue
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK_FALSE(m.upgrade(stop.get_token()));
+    CHECK_FALSE(m.lock_upgradable(stop.get_token()));
+    m.unlock_shared();
+    m.unlock_shared();
+    CHECK(m.try_upgrade());
+    CHECK_FALSE(m.try_lock_shared());
+    m.downgrade();
+    REQUIRE(m.try_lock_shared());
+    m.unlock_shared();
+    m.upgrade();
+    m.unlock_and_lock_shared();
+    REQUIRE(m.try_lock_upgradable());
+    m.unlock_upgradable();
+    m.unlock_shared();
+    m.lock_upgradable();
+    m.upgrade();
+    m.unlock();
+    CHECK(m.try_lock());
+    m.unlock();
+}
+
+TEMPLATE_TEST_CASE("shared_mutex: an upgrade passes waiting writers, and those lose nothing", "",
+                   test::native, test::portable) {
+    const test::watchdog guard;
+    bide::basic_shared_mutex<TestType> m;
+    bool wrote[2] = {};
+    m.lock_upgradable();
+    m.lock_shared();
+    auto first = write_once(m, wrote[0]);
+    auto second = write_once(m, wrote[1]);
+    first.start();
+    second.start();
+    SECTION("an attempt") {
+        CHECK_FALSE(m.try_upgrade());
+        m.unlock_shared();
+        CHECK(m.try_upgrade());
+    }
+    SECTION("a wait") {
+        test::team reader(1, [&](int) { m.unlock_shared(); });
+        m.upgrade();
+    }
+    SECTION("a wait that times out, and another") {
+        CHECK_FALSE(m.try_upgrade_for(1ms));
+        m.unlock_shared();
+        CHECK(m.try_upgrade_for(1ms));
+    }
+    SECTION("a wait behind a writer that gives up") {
+        test::team reader(1, [&](int) { m.unlock_shared(); });
+        m.upgrade();
+        first.destroy();
+        CHECK_FALSE(wrote[1]);
+        wrote[0] = true;
+    }
+    CHECK_FALSE(wrote[1]);
+    m.downgrade();
+    CHECK_FALSE(wrote[1]);
+    CHECK(m.try_upgrade());
+    m.unlock();
+    CHECK(wrote[0]);
+    CHECK(wrote[1]);
+    CHECK(m.try_lock());
+    m.unlock();
+}
+
+TEST_CASE(
+    "shared_mutex: coroutines upgrade one after the other, and one that is destroyed undoes it") {
+    const test::watchdog guard;
+    bide::shared_mutex m;
+    test::journal turns;
+    m.lock_shared();
+    upgrade_and_note(m, turns, 1);
+    upgrade_and_note(m, turns, 2);
+    bool mine = false;
+    auto holder = upgrade_and_hold(m, mine);
+    holder.start();
+    upgrade_and_note(m, turns, 3);
+    CHECK(turns.entries() == std::vector<int>{1});
+    m.unlock_shared();
+    CHECK(turns.entries() == std::vector<int>{1, 11, 2, 12});
+    CHECK(mine);
+    holder.destroy();
+    CHECK(turns.entries() == std::vector<int>{1, 11, 2, 12, 3, 13});
+    CHECK(m.try_lock());
+    m.unlock();
+
+    std::stop_source stop;
+    bide::errc why{};
+    m.lock_shared();
+    upgrade_in_time(m, stop.get_token(), why);
+    CHECK_FALSE(m.try_lock_shared()); // behind the upgrade
+    stop.request_stop();
+    REQUIRE(test::eventually([&] { return m.try_lock_upgradable(); }));
+    CHECK(why == bide::errc::stopped);
+    m.unlock_upgradable();
+    m.unlock_shared();
+    CHECK(m.try_lock());
+    m.unlock();
+}
+
+TEMPLATE_TEST_CASE("shared_mutex: upgrades among readers and writers lose no increment", "",
+                   test::native, test::portable, test::jittery) {
+    constexpr int turns = 200;
+    bide::basic_shared_mutex<TestType> m;
+    int count = 0; // plain: a sanitizer sees whether it is ordered
+    std::atomic<int> wrong{0};
+    test::run_threads(4, [&](int i) {
+        for (int turn = 0; turn < turns; ++turn) {
+            if (i < 2) {
+                m.lock_upgradable();
+                const int seen = count;
+                if (turn % 3 != 0 || !m.try_upgrade()) {
+                    m.upgrade();
+                }
+                wrong += count != seen ? 1 : 0; // no writer in between
+                ++count;
+                turn % 2 == 0 ? m.downgrade() : m.unlock();
+                if (turn % 2 == 0) {
+                    m.unlock_upgradable();
+                }
+            } else if (i == 2) {
+                const std::lock_guard held(m);
+                ++count;
+            } else {
+                const std::shared_lock held(m);
+                wrong += count < 0 ? 1 : 0;
+            }
+        }
+    });
+    CHECK(wrong == 0);
+    CHECK(count == 3 * turns);
+}
+
 TEMPLATE_TEST_CASE("shared_mutex: one writer xor any number of readers", "", test::native,
                    test::portable) {
     bide::basic_shared_mutex<TestType> m;

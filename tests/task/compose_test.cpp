@@ -703,6 +703,20 @@ TEST_CASE("when_all: a child on one worker may wait for a later one, however it 
     CHECK(flag);
 }
 
+TEST_CASE("when_all: a child starts that its sibling waits for, beside others that never wait") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<bool> flag{false};
+    std::atomic<bool> over{false};
+    auto one = s.spawn(composes_until(over));
+    auto another = s.spawn(composes_until(over));
+    sync_wait(s, when_all(when_all(composes_until(flag), number(1), sets(flag)), number(2)));
+    over = true;
+    std::move(one).join();
+    std::move(another).join();
+    CHECK(flag);
+}
+
 TEST_CASE("when_all: resumes on its scheduler after a child that ends on another one") {
     const test::watchdog guard;
     scheduler s(workers(2));

@@ -82,7 +82,9 @@ TEMPLATE_TEST_CASE(
 
 TEST_CASE("frame_memory: allocate returns the block that was released last") {
     using m = memory<test::native>;
-    for (const std::size_t size : {1u, 64u, 65u, 500u, 1'024u}) {
+    constexpr std::size_t smallest = depot<test::native>::grain + 1; // that is kept
+    for (const std::size_t size :
+         {smallest, std::size_t{64}, std::size_t{65}, std::size_t{500}, std::size_t{1'024}}) {
         void* const first = m::allocate(size);
         void* const second = m::allocate(size);
         m::release(first, size);
@@ -116,7 +118,7 @@ TEST_CASE("frame_memory: a batch keeps its size when it is taken apart and refil
     using m = memory<test::native>;
     constexpr std::size_t kind = 7;
     constexpr int batch = depot<test::native>::batch(kind);
-    constexpr std::size_t size = (kind + 1) * depot<test::native>::grain;
+    constexpr std::size_t size = depot<test::native>::size_of(kind);
     std::vector<std::size_t> kept;
     std::size_t made = 0;
     test::run_threads(1, [&](int) { // a thread with an empty cache
@@ -174,14 +176,16 @@ BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: keeps at most most_kept bytes, and tr
     constexpr int n = 30'000; // of 1 KiB each: four times most_kept
     put_back<m>(take<m>(n, 1'000));
     CHECK(m::kept() <= m::most_kept);
-    CHECK(m::kept() > m::most_kept - depot<TestType>::batch_bytes(62));
+    CHECK(m::kept() > m::most_kept - depot<TestType>::batch_bytes(depot<TestType>::kind_of(1'000)));
     if (test::counts_allocations()) {
         std::vector<held> all;
         const std::size_t anew =
             news([&] { all = take<m>(n, 1'000); }) - 1; // one is for the vector
-        const std::size_t at_most = m::most_kept / 1'008 + 2 * depot<TestType>::batch(62);
+        const std::size_t at_most =
+            m::most_kept / 1'000 + 2 * depot<TestType>::batch(depot<TestType>::kind_of(1'000));
         CHECK(anew >= n - at_most);
-        CHECK(anew <= n - m::most_kept / 1'008 + depot<TestType>::batch(62));
+        CHECK(anew <=
+              n - m::most_kept / 1'000 + depot<TestType>::batch(depot<TestType>::kind_of(1'000)));
         put_back<m>(all);
     }
     m::trim();
@@ -276,10 +280,10 @@ BIDE_FRAME_MEMORY_TEST_CASE(
 TEST_CASE("frame_memory: a thread that ends gives full batches to the depot and frees the rest") {
     using m = memory<test::native>;
     m::trim();
-    constexpr std::size_t batch = depot<test::native>::batch(15);
+    constexpr std::size_t batch = depot<test::native>::batch(depot<test::native>::kind_of(256));
     std::vector<held> all = take<m>(5 * batch + batch / 2, 256);
     test::run_threads(1, [&](int) { put_back<m>(all); });
-    CHECK(m::kept() == 5 * depot<test::native>::batch_bytes(15));
+    CHECK(m::kept() == 5 * depot<test::native>::batch_bytes(depot<test::native>::kind_of(256)));
     m::trim();
 }
 

@@ -201,14 +201,12 @@ private:
             at < capacity_ ? position + n : (position & ~(lap_ - 1)) + lap_ + (at - capacity_));
     }
 
-    // Another thread was faster: pauses, twice as long each time, so that it can proceed.
-    static void make_way(int& failed) noexcept {
-        if constexpr (!Platform::model) {
-            for (int left = 1 << failed; left > 0; --left) {
-                Platform::pause();
-            }
-            failed = failed < 6 ? failed + 1 : 6;
+    // Another thread was faster: pauses, four times as long each time. Returns the next `failed`.
+    static int make_way(int failed) noexcept {
+        for (int left = Platform::model ? 0 : 1 << failed; left > 0; --left) {
+            Platform::pause();
         }
+        return failed < 6 ? failed + 2 : 6;
     }
 
     // How many of the `most` slots from `first` on have the stamp position + more.
@@ -305,13 +303,15 @@ attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcep
         if (const std::size_t n = count_ready(tail, 0, most); n != 0) {
             const Stamp first = tail;
             // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
-            // flags. Failure: as the load above; look again.
+            // flags. Failure: relaxed, the loop reads again.
             if (tail_.compare_exchange_weak(tail, next(tail, n), std::memory_order_seq_cst,
-                                            std::memory_order_seq_cst)) {
+                                            std::memory_order_relaxed)) {
                 c = claim(first, 1, n);
                 return attempt::done;
             }
-            make_way(failed);
+            failed = make_way(failed);
+            // Order: seq_cst [ring.position]; as the first.
+            tail = tail_.load(std::memory_order_seq_cst);
             continue;
         }
         // Order: seq_cst [ring.position]; the positions tell whether it is full.
@@ -334,14 +334,15 @@ attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept
     for (int failed = 0;;) {
         if (const std::size_t n = count_ready(head, 1, most); n != 0) {
             const Stamp first = head;
-            // Order: seq_cst [ring.position]; as the tail in begin_push. Failure: as the load
-            // above.
+            // Order: seq_cst [ring.position]; as in begin_push. Failure: relaxed.
             if (head_.compare_exchange_weak(head, next(head, n), std::memory_order_seq_cst,
-                                            std::memory_order_seq_cst)) {
+                                            std::memory_order_relaxed)) {
                 c = claim(first, lap_, n);
                 return attempt::done;
             }
-            make_way(failed);
+            failed = make_way(failed);
+            // Order: seq_cst [ring.position]; as the first.
+            head = head_.load(std::memory_order_seq_cst);
             continue;
         }
         // Order: seq_cst [ring.position]; the positions tell whether it is empty.

@@ -129,9 +129,11 @@ template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1
 }
 
 /// Makes a case that locks as lock() does, for each type that has async_lock(): a mutex of this
-/// process, a synchronized_value. The result is the value of async_lock(). If the case is not
-/// chosen, the mutex is not locked.
-template <class Mutex> auto on_lock(Mutex& what) { return detail::case_of(what.async_lock()); }
+/// process, a synchronized_value, a keyed_mutex with its key. The result is the value of
+/// async_lock(). If the case is not chosen, the mutex is not locked.
+template <class Mutex, class... Key> auto on_lock(Mutex& what, const Key&... key) {
+    return detail::case_of(what.async_lock(key...));
+}
 /// \overload
 template <class Mutex> auto on_lock(Mutex* what) {
     return what != nullptr ? on_lock(*what) : decltype(on_lock(*what))();
@@ -146,9 +148,10 @@ template <class Mutex> auto on_lock_shared(Mutex* what) {
     return what != nullptr ? on_lock_shared(*what) : decltype(on_lock_shared(*what))();
 }
 
-/// Makes a case that waits for an event to be set, or for a latch to be zero.
-template <class Event> auto on_event(Event& what) {
-    return detail::signal_case(what.async_wait().as_case());
+/// Makes a case that waits for an event to be set, for a latch to be zero, or for the end of the
+/// phase of a barrier, with the token of an arrival.
+template <class Event, class... Token> auto on_event(Event& what, const Token&... at) {
+    return detail::signal_case(what.async_wait(at...).as_case());
 }
 /// \overload
 template <class Event> auto on_event(Event* what) {

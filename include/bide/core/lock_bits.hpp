@@ -89,13 +89,14 @@ template <class Platform, class Word> struct lock_bits {
         }
     }
 
-private:
-    static void pause(int looks) noexcept {
+    /// Pauses after `looks` earlier looks that found the lock held.
+    static void stay_away(int looks) noexcept {
         for (int left = Platform::model ? 1 : 16 << (looks < 3 ? 2 * looks : 6); left > 0; --left) {
             Platform::pause();
         }
     }
 
+private:
     BIDE_NOINLINE static Word acquire_slow(atomic& word) noexcept {
         Word mark = held;
         for (int looks = 0;;) {
@@ -111,7 +112,7 @@ private:
                 continue;
             }
             if (looks < Platform::lock_looks) {
-                pause(looks++);
+                stay_away(looks++);
                 continue;
             }
             // Order: relaxed; the waiter asks for a wake and publishes no data. After a failure,

@@ -29,6 +29,7 @@
 #include <bide/core/platform.hpp>
 
 #include <coroutine>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -240,7 +241,7 @@ struct transfer_loop {
     }
 
     // Resumes `to`, and then each handle that is pushed meanwhile. Does not access a node after its
-    // handle was taken.
+    // handle was taken; its `next` is nullptr then.
     template <class Platform> void run(std::coroutine_handle<> to) noexcept {
         transfer_loop* const outer = exchange_current<Platform>(this);
         while (to) {
@@ -248,7 +249,7 @@ struct transfer_loop {
             to = nullptr;
             if (first != nullptr) {
                 to = first->to;
-                first = first->next;
+                first = std::exchange(first->next, nullptr);
                 if (first == nullptr) {
                     last = nullptr;
                 }

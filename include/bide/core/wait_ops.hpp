@@ -16,7 +16,8 @@
 ///     wait_status try_now() const noexcept;
 ///     // Queues the waiter and returns waiting, or settles it and returns its status.
 ///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
-///     // Cancels the wait. Returns true if this call decided it.
+///     // Cancels the wait. Returns true if this call decided it. If `why` is destroyed, the waiter
+///     // must be in no queue afterwards, or be granted.
 ///     bool cancel(basic_waiter<Platform>&, wait_status why) const noexcept;
 ///     // Makes the result of the wait. Throws only if the primitive says so.
 ///     result<basic_permit<Platform>> collect(wait_status what) const;
@@ -32,6 +33,9 @@
 ///     // complete the wait. Is called before the waiter is queued if nothing else is queued for
 ///     // the thread to run.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
+///     // When the waiter is granted, try_now() is called once more, where the coroutine is about to
+///     // resume. If it returns waiting, the wait begins anew. The runnable lies in the payload.
+///     detail::turn_back<Platform>& turn_back(payload&) const noexcept;
 ///     // try_now() completes the wait, and other tasks run before the coroutine resumes.
 ///     static constexpr bool yields_first = true;
 ///     // The wait cannot be a case of a select: its decision claims no choice.
@@ -61,6 +65,12 @@
 namespace bide::inline BIDE_ABI {
 
 template <class Platform> class basic_waiter;
+
+namespace detail {
+
+template <class Platform> class turn_back; // core/detail/coroutine_wait.hpp
+
+} // namespace detail
 
 /// The result type of an operation whose value is a T. A primitive's own empty T may stand for a
 /// result<void, E>.
@@ -165,6 +175,10 @@ template <class Platform> struct wait_steps {
     wait_status (*try_longer)(const wait_target&) noexcept;
     /// Is called if the waiting task is cancelled; nullptr if the wait then ends with `stopped`.
     void (*on_cancel)(const wait_target&) noexcept;
+    /// Returns what calls try_now() when the waiter is granted; nullptr if the wait is over then.
+    detail::turn_back<Platform>& (*turn_back)(const wait_target&) noexcept;
+    /// Undoes an outcome that no caller collects; nullptr if there is nothing to undo.
+    void (*give_back)(const wait_target&, wait_status what) noexcept;
     /// If true, other tasks run first.
     bool yields_first;
     /// If true, the wait cannot be a case of a select.
@@ -175,8 +189,6 @@ template <class Platform> struct wait_steps {
 template <class R, class Platform> struct wait_ops : wait_steps<Platform> {
     /// Makes the result of a wait.
     R (*collect)(const wait_target&, wait_status what);
-    /// Undoes an outcome that no caller collects.
-    void (*give_back)(const wait_target&, wait_status what) noexcept;
 };
 
 namespace detail {
@@ -217,15 +229,22 @@ template <class Op, class Payload, class Platform> struct wait_calls {
             return op.collect(what);
         }
     }
-    template <class R> static void give_back(const wait_target& t, wait_status what) noexcept {
+    static constexpr bool gives_back = requires(const Op& op, wait_status what, Payload& p) {
+        op.give_back(what, p);
+    } || requires(const Op& op, wait_status what) { op.give_back(what); };
+    static void give_back(const wait_target& t, wait_status what) noexcept {
         const Op& op = t.operation<Op>();
         if constexpr (requires(Payload& p) { op.give_back(what, p); }) {
             op.give_back(what, t.carried<Payload>());
-        } else if constexpr (requires { op.give_back(what); }) {
+        } else if constexpr (gives_back) {
             op.give_back(what);
-        } else {
-            static_cast<void>(collect<R>(t, what));
         }
+    }
+    template <class R> static void drop(const wait_target& t, wait_status what) noexcept {
+        static_cast<void>(collect<R>(t, what));
+    }
+    static detail::turn_back<Platform>& turn_back(const wait_target& t) noexcept {
+        return t.operation<Op>().turn_back(t.carried<Payload>());
     }
     static wait_status try_longer(const wait_target& t) noexcept {
         wait_status seen = wait_status::waiting;
@@ -236,18 +255,33 @@ template <class Op, class Payload, class Platform> struct wait_calls {
     static void on_cancel(const wait_target& t) noexcept { t.operation<Op>().on_cancel(); }
 
     static constexpr wait_steps<Platform> steps() noexcept {
-        wait_steps<Platform> s{&try_now, &enqueue, &cancel, nullptr, nullptr, false, false};
+        wait_steps<Platform> s{&try_now, &enqueue, &cancel, nullptr, nullptr,
+                               nullptr,  nullptr,  false,   false};
         if constexpr (requires(const Op& op, bool (&again)()) { op.yield_before_wait(again); }) {
             s.try_longer = &try_longer;
         }
         if constexpr (requires(const Op& op) { op.on_cancel(); }) {
             s.on_cancel = &on_cancel;
         }
+        if constexpr (requires(const Op& op, Payload& p) { op.turn_back(p); }) {
+            s.turn_back = &turn_back;
+        }
+        if constexpr (gives_back) {
+            s.give_back = &give_back;
+        }
         if constexpr (requires { Op::yields_first; }) {
             s.yields_first = Op::yields_first;
         }
         if constexpr (requires { Op::stands_alone; }) {
             s.stands_alone = Op::stands_alone;
+        }
+        return s;
+    }
+    // For a wait whose result is collected and destroyed if no caller takes it.
+    template <class R> static constexpr wait_steps<Platform> steps_of_result() noexcept {
+        wait_steps<Platform> s = steps();
+        if constexpr (!gives_back) {
+            s.give_back = &drop<R>;
         }
         return s;
     }
@@ -258,8 +292,8 @@ inline constexpr wait_steps<Platform> steps_of = wait_calls<Op, Payload, Platfor
 
 template <class Op, class R, class Platform,
           class Calls = wait_calls<Op, wait_payload_t<R>, Platform>>
-inline constexpr wait_ops<R, Platform> ops_of{Calls::steps(), &Calls::template collect<R>,
-                                              &Calls::template give_back<R>};
+inline constexpr wait_ops<R, Platform> ops_of{Calls::template steps_of_result<R>(),
+                                              &Calls::template collect<R>};
 
 } // namespace detail
 

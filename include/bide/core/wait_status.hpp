@@ -12,19 +12,21 @@ namespace bide::inline BIDE_ABI {
 
 /// States the outcome of a wait. The first two values are no outcomes.
 enum class wait_status : futex_word {
-    waiting,   ///< There is no outcome yet.
-    parked,    ///< There is no outcome yet, and the owner sleeps or is about to.
-    granted,   ///< The wait got what it asked for.
-    closed,    ///< The primitive was closed.
-    stopped,   ///< A stop was requested.
-    timed_out, ///< The deadline has passed.
-    no_memory  ///< There was no memory for the item.
+    waiting,    ///< There is no outcome yet.
+    parked,     ///< There is no outcome yet, and the owner sleeps or is about to.
+    granted,    ///< The wait got what it asked for.
+    closed,     ///< The primitive was closed.
+    stopped,    ///< A stop was requested.
+    timed_out,  ///< The deadline has passed.
+    no_memory,  ///< There was no memory for the item.
+    all_let_go, ///< One step let every waiter through: nothing is passed on if the owner is gone.
+    destroyed   ///< The coroutine that waited was destroyed. Only cancel() gets it.
 };
 
 namespace detail {
 
 // The bit of a wait that is decided, and not published yet (core/waiter.hpp).
-inline constexpr futex_word announced = 8;
+inline constexpr futex_word announced = 16;
 
 // Sets the bit, or clears it if it is set.
 inline wait_status announced_as(wait_status what) noexcept {

@@ -50,6 +50,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 
@@ -73,8 +74,8 @@ public:
 
     // --- called by the owner
 
-    /// Sets the waker, before the wait is queued.
-    void set_waker(waker wake) noexcept { waker_ = wake; }
+    /// Sets the waker, before the wait is queued, and returns the previous one.
+    waker set_waker(waker wake) noexcept { return std::exchange(waker_, wake); }
 
     /// Makes this wait a case of `with`. If it is chosen, `wake` runs with the choice as context.
     void contest(waker::function wake, basic_choice<Platform>& with) noexcept {
@@ -329,8 +330,7 @@ public:
 private:
     var<wait_status> forbidden_{wait_status::waiting};
     var<phase> phase_{phase::idle};
-    bool was_first_ = false; // only the owner reads it: its queue was empty before
-    bool contested_ = false;
+    bool contested_ = false, was_first_ = false; // was_first_: its queue was empty; for the owner
 
     // The last member, so that it can have a cache line of its own (thread_wait.hpp).
     typename Platform::template atomic<wait_status> state_{wait_status::waiting};

@@ -255,6 +255,41 @@ public:
         w.phase_ = waiter::phase::queued;
     }
 
+    /// Puts `w` before all others. Called by the owner of `w`.
+    void push_front(waiter& w) noexcept {
+        waiter* const last = last_;
+        push(w); // behind the last one, which is before the first one
+        if (last != nullptr) {
+            last_ = last;
+        }
+        w.was_first_ = true;
+    }
+
+    /// Queues `w` in the place of `old`, which leaves the queue undecided. Called by the owner of both.
+    /// Requires: `old` is in this queue.
+    void replace(waiter& old, waiter& w) noexcept {
+        w.was_first_ = &front() == &old;
+        waiter* const last = last_;
+        link* const next = old.next_;
+        link* const prev = old.prev_;
+        w.next_ = next == &old ? &w : next;
+        w.prev_ = prev == &old ? &w : prev;
+        w.next_->prev_ = &w;
+        w.prev_->next_ = &w;
+        if (last == &old) {
+            last_ = &w;
+        }
+        old.phase_ = waiter::phase::idle;
+        w.phase_ = waiter::phase::queued;
+    }
+
+    /// Takes over all waiters of `other`.
+    /// Requires: this queue is empty.
+    void take(basic_waiter_queue& other) noexcept {
+        last_ = static_cast<waiter*>(other.last_);
+        other.last_ = nullptr;
+    }
+
     /// Takes `w` out of any place in the queue. This decides the wait, and the caller owns the
     /// outcome.
     /// Requires: `w` is in this queue.
@@ -325,6 +360,15 @@ private:
 
     typename Platform::template var<waiter*> last_{nullptr};
 };
+
+/// Settles a wait that has an outcome, for its owner. Returns the outcome, or waiting.
+template <class Platform>
+wait_status settle_if_over(basic_waiter<Platform>& w, wait_status what) noexcept {
+    if (what != wait_status::waiting) {
+        w.settle(what);
+    }
+    return what;
+}
 
 } // namespace bide::inline BIDE_ABI
 

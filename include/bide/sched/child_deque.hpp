@@ -7,7 +7,7 @@
 // buffer does not grow.)
 //
 //   top       the oldest child. Thieves move it up by one, by CAS. The owner does, too, when it takes
-//             the last child.
+//             the last child, and moves it up to bottom when it takes all.
 //   bottom    the place of the next child. Only the owner changes it.
 //   (top above bottom: only while the owner takes a child, and there is none)
 //
@@ -25,6 +25,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -43,14 +44,15 @@ public:
 
     // ---- Functions for the owner
 
-    /// Pushes a child. Returns false if there is no room.
-    bool push(runnable& r) noexcept;
+    /// Pushes children, the first of the list first. Leaves those in the list for which there is no
+    /// room. Returns false if it has pushed none.
+    bool push(detail::run_list& list) noexcept;
 
     /// Takes `r` back. Returns false if another worker has taken it, or if it is not the newest.
     bool take_back(runnable& r) noexcept;
 
-    /// Takes the newest child. Returns nullptr if there is none.
-    runnable* pop() noexcept;
+    /// Takes all children, and appends them to the list, the oldest first.
+    void take_all(detail::run_list& list) noexcept;
 
     // ---- Any thread
 
@@ -66,6 +68,14 @@ public:
         return top_.load(std::memory_order_relaxed) >= bottom;
     }
 
+    /// Returns the number of children, a snapshot.
+    unsigned size() const noexcept {
+        // Order: relaxed, both; two snapshots, which need not be consistent.
+        const position top = top_.load(std::memory_order_relaxed);
+        const position bottom = bottom_.load(std::memory_order_relaxed);
+        return top < bottom ? static_cast<unsigned>(bottom - top) : 0;
+    }
+
 private:
     using position = std::uint64_t;
     using slot = typename Platform::template atomic<runnable*>;
@@ -78,19 +88,22 @@ private:
 };
 
 template <class Platform, unsigned Capacity>
-bool basic_child_deque<Platform, Capacity>::push(runnable& r) noexcept {
+bool basic_child_deque<Platform, Capacity>::push(detail::run_list& list) noexcept {
     // Order: relaxed; the owner's own.
-    const position at = bottom_.load(std::memory_order_relaxed);
+    position at = bottom_.load(std::memory_order_relaxed);
     // Order: relaxed; an old top says that there is less room. The thief whose CAS moved it has read
     // the slot before.
-    if (at - top_.load(std::memory_order_relaxed) >= Capacity) {
+    const position end = top_.load(std::memory_order_relaxed) + Capacity;
+    if (at == end || list.first() == nullptr) {
         return false;
     }
-    // Order: relaxed; the store of bottom publishes it. A thief that reads it too late fails.
-    slots_[at % Capacity].store(&r, std::memory_order_relaxed);
-    // Order: seq_cst; publishes the slot and the child [child_deque.publish], before the look for
-    // sleepers [idle.announce].
-    bottom_.store(at + 1, std::memory_order_seq_cst);
+    for (; at != end && list.first() != nullptr; ++at) {
+        // Order: relaxed; the store of bottom publishes it. A thief that reads it too late fails.
+        slots_[at % Capacity].store(list.pop(), std::memory_order_relaxed);
+    }
+    // Order: seq_cst; publishes the slots and the children [child_deque.publish], before the look
+    // for sleepers [idle.announce].
+    bottom_.store(at, std::memory_order_seq_cst);
     return true;
 }
 
@@ -103,16 +116,21 @@ bool basic_child_deque<Platform, Capacity>::take_back(runnable& r) noexcept {
 }
 
 template <class Platform, unsigned Capacity>
-runnable* basic_child_deque<Platform, Capacity>::pop() noexcept {
+void basic_child_deque<Platform, Capacity>::take_all(detail::run_list& list) noexcept {
     // Order: relaxed; the owner's own.
     const position bottom = bottom_.load(std::memory_order_relaxed);
-    // Order: relaxed; an old top is checked again.
-    if (top_.load(std::memory_order_relaxed) >= bottom) {
-        return nullptr;
+    // Order: relaxed; the CAS decides.
+    position top = top_.load(std::memory_order_relaxed);
+    while (top < bottom) {
+        // Order: relaxed; the owner wrote the slots and the children. Failure: a thief was faster.
+        if (top_.compare_exchange_weak(top, bottom, std::memory_order_relaxed,
+                                       std::memory_order_relaxed)) {
+            for (; top != bottom; ++top) {
+                // Order: relaxed; the owner's own.
+                list.push(*slots_[top % Capacity].load(std::memory_order_relaxed));
+            }
+        }
     }
-    // Order: relaxed; the owner's own.
-    runnable* const newest = slots_[(bottom - 1) % Capacity].load(std::memory_order_relaxed);
-    return take(bottom - 1) ? newest : nullptr;
 }
 
 // Takes the newest child, which is at `at`. Returns false if it was stolen.

@@ -94,6 +94,12 @@ public:
     /// if there is a watcher.
     [[nodiscard]] unsigned wake_unless_watched() noexcept { return wake(searching_ | has_watcher); }
 
+    /// The same, for an arm of a fork-join that is not worth a wake. If there is a watcher, a search
+    /// that ends wakes no worker for it, either: if no worker takes the arm, its owner runs it.
+    [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
+        return wake(searching_ | has_watcher, has_watcher);
+    }
+
     // ---- A worker, each with a number of its own below `workers`
 
     /// Counts the caller as searching. Returns false, and does not count it, if at least half of
@@ -182,11 +188,14 @@ private:
     // worker is woken, the new word already counts it as searching and no longer as sleeping.
     struct push_policy {
         word relied_on; // fields: if one of them is not 0, a worker will look
+        word
+            leaves_it; // fields: if one of them is not 0, no search that ends wakes a worker for it
         bool wakes(word seen) const noexcept {
             return (seen & sleeping_) != 0 && (seen & relied_on) == 0;
         }
         word next(word seen, bool woken) const noexcept {
-            return !woken && (seen & sleeping_) != 0 ? seen | deferred : seen;
+            return !woken && (seen & sleeping_) != 0 && (seen & leaves_it) == 0 ? seen | deferred
+                                                                                : seen;
         }
     };
     struct search_end_policy {
@@ -203,7 +212,7 @@ private:
         }
     };
 
-    unsigned wake(word relied_on) noexcept;
+    unsigned wake(word relied_on, word leaves_it = 0) noexcept;
     template <class Rule> unsigned decide(word seen, Rule rule) noexcept;
     unsigned take_first(unsigned last_choice) noexcept;
     bool unlock_as(word& seen, word next) noexcept;
@@ -234,10 +243,11 @@ basic_idle<Platform>::basic_idle(unsigned workers)
     }
 }
 
-template <class Platform> unsigned basic_idle<Platform>::wake(word relied_on) noexcept {
+template <class Platform>
+unsigned basic_idle<Platform>::wake(word relied_on, word leaves_it) noexcept {
     // Order: seq_cst [idle.announce]; after the job was made visible. If no sleeper is seen here, a
     // worker that announces later sees the job. The CAS below may go by newer values of the word.
-    return decide(word_.load(std::memory_order_seq_cst), push_policy{relied_on});
+    return decide(word_.load(std::memory_order_seq_cst), push_policy{relied_on, leaves_it});
 }
 
 template <class Platform> bool basic_idle<Platform>::start_search() noexcept {

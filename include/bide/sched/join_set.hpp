@@ -21,6 +21,7 @@
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
@@ -38,41 +39,50 @@ using ended_children = basic_ended_children<native_platform>;
 
 // The children of a join_set: the group of all, and the list of those that have ended.
 struct join_set_state {
-    void cancel() noexcept {
+    void cancel(cancel_reason why) noexcept {
         ended.cancel();
-        all.cancel();
+        all.cancel(why);
     }
 
     ended_children ended;
     group all;
 };
 
-// The outcome of a child. It stays in the list of ended children, with a reference to its task,
-// until join_next() takes it.
-template <class T> class join_set_child : public ended_children::child {
+// A child. It stays in the list of ended children, with a reference, until join_next() takes its
+// outcome.
+template <class T> class join_set_child : public task_header, public ended_children::child {
 public:
-    join_set_child(task_header& task, join_set_state& of) noexcept
-        : member_(of.all, task), ended_(of.ended) {}
-    join_set_child(const join_set_child&) = delete;
-    join_set_child& operator=(const join_set_child&) = delete;
+    join_set_child(task_home& home, bool kept, join_set_state& of) noexcept
+        : task_header(home, kept), member_(of.all, *this), ended_(of.ended) {}
 
     group_member& member() noexcept { return member_; }
-    void drop_reference() noexcept { member_.task().drop_reference(); }
+    deadline limit() const noexcept final { return member_.limit(); }
 
     kept_outcome<T>& kept() noexcept { return kept_; }
-    void settled(const task_home&) noexcept {}
+    void settled() noexcept {}
+    // Throws: the exception of the task; stopped_error if it never ran.
+    T take() {
+        if (never_ran()) {
+            throw_error(errc::stopped);
+        }
+        return kept_.take();
+    }
+
+protected:
+    ~join_set_child() = default;
+
+private:
     // To the group, no child fails. A child that the set's cancellation has stopped has no outcome.
-    void discard() noexcept {
-        if (kept_.is_stopped() && ended_.was_cancelled()) {
+    void discard_outcome() noexcept final {
+        if ((never_ran() || kept_.is_stopped()) && ended_.was_cancelled()) {
             ended_.end(nullptr);
         } else {
-            member_.task().add_reference(); // for the list
+            add_reference(); // for the list
             ended_.end(this);
         }
         member_.end(nullptr, false);
     }
 
-private:
     group_member member_;
     ended_children& ended_;
     kept_outcome<T> kept_;
@@ -108,7 +118,7 @@ public:
     /// scheduler_options::max_blocking_threads.
     /// Requires: no thread uses the set, except its children.
     ~join_set() {
-        state_.cancel();
+        state_.cancel(cancel_reason::parent);
         detail::block_until(state_.all.of_children());
         while (auto* const left = state_.ended.take()) {
             static_cast<child*>(left)->drop_reference();
@@ -162,7 +172,8 @@ public:
     async_op<next_type> async_join_next() noexcept { return {joining_next{state_}}; }
 
     /// Cancels all children, also those that are spawned later. A second call has no effect.
-    void cancel() noexcept { state_.cancel(); }
+    /// Requires: `why` is not cancel_reason::none.
+    void cancel(cancel_reason why = cancel_reason::requested) noexcept { state_.cancel(why); }
 
     /// Returns the number of outcomes that join_next() has not returned, which may be old.
     std::size_t size() noexcept { return state_.ended.size(); }
@@ -175,7 +186,7 @@ private:
         using cell_type = detail::coroutine_cell<S, child>;
         auto& cell = *new cell_type(core, false, std::move(source), state_);
         state_.ended.begin();
-        state_.all.begin(cell.outcome().member());
+        state_.all.begin(cell.member());
         core.start(cell);
     }
 
@@ -188,10 +199,10 @@ private:
             ~last_reference() { c.drop_reference(); }
         } const mine{static_cast<child&>(ended.take_reserved())};
         if constexpr (std::is_void_v<T>) {
-            mine.c.kept().take();
+            mine.c.take();
             return true;
         } else {
-            return next_type(mine.c.kept().take());
+            return next_type(mine.c.take());
         }
     }
 

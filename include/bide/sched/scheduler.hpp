@@ -12,6 +12,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/detail/dump.hpp>
+#include <bide/sched/detail/posted_waker.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/task/detail/task_body.hpp>
@@ -90,7 +91,7 @@ public:
     /// Thread safety: any thread may call it. A task that calls it must not have ended.
     template <class T> join_handle<T> spawn(task<T> t) {
         using cell = detail::joined_coroutine_cell<task<T>>;
-        return launch((new cell(*core_, true, std::move(t)))->outcome());
+        return launch<T>(*new cell(*core_, true, std::move(t)));
     }
 
     /// Starts a task that runs a function. The return value or the exception of the function is the
@@ -99,7 +100,7 @@ public:
         requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
     auto spawn(F function) -> join_handle<result_of<F>> {
         using cell = detail::function_cell<F, result_of<F>>;
-        return launch((new cell(*core_, std::move(function), false, true))->outcome());
+        return launch<result_of<F>>(*new cell(*core_, std::move(function), false, true));
     }
 
     /// Starts the task that a function returns. The function is called at once, on the calling
@@ -108,7 +109,7 @@ public:
         requires std::is_invocable_v<F&&> && detail::task_source<F>
     auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
         using cell = detail::joined_coroutine_cell<F>;
-        return launch((new cell(*core_, true, std::move(function)))->outcome());
+        return launch<detail::task_value_t<F>>(*new cell(*core_, true, std::move(function)));
     }
 
     /// Runs a function that blocks, on a thread for blocking tasks: an idle one, else a new one. If
@@ -121,7 +122,7 @@ public:
     auto spawn_blocking(F function) -> join_handle<result_of<F>> {
         using cell = detail::function_cell<F, result_of<F>>;
         auto& made = *new cell(*core_, std::move(function), true, true);
-        join_handle<result_of<F>> handle(made.outcome());
+        join_handle<result_of<F>> handle(made);
         core_->start_blocking(made);
         return handle;
     }
@@ -140,7 +141,7 @@ public:
 
     /// Runs a waker on a worker; otherwise as post(runnable&). Terminates if there is no memory for
     /// its place in the queue.
-    void post(waker w) noexcept;
+    void post(waker w) noexcept { core_->post(detail::made_runnable(w)); }
 
     /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels other tasks when they
     /// next wait, runs what is queued, and ends the threads. A second call, from any thread, waits
@@ -199,9 +200,9 @@ private:
     friend detail::fork_entry;
     friend detail::group_entry;
 
-    template <class T> join_handle<T> launch(detail::joined_outcome<T>& of) noexcept {
+    template <class T> join_handle<T> launch(detail::joined_task<T>& of) noexcept {
         join_handle<T> handle(of);
-        core_->start(of.task());
+        core_->start(of);
         return handle;
     }
 
@@ -216,24 +217,6 @@ private:
 };
 
 inline async_op<void> scheduler::schedule() noexcept { return detail::yield().resume_on(*this); }
-
-inline void scheduler::post(waker w) noexcept {
-    struct posted_call : runnable {
-        waker what;
-    };
-    auto* const e = new (std::nothrow) posted_call;
-    if (e == nullptr) {
-        detail::fatal("no memory to post a waker to a scheduler");
-    }
-    e->what = w;
-    e->run = waker(
-        [](void* self) noexcept {
-            const std::unique_ptr<posted_call> mine(static_cast<posted_call*>(self));
-            mine->what.wake();
-        },
-        e);
-    core_->post(*e);
-}
 
 inline void scheduler::dump(std::FILE* to) const {
     detail::dump(core_->pool(), core_->threads().blocking(), core_->life(), to);

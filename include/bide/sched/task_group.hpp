@@ -3,7 +3,8 @@
 #define BIDE_SCHED_TASK_GROUP_HPP
 
 /// \file
-/// Structured concurrency: any number of tasks that do not outlive their group.
+/// Structured concurrency: tasks that do not outlive their group, any number of them or at most as
+/// many at a time as a limit says.
 ///
 /// A coroutine that awaits the end of a group holds no thread, however deeply groups are nested.
 
@@ -12,12 +13,18 @@
 #include <bide/core/result.hpp>
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sync/permit.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_body.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
+#include <cstddef>
 #include <exception>
 #include <functional>
+#include <limits>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -26,8 +33,13 @@ namespace bide::inline BIDE_ABI {
 /// Runs tasks on a scheduler and waits for all of them. The first child that fails cancels the
 /// other children.
 ///
+/// A group with a limit never has more children at a time: spawn() blocks until there is room for
+/// one more, and async_spawn() waits for that. A child keeps its room until it has ended and its
+/// frame is destroyed. Those that wait for room get it in the order in which they began to wait.
+///
 /// Thread safety: any thread may call any member concurrently, except the destructor. A child may
-/// spawn and cancel, but must not wait for its own group.
+/// spawn and cancel, but must not wait for its own group. In a group with a limit, a spawn by a
+/// child waits for the end of another child: if all children do that, none of them ends.
 /// Destroys: waits for all children. If an exception leaves the group's scope, or the running task
 /// is cancelled, it cancels them first.
 class task_group {
@@ -35,7 +47,12 @@ class task_group {
 
 public:
     /// Makes an empty group. Its children run on `where`.
-    explicit task_group(scheduler& where) noexcept : scheduler_(where) {}
+    explicit task_group(scheduler& where) noexcept : task_group(where, no_limit) {}
+    /// Makes an empty group of at most `limit` children at a time.
+    /// Throws: std::invalid_argument if `limit` is zero.
+    task_group(scheduler& where, std::size_t limit)
+        : scheduler_(where), room_(permits_for(limit)),
+          group_(limit == no_limit ? nullptr : &room_) {}
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
 
@@ -49,7 +66,16 @@ public:
     /// Throws: the first failure, when all have ended; stopped_error, if the awaiting task was
     /// cancelled, or if the group's cancellation has ended the body; std::bad_alloc.
     /// Cancellation: cancels the body and all children, and waits for them.
-    template <class F> static task<value_of<F>> run(scheduler& where, F body);
+    template <class F> static task<value_of<F>> run(scheduler& where, F body) {
+        return run_in(where, no_limit, std::move(body));
+    }
+    /// Runs body(group) as above, with a group of at most `limit` children at a time. The body does
+    /// not count.
+    /// Throws: std::invalid_argument in this call, if `limit` is zero.
+    template <class F> static task<value_of<F>> run(scheduler& where, std::size_t limit, F body) {
+        static_cast<void>(permits_for(limit));
+        return run_in(where, limit, std::move(body));
+    }
 
     /// Waits for all children. If a child failed and no join() has thrown its exception, the
     /// exception is dropped. If an exception leaves the group's scope, or the running task is
@@ -62,10 +88,9 @@ public:
 
     /// Runs a task as a child. Its value is dropped. If the group is cancelled, the child never
     /// starts. If the scheduler has shut down, the child has failed with stopped_error.
+    /// Blocks: if the group has a limit, until there is room for one more child.
     /// Throws: std::bad_alloc.
-    template <class T> void spawn(task<T> child) {
-        launch(std::move(child), &detail::group::begin);
-    }
+    template <class T> void spawn(task<T> child) { launch_in_room(std::move(child)); }
 
     /// Runs the task that a function returns, as a child. The function is called on the calling
     /// thread, and is destroyed when the child has ended. So a lambda coroutine may use its
@@ -74,12 +99,30 @@ public:
     template <class F>
         requires detail::task_source<F>
     void spawn(F function) {
-        launch(std::move(function), &detail::group::begin);
+        launch_in_room(std::move(function));
+    }
+
+    /// Runs a task as a child, as spawn() does, when there is room for one more child. Waits for
+    /// that when it is awaited. If the group has no limit, does not wait.
+    /// Throws: as spawn(), when awaited; stopped_error, if the awaiting task is cancelled while it
+    /// waits. The child is destroyed then, and has not begun.
+    /// Cancellation: the wait is stopped; the group is not cancelled.
+    template <class T> task<> async_spawn(task<T> child) {
+        return launch_when_room(std::move(child));
+    }
+
+    /// Runs the task that a function returns, as async_spawn() above does. The function is called
+    /// when there is room.
+    template <class F>
+        requires detail::task_source<F>
+    task<> async_spawn(F function) {
+        return launch_when_room(std::move(function));
     }
 
     /// Cancels the body and all children, also those that are spawned later. A second call has no
     /// effect.
-    void cancel() noexcept { group_.cancel(); }
+    /// Requires: `why` is not cancel_reason::none.
+    void cancel(cancel_reason why = cancel_reason::requested) noexcept { group_.cancel(why); }
 
     /// Waits until there are no children.
     /// Blocks: until all children have ended.
@@ -98,16 +141,44 @@ public:
     async_op<void> async_join() noexcept { return group_.of_children().async_wait(); }
 
 private:
+    static constexpr std::size_t no_limit = (std::numeric_limits<std::size_t>::max)();
+
+    static std::ptrdiff_t permits_for(std::size_t limit) {
+        if (limit == 0) {
+            BIDE_THROW(std::invalid_argument("bide::task_group: a limit of 0"));
+        }
+        constexpr std::ptrdiff_t most = (semaphore::max)();
+        return limit < static_cast<std::size_t>(most) ? static_cast<std::ptrdiff_t>(limit) : most;
+    }
+
+    template <class F> static task<value_of<F>> run_in(scheduler& where, std::size_t limit, F body);
+
+    template <class S> void launch_in_room(S source) {
+        permit one = group_.has_limit() ? permit(room_) : permit();
+        launch(std::move(source), &detail::group::begin);
+        one.forget(); // the end of the child returns it
+    }
+
+    template <class S> task<> launch_when_room(S source) {
+        permit one;
+        if (group_.has_limit()) {
+            one = co_await room_.async_acquire();
+        }
+        launch(std::move(source), &detail::group::begin);
+        one.forget(); // as above
+    }
+
     template <class S>
     void launch(S source, void (detail::group::*begin)(detail::group_member&) noexcept) {
         auto& core = detail::group_entry::core(scheduler_);
         auto& cell = *new detail::group_cell<S>(core, false, std::move(source), group_);
-        (group_.*begin)(cell.outcome().member());
+        (group_.*begin)(cell.member());
         core.start(cell);
     }
 
     scheduler& scheduler_;
     const int unwinding_ = std::uncaught_exceptions();
+    semaphore room_; // has a permit for each child that may be spawned, if there is a limit
     detail::group group_;
 };
 
@@ -133,10 +204,11 @@ template <class F, class T> task<> run_body(F& body, task_group& of, body_outcom
 
 } // namespace detail
 
-template <class F> task<task_group::value_of<F>> task_group::run(scheduler& where, F body) {
+template <class F>
+task<task_group::value_of<F>> task_group::run_in(scheduler& where, std::size_t limit, F body) {
     using value = value_of<F>;
     detail::body_outcome<value> outcome;
-    task_group group(where);
+    task_group group(where, limit);
     group.launch(detail::run_body<F, value>(body, group, outcome), &detail::group::begin_body);
     co_await group.group_.of_all().async_wait();
     if (!outcome.has_value) {
@@ -149,7 +221,7 @@ template <class F> task<task_group::value_of<F>> task_group::run(scheduler& wher
 
 inline task_group::~task_group() {
     if (std::uncaught_exceptions() > unwinding_ || this_task::is_cancelled()) {
-        group_.cancel();
+        group_.cancel(cancel_reason::parent);
     }
     detail::block_until(group_.of_all());
 }

@@ -102,6 +102,8 @@ public:
     }
 
 private:
+    friend detail::condition_access;
+
     queue lock_;
 };
 

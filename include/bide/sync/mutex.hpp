@@ -100,6 +100,8 @@ public:
     }
 
 private:
+    friend detail::condition_access;
+
     queue permits_;
 };
 

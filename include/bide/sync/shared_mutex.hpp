@@ -5,7 +5,9 @@
 /// \file
 /// A reader-writer mutex for threads and coroutines, first come, first served.
 //
-// It is a semaphore: a reader takes one permit, a writer takes all permits. There is one queue.
+// It is a semaphore: a reader takes one permit, a writer takes all permits, and a reader that may
+// upgrade takes more than half of them, so there is one of those at a time. There is one queue; an
+// upgrade goes to its front (sync/detail/permit_upgrade.hpp).
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -16,24 +18,40 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/sync/detail/lock_wait.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
+#include <bide/sync/detail/permit_upgrade.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <mutex>
 #include <shared_mutex>
 #include <stop_token>
+#include <type_traits>
 
 namespace bide::inline BIDE_ABI {
 
 /// A mutex that many readers or one writer lock, in the order in which they came.
 /// SharedTimedLockable. Readers behind a waiting writer wait for it, so neither side starves.
+/// One reader at a time may have the right to upgrade its lock to an exclusive one.
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both
 /// wait for ever.
 template <class Platform> class basic_shared_mutex {
     using queue = detail::basic_permit_queue<Platform>;
     using wait = thread_wait<queue, Platform>;
+    using front = detail::permit_front<Platform>;
+
+    struct upgradable_mode {
+        static void end(basic_shared_mutex& m) noexcept { m.unlock_upgradable(); }
+    };
+    struct upgraded_mode {
+        static void end(basic_shared_mutex& m) noexcept { m.downgrade(); }
+    };
 
 public:
+    /// Owns an upgradable lock; unlocks it when it is destroyed.
+    using upgradable_lock = detail::mode_lock<basic_shared_mutex, upgradable_mode>;
+    /// Owns the upgrade of an upgradable lock; downgrades it when it is destroyed.
+    using upgraded_lock = detail::mode_lock<basic_shared_mutex, upgraded_mode>;
+
     /// Constructs a mutex that is not locked.
     constexpr basic_shared_mutex() noexcept : permits_(all) {}
 
@@ -135,6 +153,90 @@ public:
                           wait::stoppable(permits_, 1, token) == wait_status::granted);
     }
 
+    // ---- Shared, with the right to become exclusive
+
+    /// Locks the mutex shared, with the right to upgrade. It has one such reader at a time, beside
+    /// other readers. Later writers and upgradable readers wait for it.
+    /// Blocks: until no writer and no other upgradable reader has the mutex, and every earlier
+    /// waiter has had it.
+    void lock_upgradable() {
+        if (!try_lock_upgradable()) {
+            wait::until(permits_, most, deadline::never());
+        }
+    }
+    /// Locks the mutex as lock_upgradable() does if it can without waiting. Never blocks.
+    /// Returns: true if the caller locked it.
+    bool try_lock_upgradable() noexcept { return permits_.try_take(most); }
+    /// Locks the mutex as lock_upgradable() does, but waits at most `limit`.
+    template <class R, class P>
+    bool try_lock_upgradable_for(const std::chrono::duration<R, P>& limit) {
+        return try_lock_upgradable() ||
+               wait::until(permits_, most, deadline::after(limit)) == wait_status::granted;
+    }
+    /// Locks the mutex as lock_upgradable() does, but waits at most until a point in time.
+    template <class C, class D>
+    bool try_lock_upgradable_until(const std::chrono::time_point<C, D>& when) {
+        return try_lock_upgradable() ||
+               wait::until(permits_, most, deadline::at(when)) == wait_status::granted;
+    }
+    /// Locks the mutex as lock_upgradable() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the caller did not lock it.
+    result<void> lock_upgradable(std::stop_token token) {
+        return stopped_or(try_lock_upgradable() ||
+                          wait::stoppable(permits_, most, token) == wait_status::granted);
+    }
+    /// Unlocks an upgradable lock.
+    /// Requires: the caller has one and has not upgraded it; terminates if it can tell otherwise.
+    void unlock_upgradable() noexcept {
+        if (!permits_.give(most, all)) {
+            detail::fatal("shared_mutex", this, "unlocked (upgradable) while not locked");
+        }
+    }
+
+    /// Turns the caller's upgradable lock into an exclusive lock, before every waiter. No other
+    /// writer locks the mutex in between. It ends by unlock(), unlock_and_lock_shared() or
+    /// downgrade().
+    /// Blocks: until the other readers have left. New readers wait behind it.
+    /// Requires: the caller has an upgradable lock.
+    void upgrade() {
+        if (!try_upgrade()) {
+            upgrade_until(deadline::never());
+        }
+    }
+    /// Upgrades as upgrade() does if there is no other reader. Never blocks.
+    /// Returns: true if the lock is exclusive; if not, it is upgradable as before.
+    bool try_upgrade() noexcept {
+        if (permits_.try_take(to_upgrade)) {
+            return true;
+        }
+        basic_waiter<Platform> w(to_upgrade);
+        w.forbid(wait_status::timed_out); // one attempt, which may pass the waiters
+        return permits_.enqueue_first(w) == wait_status::granted;
+    }
+    /// Upgrades as upgrade() does, but waits at most `limit`.
+    template <class R, class P> bool try_upgrade_for(const std::chrono::duration<R, P>& limit) {
+        return try_upgrade() || upgrade_until(deadline::after(limit));
+    }
+    /// Upgrades as upgrade() does, but waits at most until a point in time.
+    template <class C, class D> bool try_upgrade_until(const std::chrono::time_point<C, D>& when) {
+        return try_upgrade() || upgrade_until(deadline::at(when));
+    }
+    /// Upgrades as upgrade() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the lock is upgradable as before.
+    result<void> upgrade(std::stop_token token) {
+        front at{permits_};
+        return stopped_or(try_upgrade() || thread_wait<front, Platform>::stoppable(
+                                               at, to_upgrade, token) == wait_status::granted);
+    }
+    /// Turns an exclusive lock into an upgradable lock. The readers that are first in the queue
+    /// lock the mutex too.
+    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
+    void downgrade() noexcept {
+        if (!permits_.give(to_upgrade, to_upgrade)) {
+            detail::fatal("shared_mutex", this, "downgraded while not locked");
+        }
+    }
+
     // ---- Coroutines
 
     /// Locks the mutex as lock() does, for a coroutine.
@@ -149,6 +251,22 @@ public:
         return take(1, [this]() noexcept { return std::shared_lock(*this, std::adopt_lock); });
     }
 
+    /// Locks the mutex as lock_upgradable() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
+    basic_async_op<upgradable_lock, Platform> async_lock_upgradable() {
+        return take(most, [this]() noexcept { return upgradable_lock(*this); });
+    }
+    /// Upgrades as upgrade() does, for a coroutine that has an upgradable_lock. It is no case of a
+    /// select.
+    /// Returns: an operation for co_await; its value is a lock that ends by downgrade(). The
+    /// upgradable_lock outlives it.
+    basic_async_op<upgraded_lock, Platform> async_upgrade() {
+        const auto make = [this]() noexcept { return upgraded_lock(*this); };
+        using steps = detail::permit_upgrading<Platform>;
+        return {
+            detail::lock_wait<steps, std::decay_t<decltype(make)>>{{{permits_, to_upgrade}}, make}};
+    }
+
     /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
     /// the mutex is locked, and returns the result. It is copied bytewise, and has a pointer at
     /// most.
@@ -158,7 +276,16 @@ public:
     }
 
 private:
+    friend detail::condition_access;
+
     static constexpr std::ptrdiff_t all = (queue::max)();
+    static constexpr std::ptrdiff_t most = all / 2 + 1;      // of an upgradable reader
+    static constexpr std::ptrdiff_t to_upgrade = all - most; // what it takes to upgrade
+
+    bool upgrade_until(deadline end) noexcept {
+        front at{permits_};
+        return thread_wait<front, Platform>::until(at, to_upgrade, end) == wait_status::granted;
+    }
 
     static result<void> stopped_or(bool locked) noexcept {
         return locked ? result<void>() : unexpected{errc::stopped};

@@ -59,17 +59,18 @@ namespace detail {
 
 using task_when_state = basic_when_state<native_platform>;
 
-template <task_source S> class task_child final : public basic_when_child<native_platform> {
+template <task_source S> class body_child : public basic_when_child<native_platform> {
     using T = task_value_t<S>;
 
 public:
-    task_child() noexcept {}
+    body_child() noexcept {}
 
     // Throws: what a callable throws.
     void open(S&& source) { body_.open(std::move(source)); }
     awaited_frame& frame() noexcept { return body_.frame(); }
 
-    // Requires, for both: the child has ended.
+    // Requires, for all: the child has ended.
+    bool is_stopped() const noexcept { return outcome_.is_stopped(); }
     void rethrow_if_failed() { outcome_.rethrow_if_failed(); }
     nonvoid_t<T> value() {
         if constexpr (std::is_void_v<T>) {
@@ -95,6 +96,8 @@ private:
     task_body<S, awaited_frame> body_;
     [[no_unique_address]] kept_outcome<T> outcome_;
 };
+
+template <task_source S> class task_child final : public body_child<S> {};
 
 template <task_source... Ss> class when_children {
 public:
@@ -190,14 +193,8 @@ private:
 template <detail::task_source... Ss>
 task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children) {
     using until = detail::task_when_state::until;
-    using step = detail::task_when_state::step;
     detail::when_children<Ss...> all(until::all, std::move(children)...);
-    for (auto now = step::again; now != step::over;) {
-        now = co_await all.state().next();
-        if (now == step::in_place) {
-            co_await all.state().in_place();
-        }
-    }
+    co_await all.state().wait();
     co_return all.values();
 }
 
@@ -205,14 +202,8 @@ task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children
 template <detail::task_source S>
 task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> children) {
     using until = detail::task_when_state::until;
-    using step = detail::task_when_state::step;
     detail::when_children_vector<S> all(until::all, children);
-    for (auto now = step::again; now != step::over;) {
-        now = co_await all.state().next();
-        if (now == step::in_place) {
-            co_await all.state().in_place();
-        }
-    }
+    co_await all.state().wait();
     co_return all.values();
 }
 
@@ -229,7 +220,7 @@ template <detail::task_source... Ss>
 task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... children) {
     using until = detail::task_when_state::until;
     detail::when_children<Ss...> all(until::first, std::move(children)...);
-    co_await all.state().next();
+    co_await all.state().wait();
     co_return all.first();
 }
 
@@ -243,7 +234,7 @@ task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::v
         BIDE_THROW(std::invalid_argument("bide::when_any of an empty vector"));
     }
     detail::when_children_vector<S> all(until::first, children);
-    co_await all.state().next();
+    co_await all.state().wait();
     co_return all.first();
 }
 

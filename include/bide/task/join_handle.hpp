@@ -15,6 +15,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/fwd.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>
 
 #include <system_error>
@@ -31,7 +32,7 @@ namespace bide::inline BIDE_ABI {
 /// cancel() and done() may be called concurrently.
 /// Destroys: detaches the task. Never blocks, never cancels.
 template <class T> class [[nodiscard]] join_handle {
-    using cell = detail::joined_outcome<T>;
+    using cell = detail::joined_task<T>;
 
 public:
     /// Takes the task over; `other` is empty afterwards.
@@ -46,7 +47,7 @@ public:
     /// Detaches the task.
     ~join_handle() {
         if (cell_ != nullptr) {
-            cell_->task().forgo();
+            cell_->forgo();
         }
     }
 
@@ -60,8 +61,8 @@ public:
     T join() && {
         const join_handle mine(std::move(*this));
         mine.check();
-        mine.cell_->task().ended_gate().wait();
-        return mine.cell_->kept().take();
+        mine.cell_->ended_gate().wait();
+        return mine.cell_->take();
     }
 
     /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
@@ -81,9 +82,13 @@ public:
     /// The current wait of the task, or else its next one, is stopped: it returns errc::stopped or
     /// throws stopped_error. Each later operation that would have to wait is stopped, too. Of the
     /// operations that complete immediately, one in 128 is stopped. The task decides how it reacts.
-    /// While the task has a shield, no operation is stopped.
+    /// While the task has a shield, no operation is stopped. The task reads the reason by
+    /// this_task::cancel_reason().
     /// Returns: false if the task has ended.
-    bool cancel() noexcept { return held().cancel(); }
+    /// Requires: `why` is not cancel_reason::none.
+    bool cancel(cancel_reason why = cancel_reason::requested) noexcept {
+        return held().cancel(why);
+    }
 
     /// Returns true if the task has ended.
     bool done() const noexcept { return held().is_complete(); }
@@ -92,6 +97,7 @@ public:
     void detach() && noexcept { const join_handle dropped(std::move(*this)); }
 
 private:
+    friend class run_loop;
     friend class scheduler;
     using node = basic_waiter<native_platform>;
 
@@ -101,7 +107,7 @@ private:
         if (cell_ == nullptr) {
             detail::fatal("a join_handle was used after it was moved from or joined");
         }
-        return cell_->task();
+        return *cell_;
     }
 
     void check() const {
@@ -118,7 +124,7 @@ private:
         cell& of;
         static constexpr bool stands_alone = true;
 
-        auto& ended() const noexcept { return of.task().ended_gate(); }
+        auto& ended() const noexcept { return of.ended_gate(); }
         wait_status try_now() const noexcept {
             return ended().is_open() ? wait_status::granted : wait_status::waiting;
         }
@@ -133,17 +139,16 @@ private:
 
 template <class T> as_result_t<T> join_handle<T>::joining::collect(wait_status what) const {
     const join_handle mine(of);
-    detail::kept_outcome<T>& outcome = of.kept();
-    if (what == wait_status::granted && outcome.is_stopped()) {
-        outcome.error() = nullptr; // reported by `what`
+    if (what == wait_status::granted && of.is_stopped()) {
+        of.kept().error() = nullptr; // reported by `what`
         what = wait_status::stopped;
     }
     if (what == wait_status::granted) {
         if constexpr (std::is_void_v<T>) {
-            outcome.take();
+            of.take();
             return {};
         } else {
-            return outcome.take();
+            return of.take();
         }
     }
     if constexpr (requires { as_result_t<T>(unexpected{errc_of(what)}); }) {

@@ -52,7 +52,7 @@ public:
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
             task_promise_base& p = h.promise();
             if (p.parent_) {
-                return transfer<native_platform>(p.parent_, p.node_);
+                return transfer<native_platform>(p.parent_, *std::construct_at(&p.to_parent_));
             }
             return p.context_->ended();
         }
@@ -63,6 +63,9 @@ public:
     void unhandled_exception() noexcept { error_ = std::current_exception(); }
 
     executor_ref get_scheduler() const noexcept { return executor_; }
+    executor_ref exchange_scheduler(executor_ref to) noexcept {
+        return std::exchange(executor_, to);
+    }
     basic_task_context<native_platform>* task_context() const noexcept { return context_; }
     awaited_frame*& awaited_frames() noexcept { return awaited_frames_; }
 
@@ -76,6 +79,7 @@ public:
     std::exception_ptr& error() noexcept { return error_; }
 
 protected:
+    task_promise_base() noexcept : executor_() {}
     ~task_promise_base() = default;
 
     void rethrow_if_failed() {
@@ -91,8 +95,10 @@ private:
 
     std::coroutine_handle<> parent_; // the awaiting coroutine; if empty, the context gets the end
     basic_task_context<native_platform>* context_ = nullptr;
-    executor_ref executor_;
-    transfer_node node_;
+    union {
+        executor_ref executor_;
+        transfer_node to_parent_; // from the end of the coroutine on
+    };
     std::exception_ptr error_;
     awaited_frame* awaited_frames_ = nullptr; // the tasks that it awaits, in a list
 };
@@ -222,20 +228,20 @@ public:
     /// Awaits the task; made by operator co_await.
     struct awaiter {
         /// Takes the coroutine over.
-        explicit awaiter(task&& t) noexcept : child_{std::exchange(t.frame_, nullptr)} {}
+        explicit awaiter(task&& t) noexcept { child_.to = std::exchange(t.frame_, nullptr); }
         awaiter(const awaiter&) = delete;
         awaiter& operator=(const awaiter&) = delete;
         /// Destroys the coroutine, and the coroutines that it awaits.
         ~awaiter() {
-            if (child_.handle) {
+            if (child_.to) {
                 awaiting_.end(); // if await_resume() was not called
-                detail::destroy_frame(child_.handle, child().awaited_frames());
+                detail::destroy_frame(child_.to, child().awaited_frames());
             }
         }
 
         /// Returns false. Terminates if the task was moved from or has ended.
         bool await_ready() const noexcept {
-            if (!child_.handle || child_.handle.done()) {
+            if (!child_.to || child_.to.done()) {
                 detail::fatal("task awaited that was moved from or has ended");
             }
             return false;
@@ -251,7 +257,7 @@ public:
             }
             child_.awaits = &p.awaited_frames();
             p.parent_ = parent;
-            return transfer<native_platform>(child_.handle, p.node_);
+            return transfer<native_platform>(child_.to, child_);
         }
         /// Returns the value of the task.
         /// Throws: what the task threw.
@@ -262,8 +268,7 @@ public:
 
     private:
         promise_type& child() const noexcept {
-            return std::coroutine_handle<promise_type>::from_address(child_.handle.address())
-                .promise();
+            return std::coroutine_handle<promise_type>::from_address(child_.to.address()).promise();
         }
 
         detail::awaited_frame child_;

@@ -19,6 +19,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/unqueued_wait.hpp>
 #include <bide/task/interval.hpp>
@@ -66,6 +67,22 @@ async_op<void> sleep_until(const std::chrono::time_point<C, D>& when) noexcept {
 inline bool is_cancelled() noexcept {
     auto* const task = detail::running_task();
     return task != nullptr && task->is_cancelled();
+}
+
+/// Returns why the running task is cancelled; none if it is not cancelled, or shielded, or if no
+/// task runs.
+inline bide::cancel_reason cancel_reason() noexcept {
+    auto* const task = detail::running_task();
+    return task != nullptr && task->is_cancelled() ? task->reason() : bide::cancel_reason::none;
+}
+
+/// Returns the time by which the running task is cancelled, if it does not end before: the earliest
+/// of with_deadline() and with_timeout() around it. A child of when_all(), when_any(), a task_group
+/// or a join_set has the deadline of the task that made these. A task that is spawned on a scheduler
+/// has none of its spawner's.
+/// Returns: deadline::never() if there is none, or if no task runs.
+inline bide::deadline deadline() noexcept {
+    return limit_of(worker_local<native_platform>::get().running);
 }
 
 /// Returns a token that is stopped when the running task is cancelled and not shielded. If no task

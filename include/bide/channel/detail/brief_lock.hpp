@@ -7,14 +7,16 @@
 //
 // No waiter leaves a mark in the word, so the release is a store. An operation pays for one
 // read-modify-write, and for two with core/lock_bits.hpp. In exchange, the releaser wakes no waiter:
-// a waiter pauses, then yields, and at last sleeps for short times (core/backoff.hpp). That is right
-// where a holder is a few instructions from its release, unless it was preempted.
+// a waiter pauses (lock_bits::stay_away), then yields, and at last sleeps for short times
+// (core/backoff.hpp). That is right where a holder is a few instructions from its release, unless it
+// was preempted.
 //
 // The release is the holder's last access to the word. The next holder sees what it wrote
 // [brief_lock.release].
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/lock_bits.hpp>
 
 #include <cstdint>
 
@@ -28,16 +30,15 @@ template <class Platform> struct brief_lock {
     static constexpr word held = 1;
 
     // Blocks: until the holder releases. Returns the word without `held`.
+    // Order: acquire [brief_lock.release]; what the last holder wrote.
     static word acquire(atomic& at) noexcept {
-        // Order: relaxed; the CAS decides.
-        word seen = at.load(std::memory_order_relaxed) & ~held;
-        // Order: acquire [brief_lock.release]; what the last holder wrote. Failure: relaxed, the
-        // slow path reads again.
-        if (at.compare_exchange_weak(seen, seen | held, std::memory_order_acquire,
-                                     std::memory_order_relaxed)) {
-            return seen;
-        }
-        return acquire_slow(at);
+        return acquire_by<std::memory_order_acquire>(at, 0);
+    }
+
+    // Acquires the lock, and sets the bits `more` in the same step.
+    // Order: seq_cst, for a pair of the owner; and as acquire().
+    static word acquire_with(atomic& at, word more) noexcept {
+        return acquire_by<std::memory_order_seq_cst>(at, more);
     }
 
     // Releases the lock and stores `next`, which lacks `held`.
@@ -47,17 +48,34 @@ template <class Platform> struct brief_lock {
     }
 
 private:
-    BIDE_NOINLINE static word acquire_slow(atomic& at) noexcept {
-        for (basic_backoff<Platform> again;;) {
+    template <std::memory_order Order> static word acquire_by(atomic& at, word more) noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = at.load(std::memory_order_relaxed) & ~held;
+        // Order: acquire at least [brief_lock.release]; what the last holder wrote. Failure:
+        // relaxed, the slow path reads again.
+        if (at.compare_exchange_weak(seen, seen | more | held, Order, std::memory_order_relaxed)) {
+            return seen;
+        }
+        return acquire_slow<Order>(at, more);
+    }
+
+    template <std::memory_order Order>
+    BIDE_NOINLINE static word acquire_slow(atomic& at, word more) noexcept {
+        basic_backoff<Platform> again;
+        for (int looks = 0;;) {
             // Order: relaxed; the CAS decides.
             word seen = at.load(std::memory_order_relaxed);
             if ((seen & held) != 0) {
-                again();
+                if (looks < Platform::lock_looks) {
+                    lock_bits<Platform, word>::stay_away(looks++);
+                } else {
+                    again();
+                }
                 continue;
             }
-            // Order: acquire [brief_lock.release]; what the last holder wrote. Failure: relaxed,
-            // the loop reads again.
-            if (at.compare_exchange_weak(seen, seen | held, std::memory_order_acquire,
+            // Order: acquire at least [brief_lock.release]; what the last holder wrote. Failure:
+            // relaxed, the loop reads again.
+            if (at.compare_exchange_weak(seen, seen | more | held, Order,
                                          std::memory_order_relaxed)) {
                 return seen;
             }

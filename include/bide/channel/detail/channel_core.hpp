@@ -43,8 +43,17 @@
 // Closing is a bit in the tail. Items of sends that moved the tail before are received or stay in
 // the channel. A receiver is told "closed" if the ring is empty and the bit is set.
 //
-// With a capacity of 0 the ring is always full and always empty, so every operation settles. To
-// settle then means to pair the two queues.
+// Past the ring. A sender that finds the receivers' flag raised acquires the lock before it claims a
+// slot. If the ring is empty, it gives its item to the first waiting receiver. It moves no position,
+// so it owes no settle. If the ring is not empty, its item goes through the ring: an item there may
+// be from a send that has returned, behind a slot that is not published yet. A receiver does not do
+// the same: the items in the ring are older than those of senders.
+//
+// A waiter that enters its queue does not settle either. It has read the positions under its raised
+// flag; a thread that moves one later reads the flag and settles.
+//
+// With a capacity of 0 the ring is always full and always empty, so all items go past it, and each
+// waiter that enters its queue settles. To settle then means to pair the two queues.
 
 #include <bide/channel/detail/channel_waiters.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -84,13 +93,16 @@ public:
     wait_status send(T& value) noexcept {
         std::size_t sent = 0;
         auto make = [&value]() noexcept -> T& { return value; };
-        return push(make, one(), sent) == attempt::done ? wait_status::granted : send_again(value);
+        return !waiters_.any(side::receiving) && push(make, one(), sent) == attempt::done
+                   ? wait_status::granted
+                   : send_again(value);
     }
 
     // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept {
         std::size_t received = 0;
-        return pop(put, one(), received) == attempt::done ? wait_status::granted : recv_again(put);
+        const attempt a = pop(put, one(), received);
+        return a == attempt::done ? wait_status::granted : recv_again(put, a);
     }
 
     // Send or receive up to `most` items in as few steps as possible, and return the number of
@@ -118,13 +130,18 @@ public:
     std::size_t capacity() const noexcept { return ring_.capacity(); }
     std::size_t size() const noexcept { return ring_.size(); }
 
-    // What a thread does before it queues. With a large capacity it yields a few times, so that the
-    // other side moves many items. With a small one it spins once, for the other side may be about
-    // to move an item. With a capacity of 0 it does nothing, because one side has to queue first.
+    // What a thread does before it queues. With a large capacity it first pauses, so that the other
+    // side moves many items from its own processor. Then it yields a few times, because the other
+    // side may have no processor. A thread that only yields makes room for other threads of its own
+    // side, and both processors then send, or receive, at the same time. With a small capacity it
+    // spins once, for the other side may be about to move an item. With a capacity of 0 it does
+    // nothing, because one side has to queue first.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         using spin = basic_spin<Platform>;
-        return capacity() > small_capacity ? spin::yielding(try_again, yields)
-                                           : capacity() != 0 && spin::spin_once(try_again);
+        if (capacity() > small_capacity) {
+            return spin::spin_apart(try_again) || spin::yielding(try_again, yields);
+        }
+        return capacity() != 0 && spin::spin_once(try_again);
     }
 
     // With a small capacity a thread waits for each item, which comes soon.
@@ -140,28 +157,27 @@ private:
     static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
-    // Makes one attempt at the ring, for `most` items, and sets how many items it moved. `w` is a
-    // waiter that has claimed its choice, or nullptr. The attempt commits the choice before it
-    // acquires the lock.
+    // Make one attempt at the ring, for `most` items, and set how many items it moved. They call
+    // make() or put() before they acquire the lock.
     template <class Make, class Count>
-    attempt push(Make& make, Count most, std::size_t& sent, const node* w = nullptr) noexcept;
+    attempt push(Make& make, Count most, std::size_t& sent) noexcept;
     template <class Put, class Count>
-    attempt pop(Put& put, Count most, std::size_t& received, const node* w = nullptr) noexcept;
+    attempt pop(Put& put, Count most, std::size_t& received) noexcept;
 
     BIDE_NOINLINE wait_status send_again(T& value) noexcept;
-    template <class Put> BIDE_NOINLINE wait_status recv_again(Put& put) noexcept;
+    template <class Put> BIDE_NOINLINE wait_status recv_again(Put& put, attempt last) noexcept;
 
-    // Repeats an attempt until the ring is not busy.
-    template <class Step> attempt persist(Step&& step) noexcept {
-        for (basic_backoff<Platform> again;; again()) {
-            if (const attempt a = step(); a != attempt::busy) {
-                return a;
-            }
+    // Repeats an attempt until the ring is not busy. `last` is the outcome of the one before.
+    template <class Step> attempt persist(Step&& step, attempt last = attempt::busy) noexcept {
+        basic_backoff<Platform> again;
+        while (last == attempt::busy && (last = step()) == attempt::busy) {
+            again();
         }
+        return last;
     }
 
     // Publishes what was claimed. If the other side has waiters, under the lock, and settles.
-    void end(const claim& c, bool awaited, const node* w) noexcept;
+    BIDE_INLINE void end(const claim& c, bool awaited) noexcept;
 
     std::optional<wait_status> attempt_for(node& w, side which) noexcept;
 
@@ -181,8 +197,8 @@ basic_channel_core<T, Platform, Stamp>::~basic_channel_core() {
 
 template <class T, class Platform, class Stamp>
 template <class Make, class Count>
-attempt basic_channel_core<T, Platform, Stamp>::push(Make& make, Count most, std::size_t& sent,
-                                                     const node* w) noexcept {
+attempt basic_channel_core<T, Platform, Stamp>::push(Make& make, Count most,
+                                                     std::size_t& sent) noexcept {
     claim c;
     if (const attempt a = ring_.begin_push(c, most); a != attempt::done) {
         return a;
@@ -190,7 +206,7 @@ attempt basic_channel_core<T, Platform, Stamp>::push(Make& make, Count most, std
     const bool awaited = waiters_.any(side::receiving);
     if constexpr (std::is_same_v<Count, one>) {
         ::new (ring_.place(c)) T(std::move(make()));
-        end(c, awaited, w);
+        end(c, awaited);
     } else {
         sent = c.size();
         auto slot = ring_.cells(c);
@@ -209,8 +225,8 @@ attempt basic_channel_core<T, Platform, Stamp>::push(Make& make, Count most, std
 
 template <class T, class Platform, class Stamp>
 template <class Put, class Count>
-attempt basic_channel_core<T, Platform, Stamp>::pop(Put& put, Count most, std::size_t& received,
-                                                    const node* w) noexcept {
+attempt basic_channel_core<T, Platform, Stamp>::pop(Put& put, Count most,
+                                                    std::size_t& received) noexcept {
     claim c;
     if (const attempt a = ring_.begin_pop(c, most); a != attempt::done) {
         return a;
@@ -220,7 +236,7 @@ attempt basic_channel_core<T, Platform, Stamp>::pop(Put& put, Count most, std::s
         T& item = ring_.item(c);
         put(item);
         item.~T();
-        end(c, awaited, w);
+        end(c, awaited);
     } else {
         received = c.size();
         auto slot = ring_.cells(c);
@@ -240,11 +256,8 @@ attempt basic_channel_core<T, Platform, Stamp>::pop(Put& put, Count most, std::s
 }
 
 template <class T, class Platform, class Stamp>
-void basic_channel_core<T, Platform, Stamp>::end(const claim& c, bool awaited,
-                                                 const node* w) noexcept {
-    if (w != nullptr) {
-        w->commit();
-    }
+BIDE_INLINE void basic_channel_core<T, Platform, Stamp>::end(const claim& c,
+                                                             bool awaited) noexcept {
     if (awaited) {
         waiters_.end_and_settle(ring_, c);
     } else {
@@ -254,23 +267,25 @@ void basic_channel_core<T, Platform, Stamp>::end(const claim& c, bool awaited,
 
 template <class T, class Platform, class Stamp>
 BIDE_NOINLINE wait_status basic_channel_core<T, Platform, Stamp>::send_again(T& value) noexcept {
+    auto give = [&value](node& receiver) noexcept { deliver(value, receiver); };
+    if (!is_closed() && waiters_.meet(side::receiving, give, &ring_)) {
+        return wait_status::granted;
+    }
     std::size_t sent = 0;
     auto make = [&value]() noexcept -> T& { return value; };
     switch (persist([&]() noexcept { return push(make, one(), sent); })) {
     case attempt::done: return wait_status::granted;
     case attempt::closed: return wait_status::closed;
-    default: break;
+    default: return wait_status::waiting;
     }
-    auto give = [&value](node& receiver) noexcept { deliver(value, receiver); };
-    return capacity() == 0 && waiters_.meet(side::receiving, give) ? wait_status::granted
-                                                                   : wait_status::waiting;
 }
 
 template <class T, class Platform, class Stamp>
 template <class Put>
-BIDE_NOINLINE wait_status basic_channel_core<T, Platform, Stamp>::recv_again(Put& put) noexcept {
+BIDE_NOINLINE wait_status
+basic_channel_core<T, Platform, Stamp>::recv_again(Put& put, attempt last) noexcept {
     std::size_t received = 0;
-    switch (persist([&]() noexcept { return pop(put, one(), received); })) {
+    switch (persist([&]() noexcept { return pop(put, one(), received); }, last)) {
     case attempt::done: return wait_status::granted;
     case attempt::closed: return wait_status::closed;
     default: break;
@@ -340,9 +355,15 @@ basic_channel_core<T, Platform, Stamp>::attempt_for(node& w, side which) noexcep
         return wait_status::waiting; // its choice selected another wait: it need not queue
     }
     std::size_t count = 0;
-    auto make = [&w]() noexcept -> T& { return item_of<T>(w); };
-    auto put = [&w](T& item) noexcept { deliver(item, w); };
-    switch (which == side::sending ? push(make, one(), count, &w) : pop(put, one(), count, &w)) {
+    auto make = [&w]() noexcept -> T& {
+        w.commit();
+        return item_of<T>(w);
+    };
+    auto put = [&w](T& item) noexcept {
+        w.commit();
+        deliver(item, w);
+    };
+    switch (which == side::sending ? push(make, one(), count) : pop(put, one(), count)) {
     case attempt::done: w.settle(wait_status::granted); return wait_status::granted;
     case attempt::closed:
         w.commit();

@@ -5,12 +5,11 @@
 // The waiters of a channel: the two queues beside its ring, and the moves of items between the ring
 // and the queues under the lock. channel_core.hpp proves that no waiter is forgotten.
 
+#include <bide/channel/detail/brief_lock.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
@@ -41,17 +40,20 @@ public:
     void require_none(const void* channel) noexcept;
 
     // Returns true if there are waiters on that side.
-    // Order: seq_cst [ring.position]; after a position was moved. Acquire [channel.flags]; if the
-    // flag was lowered, the caller sees the positions that were moved for the waiters.
+    // Order: seq_cst [ring.position]; after a position was moved. Acquire [brief_lock.release]; if
+    // the flag was lowered, the caller sees the positions that were moved for the waiters. A thread
+    // that reads the ring after it found no waiter (pass_on) sees what the last waiter took or put
+    // in.
     bool any(side which) const noexcept {
-        return (flags_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
+        return (word_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
     }
 
     // Publishes claimed slots under the lock, and settles: the other side has waiters.
-    void end_and_settle(ring& r, const claim& c) noexcept;
+    void end_and_settle(ring& r, claim c) noexcept;
 
     // Moves an item past the ring by move(node&), if the other side has a waiter.
-    template <class Move> bool meet(side other, Move& move) noexcept;
+    // If `first` is given, only if that ring is empty: its items go first.
+    template <class Move> bool meet(side other, Move& move, const ring* first = nullptr) noexcept;
 
     // Acquires the lock for queue(). If a wait on that side need not queue, returns false without
     // the lock. The caller then tries the ring again.
@@ -69,11 +71,11 @@ public:
     bool close(ring& r) noexcept;
 
 private:
-    using lock = lock_bits<Platform, futex_word>;
+    using lock = brief_lock<Platform>;
     using one = typename ring::one;
     using wait_queue = basic_waiter_queue<Platform>;
     using wake_list = basic_wake_list<Platform>;
-    using flag_set = futex_word;
+    using word = typename lock::word;
 
     // The waits that were decided under the lock. They are published after it is released. `self`
     // is the node of a queue() that has not returned; it gets `self_status`.
@@ -95,9 +97,7 @@ private:
         }
     };
 
-    static constexpr flag_set flag_of(side which) noexcept {
-        return which == side::sending ? 1 : 2;
-    }
+    static constexpr word flag_of(side which) noexcept { return which == side::sending ? 2 : 4; }
     wait_queue& queue_of(side which) noexcept {
         return which == side::sending ? senders_ : receivers_;
     }
@@ -112,49 +112,54 @@ private:
         queue_of(which).remove(w);
         out.push(w, what);
     }
-    void update_flags() noexcept;
+    // Releases the lock and updates the flags in one step.
+    void unlock() noexcept {
+        lock::release(word_, (senders_.empty() ? 0 : flag_of(side::sending)) |
+                                 (receivers_.empty() ? 0 : flag_of(side::receiving)));
+    }
 
-    // Every operation reads it. It changes when a queue gets its first or loses its last waiter.
-    alignas(cache_line_pair) typename Platform::template atomic<flag_set> flags_{0};
-    alignas(cache_line_pair) typename Platform::template atomic<futex_word> lock_{0};
+    // The flags, and the lock. Every operation reads it. While nothing waits, it does not change.
+    alignas(cache_line_pair) typename lock::atomic word_{0};
     wait_queue senders_;   // under the lock
     wait_queue receivers_; // under the lock
 };
 
 template <class T, class Platform, class Stamp>
 void basic_channel_waiters<T, Platform, Stamp>::require_none(const void* channel) noexcept {
-    lock::acquire(lock_);
+    lock::acquire(word_);
     if (!senders_.empty() || !receivers_.empty()) {
         (senders_.empty() ? receivers_ : senders_).fatal_destroyed("channel", channel);
     }
-    lock::release(lock_); // the destructors of items may use the channel
+    unlock(); // the destructors of items may use the channel
 }
 
 template <class T, class Platform, class Stamp>
-BIDE_NOINLINE void
-basic_channel_waiters<T, Platform, Stamp>::end_and_settle(ring& r, const claim& c) noexcept {
+BIDE_NOINLINE void basic_channel_waiters<T, Platform, Stamp>::end_and_settle(ring& r,
+                                                                             claim c) noexcept {
     outcomes out;
-    lock::acquire(lock_);
+    lock::acquire(word_);
     auto slot = r.cells(c);
     for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
         slot.end();
     }
     settle(r, out);
-    lock::release(lock_);
+    unlock();
     out.publish();
 }
 
 template <class T, class Platform, class Stamp>
 template <class Move>
-bool basic_channel_waiters<T, Platform, Stamp>::meet(side other, Move& move) noexcept {
+bool basic_channel_waiters<T, Platform, Stamp>::meet(side other, Move& move,
+                                                     const ring* first) noexcept {
     if (!any(other)) {
         return false;
     }
     outcomes out;
-    lock::acquire(lock_);
+    lock::acquire(word_);
     wait_queue& waiting = queue_of(other);
     bool met = false;
-    while (!met && !waiting.empty()) {
+    const bool may = first == nullptr || first->is_empty();
+    while (may && !met && !waiting.empty()) {
         node& w = waiting.front();
         met = w.claim();
         if (met) {
@@ -164,25 +169,20 @@ bool basic_channel_waiters<T, Platform, Stamp>::meet(side other, Move& move) noe
             waiting.remove(w);
         }
     }
-    update_flags();
-    lock::release(lock_);
+    unlock();
     out.publish();
     return met;
 }
 
 template <class T, class Platform, class Stamp>
 bool basic_channel_waiters<T, Platform, Stamp>::lock_to_wait(const ring& r, side which) noexcept {
-    lock::acquire(lock_);
-    if (!queue_of(which).empty()) {
-        return true; // the flag is up since an instant at which the ring had nothing for this side
-    }
     // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads positions.
-    flags_.fetch_or(flag_of(which), std::memory_order_seq_cst);
-    if (which == side::sending ? r.is_full() : r.is_empty()) {
+    lock::acquire_with(word_, flag_of(which));
+    // Behind other waiters, the flag is up since an instant at which the ring had nothing for them.
+    if (!queue_of(which).empty() || (which == side::sending ? r.is_full() : r.is_empty())) {
         return true;
     }
-    update_flags();
-    lock::release(lock_);
+    unlock();
     return false;
 }
 
@@ -190,16 +190,20 @@ template <class T, class Platform, class Stamp>
 wait_status basic_channel_waiters<T, Platform, Stamp>::queue(ring& r, node& w,
                                                              side which) noexcept {
     if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
-        update_flags();
-        lock::release(lock_);
+        unlock();
         w.settle(forbidden);
         return forbidden;
     }
+    queue_of(which).push(w);
+    if (r.capacity() != 0 && !r.is_closed()) {
+        // A position that moves from here on is followed by a look at the flag, and settled.
+        unlock();
+        return wait_status::waiting;
+    }
     outcomes out;
     out.self = &w;
-    queue_of(which).push(w);
     settle(r, out);
-    lock::release(lock_);
+    unlock();
     out.publish();
     if (out.self_status != wait_status::waiting) {
         w.settle(out.self_status);
@@ -210,12 +214,9 @@ wait_status basic_channel_waiters<T, Platform, Stamp>::queue(ring& r, node& w,
 template <class T, class Platform, class Stamp>
 bool basic_channel_waiters<T, Platform, Stamp>::cancel(node& w, side which,
                                                        wait_status why) noexcept {
-    lock::acquire(lock_);
+    lock::acquire(word_);
     const bool ended = queue_of(which).withdraw(w, why);
-    if (ended) {
-        update_flags();
-    }
-    lock::release(lock_);
+    unlock();
     return ended;
 }
 
@@ -223,10 +224,10 @@ bool basic_channel_waiters<T, Platform, Stamp>::cancel(node& w, side which,
 template <class T, class Platform, class Stamp>
 bool basic_channel_waiters<T, Platform, Stamp>::close(ring& r) noexcept {
     outcomes out;
-    lock::acquire(lock_);
+    lock::acquire(word_);
     const bool first = r.close();
     settle(r, out);
-    lock::release(lock_);
+    unlock();
     out.publish();
     return first;
 }
@@ -246,7 +247,6 @@ void basic_channel_waiters<T, Platform, Stamp>::settle(ring& r, outcomes& out) n
     if (r.capacity() == 0) {
         pair(out);
     }
-    update_flags();
 }
 
 // Moves an item between the ring and the first waiter of a queue. Returns false if it cannot.
@@ -325,19 +325,6 @@ bool basic_channel_waiters<T, Platform, Stamp>::match(node& sender, node& receiv
     node& gone = first_open ? second : first;
     (&gone == &sender ? senders_ : receivers_).remove(gone);
     return &gone != &sender;
-}
-
-template <class T, class Platform, class Stamp>
-void basic_channel_waiters<T, Platform, Stamp>::update_flags() noexcept {
-    const flag_set now = (senders_.empty() ? 0 : flag_of(side::sending)) |
-                         (receivers_.empty() ? 0 : flag_of(side::receiving));
-    // Order: relaxed; it changes only under the lock.
-    if (now != flags_.load(std::memory_order_relaxed)) {
-        // Order: release [channel.flags]; it lowers a flag (lock_to_wait raises it). A thread that
-        // reads the ring after it found no waiter (pass_on) sees what the last waiter took or put
-        // in.
-        flags_.store(now, std::memory_order_release);
-    }
 }
 
 } // namespace detail

@@ -100,8 +100,8 @@ public:
         }
     }
     void give_back(const detail::select_entry<Platform>& e) noexcept {
-        if (ops_ != nullptr) {
-            ops_->give_back(e.target, e.node.outcome());
+        if (how_ != nullptr && how_->give_back != nullptr) {
+            how_->give_back(e.target, e.node.outcome());
         }
     }
 

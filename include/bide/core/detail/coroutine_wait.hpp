@@ -15,6 +15,7 @@
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -33,24 +34,68 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
     here.running = outer;
 }
 
+// Runs in the place of a coroutine when its wait is granted, because the wait may begin anew. Lies in
+// the payload of the wait.
+template <class Platform> class turn_back {
+public:
+    // Sets what runs on `where` when the returned waker is called.
+    waker by(executor_ref where, waker then) noexcept {
+        where_ = where;
+        runnable_.run = then;
+        return waker(&on_grant, this);
+    }
+
+    // Takes it out of the runnables of this thread.
+    void forget() noexcept { wake_scope<Platform>::forget(runnable_); }
+
+private:
+    static void on_grant(void* self) noexcept {
+        auto& turn = *static_cast<turn_back*>(self);
+        if (const executor_ref where = turn.where_) {
+            where.post(turn.runnable_);
+        } else {
+            wake_scope<Platform>::run(turn.runnable_, &spare_executor<Platform>);
+        }
+    }
+
+    runnable runnable_;
+    executor_ref where_;
+};
+
 // Holds the node of a coroutine's wait, and resumes the coroutine after it.
+//
+// A coroutine is part of a task or stands alone, and needs different things to be resumed. The two
+// sets share their memory. Before the wait begins, other tasks may run (go_behind()). Meanwhile a
+// runnable calls back the owner: the runnable of the task, or that of a coroutine that stands alone.
 template <class Platform> class coroutine_wait {
+    using context = basic_task_context<Platform>;
+
 public:
     using waiter = basic_waiter<Platform>;
 
+    // `where` is the executor that resumes the coroutine. If it is empty, it is set to the
+    // coroutine's own.
+    // Requires: it outlives this object.
     template <class Promise>
-    coroutine_wait(std::coroutine_handle<Promise> h, executor_ref resume_on) noexcept
-        : node(1, waker(&on_complete, this)), at_{resume_on, {}} {
+    coroutine_wait(std::coroutine_handle<Promise> h, executor_ref& where) noexcept
+        : node(1, waker(&on_complete, this)) {
+        context* of = nullptr;
         if constexpr (!std::is_void_v<Promise>) {
-            context_ = task_context_of<Platform>(h.promise());
-            if (!at_.where) {
-                at_.where = executor_of(h.promise());
+            of = task_context_of<Platform>(h.promise());
+            if (!where) {
+                where = executor_of(h.promise());
             }
         }
-        if (!at_.where) {
-            at_.where = current_worker<Platform>();
+        if (!where) {
+            where = current_worker<Platform>();
         }
-        runnable_.run = waker(&resume_frame, h.address());
+        if (of != nullptr) {
+            std::construct_at(&task_, in_task{{&where, {}}, of, h});
+        } else {
+            is_alone_ = true;
+            std::construct_at(&alone_, alone{&where, {}});
+            alone_.resumes.run = waker(&resume_frame, h.address());
+        }
     }
     coroutine_wait(const coroutine_wait&) = delete;
     coroutine_wait& operator=(const coroutine_wait&) = delete;
@@ -77,42 +122,63 @@ public:
     // `interrupt`. Returns false if the task is cancelled. The caller then queues the wait only if
     // a cancellation does not end this kind of wait.
     bool begin(waker interrupt) noexcept {
-        at_.interrupt = interrupt;
-        may_wait_ = context_ == nullptr || context_->begin_wait(leaf(), at_);
+        if (!is_alone_) {
+            task_.at.interrupt = interrupt;
+            may_wait_ = task_.of->begin_wait(task_.leaf, task_.at);
+        }
         return may_wait_;
     }
 
     // Returns whether the task is cancelled.
-    bool is_cancelled() noexcept { return context_ != nullptr && context_->is_cancelled(); }
+    bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
+
+    // When the wait is granted, `then` runs where the coroutine would resume. It calls turns_back().
+    void turn_back_by(const wait_steps<Platform>& how, const wait_target& what,
+                      waker then) noexcept {
+        if (how.turn_back != nullptr) {
+            node.set_waker(how.turn_back(what).by(where(), then));
+        }
+    }
+    // Prepares another wait. Returns the task of the coroutine, or nullptr.
+    context* turns_back() noexcept {
+        end();
+        node.reset(1);
+        return is_alone_ ? nullptr : task_.of;
+    }
 
     // Ends a wait that was not queued.
     void end() noexcept {
-        if (context_ != nullptr && may_wait_) {
-            context_->end_wait();
+        if (!is_alone_ && may_wait_) {
+            task_.of->end_wait();
         }
     }
 
     // Resumes the coroutine after a stop or a time-out, never on this thread. This is the last
     // access to *this.
     void go_elsewhere() noexcept {
-        if (context_ != nullptr) {
+        if (!is_alone_) {
             wake_task();
         } else {
-            (at_.where ? at_.where : service_executor<Platform>()).post(runnable_);
+            const executor_ref where = *alone_.where;
+            (where ? where : service_executor<Platform>()).post(alone_.resumes);
         }
     }
 
     // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
     // false if there is no place to queue it; the coroutine then continues. If it returns true, the
     // call was the last access to *this.
-    bool go_behind() noexcept {
-        return post_behind(context_ != nullptr ? context_->resumption(leaf(), at_) : runnable_);
-    }
+    bool go_behind() noexcept { return post_behind(resumption()); }
 
     // Runs `then` in the same place, which calls begin_turn(); otherwise as go_behind().
     bool go_behind(waker then) noexcept {
-        at_.interrupt = std::exchange(runnable_.run, then); // not in use before begin()
-        const bool queued = post_behind(runnable_);
+        runnable& r = resumption();
+        const waker was = std::exchange(r.run, then);
+        if (is_alone_) {
+            node.set_waker(was);
+        } else {
+            task_.at.interrupt = was;
+        }
+        const bool queued = post_behind(r);
         if (!queued) {
             begin_turn();
         }
@@ -120,71 +186,93 @@ public:
     }
 
     // From here on the coroutine may wait. Returns its task, or nullptr.
-    basic_task_context<Platform>* begin_turn() noexcept {
-        runnable_.run = at_.interrupt;
-        return context_;
+    context* begin_turn() noexcept {
+        if (is_alone_) {
+            alone_.resumes.run = node.set_waker(waker(&on_complete, this));
+            return nullptr;
+        }
+        resumption().run = task_.at.interrupt;
+        return task_.of;
     }
 
     // Resumes the coroutine on this thread. This is the last access to *this.
-    void go_on() noexcept {
-        runnable& r = context_ != nullptr ? context_->resumption(leaf(), at_) : runnable_;
-        r.run.wake();
-    }
+    void go_on() noexcept { resumption().run.wake(); }
 
     // Takes the coroutine out of the runnables of this thread, because it is about to be destroyed.
-    void forget() noexcept { wake_scope<Platform>::forget(runnable_); }
+    // The owner of a task does that for the task.
+    void forget(const wait_steps<Platform>& how, const wait_target& what) noexcept {
+        if (is_alone_) {
+            wake_scope<Platform>::forget(alone_.resumes);
+        }
+        if (how.turn_back != nullptr) {
+            how.turn_back(what).forget();
+        }
+    }
 
-    waiter node;
+    [[no_unique_address]] waiter node; // the next members lie in its padding
 
 private:
+    struct in_task {
+        suspension at;
+        context* of;
+        std::coroutine_handle<> leaf;
+    };
+    struct alone {
+        executor_ref* where;
+        runnable resumes;
+    };
+
     static void resume_frame(void* address) noexcept {
         resume_apart<Platform>(std::coroutine_handle<>::from_address(address));
     }
 
+    // Returns the runnable that resumes the coroutine without a wait.
+    runnable& resumption() noexcept {
+        return is_alone_ ? alone_.resumes : task_.of->resumption(task_.leaf, task_.at);
+    }
+
+    executor_ref where() const noexcept { return is_alone_ ? *alone_.where : *task_.at.where; }
+
     bool post_behind(runnable& r) noexcept {
-        const executor_ref where = at_.where;
-        if (!where) {
+        const executor_ref to = where();
+        if (!to) {
             return wake_scope<Platform>::run_behind(r, &spare_executor<Platform>);
         }
         auto* const host = worker_local<Platform>::get().host;
-        if (host != nullptr && host->executor() == where) {
+        if (host != nullptr && host->executor() == to) {
             host->yield(r);
         } else {
-            where.post(r);
+            to.post(r);
         }
         return true;
     }
 
-    std::coroutine_handle<> leaf() const noexcept {
-        return std::coroutine_handle<>::from_address(runnable_.run.context());
-    }
-
     void wake_task() noexcept {
         if (may_wait_) {
-            context_->wake();
+            task_.of->wake();
         } else {
-            const executor_ref where = at_.where;
-            where.post(context_->resumption(leaf(), at_));
+            const executor_ref to = where();
+            to.post(resumption());
         }
     }
 
     static void on_complete(void* self) noexcept {
         auto& wait = *static_cast<coroutine_wait*>(self);
-        if (wait.context_ != nullptr) {
+        if (!wait.is_alone_) {
             wait.wake_task();
-        } else if (wait.at_.where) {
-            wait.at_.where.post(wait.runnable_);
+        } else if (const executor_ref to = *wait.alone_.where) {
+            to.post(wait.alone_.resumes);
         } else {
-            wake_scope<Platform>::run(wait.runnable_, &spare_executor<Platform>);
+            wake_scope<Platform>::run(wait.alone_.resumes, &spare_executor<Platform>);
         }
     }
 
-    suspension at_;
-    basic_task_context<Platform>* context_ = nullptr; // of its task; nullptr: it is part of none
-    // Resumes a coroutine that is part of no task; its context is the coroutine, in any case. Also
-    // for go_behind().
-    runnable runnable_;
-    bool may_wait_ = true; // false: its task is cancelled
+    bool is_alone_ = false; // it is part of no task
+    bool may_wait_ = true;  // false: its task is cancelled
+    union {
+        in_task task_;
+        alone alone_;
+    };
 };
 
 } // namespace detail

@@ -3,6 +3,7 @@
 #define BIDE_CORE_DETAIL_TASK_CONTEXT_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
 
@@ -14,8 +15,8 @@ namespace bide::inline BIDE_ABI {
 // is called the leaf. The context has the handle of the leaf itself. So when it resumes the chain,
 // it need not read the frame to find the frame.
 struct suspension {
-    executor_ref where; // resumes the chain
-    waker interrupt;    // ends the wait, on any thread
+    executor_ref* where = nullptr; // resumes the chain
+    waker interrupt;               // ends the wait, on any thread
 };
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
@@ -51,6 +52,9 @@ public:
     // child.
     virtual bool has_begun_enough() noexcept { return false; }
 
+    // Returns the time by which the chain is cancelled.
+    virtual deadline limit() const noexcept { return deadline::never(); }
+
     // Returns the name for reports, or nullptr.
     virtual const char* name() const noexcept { return nullptr; }
 
@@ -65,6 +69,11 @@ public:
 protected:
     ~basic_task_context() = default;
 };
+
+// Returns the time by which a chain is cancelled; `context` may be nullptr.
+template <class Platform> deadline limit_of(const basic_task_context<Platform>* context) noexcept {
+    return context != nullptr ? context->limit() : deadline::never();
+}
 
 // Returns the context of a promise; nullptr if it has none.
 template <class Platform, class Promise>

@@ -84,6 +84,7 @@ private:
 };
 
 struct never_armed {
+    template <class Owner> void arm(Owner&, const no_limits&) noexcept {}
     void disarm() noexcept {}
 };
 

@@ -12,6 +12,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -20,18 +21,28 @@ namespace bide::inline BIDE_ABI {
 
 struct timer;
 
+namespace detail {
+
+// A chain that has paused, and what it has forked, if that is not on a worker.
+struct paused_chain : runnable {
+    run_list forked;
+};
+
+} // namespace detail
+
 template <class Platform> class basic_worker_host {
 public:
     // Runs `r` on this worker or another one, after the runnables that are queued already.
     virtual void yield(runnable& r) noexcept = 0;
 
-    // Runs `r` on this worker or another one, when this worker has run no chain for a moment: after
-    // the runnables that are queued already, but not after those that were forked here.
-    virtual void pause(runnable& r) noexcept { yield(r); }
+    // Runs `chain` on this worker or another one, after the runnables that are queued already. If
+    // another one runs first, moves what was forked here to `chain`. The chain forks it again.
+    virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
 
-    // Puts `r` where take_back() finds it, and other workers. It is queued as a post once the chain
-    // that runs here waits or yields. Returns false if the host has no place for that.
-    virtual bool fork(runnable&) noexcept { return false; }
+    // Takes runnables out of the list, the first one first, and puts them where take_back() finds
+    // them, and other workers. They are queued as posts once the chain that runs here waits or
+    // yields. Leaves those in the list for which the host has no place.
+    virtual void fork(detail::run_list&) noexcept {}
 
     // Takes `r` back. Returns false if it is not the last one that was forked here, or if another
     // worker has taken it.

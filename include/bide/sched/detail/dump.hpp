@@ -62,9 +62,10 @@ private:
     std::vector<header*> all_;
 };
 
-inline void dump_waiting(native_pool& pool, std::FILE* to) {
+// Workers is a range of workers, each with a registry `tasks`.
+template <class Workers> void dump_waiting(Workers& workers, std::FILE* to) {
     task_snapshot tasks;
-    for (auto& w : pool.workers()) {
+    for (auto& w : workers) {
         tasks.add(w.tasks);
     }
     const std::vector<std::string_view> names = tasks.waiting();
@@ -91,7 +92,8 @@ inline void dump_worker(const native_pool::worker& w, std::FILE* to) noexcept {
     const auto count = [to](int width, const auto& counter) noexcept {
         std::fprintf(to, " %*llu", width, static_cast<unsigned long long>(counter.read()));
     };
-    std::fprintf(to, "%6u  %-7s %4u %4u", w.index, state, lifo ? 1U : 0U, w.ring.size());
+    std::fprintf(to, "%6u  %-7s %4u %4u %8u", w.index, state, lifo ? 1U : 0U, w.ring.size(),
+                 w.children.size());
     count(11, w.polled);
     count(9, w.injected);
     count(9, w.overflowed);
@@ -101,24 +103,29 @@ inline void dump_worker(const native_pool::worker& w, std::FILE* to) noexcept {
     std::fputc('\n', to);
 }
 
+// `next` is the time of the earliest timer.
+inline void dump_timer(std::int64_t next, std::FILE* to) noexcept {
+    if (next != (std::numeric_limits<std::int64_t>::max)()) {
+        const auto rest = (std::max)(next - native_platform::now(), std::int64_t{0});
+        std::fprintf(to, "next timer: in %.3f ms or later\n", static_cast<double>(rest) / 1e6);
+    }
+}
+
 // Any thread may call this at any time. Throws: std::bad_alloc.
 inline void dump(native_pool& pool, const basic_blocking_pool<native_platform>& blocking,
                  const native_lifecycle& life, std::FILE* to) {
     std::int64_t next = (std::numeric_limits<std::int64_t>::max)();
-    std::uint64_t ended = life.external().ended;
     for (const auto& w : pool.workers()) {
         next = (std::min)(next, w.timers.next_ns());
-        ended += w.completed.read();
     }
-    std::uint64_t spawned = life.external().spawned; // read second: counts all that ended
-    for (const auto& w : pool.workers()) {
-        spawned += w.spawned.read();
-    }
+    const auto tasks = life.all();
     std::fprintf(to, "bide scheduler: %zu workers, %llu tasks of %llu left\n",
-                 pool.workers().size(), static_cast<unsigned long long>(spawned - ended),
-                 static_cast<unsigned long long>(spawned));
-    std::fprintf(to, "%6s  %-7s %4s %4s %11s %9s %9s %9s %8s %8s\n", "worker", "state", "lifo",
-                 "ring", "polled", "injected", "overflow", "stolen", "parked", "timers");
+                 pool.workers().size(),
+                 static_cast<unsigned long long>(tasks.spawned - tasks.ended),
+                 static_cast<unsigned long long>(tasks.spawned));
+    std::fprintf(to, "%6s  %-7s %4s %4s %8s %11s %9s %9s %9s %8s %8s\n", "worker", "state", "lifo",
+                 "ring", "children", "polled", "injected", "overflow", "stolen", "parked",
+                 "timers");
     for (const auto& w : pool.workers()) {
         dump_worker(w, to);
     }
@@ -126,11 +133,8 @@ inline void dump(native_pool& pool, const basic_blocking_pool<native_platform>& 
                  pool.idle().sleepers(), pool.idle().searching());
     std::fprintf(to, "blocking threads: %u, idle %u; queued for them %zu\n", blocking.threads(),
                  blocking.idle(), blocking.queued());
-    if (next != (std::numeric_limits<std::int64_t>::max)()) {
-        const auto rest = (std::max)(next - native_platform::now(), std::int64_t{0});
-        std::fprintf(to, "next timer: in %.3f ms or later\n", static_cast<double>(rest) / 1e6);
-    }
-    dump_waiting(pool, to);
+    dump_timer(next, to);
+    dump_waiting(pool.workers(), to);
 }
 
 } // namespace detail

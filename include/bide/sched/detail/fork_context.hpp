@@ -19,8 +19,10 @@
 // without its wakes and its waits, for the caller and for each arm that it waited for. The waits
 // themselves do not count: a thief that lost its processor would make a small fork-join look large,
 // and the next one would wake as many workers again. A fork-join is worth a wake for each 20 us of
-// work. If it is worth none, no worker is woken while there is a watcher (maintenance.hpp). Only
-// speed depends on this: the owner runs each arm that no worker takes.
+// work. If it is worth none, no worker is woken while there is a watcher (maintenance.hpp). Nor is
+// one if callers that own no worker compute in the places of all workers that sleep
+// (basic_work_queues::add_callers). Only speed depends on this: the owner runs each arm that no
+// worker takes.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -68,11 +70,19 @@ template <class Platform> class basic_scoped_lane {
 public:
     // `kept`: the thread belongs to the pool and is in no fork-join.
     basic_scoped_lane(basic_pool<Platform>& pool, bool kept) noexcept
-        : pool_(pool), kept_(kept), lane_(kept ? pool.thread_lane() : pool.take_lane()) {}
+        : pool_(pool), kept_(kept), lane_(kept ? pool.thread_lane() : pool.take_lane()) {
+        if (lane_ != nullptr) {
+            lane_->set_outside(pool.current_worker() == nullptr);
+        }
+    }
     basic_scoped_lane(const basic_scoped_lane&) = delete;
     basic_scoped_lane& operator=(const basic_scoped_lane&) = delete;
     ~basic_scoped_lane() {
-        if (!kept_ && lane_ != nullptr) {
+        if (lane_ == nullptr) {
+            return;
+        }
+        lane_->set_outside(false);
+        if (!kept_) {
             pool_.put_lane(*lane_);
         }
     }

@@ -164,13 +164,22 @@ public:
     // Returns true if thieves would find no job here, or fewer than `most` and fewer than workers
     // sleep.
     bool wants_work(std::uint64_t most) const noexcept {
-        return deque_.wants_work(static_cast<depth_type>((std::min)(std::uint64_t{wakes()}, most)));
+        const std::uint64_t wakes = (std::min)(worth(), queues_.wakes_for_arms());
+        return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
     }
 
     // How many wakes the fork-join is worth: see fork_context.hpp.
     void set_worth(std::uint32_t wakes) noexcept {
         // Order: relaxed; a hint.
         worth_.store(wakes, std::memory_order_relaxed);
+    }
+
+    // Whether the owner owns no worker (basic_work_queues::add_callers).
+    void set_outside(bool outside) noexcept {
+        if (is_outside_ != outside) {
+            is_outside_ = outside;
+            queues_.add_callers(outside ? 1 : -1);
+        }
     }
 
     // What the owner has done since the last call besides running its jobs.
@@ -196,6 +205,8 @@ public:
         // Order: relaxed; a hint.
         return worth_.load(std::memory_order_relaxed);
     }
+    // Returns true if a worker may be woken for a job of this lane.
+    bool is_worth_a_wake() const noexcept { return worth() != 0 && queues_.wakes_for_arms() != 0; }
 
 private:
     friend basic_fork_lanes<Platform>;
@@ -212,7 +223,7 @@ private:
     }
 
     basic_fork_lane* older() const noexcept { return older_; }
-    BIDE_COLD void wake() noexcept { overhead_.ns += queues_.fork_published(worth() == 0); }
+    BIDE_COLD void wake() noexcept { overhead_.ns += queues_.fork_published(!is_worth_a_wake()); }
 
     basic_fork_deque<Platform, job> deque_;
     basic_work_queues<Platform>& queues_;
@@ -224,6 +235,8 @@ private:
     typename Platform::template var<basic_fork_lane*> next_free_{nullptr};
     // Set once, before other threads find the lane:
     typename Platform::template var<basic_fork_lane*> older_{nullptr};
+    // Only the owner uses it:
+    bool is_outside_ = false;
 };
 
 template <class Platform>
@@ -254,7 +267,10 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typen
             break;
         }
         if (mine.sleep()) {
+            const bool was_outside = is_outside_;
+            set_outside(false); // while it sleeps, another worker computes in its place
             parker_.park();
+            set_outside(was_outside);
         }
     }
     overhead_.ns = before + (Platform::now() - begin);

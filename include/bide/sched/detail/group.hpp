@@ -9,6 +9,11 @@
 // frame is destroyed. The last child takes the waiters out of the queue. The release of the lock is
 // its last access to the group, which may be destroyed as soon as one of these waits has returned.
 //
+// A group may have a limit. Then each child has a permit of the group's semaphore. The end of the child
+// returns the permit before it decrements the count, so the semaphore is still there. A coroutine that
+// has waited for that permit and has no executor resumes on this thread. It does so after the decrement
+// (wake_scope), because it may block until the end of the children.
+//
 // The body of task_group::run() is a member, too: it is cancelled as a child is, and its failure is
 // a failure of the group. But the body may wait for the children. So a group has two ends: the end
 // of the children, and the end of all members.
@@ -26,14 +31,21 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/sched/detail/group_member.hpp>
+#include <bide/sync/permit.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/task_header.hpp>
@@ -42,39 +54,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-template <class Platform> class basic_group;
-
-// A field of the cell of each member.
-template <class Platform>
-class basic_group_member : public basic_task_links<Platform, basic_group_member<Platform>> {
-    using header = basic_task_header<Platform>;
-
-public:
-    basic_group_member(basic_group<Platform>& g, header& task) noexcept : group_(g), task_(task) {}
-    basic_group_member(const basic_group_member&) = delete;
-    basic_group_member& operator=(const basic_group_member&) = delete;
-
-    header& task() const noexcept { return task_; }
-
-    // Called when the task has ended and its frame is destroyed. `error` is its exception;
-    // `stopped` means that it never ran.
-    void end(std::exception_ptr error, bool stopped) noexcept {
-        group_.ended(*this, std::move(error), stopped);
-    }
-
-private:
-    friend class basic_group<Platform>;
-
-    basic_group<Platform>& group_;
-    header& task_;
-    typename Platform::template var<bool> linked_{false}; // guarded by the group's lock
-    bool is_body_ = false;
-};
 
 template <class Platform> class basic_group {
     using member = basic_group_member<Platform>;
@@ -140,9 +124,15 @@ public:
         basic_waiter_queue<Platform> queue_; // empty if the end has come
     };
 
-    basic_group() noexcept = default;
+    using semaphore = basic_semaphore<Platform>;
+
+    // The maker of a child takes a permit of `room` before begin(). If `room` is nullptr, the group
+    // has no limit.
+    explicit basic_group(semaphore* room = nullptr) noexcept : room_(room) {}
     basic_group(const basic_group&) = delete;
     basic_group& operator=(const basic_group&) = delete;
+
+    bool has_limit() const noexcept { return room_ != nullptr; }
 
     // Adds a child. Requires: its task is not posted yet.
     void begin(member& m) noexcept { add(m, false); }
@@ -150,13 +140,17 @@ public:
     void begin_body(member& m) noexcept { add(m, true); }
 
     // Cancels all members.
-    void cancel() noexcept {
-        if (start_cancel()) {
+    void cancel(cancel_reason why = cancel_reason::requested) noexcept {
+        if (start_cancel(why)) {
             cancel_members();
         }
     }
-    // The same, if a cancellation calls this: joins the round of the calling thread.
+    // The same, if the cancellation of the joining task calls this: joins the round of the calling
+    // thread.
     void cancel_in_turn() noexcept;
+
+    // The time by which the maker of the group is cancelled.
+    deadline limit() const noexcept { return limit_; }
 
     end& of_children() noexcept { return children_; }
     end& of_all() noexcept { return all_; }
@@ -169,12 +163,13 @@ private:
 
     using round = cancel_round<Platform>;
 
-    bool start_cancel() noexcept;
+    bool start_cancel(cancel_reason why) noexcept;
     void cancel_members() noexcept;
     void cancel_own_members() noexcept;
 
     void add(member& m, bool is_body) noexcept;
     void ended(member& m, std::exception_ptr error, bool stopped) noexcept;
+    void remove(member& m) noexcept;
     void leave(bool is_body) noexcept;
     void note_failure(std::exception_ptr error, bool stopped) noexcept;
     void link(member& m) noexcept {
@@ -186,6 +181,8 @@ private:
         m.linked_ = false;
     }
 
+    semaphore* const room_;
+    const deadline limit_ = limit_of(worker_local<Platform>::get().running);
     typename Platform::template atomic<word> lock_{0};
     // Guarded by it:
     end children_{*this, false};
@@ -194,6 +191,7 @@ private:
     var<std::size_t> left_{0};  // children that have not ended
     var<bool> has_body_{false}; // a body that has not ended
     var<bool> cancelled_{false};
+    var<cancel_reason> reason_{cancel_reason::none}; // set once, with cancelled_
     var<bool> failed_{false};
     std::exception_ptr error_; // the first failure; empty if a child failed that never ran
 
@@ -214,7 +212,7 @@ template <class Platform> void basic_group<Platform>::add(member& m, bool is_bod
     }
     lock::release(lock_);
     if (too_late) {
-        m.task_.cancel();
+        m.task_.cancel(reason_);
     }
 }
 
@@ -223,6 +221,16 @@ void basic_group<Platform>::ended(member& m, std::exception_ptr error, bool stop
     if (error || stopped) {
         note_failure(std::move(error), stopped);
     }
+    if (room_ == nullptr || m.is_body_) {
+        return remove(m);
+    }
+    const wake_scope<Platform> later;
+    basic_permit<Platform>(*room_, std::adopt_lock).reset();
+    remove(m);
+}
+
+// The last access to the group.
+template <class Platform> void basic_group<Platform>::remove(member& m) noexcept {
     const bool is_body = m.is_body_;
     lock::acquire(lock_);
     if (m.linked_) {
@@ -289,10 +297,13 @@ bool basic_group<Platform>::end::cancel(node& w, wait_status why) noexcept {
 // ---- Cancellation
 
 // Returns true if the caller must cancel the members.
-template <class Platform> bool basic_group<Platform>::start_cancel() noexcept {
+template <class Platform> bool basic_group<Platform>::start_cancel(cancel_reason why) noexcept {
     lock::acquire(lock_);
     const bool mine = !cancelled_ && members_.first() != nullptr;
-    cancelled_ = true;
+    if (!cancelled_) {
+        cancelled_ = true;
+        reason_ = why;
+    }
     if (mine) {
         left_ = left_ + 1; // the caller counts as a child until it has cancelled all members
     }
@@ -301,7 +312,7 @@ template <class Platform> bool basic_group<Platform>::start_cancel() noexcept {
 }
 
 template <class Platform> void basic_group<Platform>::cancel_in_turn() noexcept {
-    if (!start_cancel()) {
+    if (!start_cancel(cancel_reason::parent)) {
         return;
     }
     if (round* const now = round::here()) {
@@ -323,10 +334,11 @@ template <class Platform> void basic_group<Platform>::cancel_members() noexcept 
 
 template <class Platform> void basic_group<Platform>::cancel_own_members() noexcept {
     lock::acquire(lock_);
+    const cancel_reason why = reason_;
     while (member* const m = members_.first()) {
         unlink(*m);
         list::template visit_unlocked<lock>(lock_, m->task_,
-                                            [](header& task) noexcept { task.cancel(); });
+                                            [why](header& task) noexcept { task.cancel(why); });
     }
     leave(false);
 }
@@ -342,7 +354,7 @@ void basic_group<Platform>::note_failure(std::exception_ptr error, bool stopped)
     }
     lock::release(lock_);
     if (counts) {
-        cancel();
+        cancel(cancel_reason::sibling);
     }
 }
 

@@ -6,6 +6,7 @@
 // their members, and the access to the scheduler that runs the members.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/group.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
@@ -22,26 +23,29 @@ namespace detail {
 using group = basic_group<native_platform>;
 using group_member = basic_group_member<native_platform>;
 
-// The outcome of a child of a task_group, or of its body: the group gets the exception. The value
-// is dropped.
-class group_outcome {
+// A child of a task_group, or its body: the group gets the exception. The value is dropped.
+class group_task : public task_header {
 public:
-    group_outcome(task_header& task, group& g) noexcept : member_(g, task) {}
-    group_outcome(const group_outcome&) = delete;
-    group_outcome& operator=(const group_outcome&) = delete;
+    group_task(task_home& home, bool kept, group& g) noexcept
+        : task_header(home, kept), member_(g, *this) {}
 
     group_member& member() noexcept { return member_; }
+    deadline limit() const noexcept final { return member_.limit(); }
 
     kept_outcome<void>& kept() noexcept { return kept_; }
-    void settled(const task_home&) noexcept {}
-    void discard() noexcept { member_.end(std::move(kept_.error()), kept_.never_ran()); }
+    void settled() noexcept {}
+
+protected:
+    ~group_task() = default;
 
 private:
+    void discard_outcome() noexcept final { member_.end(std::move(kept_.error()), never_ran()); }
+
     group_member member_;
     kept_outcome<void> kept_;
 };
 
-template <task_source S> using group_cell = coroutine_cell<S, group_outcome>;
+template <task_source S> using group_cell = coroutine_cell<S, group_task>;
 
 class group_entry {
 public:

@@ -112,9 +112,12 @@ public:
     void post(runnable& r) noexcept;
 
     // See basic_task_home.
-    basic_task_registry<Platform>& registry() noexcept {
-        worker* const w = pool_.current_worker();
-        return w != nullptr ? w->tasks : pool_.workers().front().tasks;
+    unsigned registry_here() const noexcept {
+        const worker* const w = pool_.current_worker();
+        return w != nullptr ? w->index : 0;
+    }
+    basic_task_registry<Platform>& registry(unsigned number) noexcept {
+        return pool_.workers()[number].tasks;
     }
     void task_ended() noexcept;
     bool is_closing() const noexcept {
@@ -125,11 +128,12 @@ public:
     // See basic_pool_owner.
     void found_nothing() noexcept;
 
-    // What external threads have counted.
-    struct external_counts {
+    // How many tasks were spawned, and how many of these have ended.
+    struct counts {
         std::uint64_t spawned, ended;
     };
-    external_counts external() const noexcept {
+    // Those that external threads have counted.
+    counts external() const noexcept {
         // Order: seq_cst [lifecycle.counts] [idle.announce]; a task that ended was spawned before.
         // Read after the worker's announcement.
         const std::uint64_t ended = ended_externally_.load(std::memory_order_seq_cst);
@@ -146,8 +150,14 @@ public:
     // when no thread is left. Returns false if the deadline passes before all of this is done.
     template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept;
 
+    // All of them. If the two sums are equal, there was a moment at which no task was left.
+    counts all() const noexcept;
+    bool all_ended() const noexcept {
+        const counts now = all();
+        return now.ended == now.spawned;
+    }
+
 private:
-    bool all_ended() const noexcept;
     void close() noexcept;
     void forward_unrun() noexcept;
 
@@ -223,19 +233,19 @@ template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::task
 }
 
 template <class Platform, class Pool>
-bool basic_lifecycle<Platform, Pool>::all_ended() const noexcept {
-    std::uint64_t ended = external().ended;
+auto basic_lifecycle<Platform, Pool>::all() const noexcept -> counts {
+    counts sum = external();
     for (const worker& w : pool_.workers()) {
-        ended += w.completed.read();
+        sum.ended += w.completed.read();
     }
-    std::uint64_t spawned = 0;
+    sum.spawned = 0;
     for (const worker& w : pool_.workers()) {
-        spawned += w.spawned.read();
+        sum.spawned += w.spawned.read();
     }
     // Order: seq_cst [lifecycle.closing]; a task that is not counted here reads that the scheduler
     // is closing.
-    spawned += spawned_externally_.load(std::memory_order_seq_cst);
-    return ended == spawned;
+    sum.spawned += spawned_externally_.load(std::memory_order_seq_cst);
+    return sum;
 }
 
 template <class Platform, class Pool>
@@ -257,7 +267,7 @@ template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::clos
         w.tasks.close();
     }
     for (worker& w : pool_.workers()) {
-        w.tasks.for_each([](header& t) { t.cancel(); });
+        w.tasks.for_each([](header& t) { t.cancel(cancel_reason::shutdown); });
     }
     pool_.wake_any();
 }

@@ -157,6 +157,12 @@ public:
         w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, max_timed_sleep_ns_);
     }
 
+    // Returns true if the next timed sleep is so short that the watcher need not take, after it, arms
+    // whose owners compute: an owner that is in a long arm will be there the next time, too.
+    bool naps_briefly(const worker& w) const noexcept {
+        return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, max_timed_sleep_ns_);
+    }
+
     // Sleeps. Returns true if the worker was woken, false if it is to look by itself.
     bool sleep(worker& w, bool watches) noexcept;
 
@@ -176,6 +182,7 @@ public:
 private:
     static constexpr std::int64_t never = worker::never;
     static constexpr std::int64_t first_timed_sleep_ns = 100'000;
+    static constexpr std::int64_t long_timed_sleep_ns = 1'000'000;
 
     std::int64_t next_timer() const noexcept;
 

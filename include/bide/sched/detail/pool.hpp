@@ -82,6 +82,7 @@ struct pool_options {
     std::int64_t max_timed_sleep_ns; // 0: there is no watcher
     trace_sink* trace = nullptr;
     std::int64_t timer_slack_ns = 0;
+    unsigned spare_processors = 0; // more processors than workers
 };
 
 template <class Platform> class basic_pool {
@@ -94,7 +95,8 @@ public:
 
     basic_pool(owner& of, const options& wanted)
         : owner_(of), trace_(wanted.trace), timer_slack_ns_(wanted.timer_slack_ns),
-          queues_(*this, wanted.workers, wanted.steal, wanted.max_timed_sleep_ns != 0, wanted.io),
+          queues_(*this, wanted.workers, wanted.steal, wanted.max_timed_sleep_ns != 0, wanted.io,
+                  wanted.spare_processors),
           maintenance_(queues_, wanted.io, wanted.trace, wanted.max_timed_sleep_ns),
           blocked_(of, queues_, maintenance_) {}
     basic_pool(const basic_pool&) = delete;
@@ -158,14 +160,14 @@ public:
 
     // ---- The host of a task. See worker_host.
 
-    void yield(worker& w, runnable& r, bool keeps_children) noexcept {
-        w.keeps_children = keeps_children;
+    void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
+        w.paused = paused;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
             queues_.push_behind(w, *older);
         }
     }
     std::int64_t timer_slack_ns() const noexcept { return timer_slack_ns_; }
-    bool fork(worker& w, runnable& r) noexcept { return queues_.fork(w, r); }
+    void fork(worker& w, run_list& list) noexcept { queues_.fork(w, list); }
     void earlier_timer(worker& of) noexcept {
         maintenance_.earlier_timer(of, current_worker() == &of);
     }
@@ -174,7 +176,7 @@ private:
     runnable* find(worker& w) noexcept;
     void execute(worker& w, runnable& r) noexcept;
     runnable* check_shared_work(worker& w) noexcept;
-    runnable* search(worker& w, bool after_timed_sleep, bool& more) noexcept;
+    runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept;
     runnable* search_or_sleep(worker& w) noexcept;
 
     owner& owner_;
@@ -246,13 +248,17 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
         r = check_shared_work(w);
     }
     runnable* const behind = std::exchange(w.yielded, nullptr);
-    if (behind == nullptr || !w.keeps_children) {
+    paused_chain* const paused = std::exchange(w.paused, nullptr);
+    if (paused == nullptr) {
         // The chain that has forked them waits, or lets other tasks run.
         queues_.enqueue_children(w);
     }
     if (behind != nullptr) {
         if (r == nullptr && queues_.has_nothing(w)) {
             return behind;
+        }
+        if (paused != nullptr) {
+            w.children.take_all(paused->forked);
         }
         queues_.push_behind(w, *behind);
     }
@@ -281,7 +287,8 @@ template <class Platform> runnable* basic_pool<Platform>::check_shared_work(work
 // Returns a job or nullptr. On entry, `more` says that the worker was woken for a job. On return,
 // `more` says that there are or may be more jobs than the returned one.
 template <class Platform>
-runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool& more) noexcept {
+runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool but_arms,
+                                       bool& more) noexcept {
     maintenance_.fire_timers(w, Platform::now());
     if (runnable* const own = queues_.local_work(w)) { // from timers and files
         more = more || !queues_.has_nothing(w);        // a job that it was woken for is still there
@@ -300,7 +307,7 @@ runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool& 
             trace_->stole(w.index, taken, Platform::now());
         }
     }
-    if (r == nullptr) {
+    if (r == nullptr && !but_arms) {
         r = queues_.take_arm(w, more);
     }
     more = more || !queues_.has_nothing(w);
@@ -313,17 +320,21 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
     bool searching = idle.start_search();
     bool watches = false;
     bool woken = false; // another thread has woken this worker
+    bool leaves_arms = false;
     maintenance_.reset_timed_sleep(w);
     w.is_searching = true;
     for (;;) {
         if (searching) {
             bool more = woken;
-            runnable* r = search(w, watches, more);
+            runnable* r = search(w, watches, leaves_arms, more);
             if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
                 basic_spin<Platform>::until(
-                    [&]() noexcept { return (r = search(w, false, more)) != nullptr; });
+                    [&]() noexcept { return (r = search(w, false, false, more)) != nullptr; });
             }
             if (r != nullptr) {
+                // No worker was woken for the arms that were left to the watcher. Another sleeper
+                // takes them over: it may not watch.
+                more = more || (watches && queues_.lanes().has_work());
                 w.is_searching = false;
                 queues_.unpark(idle.end_search(more));
                 replace_blocked();
@@ -353,7 +364,9 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
         w.ring.trim();
         watches = idle.announce(w.index, searching, queues_.may_watch());
         owner_.found_nothing();
-        woken = !queues_.sees_work(w) && maintenance_.sleep(w, watches);
+        leaves_arms = watches && maintenance_.naps_briefly(w) && queues_.callers_take_all_places();
+        woken = !queues_.sees_work(w, leaves_arms) && maintenance_.sleep(w, watches);
+        leaves_arms = leaves_arms && !woken;
         // Order: relaxed; stop() unparks all workers, also those that are in the set of sleepers.
         // The token makes the store visible.
         if (!woken || stopped_.load(std::memory_order_relaxed)) {

@@ -82,7 +82,10 @@ public:
 
 private:
     // Of basic_task_home, task_home and basic_pool_owner.
-    basic_task_registry<platform>& registry() noexcept override { return life_.registry(); }
+    unsigned registry_here() const noexcept override { return life_.registry_here(); }
+    basic_task_registry<platform>& registry(unsigned number) noexcept override {
+        return life_.registry(number);
+    }
     void task_ended() noexcept override { life_.task_ended(); }
     bool is_closing() const noexcept override { return life_.is_closing(); }
     const unhandled& handler() const noexcept override { return unhandled_; }
@@ -97,6 +100,8 @@ private:
         current_scheduler::here() = {};
     }
     const void* scheduler_id() const noexcept override { return &scheduler_; }
+    static pool_options options_of_pool(const scheduler_options& wanted);
+
     bool replace(worker& w) noexcept override { return threads_.replace(w); }
     bool request_replacement() noexcept override { return threads_.request_replacement(); }
     bool is_substitute() const noexcept override { return current_scheduler::here().is_substitute; }
@@ -113,16 +118,22 @@ private:
     lifecycle life_;
 };
 
+inline pool_options scheduler_core::options_of_pool(const scheduler_options& wanted) {
+    const unsigned processors = cpu_count();
+    const unsigned workers = wanted.num_workers != 0 ? wanted.num_workers : processors;
+    return {workers,
+            wanted.enable_stealing,
+            wanted.io,
+            deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
+            wanted.trace,
+            std::clamp(deadline::saturated_ns(wanted.timer_slack), std::int64_t{0},
+                       std::int64_t{1'000'000'000}),
+            processors - (std::min)(processors, workers)};
+}
+
 inline scheduler_core::scheduler_core(scheduler& of, scheduler_options&& wanted)
     : scheduler_(of), unhandled_(std::move(wanted.on_unhandled)),
-      pool_(*this,
-            {wanted.num_workers != 0 ? wanted.num_workers : cpu_count(), wanted.enable_stealing,
-             wanted.io,
-             deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
-             wanted.trace,
-             std::clamp(deadline::saturated_ns(wanted.timer_slack), std::int64_t{0},
-                        std::int64_t{1'000'000'000})}),
-      threads_(of, pool_, wanted),
+      pool_(*this, options_of_pool(wanted)), threads_(of, pool_, wanted),
       life_(pool_, +[]() -> executor_ref { return required_service<platform>(); }) {
     static_cast<void>(
         error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it

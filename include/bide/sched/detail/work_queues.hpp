@@ -21,6 +21,7 @@
 #include <bide/sched/idle.hpp>
 #include <bide/sched/injector.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -33,10 +34,12 @@ public:
     using worker = basic_worker<Platform>;
 
     // `steal`: workers steal from each other. `watch`: idle workers sleep with a time-out. `io`:
-    // one idle worker sleeps in it.
-    basic_work_queues(basic_pool<Platform>& of, unsigned count, bool steal, bool watch, driver* io)
+    // one idle worker sleeps in it. `spare`: how many processors there are more than workers.
+    basic_work_queues(basic_pool<Platform>& of, unsigned count, bool steal, bool watch, driver* io,
+                      unsigned spare = 0)
         : steals_(steal && count > 1), shares_rings_(steals_ || count == 1),
-          may_watch_(watch && steals_), driver_(io), idle_(count) {
+          may_watch_(watch && steals_), spare_processors_(static_cast<int>(spare)), driver_(io),
+          idle_(count) {
         for (unsigned i = 0; i < count; ++i) {
             workers_.emplace_back(of, i);
         }
@@ -56,25 +59,23 @@ public:
     // yields again and again does not delay these jobs.
     void push_behind(worker& w, runnable& r) noexcept;
 
-    // Puts a child of when_all where its parent may take it back. Returns false if there is no room.
-    bool fork(worker& w, runnable& r) noexcept;
-    // Moves the oldest forked child to the ring. Returns false if there is none.
-    bool enqueue_child(worker& w) noexcept;
-    // Moves all of them. A chain takes its children back only while it runs or has paused.
-    void enqueue_children(worker& w) noexcept {
-        while (enqueue_child(w)) {
-        }
-    }
+    // Puts children of when_all where their parent may take them back. Leaves those in the list for
+    // which there is no room.
+    void fork(worker& w, run_list& list) noexcept;
+    // Moves the forked children to the ring. A chain takes them back only while it runs or has
+    // paused.
+    void enqueue_children(worker& w) noexcept;
     // A busy worker calls this at intervals. Moves a forked child to the ring now and then, because
     // the chain that runs may never wait. Waits longer if there are more jobs in the ring, because
     // each of them may have been a child: if all children came to the ring soon, a tree of when_all
     // would be run breadth first.
     void release_child(worker& w, std::int64_t now) noexcept {
-        if (w.children.empty()) {
+        if (!w.children.empty() &&
+            now - w.released_child > child_delay_ns * (std::int64_t{1} + w.ring.size())) {
             w.released_child = now;
-        } else if (now - w.released_child > child_delay_ns * (std::int64_t{1} + w.ring.size())) {
-            w.released_child = now;
-            enqueue_child(w);
+            if (runnable* const oldest = w.children.steal()) {
+                push_ring(w, *oldest);
+            }
         }
     }
 
@@ -123,8 +124,9 @@ public:
                injector_.empty();
     }
 
-    // The last look of `w` before it sleeps, which decides [idle.announce].
-    bool sees_work(const worker& w) const noexcept;
+    // The last look of `w` before it sleeps, which decides [idle.announce]. `but_arms`: a watcher
+    // leaves the arms of fork-joins to their owners for a while.
+    bool sees_work(const worker& w, bool but_arms) const noexcept;
 
     // ---- Any thread
 
@@ -146,6 +148,25 @@ public:
     // wake. Returns the number of nanoseconds that the wake took, or 0 if there was none.
     std::int64_t fork_published(bool brief) noexcept;
 
+    // Counts threads that fork or compute in a fork-join and own no worker: external callers, and
+    // threads that have lost their worker.
+    void add_callers(int by) noexcept {
+        // Order: relaxed; a hint.
+        callers_.fetch_add(by, std::memory_order_relaxed);
+    }
+    // How many sleeping workers a fork-join may wake: each of these callers computes in the place of
+    // a worker, unless there are more processors than workers. A worker more than there are
+    // processors would take the processor from a thread that has an arm already.
+    unsigned wakes_for_arms() const noexcept {
+        const unsigned asleep = idle_.sleepers_hint();
+        return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
+    }
+    // Returns true if such callers compute in the places of all workers that sleep.
+    bool callers_take_all_places() const noexcept {
+        const unsigned callers = callers_in_place();
+        return callers != 0 && callers >= idle_.sleepers_hint();
+    }
+
     basic_idle<Platform>& idle() noexcept { return idle_; }
     const basic_idle<Platform>& idle() const noexcept { return idle_; }
     std::deque<worker>& workers() noexcept { return workers_; }
@@ -157,6 +178,12 @@ public:
 private:
     static constexpr unsigned max_lifo_streak = 3;
     static constexpr std::int64_t child_delay_ns = Platform::model ? 0 : 1'000'000;
+
+    unsigned callers_in_place() const noexcept {
+        // Order: relaxed; a hint.
+        const int callers = callers_.load(std::memory_order_relaxed) - spare_processors_;
+        return static_cast<unsigned>((std::max)(callers, 0));
+    }
 
     runnable* take_lifo(worker& w) noexcept;
     runnable* swap_lifo(worker& w, runnable* with) noexcept;
@@ -174,11 +201,13 @@ private:
     const bool steals_;
     const bool shares_rings_; // a job in a ring does not wait for the owner of the ring alone
     const bool may_watch_;
+    const int spare_processors_;
     driver* const driver_;
     std::deque<worker> workers_;
     basic_idle<Platform> idle_;
     alignas(cache_line_pair) basic_injector<Platform> injector_;
     alignas(cache_line_pair) basic_fork_lanes<Platform> lanes_;
+    alignas(cache_line_pair) typename Platform::template atomic<int> callers_{0};
 };
 
 // ---- Enqueue
@@ -219,24 +248,19 @@ void basic_work_queues<Platform>::push_behind(worker& w, runnable& r) noexcept {
     push_ring(w, r);
 }
 
-template <class Platform> bool basic_work_queues<Platform>::fork(worker& w, runnable& r) noexcept {
-    if (!w.children.push(r)) {
-        return false;
-    }
-    if (steals_) {
+template <class Platform>
+void basic_work_queues<Platform>::fork(worker& w, run_list& list) noexcept {
+    if (w.children.push(list) && steals_) {
         unpark(idle_.wake_one());
     }
-    return true;
 }
 
-template <class Platform> bool basic_work_queues<Platform>::enqueue_child(worker& w) noexcept {
-    while (!w.children.empty()) { // a thief may be faster
-        if (runnable* const r = w.children.steal()) {
-            push_ring(w, *r);
-            return true;
-        }
+template <class Platform> void basic_work_queues<Platform>::enqueue_children(worker& w) noexcept {
+    run_list all;
+    w.children.take_all(all);
+    while (runnable* const r = all.pop()) {
+        push_ring(w, *r);
     }
-    return false;
 }
 
 template <class Platform>
@@ -249,7 +273,7 @@ void basic_work_queues<Platform>::push_all(worker& w, run_list& list) noexcept {
 
 template <class Platform>
 std::int64_t basic_work_queues<Platform>::fork_published(bool brief) noexcept {
-    const unsigned woken = brief ? idle_.wake_unless_watched() : idle_.wake_one();
+    const unsigned woken = brief ? idle_.wake_for_brief_arm() : idle_.wake_one();
     if (woken == idle_.none) {
         return 0;
     }
@@ -320,7 +344,7 @@ template <class Platform> runnable* basic_work_queues<Platform>::fetch(worker& w
 }
 
 template <class Platform>
-bool basic_work_queues<Platform>::sees_work(const worker& w) const noexcept {
+bool basic_work_queues<Platform>::sees_work(const worker& w, bool but_arms) const noexcept {
     if (!has_nothing(w)) {
         return true;
     }
@@ -336,12 +360,13 @@ bool basic_work_queues<Platform>::sees_work(const worker& w) const noexcept {
             return true;
         }
     }
-    return steals_ && lanes_.has_work();
+    return steals_ && !but_arms && lanes_.has_work();
 }
 
 template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w) noexcept {
     if (runnable* const r = w.yielded) {
         w.yielded = nullptr;
+        w.paused = nullptr;
         push_behind(w, *r);
     }
     enqueue_children(w);

@@ -56,7 +56,9 @@ template <class Platform> runnable* basic_work_queues<Platform>::balance(worker&
     runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
     if (r != nullptr) {
         w.has_stolen(taken);
-        unpark(idle_.wake_one()); // as after any push [idle.announce]
+        // As after any push [idle.announce]: a worker that announced while the jobs were in neither
+        // ring has not seen them.
+        unpark(idle_.wake_one());
     }
     return r;
 }
@@ -71,7 +73,7 @@ runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept 
         return nullptr;
     }
     w.has_stolen(1);
-    left = !w.arm.from->is_empty();
+    left = !w.arm.from->is_empty() && w.arm.from->is_worth_a_wake();
     return &w.arm;
 }
 

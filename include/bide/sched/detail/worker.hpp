@@ -35,6 +35,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/fwd.hpp>
@@ -282,9 +283,9 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_worker& operator=(const basic_worker&) = delete;
 
     // The host of the task that the owner runs.
-    void yield(runnable& r) noexcept override { pool.yield(*this, r, false); }
-    void pause(runnable& r) noexcept override { pool.yield(*this, r, true); }
-    bool fork(runnable& r) noexcept override { return pool.fork(*this, r); }
+    void yield(runnable& r) noexcept override { pool.yield(*this, r, nullptr); }
+    void pause(paused_chain& chain) noexcept override { pool.yield(*this, chain, &chain); }
+    void fork(run_list& list) noexcept override { pool.fork(*this, list); }
     bool take_back(runnable& r) noexcept override { return children.take_back(r); }
     void add_timer(timer& t) noexcept override { timers.add(t); }
     bool blocks() noexcept override { return pool.blocks(*this); }
@@ -316,8 +317,8 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the watcher
     runnable* yielded = nullptr;     // goes behind what is queued
-    bool keeps_children = false;     // `yielded` has only paused, and takes its children back
-    std::int64_t released_child = 0; // when release_child() last had nothing to do
+    paused_chain* paused = nullptr;  // `yielded`, if it has only paused: it keeps its children
+    std::int64_t released_child = 0; // when release_child() last moved a child
     bool is_searching = false;       // its pushes wake no worker; end_search() does
     bool must_check_leader = false;  // timers may be left that no sleeper wakes for
     bool left_driver = false;        // no worker may be in the driver

@@ -8,8 +8,9 @@
 // unlock wakes the head of the queue and leaves the mutex free (the mutex "floats"): a running
 // thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the next
 // unlock hands the mutex over. It also does so if the head has woken, failed to take the mutex, and
-// seen that max_overtake_time has passed since it was first woken. Coroutines, foreign wakers and
-// cases of a select are always handed the mutex: they are never woken only to try.
+// seen that max_overtake_time has passed since it was first woken. Coroutines, foreign wakers, cases
+// of a select and waiters of a condition_variable are always handed the mutex: they are never woken
+// only to try.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -86,9 +87,14 @@ public:
     }
 
     // For thread_wait.
-    wait_status enqueue(node& w) noexcept;
+    wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
     bool cancel(node& w, wait_status why) noexcept;
     bool await(node& w, deadline until) noexcept;
+
+    // As enqueue(), but leaves the outcome to the caller, which publishes it. If the owner of `w`
+    // does not call await(), `w` asks for `handed`, and is always handed the mutex.
+    wait_status link(node& w) noexcept;
+    static constexpr std::ptrdiff_t handed = 0;
 
     // The steps of an operation that waits for the mutex (core/wait_ops.hpp), without its result.
     struct locking {
@@ -192,7 +198,7 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
         return;
     }
     node& head = queue_.front();
-    const bool may_float = (seen & handoff) == 0 && seen >= one_left;
+    const bool may_float = (seen & handoff) == 0 && seen >= one_left && head.amount() != handed;
     const bool trying = (seen & notified) != 0;
     const auto sleeper = head.where();
     if (may_float && (trying || head.rouse())) {
@@ -222,7 +228,8 @@ template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexce
 
 // ---- Waiting
 
-template <class Platform> wait_status basic_adaptive_lock<Platform>::enqueue(node& w) noexcept {
+// Decides, and enqueues `w` or returns its outcome.
+template <class Platform> wait_status basic_adaptive_lock<Platform>::link(node& w) noexcept {
     word seen = lock_word::acquire(word_);
     for (;;) {
         const bool is_free = (seen & taken) == 0;
@@ -244,13 +251,11 @@ template <class Platform> wait_status basic_adaptive_lock<Platform>::enqueue(nod
         if (is_free) {
             w.commit();
             lock_word::wake_after(&word_, seen);
-            w.settle(wait_status::granted);
             return wait_status::granted;
         }
         queue_.push(w);
         if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
             withdraw(w);
-            w.settle(forbidden);
             return forbidden;
         }
         lock_word::release(word_);

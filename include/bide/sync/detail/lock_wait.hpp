@@ -14,6 +14,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// Finds the queue of a mutex, for a condition_variable (detail/condition_lock.hpp).
+struct condition_access;
+
 template <class Lock> using lock_made_by = std::invoke_result_t<const Lock&>;
 
 template <class Steps, class Lock> struct lock_wait : Steps {

@@ -79,7 +79,11 @@ public:
     // Snapshots: each may be outdated when the caller reads it.
     std::ptrdiff_t available() const noexcept { return static_cast<std::ptrdiff_t>(count_if(0)); }
     std::size_t waiters() const noexcept { return static_cast<std::size_t>(count_if(queued)); }
-    bool is_closed() const noexcept { return (snapshot() & closed) != 0; }
+
+    // Order: acquire [permit.release]; if true, the caller sees what was done before close().
+    bool is_closed() const noexcept {
+        return (word_.load(std::memory_order_acquire) & closed) != 0;
+    }
 
     // Takes n permits if they are free, there are no waiters, and it is not closed.
     bool try_take(word n) noexcept;
@@ -96,7 +100,14 @@ public:
     bool give_known(word free, word n) noexcept;
 
     // Enqueues `w` and returns waiting, or settles `w` immediately and returns its status.
-    wait_status enqueue(node& w) noexcept;
+    wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
+
+    // Enqueues `w` and returns waiting, or returns its outcome, which the caller publishes.
+    wait_status link(node& w) noexcept;
+
+    // Enqueues `w` before all waiters: for a caller that holds permits which they wait for. `w` gets
+    // the permits that the first waiter was granted in part. detail/permit_upgrade.hpp defines it.
+    wait_status enqueue_first(node& w) noexcept;
 
     // Cancels the wait of `w`. Permits that it was granted in part go to the waiters behind it.
     // Returns false if the wait is decided, or if `w` is not queued yet; then a later enqueue()
@@ -197,8 +208,8 @@ template <class Platform> bool basic_permit_queue<Platform>::give(word n, word l
     return give_slow(n, limit);
 }
 
-// Decides, and enqueues or settles.
-template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node& w) noexcept {
+// Decides, and enqueues `w` or returns its outcome.
+template <class Platform> wait_status basic_permit_queue<Platform>::link(node& w) noexcept {
     const word need = static_cast<word>(w.amount());
     bool locked = false;
     // Order: relaxed; the CAS decides.
@@ -238,15 +249,12 @@ template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node
             if (locked) {
                 lock::wake_after(&word_, seen);
             }
-            const wait_status what = refused ? wait_status::closed : wait_status::granted;
-            w.settle(what);
-            return what;
+            return refused ? wait_status::closed : wait_status::granted;
         }
         w.missing = static_cast<std::ptrdiff_t>(need - free);
         queue_.push(w);
         if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
             withdraw(w, next / one);
-            w.settle(forbidden);
             return forbidden;
         }
         lock::release_as(word_, next & ~lock::both);

@@ -16,6 +16,7 @@
 // promise is the root of a tree of its own.
 
 #include <bide/core/config.hpp>
+#include <bide/core/resume.hpp>
 
 #include <concepts>
 #include <coroutine>
@@ -24,11 +25,16 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct awaited_frame {
-    std::coroutine_handle<> handle; // empty after the frame was destroyed
+// The links of the node are `to`, the coroutine, which is empty after the frame was destroyed, and
+// `next`, the next sibling, and then the next in destruction order. As long as it has no sibling,
+// the node also serves the transfer to the coroutine.
+struct awaited_frame : transfer_node {
     awaited_frame* const* awaits =
-        nullptr;                   // in its promise: the first of the frames that it awaits
-    awaited_frame* next = nullptr; // the next sibling; then the next in destruction order
+        nullptr; // in its promise: the first of the frames that it awaits
+
+    awaited_frame* exchange_next(awaited_frame* other) noexcept {
+        return static_cast<awaited_frame*>(std::exchange(next, other));
+    }
 };
 
 // Destroys the tree of frames that a coroutine awaits.
@@ -37,22 +43,25 @@ BIDE_COLD inline void destroy_awaited(awaited_frame* first) noexcept {
     awaited_frame* order = nullptr;   // a stack: children are pushed after their parent
     const auto push_all = [&pending](awaited_frame* frames) {
         while (frames != nullptr) {
-            awaited_frame* const one = std::exchange(frames, frames->next);
-            one->next = std::exchange(pending, one);
+            awaited_frame* const one = frames;
+            frames = one->exchange_next(pending);
+            pending = one;
         }
     };
     push_all(first);
     while (pending != nullptr) {
-        awaited_frame* const one = std::exchange(pending, pending->next);
+        awaited_frame* const one = pending;
+        pending = one->exchange_next(nullptr);
         // A coroutine that has ended awaits nothing, and its owner destroys it.
-        if (one->handle && !one->handle.done()) {
+        if (one->to && !one->to.done()) {
             one->next = std::exchange(order, one);
             push_all(*one->awaits);
         }
     }
     while (order != nullptr) {
-        awaited_frame* const one = std::exchange(order, order->next);
-        std::exchange(one->handle, nullptr).destroy();
+        awaited_frame* const one = order;
+        order = one->exchange_next(nullptr);
+        std::exchange(one->to, nullptr).destroy();
     }
 }
 

@@ -60,7 +60,7 @@ private:
     }
     void end_wait() noexcept override {}
     void wake() noexcept override {
-        const executor_ref where = at_->where;
+        const executor_ref where = *at_->where;
         where.post(run_);
     }
     bool will_go_on(executor_ref) const noexcept override { return false; }

@@ -61,15 +61,13 @@ inline bool is_stopped_error(const std::exception_ptr& error) noexcept {
 #endif
 }
 
-// The outcome of a task that has ended: a value, an exception, or the fact that it never ran.
+// The outcome of a task that has run: a value or an exception.
 // kept_outcome<void> is the outcome of a task of any type, without the value.
 template <class T> class kept_outcome {
     struct nothing {};
 
 public:
     kept_outcome() noexcept {}
-
-    void set_never_ran() noexcept { never_ran_ = true; }
 
     // Moves the outcome out of the promise of a coroutine that has ended. If the move of the value
     // throws, that exception is the outcome.
@@ -95,11 +93,10 @@ public:
 #endif
     }
 
-    bool never_ran() const noexcept { return never_ran_; }
     std::exception_ptr& error() noexcept { return error_; }
 
-    // Returns true if the task never ran, or ended by stopped_error.
-    bool is_stopped() const noexcept { return never_ran_ || (error_ && is_stopped_error(error_)); }
+    // Returns true if the task ended by stopped_error.
+    bool is_stopped() const noexcept { return error_ && is_stopped_error(error_); }
 
     // Throws: the exception, if there is one.
     void rethrow_if_failed() {
@@ -119,11 +116,8 @@ public:
     }
 
     // Moves the outcome out.
-    // Throws: the exception of the task; stopped_error if it never ran.
+    // Throws: the exception of the task.
     T take() {
-        if (never_ran_) {
-            throw_error(errc::stopped);
-        }
         rethrow_if_failed();
         return value();
     }
@@ -139,14 +133,13 @@ private:
 
     std::exception_ptr error_;
     [[no_unique_address]] std::conditional_t<std::is_void_v<T>, nothing, task_outcome<T>> value_;
-    bool never_ran_ = false;
 };
 
 // ---- The body
 
 // Owns a frame that no coroutine awaits.
 struct lone_frame {
-    std::coroutine_handle<> handle;
+    std::coroutine_handle<> to;
 };
 
 // What a task runs: its coroutine, and the callable that it came from. A lambda coroutine uses the
@@ -183,7 +176,7 @@ public:
     std::coroutine_handle<> begin(basic_task_context<native_platform>& context,
                                   executor_ref where) noexcept {
         promise().begin(context, where);
-        return frame_.handle;
+        return frame_.to;
     }
 
     // Moves the outcome into `outcome`, and destroys the coroutine and the callable.
@@ -194,9 +187,9 @@ public:
     }
 
     void destroy() noexcept {
-        if (frame_.handle) {
+        if (frame_.to) {
             awaited_frame* const awaits = promise().awaited_frames();
-            destroy_frame(std::exchange(frame_.handle, nullptr), awaits);
+            destroy_frame(std::exchange(frame_.to, nullptr), awaits);
         }
         if constexpr (!is_task<S>) {
             callable_.reset();
@@ -207,12 +200,12 @@ public:
 
 private:
     promise_type& promise() const noexcept {
-        return std::coroutine_handle<promise_type>::from_address(frame_.handle.address()).promise();
+        return std::coroutine_handle<promise_type>::from_address(frame_.to.address()).promise();
     }
 
     const char* adopt(task<value>& t) noexcept {
-        frame_.handle = task_access::release(t);
-        if (!frame_.handle) {
+        frame_.to = task_access::release(t);
+        if (!frame_.to) {
             fatal("a task was spawned or composed after it was moved from");
         }
         if constexpr (std::is_same_v<Frame, awaited_frame>) {

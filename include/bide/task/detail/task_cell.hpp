@@ -2,11 +2,12 @@
 #ifndef BIDE_TASK_DETAIL_TASK_CELL_HPP
 #define BIDE_TASK_DETAIL_TASK_CELL_HPP
 
-// The cells of spawned tasks. A cell is a header (task_header.hpp), a body, which is a coroutine or
-// a function, and an outcome (task_body.hpp) with its owner.
+// The cells of spawned tasks. A cell is a header (task_header.hpp), an outcome (task_body.hpp) with
+// its owner, and a body, which is a coroutine or a function.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/frame_memory.hpp>
@@ -14,6 +15,7 @@
 #include <bide/task/detail/task_header.hpp>
 
 #include <atomic>
+#include <concepts>
 #include <coroutine>
 #include <cstdint>
 #include <exception>
@@ -87,94 +89,97 @@ protected:
     ~task_home() = default;
 };
 
-// The owner of a task's outcome: a join handle, a group (sched/detail/group_cell.hpp) or a
+// A task, and the owner of its outcome: a join handle, a group (sched/detail/group_cell.hpp) or a
 // join_set.
 template <class E>
-concept task_end = requires(E& end, const task_home& home) {
-    end.kept();                     // the kept_outcome
-    { end.settled(home) } noexcept; // called when it is complete, while the home is alive
-    { end.discard() } noexcept;     // called when no join handle can ask for it
+concept task_end = std::derived_from<E, task_header> && requires(E& end) {
+    end.kept();                 // the kept_outcome
+    { end.settled() } noexcept; // called when it is complete, while the home is alive
 };
 
-// The outcome of a task that a join handle may ask for.
-template <class T> class joined_outcome {
+// A task whose outcome a join handle may ask for.
+template <class T> class joined_task : public task_header {
 public:
-    explicit joined_outcome(task_header& task) noexcept : task_(task) {}
-    joined_outcome(const joined_outcome&) = delete;
-    joined_outcome& operator=(const joined_outcome&) = delete;
-
-    task_header& task() const noexcept { return task_; }
+    joined_task(task_home& home, bool kept) noexcept : task_header(home, kept) {}
 
     kept_outcome<T>& kept() noexcept { return kept_; }
-    void settled(const task_home& home) noexcept {
+    void settled() noexcept {
         if (kept_.error()) {
-            handler_ = home.handler();
+            handler_ = static_cast<task_home&>(home()).handler();
         }
     }
+
+    // Moves the outcome out.
+    // Throws: the exception of the task; stopped_error if it never ran.
+    T take() {
+        if (never_ran()) {
+            throw_error(errc::stopped);
+        }
+        return kept_.take();
+    }
+
+    // Returns true if the task never ran, or ended by stopped_error.
+    bool is_stopped() const noexcept { return never_ran() || kept_.is_stopped(); }
+
+protected:
+    ~joined_task() = default;
+
+private:
     // Reports an exception that no handle asked for, unless it is the stopped_error of a cancelled
     // task.
-    void discard() noexcept {
+    void discard_outcome() noexcept final {
         std::exception_ptr& error = kept_.error();
-        if (error && !(task_.was_cancelled() && is_stopped_error(error))) {
+        if (error && !(was_cancelled() && is_stopped_error(error))) {
             handler_.tell(std::exchange(error, nullptr));
         }
     }
 
-private:
-    task_header& task_;
     kept_outcome<T> kept_;
     unhandled handler_; // set if there is an exception
 };
 
 // A task that runs a coroutine.
-template <task_source S, task_end End>
-class coroutine_cell final : public task_header, public recycled {
+template <task_source S, task_end End> class coroutine_cell final : public End, public recycled {
 public:
-    // Passes itself and `args` to the constructor of End.
+    // Passes `args` to the constructor of End.
     // Throws: what a callable throws.
     template <class... Args>
     coroutine_cell(task_home& home, bool kept, S&& source, Args&... args)
-        : task_header(home, kept), outcome_(*this, args...) {
-        set_name(body_.open(std::move(source)));
+        : End(home, kept, args...) {
+        this->set_name(body_.open(std::move(source)));
     }
-
-    End& outcome() noexcept { return outcome_; }
 
 private:
     std::coroutine_handle<> start() noexcept override {
-        return body_.begin(*this, home().executor());
+        return body_.begin(*this, this->home().executor());
     }
     void never_start() noexcept override {
-        outcome_.kept().set_never_ran();
+        this->set_never_ran();
         body_.destroy();
     }
     void settle() noexcept override {
-        if (!outcome_.kept().never_ran()) {
-            body_.end(outcome_.kept());
-            outcome_.settled(static_cast<task_home&>(home()));
+        if (!this->never_ran()) {
+            body_.end(this->kept());
+            this->settled();
         }
     }
-    void discard_outcome() noexcept override { outcome_.discard(); }
     void destroy() noexcept override { delete this; }
 
-    End outcome_;
     task_body<S> body_;
 };
 
 template <task_source S>
-using joined_coroutine_cell = coroutine_cell<S, joined_outcome<task_value_t<S>>>;
+using joined_coroutine_cell = coroutine_cell<S, joined_task<task_value_t<S>>>;
 
 // A task that runs a function, on a worker, or, if the function blocks, on a thread for that.
-template <class F, class T> class function_cell final : public task_header, public recycled {
+template <class F, class T> class function_cell final : public joined_task<T>, public recycled {
 public:
-    function_cell(task_home& home, F&& f, bool blocks, bool kept) : task_header(home, kept) {
+    function_cell(task_home& home, F&& f, bool blocks, bool kept) : joined_task<T>(home, kept) {
         std::construct_at(std::addressof(function_), std::move(f));
         if (blocks) {
-            to_run().run = waker(&run_apart, this);
+            this->to_run().run = waker(&run_apart, this);
         }
     }
-
-    joined_outcome<T>& outcome() noexcept { return outcome_; }
 
 private:
     ~function_cell() {}
@@ -188,20 +193,18 @@ private:
     }
 
     std::coroutine_handle<> start() noexcept override {
-        outcome_.kept().compute(std::move(function_));
-        outcome_.settled(static_cast<task_home&>(home()));
+        this->kept().compute(std::move(function_));
+        this->settled();
         std::destroy_at(std::addressof(function_));
         return {};
     }
     void never_start() noexcept override {
-        outcome_.kept().set_never_ran();
+        this->set_never_ran();
         std::destroy_at(std::addressof(function_));
     }
     void settle() noexcept override {}
-    void discard_outcome() noexcept override { outcome_.discard(); }
     void destroy() noexcept override { delete this; }
 
-    joined_outcome<T> outcome_{*this};
     union {
         F function_; // destroyed after its call
     };

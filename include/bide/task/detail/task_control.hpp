@@ -13,10 +13,12 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_state.hpp>
 
 #include <atomic>
 #include <coroutine>
+#include <cstdint>
 #include <stop_token>
 #include <utility>
 
@@ -81,14 +83,16 @@ public:
     }
     void end_wait() noexcept override { state_.end_wait(); }
     bool will_go_on(executor_ref there) const noexcept override {
-        return state_.is_waiting() && at_->where == there;
+        return state_.is_waiting() && *at_->where == there;
     }
     void wake() noexcept override {
         if (state_.wake()) {
             post_there();
         }
     }
-    bool has_begun_enough() noexcept override { return ++refused_ >= local::whole_budget; }
+    bool has_begun_enough() noexcept override {
+        return refused_ == local::whole_budget || ++refused_ == local::whole_budget;
+    }
     runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
         leaf_ = leaf;
         if (at_ != &at) { // else a canceller may read it now
@@ -98,7 +102,7 @@ public:
     }
     bool is_cancelled() noexcept override {
         if (is_closing()) {
-            cancel();
+            cancel(cancel_reason::shutdown);
         }
         const bool cancelled = state_.is_cancelled();
         if (cancelled) {
@@ -121,8 +125,8 @@ public:
     // --- Called by any thread
 
     // Requests cancellation. Returns false if the task has ended.
-    bool cancel() noexcept {
-        switch (state_.cancel()) {
+    bool cancel(cancel_reason why = cancel_reason::requested) noexcept {
+        switch (state_.cancel(why)) {
         case state::cancelling::too_late: return false;
         case state::cancelling::claimed:
             at_->interrupt.wake();
@@ -143,6 +147,9 @@ public:
     bool is_complete() const noexcept { return state_.is_complete(); }
     bool is_waiting() const noexcept { return state_.is_waiting(); }
     bool was_cancelled() const noexcept { return state_.was_cancelled(); }
+    // Returns true if set_never_ran() was called. Requires: it has ended.
+    bool never_ran() const noexcept { return never_ran_; }
+    cancel_reason reason() const noexcept { return state_.reason(); }
 
     // --- Called by the task itself
 
@@ -189,11 +196,13 @@ protected:
 
     // Starts the chain in place: the caller resumes the coroutine that this returns.
     // Requires: it has not started; a chain runs on this thread.
-    std::coroutine_handle<> start_in_place() noexcept {
+    std::coroutine_handle<> start_in_place(local& here) noexcept {
         fresh_ = false;
-        local::get().running = this;
+        here.running = this;
         return start();
     }
+
+    void set_never_ran() noexcept { never_ran_ = true; }
 
     // Returns true if get_stop_token() was called.
     bool has_stop_token() const noexcept {
@@ -201,7 +210,11 @@ protected:
         return stop_.load(std::memory_order_relaxed) != nullptr;
     }
 
+    // Returns true if first_wait() was called.
+    bool has_waited() const noexcept { return has_waited_; }
+
     state state_;
+    std::uint16_t listed_in_ = 0; // the number of a list, for the derived class
 
 private:
     void finish_or_post() noexcept {
@@ -213,7 +226,7 @@ private:
     }
 
     void post_there() noexcept {
-        const executor_ref where = at_->where;
+        const executor_ref where = *at_->where;
         where.post(run_);
     }
 
@@ -225,15 +238,19 @@ private:
         }
     }
 
+    bool fresh_ = true; // not started
+    bool has_waited_ = false;
+    bool ended_ = false;
+    bool never_ran_ = false;
+    // The number of awaits of children since the cancellation, up to whole_budget:
+    std::uint8_t refused_ = 0;
+    static_assert(local::whole_budget <= 0xff);
+
     runnable run_;
     // Valid while the chain waits, or is queued after a wait:
     std::coroutine_handle<> leaf_;
     suspension* at_ = nullptr;
     typename Platform::template atomic<std::stop_source*> stop_{nullptr};
-    unsigned refused_ = 0; // the number of awaits of children since the cancellation
-    bool fresh_ = true;    // not started
-    bool has_waited_ = false;
-    bool ended_ = false;
 };
 
 template <class Platform> std::stop_token basic_task_control<Platform>::get_stop_token() noexcept {

@@ -5,7 +5,8 @@
 // A spawned task, without the type of its outcome: a chain of coroutines or a function
 // (task_control.hpp), the home in which it ends, and the gate that opens at its end. A cell
 // (task_cell.hpp, sched/detail/group_cell.hpp) adds what the task runs and what becomes of the
-// outcome. So there are three levels: control, header, cell.
+// outcome. So there are four levels: control, header, the
+// owner of the outcome, cell.
 //
 // A task is one allocation. It is destroyed with its last reference. The scheduler has a reference
 // until the task has ended. A join handle has another one.
@@ -15,6 +16,8 @@
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/task_registry.hpp>
+
+#include <cstdint>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -28,8 +31,10 @@ public:
     // Returns the same as an executor.
     virtual executor_ref executor() noexcept = 0;
 
-    // Returns the list of waiting tasks for the calling thread: its worker's, if it is a worker.
-    virtual basic_task_registry<Platform>& registry() noexcept = 0;
+    // Returns the number of the list of waiting tasks for the calling thread: its worker's, if it
+    // is a worker. The numbers are those from 0 on.
+    virtual unsigned registry_here() const noexcept = 0;
+    virtual basic_task_registry<Platform>& registry(unsigned number) noexcept = 0;
 
     // Returns true if the calling thread may end tasks: the thread belongs to this home and ends
     // before the home does.
@@ -102,9 +107,10 @@ protected:
 
 private:
     void first_wait() noexcept override {
-        registry_ = &home_.registry();
-        if (!registry_->add(*this)) {
-            this->cancel();
+        // If the number is too large, a list with a smaller number will do.
+        this->listed_in_ = static_cast<std::uint16_t>(home_.registry_here());
+        if (!home_.registry(this->listed_in_).add(*this)) {
+            this->cancel(cancel_reason::shutdown);
         }
     }
     bool is_closing() const noexcept override { return home_.is_closing(); }
@@ -118,8 +124,8 @@ private:
     // Publishes the outcome. Counts the task as ended before the joiners are woken. So a joiner
     // never sees a count without this task.
     void end() noexcept {
-        if (registry_ != nullptr) {
-            registry_->remove(*this);
+        if (this->has_waited()) {
+            home_.registry(this->listed_in_).remove(*this);
         }
         home_.task_ended();
         if (!state_.is_alone() && state_.finish()) {
@@ -132,8 +138,6 @@ private:
 
     home_type& home_;
     gate ended_gate_{1};
-    basic_task_registry<Platform>* registry_ =
-        nullptr; // that lists the task, from its first wait on
     const char* name_ = nullptr;
 };
 

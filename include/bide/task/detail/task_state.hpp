@@ -12,6 +12,7 @@
 //   3       complete    the task has ended; its outcome does not change any more
 //   4       cancelled   cancel() was called; never cleared
 //   5       kept        a join handle may still ask for the outcome
+//   8..15   reason      the cancel_reason, if `cancelled` is set; set with it, and never changed
 //   16..31  shields     the number of shields that keep a cancellation from taking effect
 //   32..63  references  the number of owners that may still access the task
 //
@@ -42,6 +43,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/task/cancel_reason.hpp>
 
 #include <cstdint>
 
@@ -142,7 +144,8 @@ public:
 
     // Requests cancellation. If this returns `claimed`, the caller interrupts the wait and then
     // calls end_claim().
-    cancelling cancel() noexcept {
+    // Requires: `why` is not none.
+    cancelling cancel(cancel_reason why = cancel_reason::requested) noexcept {
         // Order: acquire [task.outcome]; the outcome, if `complete` is set.
         word seen = word_.load(std::memory_order_acquire);
         word next;
@@ -153,7 +156,7 @@ public:
             if ((seen & cancelled) != 0) {
                 return cancelling::noted;
             }
-            next = seen | cancelled;
+            next = seen | cancelled | static_cast<word>(why) * one_reason;
             if ((seen & (active | shields)) == 0) {
                 next |= claimed;
             }
@@ -186,19 +189,19 @@ public:
     // reference; the task has another one. Returns false if the task is complete. Then the caller
     // still has its reference, and must discard the outcome.
     bool forgo() noexcept {
-        // Order: relaxed; the CAS acquires.
-        word seen = word_.load(std::memory_order_relaxed);
-        word next;
+        // Order: acquire [task.outcome]; the outcome, if the task is complete. Then `kept` means
+        // nothing any more.
+        word seen = word_.load(std::memory_order_acquire);
         do {
-            next = seen & ~kept;
-            if ((seen & complete) == 0) {
-                next -= reference;
+            if ((seen & complete) != 0) {
+                return false;
             }
-            // Order: acq_rel [task.outcome]; the outcome, if the task is complete. The writes of
-            // the handle's owner are visible to the task. Failure: look again.
-        } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
-                                              std::memory_order_relaxed));
-        return (seen & complete) == 0;
+            // Order: release [task.outcome]; the writes of the handle's owner are visible to the
+            // task. Failure: as above.
+        } while (!word_.compare_exchange_weak(seen, (seen & ~kept) - reference,
+                                              std::memory_order_release,
+                                              std::memory_order_acquire));
+        return true;
     }
 
     // Returns true if the caller has the only reference, and no handle may ask for the outcome.
@@ -244,6 +247,13 @@ public:
         return (word_.load(std::memory_order_relaxed) & cancelled) != 0;
     }
 
+    // Returns why the task was cancelled; none if it was not. The task may be shielded.
+    cancel_reason reason() const noexcept {
+        // Order: acquire [task.claim]; the writes before the cancellation.
+        return static_cast<cancel_reason>(word_.load(std::memory_order_acquire) / one_reason &
+                                          0xff);
+    }
+
     // Returns true if the task waits. If the calling thread does not run the task, the answer may
     // be outdated.
     bool is_waiting() const noexcept {
@@ -260,6 +270,7 @@ private:
     static constexpr word complete = 8;
     static constexpr word cancelled = 16;
     static constexpr word kept = 32;
+    static constexpr word one_reason = word{1} << 8;
     static constexpr word one_shield = word{1} << 16;
     static constexpr word shields = one_shield * max_shields;
     static constexpr word reference = word{1} << 32;

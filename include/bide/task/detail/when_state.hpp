@@ -25,6 +25,7 @@
 // which waits, is stopped in the end (has_begun_enough()).
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
@@ -65,19 +66,21 @@ protected:
 
     bool has_begun() const noexcept { return begun_; }
 
+    deadline limit() const noexcept override { return when_->limit(); }
+
 private:
     friend class basic_when_state<Platform>;
     using local = worker_local<Platform>;
 
     bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept final {
-        if (!at.where) {
-            at.where = on_this_thread<Platform>::ref();
+        if (!*at.where) {
+            *at.where = on_this_thread<Platform>::ref();
         }
-        stays_home_ = at.where == when_->where();
+        stays_home_ = *at.where == when_->where();
         return control::begin_wait(leaf, at);
     }
     runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept final {
-        stays_home_ = at.where == when_->where();
+        stays_home_ = *at.where == when_->where();
         return control::resumption(leaf, at);
     }
     // A cancelled child starts, unless it has lost.
@@ -87,8 +90,9 @@ private:
         return begin(when_->where());
     }
     std::coroutine_handle<> ended() noexcept final {
-        if (in_place_ && stays_home_ && local::get().running == this && when_->is_home()) {
-            return when_->to_parent();
+        local& here = local::get();
+        if (in_place_ && stays_home_ && here.running == this && when_->is_home()) {
+            return when_->ended_in_place(*this, here);
         }
         return control::ended();
     }
@@ -150,72 +154,44 @@ public:
         (last_ == nullptr ? first_ : last_->next_child_) = &c;
         last_ = &c;
         if (frame != nullptr) {
-            (last_frame_ == nullptr ? first_frame_ : last_frame_->next) = frame;
+            first_frame_ = first_frame_ == nullptr ? frame : first_frame_;
+            if (last_frame_ != nullptr) {
+                last_frame_->next = frame;
+            }
             last_frame_ = frame;
         }
     }
 
-    // What the parent does next.
-    enum class step { again, in_place, over };
-
-    // Starts the children, and waits until they have ended or the parent has something to do:
-    //
-    //   again     to await next() again
-    //   in_place  to await in_place(), and then next()
-    //   over      the children have ended
-    //
+    // Starts the children, and waits until they have ended.
     // Requires: all children were added.
-    class next_step {
+    class wait_for_children {
     public:
-        explicit next_step(basic_when_state& f) noexcept : state_(f) {}
-        next_step(const next_step&) = delete;
-        next_step& operator=(const next_step&) = delete;
+        explicit wait_for_children(basic_when_state& f) noexcept : state_(f) {}
+        wait_for_children(const wait_for_children&) = delete;
+        wait_for_children& operator=(const wait_for_children&) = delete;
 
-        bool await_ready() noexcept { return state_.is_ready(); }
+        bool await_ready() const noexcept { return state_.first_ == nullptr; }
         // Not inlined, because the parent's frame may be destroyed when the last child has ended.
         template <class Promise>
-        BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-            if (!state_.begun_) {
-                state_.awaiting_.begin(h, state_.first_frame_);
-                return state_.start(h, task_context_of<Platform>(h.promise()),
-                                    executor_of(h.promise()));
-            }
-            return state_.wants_pause_ ? state_.pause() : state_.stop_starting();
+        BIDE_NOINLINE std::coroutine_handle<>
+        await_suspend(std::coroutine_handle<Promise> h) noexcept {
+            state_.awaiting_.begin(h, state_.first_frame_);
+            return state_.start(h, task_context_of<Platform>(h.promise()),
+                                executor_of(h.promise()));
         }
         // Throws: stopped_error, if the parent is cancelled and has_begun_enough().
-        step await_resume() {
-            if (state_.step_ == step::over) {
-                state_.awaiting_.end();
-                state_.waits_ = false;
-                if (state_.stopped_) {
-                    throw_error(errc::stopped);
-                }
+        void await_resume() {
+            state_.awaiting_.end();
+            state_.waits_ = false;
+            if (state_.stopped_) {
+                throw_error(errc::stopped);
             }
-            return state_.step_;
         }
 
     private:
         basic_when_state& state_;
     };
-    next_step next() noexcept { return next_step(*this); }
-
-    class in_place_child {
-    public:
-        explicit in_place_child(basic_when_state& f) noexcept : state_(f) {}
-        in_place_child(const in_place_child&) = delete;
-        in_place_child& operator=(const in_place_child&) = delete;
-
-        bool await_ready() const noexcept { return false; }
-        std::coroutine_handle<> await_suspend(std::coroutine_handle<>) const noexcept {
-            return state_.start_in_place();
-        }
-        void await_resume() const noexcept { state_.end_in_place(); }
-
-    private:
-        basic_when_state& state_;
-    };
-    // Runs the child that next() has chosen.
-    in_place_child in_place() noexcept { return in_place_child(*this); }
+    wait_for_children wait() noexcept { return wait_for_children(*this); }
 
     // Returns the index of the child that ended first. Requires: the await is over.
     // Order: relaxed; the children have ended, by [when.ended].
@@ -227,18 +203,18 @@ private:
 
     static constexpr std::size_t no_winner = static_cast<std::size_t>(-1);
 
-    bool start(std::coroutine_handle<> h, basic_task_context<Platform>* context,
-               executor_ref where) noexcept;
+    std::coroutine_handle<> start(std::coroutine_handle<> h, basic_task_context<Platform>* context,
+                                  executor_ref where) noexcept;
     void ended(child& c) noexcept;
     void resume_parent() noexcept;
 
-    bool is_ready() noexcept;
-    bool runs_in_place() const noexcept;
-    void fork_others() noexcept;
-    std::coroutine_handle<> start_in_place() noexcept;
-    void end_in_place() noexcept;
-    bool pause() noexcept;
-    bool stop_starting() noexcept;
+    bool runs_in_place(const local& here) const noexcept;
+    std::coroutine_handle<> begin_in_place(local& here) noexcept;
+    void fork(run_list& children, local& here) noexcept;
+    void go_on() noexcept;
+    std::coroutine_handle<> start_in_place(child& c, local& here) noexcept;
+    std::coroutine_handle<> ended_in_place(child& c, local& here) noexcept;
+    std::coroutine_handle<> count_parent_down(std::size_t n) noexcept;
 
     // Returns true if the calling thread is a worker of the executor on which the parent resumes.
     bool is_home() const noexcept { return where_ && current_worker<Platform>() == where_; }
@@ -246,7 +222,7 @@ private:
 
     void cancel_all() noexcept {
         for (child* c = first_; c != nullptr; c = c->next_child_) {
-            c->cancel();
+            c->cancel(cancel_reason::parent);
         }
     }
 
@@ -262,6 +238,7 @@ private:
         return winner_.load(std::memory_order_relaxed) != no_winner;
     }
 
+    deadline limit() const noexcept { return limit_of(context_); }
     executor_ref where() const noexcept { return where_; }
     executor_ref home() const noexcept { return where_ ? where_ : on_this_thread<Platform>::ref(); }
 
@@ -278,17 +255,13 @@ private:
     suspension at_{};
     basic_task_context<Platform>* context_ = nullptr;
     executor_ref where_;
-    runnable run_;               // resumes the parent if it has no context
+    executor_ref resumed_on_;    // home(), for the context
+    paused_chain run_;           // resumes the parent if it has no context, or starts `next_`
     bool interruptible_ = false; // the parent has begun a wait of its context
-    bool waits_ = false;
-    bool stopped_ = false;
+    bool waits_ = false, stopped_ = false;
 
     // Only the thread that runs the parent, or its child in place, uses these.
-    step step_ = step::over;
-    bool begun_ = false;
-    bool in_place_ = false;    // the parent starts the children itself
-    bool wants_pause_ = false; // its budget is spent
-    child* next_ = nullptr;    // the child to run in place
+    child* next_ = nullptr; // a child in place that has paused before its start
     std::size_t ended_in_place_ = 0;
     transfer_node node_;
 
@@ -296,38 +269,32 @@ private:
     atomic<std::size_t> winner_{no_winner}; // an index
 };
 
-// Returns false if all children have ended already.
+// Returns the coroutine that continues on this thread, or a no-op.
 template <class Platform>
-bool basic_when_state<Platform>::start(std::coroutine_handle<> h,
-                                       basic_task_context<Platform>* context,
-                                       executor_ref where) noexcept {
+std::coroutine_handle<> basic_when_state<Platform>::start(std::coroutine_handle<> h,
+                                                          basic_task_context<Platform>* context,
+                                                          executor_ref where) noexcept {
     context_ = context;
     where_ = where ? where : current_worker<Platform>();
     parent_ = h;
-    at_ = {home(),
-           waker([](void* self) noexcept { static_cast<basic_when_state*>(self)->cancel_all(); },
-                 this)};
+    resumed_on_ = home();
+    at_ = {
+        &resumed_on_,
+        waker([](void* me) noexcept { static_cast<basic_when_state*>(me)->cancel_all(); }, this)};
     waits_ = true;
     // Order: relaxed; the post publishes it to the children.
     left_.store(size_ + 1, std::memory_order_relaxed);
-    begun_ = context_ == nullptr;
     if (context_ != nullptr) {
-        const bool in_place = runs_in_place();
-        if (in_place && !local::get().spend()) {
-            step_ = step::again;
-            return pause();
-        }
-        step_ = step::over;
-        begun_ = true;
         interruptible_ = context_->begin_wait(parent_, at_);
-        if (interruptible_ && in_place) {
-            fork_others();
-            return false;
-        }
-        if (!interruptible_) {
+        if (interruptible_) {
+            local& here = local::get();
+            if (runs_in_place(here)) {
+                return begin_in_place(here);
+            }
+        } else {
             stopped_ = context_->has_begun_enough();
             if (stopped_) {
-                return false; // no child has started
+                return to_parent(); // no child has started
             }
             cancel_all();
         }
@@ -340,13 +307,19 @@ bool basic_when_state<Platform>::start(std::coroutine_handle<> h,
             queue.post(c->to_run());
         }
     }
-    if (!count_down()) {
-        return true;
+    return count_parent_down(1);
+}
+
+// The parent waits for the children that have not ended, or continues here if all have.
+template <class Platform>
+std::coroutine_handle<> basic_when_state<Platform>::count_parent_down(std::size_t n) noexcept {
+    if (!count_down(n)) {
+        return std::noop_coroutine();
     }
     if (interruptible_) {
         context_->end_wait();
     }
-    return false;
+    return to_parent();
 }
 
 // The last access to the child.
@@ -360,7 +333,7 @@ template <class Platform> void basic_when_state<Platform>::ended(child& c) noexc
         wake_scope<Platform> later;
         for (child* other = first_; other != nullptr; other = other->next_child_) {
             if (other != &c) {
-                other->cancel();
+                other->cancel(cancel_reason::sibling);
             }
         }
     }
@@ -369,8 +342,6 @@ template <class Platform> void basic_when_state<Platform>::ended(child& c) noexc
         // Its chain has ended where the parent must not go on: on another thread than a worker's, or
         // inside of another executor. No thread runs the parent, which therefore starts no further
         // child.
-        in_place_ = false;
-        step_ = step::over;
         counts += 1 + ended_in_place_;
     }
     if (count_down(counts)) {

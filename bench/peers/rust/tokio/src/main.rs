@@ -29,6 +29,7 @@ fn run(workload: &str, job: &Job) -> Option<Vec<f64>> {
         "spawn_many_remote_busy1" => spawn::many_remote_busy1(job),
         "spawn_many_remote_busy2" => spawn::many_remote_busy2(job),
         "spawn_await" => spawn::and_await(job),
+        "spawn_await_one_thread" => spawn::and_await_one_thread(job),
         "chained_spawn" => spawn::chained(job),
         "scaling" => spawn::many_that_yield(job),
         "yield_many" => yields::many(job),

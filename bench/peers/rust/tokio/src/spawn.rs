@@ -115,6 +115,19 @@ pub fn and_await(job: &Job) -> Vec<f64> {
     })
 }
 
+/// The same on one thread.
+pub fn and_await_one_thread(job: &Job) -> Vec<f64> {
+    let rt = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let count = job.count;
+    time_runs(job, || {
+        rt.block_on(async {
+            for _ in 0..count {
+                tokio::spawn(async {}).await.unwrap();
+            }
+        });
+    })
+}
+
 /// Each spawns the next one; the last tells the thread that waits.
 pub fn chained(job: &Job) -> Vec<f64> {
     fn link(done: mpsc::SyncSender<()>, left: usize) {

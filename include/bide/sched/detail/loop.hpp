@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_DETAIL_LOOP_HPP
+#define BIDE_SCHED_DETAIL_LOOP_HPP
+
+// The one worker of a run_loop (sched/run_loop.hpp): its queues, its timers, and where the thread
+// that runs it sleeps. It starts no thread. For basic_lifecycle, it is a pool with one worker.
+//
+// One thread at a time runs the loop. What that thread enqueues goes into a plain list. Other
+// threads push to the injector, and then leave a token for the thread, which sleeps only if there
+// is none (basic_sleeper in worker.hpp). So the token also says that the injector may hold
+// something: the thread that takes it looks there again before the next sleep [sleeper.token].
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/timer_queue.hpp>
+#include <bide/sched/detail/worker.hpp>
+#include <bide/sched/driver.hpp>
+#include <bide/sched/injector.hpp>
+#include <bide/task/detail/task_registry.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform> class basic_loop final : public basic_worker_host<Platform> {
+public:
+    // What basic_lifecycle counts, and the tasks that have waited.
+    struct worker {
+        static constexpr unsigned index = 0;
+        basic_counter<Platform> spawned, completed;
+        basic_task_registry<Platform> tasks;
+    };
+
+    // `executor` posts to the loop.
+    basic_loop(executor_ref executor, driver* io, std::int64_t timer_slack_ns) noexcept
+        : executor_(executor), driver_(io),
+          timers_(waker(&on_earlier_timer, this), timer_slack_ns) {}
+    basic_loop(const basic_loop&) = delete;
+    basic_loop& operator=(const basic_loop&) = delete;
+
+    // Runs jobs on the calling thread, until is_over(idle) returns true, stop_run() was called, or the
+    // deadline has passed. `idle` says that there is nothing to run now; otherwise the call comes
+    // before the next job. Sleeps while there is nothing to run. Returns the number of jobs.
+    // Terminates with a message if the loop is running already.
+    template <class IsOver> std::size_t run(deadline until, IsOver&& is_over) noexcept;
+
+    // Makes run() return: the call that is under way, or the next one. Any thread.
+    void stop_run() noexcept {
+        // Order: release [loop.stop]; the thread that returns sees what came before.
+        stopped_.store(true, std::memory_order_release);
+        wake_any();
+    }
+
+    bool runs_here() const noexcept { return running_here() == this; }
+    std::int64_t next_timer_ns() const noexcept { return timers_.next_ns(); }
+
+    // ---- For basic_lifecycle
+
+    worker* current_worker() noexcept { return runs_here() ? &worker_ : nullptr; }
+    worker* begin() noexcept { return &worker_; }
+    worker* end() noexcept { return &worker_ + 1; }
+    basic_loop& workers() noexcept { return *this; }
+    worker& operator[](unsigned) noexcept { return worker_; }
+
+    void push_local(worker&, runnable& r) noexcept { ready_.push(r); }
+    void push(runnable& r) noexcept {
+        posted_.push(r);
+        wake_any();
+    }
+    void wake_any() noexcept { sleeper_.unpark(driver_); }
+    void stop() noexcept {}
+    std::size_t queued() const noexcept { return posted_.size(); }
+    runnable* take_unrun() noexcept { return posted_.pop(); }
+
+private:
+    // While it lives, the calling thread runs the loop. It hides what the thread did before: it may
+    // be in a task of another scheduler.
+    class turn;
+
+    // ---- The host of a task. See worker_host.
+
+    void yield(runnable& r) noexcept override { ready_.push(r); }
+    void add_timer(timer& t) noexcept override { timers_.add(t); }
+    // A task that blocks its thread blocks the loop: there is no other thread.
+    bool blocks() noexcept override { return true; }
+    void unblocks() noexcept override {}
+    executor_ref executor() noexcept override { return executor_; }
+
+    static basic_loop*& running_here() noexcept { return Platform::template local<current>().loop; }
+
+    runnable* next() noexcept;
+    void execute(runnable& r) noexcept;
+    void check_shared_work() noexcept;
+    void take_posted() noexcept;
+    void sleep(deadline until, basic_worker_host<Platform>* outer) noexcept;
+
+    static void on_earlier_timer(void* self) noexcept {
+        auto& me = *static_cast<basic_loop*>(self);
+        if (!me.runs_here()) {
+            me.wake_any();
+        }
+    }
+
+    struct current {
+        basic_loop* loop = nullptr;
+    };
+
+    const executor_ref executor_;
+    driver* const driver_;
+    // Only the thread that runs the loop uses these:
+    run_list ready_;
+    global_queue_interval interval_;
+    worker worker_; // any thread reads its counters
+    // Any thread uses these:
+    typename Platform::template atomic<bool> is_running_{false};
+    typename Platform::template atomic<bool> stopped_{false};
+    basic_timer_queue<Platform> timers_;
+    alignas(cache_line_pair) basic_injector<Platform> posted_;
+    alignas(cache_line_pair) basic_sleeper<Platform, driver> sleeper_;
+};
+
+template <class Platform> class basic_loop<Platform>::turn {
+public:
+    explicit turn(basic_loop& of) noexcept
+        : loop_(of), local_(worker_local<Platform>::get()),
+          resumed_(Platform::template local<resume_state>()) {
+        // Order: relaxed; it finds misuse. The calls of different threads happen one after the other.
+        if (of.is_running_.exchange(true, std::memory_order_relaxed)) {
+            fatal("a run_loop must not be run by two threads, nor by one of its own tasks");
+        }
+        wake_scope<Platform>::hand_over_pending(); // this thread resumes them too late
+        outer_local_ = std::exchange(local_, {});
+        outer_resumed_ = std::exchange(resumed_, {});
+        outer_loop_ = std::exchange(running_here(), &of);
+        resumed_.worker = of.executor_;
+    }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+    ~turn() {
+        running_here() = outer_loop_;
+        resumed_ = outer_resumed_;
+        local_ = outer_local_;
+        // Order: relaxed; as above.
+        loop_.is_running_.store(false, std::memory_order_relaxed);
+    }
+
+    basic_worker_host<Platform>* outer_host() const noexcept { return outer_local_.host; }
+
+private:
+    basic_loop& loop_;
+    worker_local<Platform>& local_;
+    resume_state& resumed_;
+    worker_local<Platform> outer_local_;
+    resume_state outer_resumed_;
+    basic_loop* outer_loop_;
+};
+
+template <class Platform>
+template <class IsOver>
+std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over) noexcept {
+    const turn mine(*this);
+    std::size_t ran = 0;
+    interval_.wake(Platform::now());
+    // Order: acquire [loop.stop]; sees what came before stop_run().
+    while (!stopped_.load(std::memory_order_acquire) && !is_over(false)) {
+        if (interval_.tick(&Platform::now)) {
+            check_shared_work();
+            if (until.has_passed()) {
+                break;
+            }
+        }
+        runnable* r = next();
+        if (r == nullptr) {
+            check_shared_work();
+            r = next();
+        }
+        if (r != nullptr) {
+            execute(*r);
+            ++ran;
+        } else if (is_over(true) || until.has_passed()) {
+            break;
+        } else {
+            sleep(until, mine.outer_host());
+            interval_.wake(Platform::now());
+        }
+    }
+    // Order: relaxed; it ends one run, and the load above has acquired.
+    stopped_.store(false, std::memory_order_relaxed);
+    return ran;
+}
+
+template <class Platform> void basic_loop<Platform>::execute(runnable& r) noexcept {
+    auto& local = worker_local<Platform>::get();
+    local.host = this;
+    const worker_turn<Platform> whole(local);
+    r.run.wake();
+    local.host = nullptr;
+}
+
+template <class Platform> runnable* basic_loop<Platform>::next() noexcept {
+    if (ready_.first() == nullptr) {
+        take_posted();
+    }
+    return ready_.pop();
+}
+
+// Fires the timers that are due, polls the driver, and enqueues what other threads have pushed. What
+// becomes runnable is queued.
+template <class Platform> void basic_loop<Platform>::check_shared_work() noexcept {
+    const std::int64_t now = Platform::now();
+    interval_.restart(now);
+    if (timers_.next_ns() <= now) {
+        timers_.fire_due(now);
+    }
+    if (driver_ != nullptr) {
+        const wake_scope<Platform> later(&bide::current_worker<Platform>);
+        driver_->wait(deadline::poll());
+    }
+    take_posted();
+}
+
+template <class Platform> void basic_loop<Platform>::take_posted() noexcept {
+    if (const std::size_t n = posted_.size()) {
+        posted_.pop(ready_, n);
+    }
+}
+
+template <class Platform>
+void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>* outer) noexcept {
+    auto& local = worker_local<Platform>::get();
+    const std::int64_t at = (std::min)(timers_.next_ns(), until.next_check_ns());
+    // If a task of another scheduler runs the loop, another thread takes its worker over meanwhile.
+    local.host = outer;
+    {
+        const wake_scope<Platform> later(&bide::current_worker<Platform>);
+        sleeper_.park(deadline::at_ns(at), driver_);
+    }
+    local.host = nullptr;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_RUN_LOOP_HPP
+#define BIDE_SCHED_RUN_LOOP_HPP
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/detail/dump.hpp>
+#include <bide/sched/detail/lifecycle.hpp>
+#include <bide/sched/detail/loop.hpp>
+#include <bide/sched/detail/posted_waker.hpp>
+#include <bide/sched/driver.hpp>
+#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/unqueued_wait.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// How a run_loop works.
+struct run_loop_options {
+    /// The driver in which the loop waits for files (sched/epoll_driver.hpp). As in
+    /// scheduler_options.
+    driver* io = nullptr;
+
+    /// Called with an exception that has left a task if the task's handle was dropped. As in
+    /// scheduler_options.
+    std::function<void(std::exception_ptr)> on_unhandled{};
+
+    /// How much later than necessary a sleep or a time-out may end. As in scheduler_options.
+    std::chrono::microseconds timer_slack{0};
+};
+
+namespace detail {
+
+// The loop, as the home of its tasks.
+class run_loop_core final : public task_home {
+    using platform = native_platform;
+    using loop_type = basic_loop<platform>;
+
+public:
+    explicit run_loop_core(run_loop_options&& wanted)
+        : unhandled_(std::move(wanted.on_unhandled)),
+          loop_(executor_ref::to(*this), wanted.io,
+                std::clamp(deadline::saturated_ns(wanted.timer_slack), std::int64_t{0},
+                           std::int64_t{1'000'000'000})),
+          life_(loop_, +[]() -> executor_ref { return required_service<platform>(); }) {
+        static_cast<void>(
+            error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
+        if (wanted.io != nullptr) {
+            attached_.emplace(*wanted.io);
+        }
+    }
+    run_loop_core(const run_loop_core&) = delete;
+    run_loop_core& operator=(const run_loop_core&) = delete;
+    ~run_loop_core() {
+        const auto end = [this]() noexcept {
+            const wake_scope<platform> later(&service_executor<platform>);
+            attached_.reset();
+        };
+        while (!life_.shutdown(deadline::poll(), end)) {
+            run(deadline::never());
+        }
+    }
+
+    // Runs until no task is left, and says so to the lifecycle. Returns as basic_loop::run() does.
+    std::size_t run(deadline until) noexcept {
+        return loop_.run(until, [this](bool idle) noexcept {
+            if (!idle) {
+                return false;
+            }
+            life_.found_nothing();
+            return life_.all_ended();
+        });
+    }
+
+    loop_type& loop() noexcept { return loop_; }
+    const basic_lifecycle<platform, loop_type>& life() const noexcept { return life_; }
+    void start(task_header& t) noexcept { life_.start(t); }
+    void post(runnable& r) noexcept override { life_.post(r); }
+    executor_ref executor() noexcept override { return executor_ref::to(*this); }
+
+private:
+    unsigned registry_here() const noexcept override { return 0; }
+    basic_task_registry<platform>& registry(unsigned number) noexcept override {
+        return life_.registry(number);
+    }
+    bool is_here() const noexcept override { return loop_.runs_here(); }
+    bool is_closing() const noexcept override { return life_.is_closing(); }
+    void task_ended() noexcept override { life_.task_ended(); }
+    const unhandled& handler() const noexcept override { return unhandled_; }
+    void enter() noexcept override {}
+    void leave() noexcept override {}
+
+    const unhandled unhandled_;
+    std::optional<driver::attachment> attached_;
+    loop_type loop_;
+    basic_lifecycle<platform, loop_type> life_;
+};
+
+} // namespace detail
+
+/// Runs tasks on the thread that calls run(), poll() or one of the other functions that run it. It
+/// starts no thread. So it suits the main loop of a game or of a user interface, tests, and programs
+/// with one thread. One thread at a time runs it. Other threads may spawn and post at any time.
+///
+/// Its tasks are those of a scheduler: they wait in the same operations, are cancelled in the same
+/// way, and run in the order in which they became runnable. None of them runs between two calls. A
+/// task that blocks its thread blocks the loop. What blocks outside of bide belongs to
+/// scheduler::spawn_blocking().
+///
+/// \code
+/// bide::run_loop loop;
+/// loop.spawn(serve());
+/// while (!window.is_closed()) {
+///     loop.poll();
+///     window.draw();
+/// }
+/// \endcode
+class run_loop {
+    template <class F> using result_of = std::invoke_result_t<F&&>;
+
+public:
+    /// Constructs a loop without tasks.
+    /// Throws: std::bad_alloc. std::system_error (device_or_resource_busy) if the driver is attached
+    /// to another scheduler.
+    explicit run_loop(run_loop_options options = {}) : core_(std::move(options)) {}
+
+    /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. What
+    /// is posted later runs on a resumer of bide's service.
+    /// Blocks: until then.
+    /// Requires: no thread runs the loop; otherwise terminates with a message.
+    ~run_loop() = default;
+
+    run_loop(const run_loop&) = delete;
+    run_loop& operator=(const run_loop&) = delete;
+
+    // ---- Running. Each function terminates with a message if the loop is running already: two
+    // threads cannot run it, nor can one of its own tasks.
+
+    /// Runs tasks and what is posted until no task is left and nothing is queued, or until stop().
+    /// Returns: how many times it ran or resumed something.
+    /// Blocks: while all tasks wait.
+    std::size_t run() noexcept { return core_.run(deadline::never()); }
+
+    /// Runs as run() does, at most for a time. A task that does not wait may delay the return.
+    template <class R, class P> std::size_t run_for(const std::chrono::duration<R, P>& rest) {
+        return core_.run(deadline::after(rest));
+    }
+    /// Runs as run() does, at most until a time.
+    template <class C, class D> std::size_t run_until(const std::chrono::time_point<C, D>& when) {
+        return core_.run(deadline::at(when));
+    }
+
+    /// Runs a task, and all others, until this one has ended. stop() does not end it.
+    /// Returns: its value.
+    /// Blocks: while all tasks wait.
+    /// Throws: what the task throws; std::bad_alloc.
+    template <class T> T run_until(task<T> t) {
+        join_handle<T> handle = spawn(std::move(t));
+        while (!handle.done()) {
+            core_.loop().run(deadline::never(), [&](bool) noexcept { return handle.done(); });
+        }
+        return std::move(handle).join();
+    }
+
+    /// Runs what is runnable, and the tasks whose times have come, until every task waits. Does not
+    /// wait itself. A task that yields again and again keeps it busy; run_for() has a limit.
+    /// Returns: as run().
+    std::size_t poll() noexcept {
+        return core_.loop().run(deadline::never(), [](bool idle) noexcept { return idle; });
+    }
+
+    /// Makes the run() under way return, or else the next call of run(), run_for(), run_until() with a
+    /// time, or poll(). The tasks continue in the next call.
+    /// Thread safety: any thread may call it.
+    /// Memory order: what happens before it happens before the return.
+    void stop() noexcept { core_.loop().stop_run(); }
+
+    // ---- Tasks
+
+    /// Starts a task. If the loop is being destroyed, the task does not run, and its handle says
+    /// stopped. With GCC before 13, see scheduler::spawn().
+    /// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
+    /// Thread safety: any thread may call it. On the thread that runs the loop, join_handle::join()
+    /// waits for ever; use run_until() or async_join().
+    template <class T> join_handle<T> spawn(task<T> t) {
+        using cell = detail::joined_coroutine_cell<task<T>>;
+        return launch<T>(*new cell(core_, true, std::move(t)));
+    }
+    /// Starts a task that runs a function. The return value or the exception of the function is the
+    /// outcome.
+    template <class F>
+        requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
+    auto spawn(F function) -> join_handle<result_of<F>> {
+        using cell = detail::function_cell<F, result_of<F>>;
+        return launch<result_of<F>>(*new cell(core_, std::move(function), false, true));
+    }
+    /// Starts the task that a function returns. The function is called at once, on the calling
+    /// thread, and lives as long as the task.
+    template <class F>
+        requires std::is_invocable_v<F&&> && detail::task_source<F>
+    auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
+        using cell = detail::joined_coroutine_cell<F>;
+        return launch<detail::task_value_t<F>>(*new cell(core_, true, std::move(function)));
+    }
+
+    /// Moves the coroutine that awaits it to the loop, behind what is queued there.
+    async_op<void> schedule() noexcept { return detail::yield().resume_on(*this); }
+
+    /// Runs `r` in the loop. After the loop was destroyed by what it ran, runs it on a resumer of
+    /// bide's service.
+    /// Thread safety: any thread may call it.
+    void post(runnable& r) noexcept { core_.post(r); }
+    /// Runs a waker in the loop. Terminates if there is no memory for its place in the queue.
+    void post(waker w) noexcept { core_.post(detail::made_runnable(w)); }
+
+    /// Returns the executor of its tasks.
+    executor_ref executor() noexcept { return core_.executor(); }
+
+    /// Returns the number of tasks that have not ended. A snapshot.
+    std::size_t tasks() const noexcept {
+        const auto all = core_.life().all();
+        return static_cast<std::size_t>(all.spawned - all.ended);
+    }
+
+    /// Writes the number of tasks, and the names of those that wait, as text.
+    /// Throws: std::bad_alloc.
+    /// Thread safety: any thread may call it at any time.
+    void dump(std::FILE* to) {
+        std::fprintf(to, "bide run_loop: %zu tasks left\n", tasks());
+        detail::dump_timer(core_.loop().next_timer_ns(), to);
+        detail::dump_waiting(core_.loop(), to);
+    }
+
+private:
+    template <class T> join_handle<T> launch(detail::joined_task<T>& of) noexcept {
+        join_handle<T> handle(of);
+        core_.start(of);
+        return handle;
+    }
+
+    detail::run_loop_core core_;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_STREAM_BUFFERED_HPP
+#define BIDE_STREAM_BUFFERED_HPP
+
+/// \file
+/// buffered() and buffer_unordered(), which run the tasks of a stream on a scheduler, several at
+/// once, and yield their values.
+///
+/// \code
+/// auto pages = bide::map(std::move(addresses), [](address a) { return fetch(a); }); // tasks
+/// auto fetched = bide::buffered(workers, std::move(pages), 8); // eight at a time
+/// while (auto page = co_await fetched.next()) { ... }
+/// \endcode
+
+#include <bide/channel/select.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/sched/join_set.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/stream/detail/next.hpp>
+#include <bide/stream/merge.hpp>
+#include <bide/stream/stream.hpp>
+#include <bide/task/async_generator.hpp>
+#include <bide/task/detail/task_body.hpp>
+#include <bide/task/task.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// The value or the exception of the task with that number.
+template <class T> struct numbered_outcome {
+    std::uint64_t number = 0;
+    std::optional<T> value;
+    std::exception_ptr error;
+
+    T take() {
+#if BIDE_EXCEPTIONS
+        if (error) {
+            std::rethrow_exception(error);
+        }
+#endif
+        return std::move(*value);
+    }
+};
+
+template <class T> task<numbered_outcome<T>> run_numbered(std::uint64_t number, task<T> work) {
+    numbered_outcome<T> to;
+    to.number = number;
+#if BIDE_EXCEPTIONS
+    try {
+        to.value.emplace(co_await std::move(work));
+    } catch (...) {
+        to.error = std::current_exception();
+    }
+#else
+    to.value.emplace(co_await std::move(work));
+#endif
+    co_return to;
+}
+
+// Cancels the tasks and waits for them, without a thread.
+template <class T> task<> end_all(join_set<T>& running) {
+    running.cancel();
+    for (bool any = true; any;) {
+        const auto dropped = co_await running.async_join_next();
+        any = dropped.has_value();
+    }
+}
+
+template <class T, receivable S>
+async_generator<T> run_buffered(scheduler& on, S source, std::size_t n, bool in_order) {
+    using outcome = numbered_outcome<T>;
+    join_set<outcome> running(on);
+    std::size_t runs = 0;
+    std::uint64_t started = 0;
+    std::uint64_t yielded = 0;
+    std::deque<std::optional<outcome>> unyielded; // if in order: of the tasks that were started
+    for (bool more = true; more || runs != 0;) {
+        std::optional<outcome> ended;
+        if (more && (in_order ? unyielded.size() : runs) < n) {
+            std::optional<task<T>> next;
+            if (runs == 0) {
+                auto item = co_await next_of(source);
+                more = item.has_value();
+                next = std::move(item);
+            } else {
+                auto arrival = on_recv(deref(source));
+                auto end = on_join_next(running);
+                auto chosen =
+                    co_await async_select_biased(std::move(arrival), std::move(end)).as_result();
+                if (!chosen) { // the consumer is cancelled
+                    co_await end_all(running);
+                    throw_error(chosen.error());
+                }
+                if (chosen->index() == 1) {
+                    ended.emplace(std::move(*chosen->template get<1>()));
+                } else {
+                    next = std::move(chosen->template get<0>());
+                    more = next.has_value();
+                }
+            }
+            if (next) {
+                running.spawn(run_numbered(started++, std::move(*next)));
+                ++runs;
+                if (in_order) {
+                    unyielded.emplace_back();
+                }
+            }
+        } else {
+            auto next = co_await running.async_join_next();
+            ended.emplace(std::move(*next));
+        }
+        if (ended) {
+            --runs;
+            if (in_order) {
+                unyielded[static_cast<std::size_t>(ended->number - yielded)].emplace(
+                    std::move(*ended));
+            } else {
+                unyielded.emplace_back(std::move(ended));
+            }
+        }
+        while (!unyielded.empty() && unyielded.front()) {
+            outcome first(std::move(*unyielded.front()));
+            unyielded.pop_front();
+            ++yielded;
+            if (first.error) {
+                co_await end_all(running);
+            }
+            T value = first.take();
+            co_yield std::move(value);
+        }
+    }
+}
+
+// The type of the values of a stream's tasks.
+template <class S> using task_item_t = task_value_t<std::remove_cvref_t<stream_item_t<S>>>;
+
+template <stream S>
+async_generator<task_item_t<S>> make_buffered(scheduler& on, S source, std::size_t n,
+                                              bool in_order) {
+    using T = task_item_t<S>;
+    static_assert(!std::is_void_v<T> && !std::is_reference_v<T>,
+                  "buffered: the tasks have values, which are no references");
+    require_some(n, "bide::buffered of no tasks");
+    if constexpr (receivable<S>) {
+        return run_buffered<T>(on, std::move(source), n, in_order);
+    } else {
+        return run_buffered<T>(on, merge(on, std::move(source)), n, in_order);
+    }
+}
+
+} // namespace detail
+
+/// Runs the tasks of a stream on `on`, at most n at once, and yields their values in the order of
+/// the stream. A task whose value was not yielded counts as one of the n.
+///
+/// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may be one task
+/// ahead. If the consumer is cancelled, or a task fails, the other tasks are cancelled, and next()
+/// throws when they have ended, without blocking. Values that were not yielded are destroyed. If the
+/// stream fails, the values of tasks that run are dropped, too.
+///
+/// If the generator is destroyed before its end, it cancels the tasks and blocks until they have
+/// ended: see ~join_set() (sched/join_set.hpp).
+/// Throws: std::invalid_argument if n is 0; std::bad_alloc. next() throws the exception of a task in
+/// the place of its value; what the stream throws; std::bad_alloc.
+template <stream S>
+    requires detail::is_task<stream_item_t<S>>
+auto buffered(scheduler& on, S source, std::size_t n) {
+    return detail::make_buffered(on, std::move(source), n, true);
+}
+
+/// Runs the tasks of a stream as buffered() does, and yields their values in the order in which the
+/// tasks end. A task counts as one of the n until it has ended and the consumer asks for an item.
+template <stream S>
+    requires detail::is_task<stream_item_t<S>>
+auto buffer_unordered(scheduler& on, S source, std::size_t n) {
+    return detail::make_buffered(on, std::move(source), n, false);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_STREAM_MERGE_HPP
+#define BIDE_STREAM_MERGE_HPP
+
+/// \file
+/// merge(), which runs streams as tasks of a scheduler and receives the items of all.
+///
+/// A merged stream has async_recv(), so it can be waited for with a time-out, with a stop token and
+/// in a select. merge() of one generator gives these to the generator.
+//
+// Each stream has a task, the pump, which sends the items into one channel. Each pump has a sender
+// of the channel, so the end of the last pump closes it. What a pump writes before its end is
+// visible to the receiver that finds the channel closed: [handles.close] (channel/handles.hpp).
+
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/handles.hpp>
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/sched/join_set.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/stream/detail/next.hpp>
+#include <bide/stream/stream.hpp>
+#include <bide/task/task.hpp>
+
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class T> class merge_state {
+    using item_channel = basic_channel_core<T, native_platform, std::uint64_t>;
+    using waits = item_wait<T, native_platform, item_channel>;
+
+    struct items : receiver<T> {
+        explicit items(receiver<T>&& r) noexcept : receiver<T>(std::move(r)) {}
+        item_channel& channel() noexcept { return this->core(); }
+    };
+
+public:
+    // Throws: std::bad_alloc.
+    merge_state(scheduler& on, receiver<T>&& from, std::size_t pumps)
+        : items_(std::move(from)), unfinished_(pumps), pumps_(on) {}
+
+    template <stream S> void add(S source, sender<T> to) {
+        pumps_.spawn(pump(std::move(source), std::move(to)));
+    }
+
+    // The operation of async_recv() (core/wait_ops.hpp).
+    struct receiving : waits::receiving {
+        merge_state& of;
+
+        result<std::optional<T>> collect(wait_status what, recv_payload<T>& got) const {
+            if (what == wait_status::closed) {
+                of.rethrow_if_failed();
+            }
+            return waits::receiving::collect(what, got);
+        }
+    };
+    async_op<std::optional<T>> recv() noexcept {
+        return {receiving{{items_.channel()}, *this}, recv_payload<T>()};
+    }
+
+private:
+    template <stream S> task<> pump(S source, sender<T> to) {
+#if BIDE_EXCEPTIONS
+        try {
+            co_await send_all(source, to);
+        } catch (...) {
+            fail(std::current_exception());
+        }
+#else
+        co_await send_all(source, to);
+#endif
+    }
+    template <stream S> task<> send_all(S& source, sender<T>& to) {
+        while (auto item = co_await next_of(source)) {
+            const auto sent = co_await to.async_send(static_cast<stream_item_t<S>&&>(*item));
+            if (!sent) {
+                co_return; // the pump is cancelled
+            }
+        }
+        // Order: relaxed; the end of this pump publishes it.
+        unfinished_.fetch_sub(1, std::memory_order_relaxed);
+    }
+
+    void fail(std::exception_ptr why) noexcept {
+        // Order: relaxed; it decides alone which pump writes `error_`. The end of that pump
+        // publishes the exception.
+        if (!failed_.exchange(true, std::memory_order_relaxed)) {
+            error_ = std::move(why);
+        }
+        pumps_.cancel();
+    }
+
+    // Requires: the channel was found closed.
+    void rethrow_if_failed() const {
+#if BIDE_EXCEPTIONS
+        if (error_) {
+            std::rethrow_exception(error_);
+        }
+#endif
+        // Order: relaxed; the pumps have ended.
+        if (unfinished_.load(std::memory_order_relaxed) != 0) {
+            throw_error(errc::stopped); // the scheduler has shut down
+        }
+    }
+
+    items items_;
+    native_platform::atomic<std::size_t> unfinished_; // pumps that have not come to their ends
+    native_platform::atomic<bool> failed_{false};
+    std::exception_ptr error_; // written by the first pump that fails
+    join_set<> pumps_;         // the last member: destroyed first, so that the pumps end
+};
+
+} // namespace detail
+
+/// The items of streams that run on a scheduler. Each item comes once, those of one stream in their
+/// order. Move-only.
+///
+/// If a stream fails, the other streams are cancelled, and async_recv() throws the exception after
+/// the items that were sent before. An item that a cancelled stream has made and that was not sent
+/// is destroyed.
+/// Thread safety: one async_recv() at a time.
+/// Destroys: cancels the streams and waits for their ends; items that were not received are
+/// destroyed. Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). It does not
+/// block if async_recv() has returned nothing or thrown a failure.
+template <class T> class [[nodiscard]] merged {
+public:
+    /// The type of an item.
+    using value_type = T;
+
+    /// Waits for the next item of any stream.
+    /// Returns: an operation for co_await. Its value is the item, or nothing if all streams have
+    /// ended.
+    /// Throws: when awaited, also with as_result(): what a stream has thrown, in each call after the
+    /// items; stopped_error, if the scheduler has shut down before the streams have ended.
+    /// Cancellation: the wait is stopped, and the streams go on. No item is lost.
+    async_op<std::optional<T>> async_recv() noexcept { return state_->recv(); }
+
+private:
+    using state = detail::merge_state<T>;
+    template <stream First, stream... Others> friend auto merge(scheduler&, First, Others...);
+    template <stream S> friend auto merge(scheduler&, std::vector<S>);
+
+    // `add` adds the streams to a state.
+    template <class Add> merged(scheduler& on, std::size_t streams, Add add) {
+        auto [to, from] = make_channel<T>(streams);
+        state_ = std::make_unique<state>(on, std::move(from), streams);
+        add(*state_, to);
+    }
+
+    std::unique_ptr<state> state_;
+};
+
+/// Runs each stream as a task on `on`, and merges their items. A stream that is ahead waits when it
+/// has made one item more than fit: there is room for one item of each stream.
+///
+/// T must be an element of a channel: its moves do not throw. Items of references are copied.
+/// Throws: std::bad_alloc.
+template <stream First, stream... Others> auto merge(scheduler& on, First first, Others... others) {
+    using T = std::remove_cvref_t<stream_item_t<First>>;
+    static_assert((std::same_as<T, std::remove_cvref_t<stream_item_t<Others>>> && ...),
+                  "merge: all streams have the same type of items");
+    return merged<T>(on, 1 + sizeof...(Others),
+                     [&](detail::merge_state<T>& all, const sender<T>& to) {
+                         all.add(std::move(first), to);
+                         (all.add(std::move(others), to), ...);
+                     });
+}
+/// Merges any number of streams, as above.
+template <stream S> auto merge(scheduler& on, std::vector<S> streams) {
+    using T = std::remove_cvref_t<stream_item_t<S>>;
+    return merged<T>(on, streams.size(), [&](detail::merge_state<T>& all, const sender<T>& to) {
+        for (S& s : streams) {
+            all.add(std::move(s), to);
+        }
+    });
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_STREAM_TIMING_HPP
+#define BIDE_STREAM_TIMING_HPP
+
+/// \file
+/// Operators on streams that look at the time between items: throttle(), debounce(), timeout().
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/result.hpp>
+#include <bide/stream/detail/next.hpp>
+#include <bide/stream/stream.hpp>
+#include <bide/task/async_generator.hpp>
+#include <bide/task/detail/unqueued_wait.hpp>
+
+#include <chrono>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// Slows a stream down: yields an item, and asks the stream for the next one when `period` has
+/// passed since then. No item is dropped.
+template <stream S, class R, class P>
+async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P> period) {
+    for (deadline next = deadline::poll();; next = deadline::after(period)) {
+        co_await detail::sleep_until(next);
+        auto item = co_await detail::next_of(source);
+        if (!item) {
+            break;
+        }
+        co_yield static_cast<stream_item_t<S>&&>(*item);
+    }
+}
+
+/// Yields an item when no other one has come for the time `quiet` after it. The items before it are
+/// dropped. At the end of the stream, the last item comes at once.
+///
+/// If the stream fails, or the consumer is cancelled, next() first returns the item that it has, and
+/// then throws.
+template <receivable S, class R, class P>
+async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P> quiet) {
+    using item = stream_item_t<S>;
+    for (bool more = true; more;) {
+        std::optional<item> latest;
+        detail::next_end end;
+        for (deadline until = deadline::never();; until = deadline::after(quiet)) {
+            auto got = co_await detail::caught_next<item>(source, until);
+            if (!got.item) {
+                end = std::move(got.end);
+                break;
+            }
+            latest.emplace(std::move(*got.item));
+        }
+        if (latest) {
+            co_yield std::move(*latest);
+        }
+        more = end.goes_on();
+    }
+}
+
+/// Yields each item, and errc::timeout each time that the stream has no item for `limit`. The limit
+/// counts from the call of next(). After a time-out the stream goes on.
+template <receivable S, class R, class P>
+async_generator<result<stream_item_t<S>>> timeout(S source, std::chrono::duration<R, P> limit) {
+    using item = stream_item_t<S>;
+    for (;;) {
+        auto got = co_await detail::caught_next<item>(source, deadline::after(limit));
+        if (!got.end.goes_on()) {
+            break;
+        }
+        result<item> next = unexpected{errc::timeout};
+        if (got.item) {
+            next.emplace(std::move(*got.item));
+        }
+        co_yield std::move(next);
+    }
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SYNC_SCOPED_LOCK_HPP
+#define BIDE_SYNC_SCOPED_LOCK_HPP
+
+/// \file
+/// Locks several mutexes without deadlock. task/lock_all.hpp has the same for coroutines.
+//
+// The mutexes are locked in the order of their addresses, and each is waited for while the ones
+// before it are held. std::lock holds none while it waits, and tries the others. It starves beside
+// mutexes that are handed to their waiters, because it never finds them free.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/result.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <stop_token>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// A lock such as std::unique_lock: its address says nothing of its mutex.
+template <class M>
+concept lock_object = requires(M& m) { m.owns_lock(); };
+
+template <class M>
+concept lockable = requires(M& m) {
+    m.lock();
+    m.unlock();
+};
+
+// Several mutexes in the order of their addresses, of which the first ones may be locked. Unlocks
+// these when it is destroyed.
+template <class... M> class lock_set {
+public:
+    static constexpr std::size_t size = sizeof...(M);
+    static_assert(size != 0, "bide: no mutex to lock");
+    static_assert((!lock_object<M> && ...),
+                  "bide: several locks are taken in the order of the mutexes' addresses: pass the "
+                  "mutexes, not a std::unique_lock of them");
+
+    // Throws: std::invalid_argument if a mutex is in the list twice.
+    explicit lock_set(M&... m) : mutexes_(std::addressof(m)...) {
+        const volatile void* at[size] = {std::addressof(m)...};
+        for (std::size_t i = 0; i < size; ++i) {
+            std::size_t to = i;
+            for (; to > 0 && std::less<>()(at[i], at[order_[to - 1]]); --to) {
+                order_[to] = order_[to - 1];
+            }
+            order_[to] = i;
+            if (to > 0 && at[order_[to - 1]] == at[i]) {
+                BIDE_THROW(
+                    std::invalid_argument("bide::scoped_lock: a mutex is in the list twice"));
+            }
+        }
+    }
+    lock_set(lock_set&& other) noexcept
+        : mutexes_(other.mutexes_), locked_(std::exchange(other.locked_, 0)) {
+        for (std::size_t i = 0; i < size; ++i) {
+            order_[i] = other.order_[i];
+        }
+    }
+    lock_set& operator=(lock_set&& other) noexcept {
+        if (this != &other) {
+            unlock();
+            mutexes_ = other.mutexes_;
+            locked_ = std::exchange(other.locked_, 0);
+            for (std::size_t i = 0; i < size; ++i) {
+                order_[i] = other.order_[i];
+            }
+        }
+        return *this;
+    }
+    ~lock_set() { unlock(); }
+
+    bool all_locked() const noexcept { return locked_ == size; }
+
+    // Calls f(mutex) for the next one to be locked.
+    template <class F> decltype(auto) with_next(F&& f) { return with(order_[locked_], f); }
+    // The caller has locked it.
+    void add_next() noexcept { ++locked_; }
+    void adopt_all() noexcept { locked_ = size; }
+
+    // Locks one after the other by take(mutex). Unlocks them if that returns false, or throws.
+    template <class Take> bool lock(Take take) {
+        while (locked_ != size) {
+            if (!with_next(take)) {
+                unlock();
+                return false;
+            }
+            add_next();
+        }
+        return true;
+    }
+
+    void unlock() noexcept {
+        while (locked_ != 0) {
+            --locked_;
+            with_next([](auto& m) noexcept { m.unlock(); });
+        }
+    }
+
+private:
+    template <std::size_t I = 0, class F> decltype(auto) with(std::size_t which, F& f) {
+        if constexpr (I + 1 < size) {
+            if (which != I) {
+                return with<I + 1>(which, f);
+            }
+        }
+        return f(*std::get<I>(mutexes_));
+    }
+
+    std::tuple<M*...> mutexes_;
+    std::size_t order_[size];
+    std::size_t locked_ = 0;
+};
+
+} // namespace detail
+
+/// Locks several mutexes, and unlocks them when it is destroyed. The mutexes may be of bide and of
+/// other libraries. Unlike std::scoped_lock, it waits for each mutex in its queue and holds the
+/// mutexes before it meanwhile, so it gets its turn beside other waiters. The mutexes are locked in
+/// the order of their addresses.
+///
+/// Requires: every other thread that waits for one of the mutexes while it holds another one locks
+/// them in the order of their addresses, too. All functions and classes here do. It is no case of a
+/// select: it waits for several mutexes, one after the other.
+template <detail::lockable... M> class [[nodiscard]] scoped_lock {
+    using set = detail::lock_set<M...>;
+
+public:
+    /// Locks the mutexes.
+    /// Blocks: until it has each of them.
+    /// Throws: std::invalid_argument if a mutex is in the list twice. What a lock() throws. No
+    /// mutex is locked then.
+    explicit scoped_lock(M&... mutexes) : set_(mutexes...) {
+        set_.lock([](auto& m) {
+            m.lock();
+            return true;
+        });
+    }
+
+    /// Locks the mutexes if each of them is free, or none of them. Never blocks.
+    /// Throws: as the constructor above.
+    explicit scoped_lock(std::try_to_lock_t, M&... mutexes) : set_(mutexes...) {
+        set_.lock([](auto& m) { return m.try_lock(); });
+    }
+
+    /// Takes over mutexes that the caller has locked.
+    /// Throws: as the constructor above.
+    explicit scoped_lock(std::adopt_lock_t, M&... mutexes) : set_(mutexes...) { set_.adopt_all(); }
+
+    /// Locks the mutexes, or none of them if that takes until a point in time. The mutexes are
+    /// TimedLockable.
+    /// Throws: as the constructor above.
+    template <class C, class D>
+    explicit scoped_lock(const std::chrono::time_point<C, D>& until, M&... mutexes)
+        : set_(mutexes...) {
+        set_.lock([&](auto& m) { return m.try_lock_until(until); });
+    }
+    /// Locks the mutexes, or none of them if that takes longer than `rest`.
+    template <class R, class P>
+    explicit scoped_lock(const std::chrono::duration<R, P>& rest, M&... mutexes)
+        : scoped_lock(time_after(rest), mutexes...) {}
+
+    /// Locks the mutexes, or none of them if a stop is requested first. The mutexes are of bide.
+    /// Throws: as the constructor above.
+    explicit scoped_lock(const std::stop_token& stop, M&... mutexes) : set_(mutexes...) {
+        set_.lock([&](auto& m) { return m.lock(stop).has_value(); });
+    }
+
+    /// Takes over the mutexes that `what` has locked, all of them.
+    explicit scoped_lock(detail::lock_set<M...>&& what) noexcept : set_(std::move(what)) {}
+
+    /// Takes over the mutexes of `other`, which has locked none then.
+    scoped_lock(scoped_lock&& other) noexcept = default;
+    /// Unlocks its mutexes and takes over those of `other`.
+    scoped_lock& operator=(scoped_lock&& other) noexcept = default;
+    /// Unlocks the mutexes.
+    ~scoped_lock() = default;
+
+    /// Returns true if it has locked its mutexes.
+    explicit operator bool() const noexcept { return set_.all_locked(); }
+
+    /// Unlocks the mutexes. It has locked none then.
+    void unlock() noexcept { set_.unlock(); }
+
+private:
+    template <class R, class P>
+    static std::chrono::steady_clock::time_point
+    time_after(const std::chrono::duration<R, P>& rest) {
+        const std::chrono::nanoseconds at(deadline::after(rest).steady_ns());
+        return std::chrono::steady_clock::time_point(
+            std::chrono::duration_cast<std::chrono::steady_clock::duration>(at));
+    }
+
+    set set_;
+};
+
+/// The first argument is no mutex.
+template <detail::lockable... M> scoped_lock(std::try_to_lock_t, M&...) -> scoped_lock<M...>;
+/// \overload
+template <detail::lockable... M> scoped_lock(std::adopt_lock_t, M&...) -> scoped_lock<M...>;
+/// \overload
+template <class C, class D, detail::lockable... M>
+scoped_lock(const std::chrono::time_point<C, D>&, M&...) -> scoped_lock<M...>;
+/// \overload
+template <class R, class P, detail::lockable... M>
+scoped_lock(const std::chrono::duration<R, P>&, M&...) -> scoped_lock<M...>;
+/// \overload
+template <detail::lockable... M> scoped_lock(const std::stop_token&, M&...) -> scoped_lock<M...>;
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

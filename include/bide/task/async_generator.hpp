@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_ASYNC_GENERATOR_HPP
+#define BIDE_TASK_ASYNC_GENERATOR_HPP
+
+/// \file
+/// async_generator<T>, a coroutine that yields items one by one and may wait between them.
+///
+/// \code
+/// bide::async_generator<int> doubled(bide::channel<int>& from) { // the producer
+///     while (auto n = co_await from.async_recv()) {
+///         co_yield 2 * *n;
+///     }
+/// }
+/// bide::task<int> sum(bide::channel<int>& from) { // the consumer
+///     int all = 0;
+///     auto numbers = doubled(from);
+///     while (auto n = co_await numbers.next()) {
+///         all += *n;
+///     }
+///     co_return all;
+/// }
+/// \endcode
+///
+/// GCC before 13 destroys some temporaries of a co_yield expression twice, as it does with
+/// co_await (BIDE_BRACED_AWAIT_BUG in core/config.hpp): give a braced aggregate a name before.
+//
+// From next() until the item, the producer is part of the consumer's chain of coroutines: it has
+// the executor and the context of the consumer. So a cancellation of the consumer reaches the
+// operation that the producer waits for. Between two items the producer is part of no chain.
+//
+// Consumer and producer transfer control to each other as a task and its awaiter do
+// (task/task.hpp). The item lies in the frame of the producer, and next() moves it out.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/fwd.hpp>
+#include <bide/task/detail/awaited_frame.hpp>
+#include <bide/task/detail/frame_memory.hpp>
+
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+namespace detail {
+
+template <class T> class generator_promise {
+    using item = std::remove_reference_t<T>;
+
+public:
+    // Throws: std::bad_alloc.
+    static void* operator new(std::size_t size) { return frame_memory::allocate(size); }
+    static void operator delete(void* frame, std::size_t size) noexcept {
+        frame_memory::release(frame, size);
+    }
+
+    // Suspends the producer and continues with the consumer.
+    class to_consumer {
+    public:
+        to_consumer() noexcept {}
+        bool await_ready() const noexcept { return false; }
+        // The transfer is the last access to the frame.
+        template <class Promise>
+        std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
+            generator_promise& p = h.promise();
+            return transfer<native_platform>(p.consumer_, p.node_);
+        }
+        void await_resume() const noexcept {}
+    };
+
+    // As to_consumer, with an item of its own.
+    class copy_to_consumer : to_consumer {
+    public:
+        explicit copy_to_consumer(const item& from) : copy_(from) {}
+        using to_consumer::await_ready;
+        template <class Promise>
+        std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) noexcept {
+            h.promise().item_ = std::addressof(copy_);
+            return to_consumer::await_suspend(h);
+        }
+        using to_consumer::await_resume;
+
+    private:
+        item copy_;
+    };
+
+    std::suspend_always initial_suspend() const noexcept { return {}; }
+    to_consumer final_suspend() noexcept {
+        item_ = nullptr;
+        return to_consumer();
+    }
+
+    // The operand of co_yield stays in place until the producer is resumed.
+    to_consumer yield_value(T&& one) noexcept {
+        item_ = std::addressof(one);
+        return to_consumer();
+    }
+    copy_to_consumer yield_value(const item& one)
+        requires(!std::is_reference_v<T> && std::is_copy_constructible_v<item>)
+    {
+        return copy_to_consumer(one);
+    }
+
+    void return_void() const noexcept {}
+    void unhandled_exception() noexcept { error_ = std::current_exception(); }
+
+    executor_ref get_scheduler() const noexcept { return executor_; }
+    basic_task_context<native_platform>* task_context() const noexcept { return context_; }
+    awaited_frame*& awaited_frames() noexcept { return awaited_frames_; }
+
+private:
+    friend async_generator<T>;
+
+    std::coroutine_handle<> consumer_; // set by each next(), as the next two are
+    basic_task_context<native_platform>* context_ = nullptr;
+    executor_ref executor_;
+    transfer_node node_;
+    item* item_ = nullptr; // nullptr when the producer has ended
+    std::exception_ptr error_;
+    awaited_frame* awaited_frames_ = nullptr; // what the producer awaits
+};
+
+} // namespace detail
+
+/// A coroutine that yields items of type T. It starts with the first next(), and it runs from one
+/// next() to the item alone. T is a value or an lvalue reference.
+///
+/// `co_yield` of an rvalue moves it to the consumer, and of an lvalue a copy of it; a reference
+/// goes as it is. No item allocates.
+///
+/// The producer runs as a part of the task that awaits next(), on its executor. Different tasks may
+/// await different items. In the producer, construct a this_task::shield only where it is destroyed
+/// before the next co_yield.
+/// Thread safety: one next() at a time. Requires: until it is over, the generator is not moved.
+/// Destroys: the producer's frame, where it is suspended in its co_yield. An item that was not
+/// taken is destroyed with it.
+template <class T> class [[nodiscard]] async_generator {
+    static_assert(!std::is_void_v<T> && !std::is_const_v<T> && !std::is_rvalue_reference_v<T>,
+                  "async_generator<T>: T is a value or an lvalue reference");
+
+public:
+    /// The promise of the coroutine; for the compiler.
+    struct promise_type : detail::generator_promise<T> {
+        /// Makes the generator; called by the compiler.
+        async_generator get_return_object() noexcept { return async_generator(*this); }
+    };
+
+    /// The type of an item.
+    using value_type = std::remove_cvref_t<T>;
+    /// The result of next(): std::optional<T>; a pointer if T is a reference.
+    using next_type =
+        std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, std::optional<T>>;
+
+    /// Takes the producer over; `other` has ended afterwards.
+    async_generator(async_generator&& other) noexcept
+        : frame_{{nullptr, std::exchange(other.frame_.to, nullptr)}, other.frame_.awaits} {}
+    /// Takes the producer over, and destroys the previous producer of this object.
+    async_generator& operator=(async_generator&& other) noexcept {
+        async_generator moved(std::move(other));
+        std::swap(frame_, moved.frame_);
+        return *this;
+    }
+    async_generator(const async_generator&) = delete;
+    /// Destroys the producer.
+    ~async_generator() { destroy(); }
+
+    /// The wait for an item; made by next().
+    class [[nodiscard("co_await it")]] next_operation;
+
+    /// Resumes the producer, and waits for its next item.
+    /// Returns: an operation for co_await. Its value is the item, a pointer to the yielded object if
+    /// T is a reference, or nothing if the producer has ended. The object is valid until the
+    /// following next().
+    /// Throws: what the producer throws, once; the generator has then ended. What the move of the
+    /// item throws; the generator then goes on with the following item.
+    /// Cancellation: as the operation that the producer waits for. A producer that lets its
+    /// stopped_error pass has ended. If the consumer is destroyed meanwhile, so is the producer.
+    next_operation next() noexcept { return next_operation(*this); }
+
+private:
+    explicit async_generator(promise_type& p) noexcept
+        : frame_{{nullptr, std::coroutine_handle<promise_type>::from_promise(p)},
+                 &p.awaited_frames()} {}
+
+    promise_type& promise() const noexcept {
+        return std::coroutine_handle<promise_type>::from_address(frame_.to.address()).promise();
+    }
+
+    void destroy() noexcept {
+        if (frame_.to) {
+            detail::destroy_frame(std::exchange(frame_.to, nullptr), *frame_.awaits);
+        }
+    }
+
+    // Requires: the producer has ended.
+    BIDE_COLD void end() {
+        const std::exception_ptr error = std::move(promise().error_);
+        destroy();
+#if BIDE_EXCEPTIONS
+        if (error) {
+            std::rethrow_exception(error);
+        }
+#endif
+    }
+
+    // The handle is empty if the producer has ended. The consumer's promise refers to the frame
+    // from here, because this object may lie in another coroutine than the consumer.
+    detail::awaited_frame frame_;
+};
+
+/// The wait of a generator's consumer for an item.
+template <class T> class async_generator<T>::next_operation {
+public:
+    /// Constructs the wait.
+    explicit next_operation(async_generator& of) noexcept : of_(of) {}
+    next_operation(const next_operation&) = delete;
+    next_operation& operator=(const next_operation&) = delete;
+    /// Destroys the producer, if the consumer is destroyed while it waits.
+    ~next_operation() {
+        if (suspended_) {
+            awaiting_.end();
+            of_.destroy();
+        }
+    }
+
+    /// Returns true if the producer has ended.
+    bool await_ready() const noexcept { return !of_.frame_.to; }
+    /// Resumes the producer in the context and on the executor of the consumer.
+    template <class Promise>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> consumer) noexcept {
+        promise_type& p = of_.promise();
+        if constexpr (!std::is_void_v<Promise>) {
+            p.executor_ = executor_of(consumer.promise());
+            p.context_ = task_context_of<native_platform>(consumer.promise());
+            awaiting_.begin(consumer, &of_.frame_);
+        } else {
+            p.executor_ = executor_ref();
+            p.context_ = nullptr;
+        }
+        p.consumer_ = consumer;
+        suspended_ = true;
+        return transfer<native_platform>(of_.frame_.to, p.node_);
+    }
+    /// Returns the item, or nothing.
+    /// Throws: as next().
+    next_type await_resume() {
+        if (!suspended_) {
+            return {};
+        }
+        suspended_ = false;
+        awaiting_.end();
+        auto* const item = of_.promise().item_;
+        if (item == nullptr) {
+            of_.end();
+            return {};
+        }
+        if constexpr (std::is_reference_v<T>) {
+            return item;
+        } else {
+            return next_type(std::move(*item));
+        }
+    }
+
+private:
+    async_generator& of_;
+    bool suspended_ = false;
+    detail::awaiting awaiting_;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_CANCEL_REASON_HPP
+#define BIDE_TASK_CANCEL_REASON_HPP
+
+/// \file
+/// Says why a task is cancelled.
+
+#include <bide/core/config.hpp>
+#include <bide/fwd.hpp>
+
+#include <cstdint>
+
+namespace bide::inline BIDE_ABI {
+
+/// Why a task is cancelled. If several cancel it, the first one gives the reason.
+enum class cancel_reason : std::uint8_t {
+    none,      ///< It is not cancelled.
+    requested, ///< cancel() was called for it, or for its group or set, without another reason.
+    timeout,   ///< Its time is over (task/with_deadline.hpp).
+    parent,    ///< The task that waits for it, or owns its group or set, is cancelled or goes on.
+    sibling,   ///< Another child of its group has failed, or of its when_any() has ended.
+    shutdown,  ///< Its scheduler shuts down.
+    user = 128 ///< The first one of a program's own reasons; see user_reason().
+};
+
+/// Returns a reason of the program's own.
+/// Requires: n is below 128; only its low seven bits count.
+constexpr cancel_reason user_reason(unsigned n) noexcept {
+    return static_cast<cancel_reason>(static_cast<unsigned>(cancel_reason::user) | (n & 127U));
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_LAZY_HPP
+#define BIDE_TASK_LAZY_HPP
+
+/// \file
+/// Initialisation, once, by a function or a coroutine: a value that knows how to make itself, and
+/// the calls for once_flag and once_cell (sync/once.hpp).
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
+#include <bide/sync/once.hpp>
+#include <bide/task/detail/task_body.hpp>
+#include <bide/task/task.hpp>
+
+#include <functional>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class T> struct result_of_task {
+    using type = T;
+};
+template <class T> struct result_of_task<task<T>> {
+    using type = T;
+};
+// What f() comes to, if it is awaited where it returns a task.
+template <class F> using initialised_by = typename result_of_task<std::invoke_result_t<F&>>::type;
+
+} // namespace detail
+
+/// Calls f() unless the flag is set, awaits it if it returns a task, and sets the flag.
+/// Returns: a task that ends when the flag is set.
+/// Throws: when it is awaited: what f throws. The next caller gets the turn then, also if the task
+/// is cancelled.
+template <class F> task<void> async_call_once(once_flag& flag, F f) {
+    auto turn = co_await flag.async_begin();
+    if (turn) {
+        if constexpr (detail::is_task<std::invoke_result_t<F&>>) {
+            co_await f();
+        } else {
+            f();
+        }
+        turn.set();
+    }
+}
+
+/// Returns the value of the cell, which it makes by f() if there is none. Awaits f() if that
+/// returns a task.
+/// Returns: a task; its value is the value of the cell.
+/// Throws: as async_call_once().
+template <class T, class F> task<T&> async_get_or_init(once_cell<T>& cell, F f) {
+    auto turn = co_await cell.async_begin();
+    if (!turn) {
+        co_return *cell.get();
+    }
+    if constexpr (detail::is_task<std::invoke_result_t<F&>>) {
+        T made = co_await f();
+        co_return turn.set(std::move(made));
+    } else {
+        co_return turn.set(f());
+    }
+}
+
+/// A value that is made by a function when it is first needed, by one of the threads and coroutines
+/// that need it. The function returns a T, or a task<T>. If it fails, the next caller calls it
+/// again. It is no case of a select: the caller that has its turn runs the function.
+///
+/// \code
+/// bide::lazy config([] { return load_config(); });     // get() blocks, async_get() suspends
+/// bide::lazy session([]() -> bide::task<int> { co_return co_await connect(); });
+/// \endcode
+template <class T, class F> class lazy {
+    static_assert(std::is_same_v<detail::initialised_by<F>, T>,
+                  "bide: the function of a lazy<T, F> returns a T or a task<T>");
+
+public:
+    /// The type of the value.
+    using value_type = T;
+
+    /// Constructs a lazy value. `f` is not called yet.
+    explicit lazy(F f) : make_(std::move(f)) {}
+
+    /// Destroys the value, if it was made.
+    /// Requires: no caller waits, and none makes it; terminates otherwise.
+    ~lazy() = default;
+
+    lazy(const lazy&) = delete;
+    lazy& operator=(const lazy&) = delete;
+
+    /// Returns the value; nullptr if it was not made yet. It is one load.
+    T* get_if() noexcept { return cell_.get(); }
+    /// \overload
+    const T* get_if() const noexcept { return cell_.get(); }
+
+    /// Returns the value, and makes it if it is the first to need it. A task of the function is run
+    /// by sync_wait().
+    /// Blocks: until the value is made.
+    /// Throws: what the function throws.
+    T& get() {
+        return cell_.get_or_init([this]() -> T {
+            if constexpr (detail::is_task<std::invoke_result_t<F&>>) {
+                return sync_wait(make_());
+            } else {
+                return make_();
+            }
+        });
+    }
+
+    /// Makes the value as get() does, for a coroutine.
+    /// Returns: a task; its value is a reference to the value.
+    /// Throws: when it is awaited: what the function throws.
+    task<T&> async_get() { return async_get_or_init(cell_, std::ref(make_)); }
+
+private:
+    once_cell<T> cell_;
+    F make_;
+};
+
+/// The type of the value is what the function initialises.
+template <class F> explicit lazy(F) -> lazy<detail::initialised_by<F>, F>;
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

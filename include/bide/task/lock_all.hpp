@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_LOCK_ALL_HPP
+#define BIDE_TASK_LOCK_ALL_HPP
+
+/// \file
+/// Locks several mutexes of bide without deadlock, for a coroutine.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/result.hpp>
+#include <bide/sync/scoped_lock.hpp>
+#include <bide/task/task.hpp>
+
+#include <chrono>
+#include <stop_token>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct locked_mark {
+    locked_mark() noexcept {}
+};
+
+// The wait for the next mutex of the set; all have the same type.
+template <class Set> auto next_lock(Set& of) {
+    return of.with_next([](auto& m) {
+        return m.async_lock_as([]() noexcept { return locked_mark(); }).as_result();
+    });
+}
+
+template <lockable... M>
+task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M&... mutexes) {
+    lock_set<M...> held(mutexes...);
+    while (!held.all_locked()) {
+        const auto locked = co_await next_lock(held).with_deadline(until).with_stop(stop);
+        if (!locked) {
+            co_return unexpected{locked.error()};
+        }
+        held.add_next();
+    }
+    co_return scoped_lock<M...>(std::move(held));
+}
+
+} // namespace detail
+
+/// Locks the mutexes in the order of their addresses, as scoped_lock does, for a coroutine. It
+/// waits in the queue of each.
+/// Returns: a task; its value is the lock. Each wait is that of async_lock(), so it ends with
+/// stopped_error if the task is cancelled, and no mutex is locked then.
+/// Throws: when it is awaited: std::invalid_argument if a mutex is in the list twice.
+template <detail::lockable... M> task<scoped_lock<M...>> async_lock_all(M&... mutexes) {
+    detail::lock_set<M...> held(mutexes...);
+    while (!held.all_locked()) {
+        const auto locked = co_await detail::next_lock(held);
+        locked.value(); // throws if the task is cancelled
+        held.add_next();
+    }
+    co_return scoped_lock<M...>(std::move(held));
+}
+
+/// Locks the mutexes as async_lock_all(mutexes...) does, or none of them if a stop is requested
+/// first.
+/// Returns: a task; its value is the lock, or errc::stopped.
+template <detail::lockable... M>
+task<result<scoped_lock<M...>>> async_lock_all(std::stop_token stop, M&... mutexes) {
+    return detail::lock_all(deadline::never(), std::move(stop), mutexes...);
+}
+
+/// Locks the mutexes as async_lock_all(mutexes...) does, or none of them if that takes longer than
+/// `rest`, counted from this call.
+/// Returns: a task; its value is the lock, or errc::timeout.
+template <class R, class P, detail::lockable... M>
+task<result<scoped_lock<M...>>> async_lock_all(const std::chrono::duration<R, P>& rest,
+                                               M&... mutexes) {
+    return detail::lock_all(deadline::after(rest), std::stop_token(), mutexes...);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

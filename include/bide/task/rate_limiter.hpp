@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_RATE_LIMITER_HPP
+#define BIDE_TASK_RATE_LIMITER_HPP
+
+/// \file
+/// Limits how often something happens: a token bucket for threads and coroutines.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/detail/token_count.hpp>
+#include <bide/task/detail/unqueued_wait.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <stop_token>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// A bucket of tokens. `count` tokens come in each period, evenly spaced, and the bucket holds at most
+/// `burst` of them. It is full at the start. In any time t, at most burst + count * t / period tokens
+/// are acquired, exactly: no rate is rounded.
+///
+/// With a burst of 1 it is a leaky bucket: one acquisition after the other, one interval apart.
+///
+/// Those that wait get their tokens in the order in which they asked. An acquisition takes its tokens
+/// when it asks, and then waits for their time. If it gives up, its tokens are returned if no later
+/// acquisition has asked meanwhile. Otherwise the times of the later ones stay, and the tokens are lost.
+/// An acquisition with a time limit takes no tokens that come later than its limit.
+///
+/// A number of tokens that is below 1 or above the burst is invalid: a throwing function throws
+/// std::invalid_argument, try_acquire() returns false.
+/// Thread safety: any thread may call any member concurrently, except the destructor.
+/// Destroys: when no call is under way.
+class rate_limiter {
+    using tokens = detail::basic_token_count<native_platform>;
+
+public:
+    /// Makes a full bucket.
+    /// Throws: std::invalid_argument, if the rate or the burst is zero or negative, if the rate is above
+    /// one token in a nanosecond, or if count times period, in nanoseconds, is above 2^63.
+    template <class R, class P>
+    rate_limiter(std::int64_t count, const std::chrono::duration<R, P>& period,
+                 std::int64_t burst = 1)
+        : tokens_(checked(count, deadline::saturated_ns(period), burst)) {}
+    rate_limiter(const rate_limiter&) = delete;
+    rate_limiter& operator=(const rate_limiter&) = delete;
+
+    /// Acquires n tokens.
+    /// Blocks: until their time.
+    void acquire(std::int64_t n = 1) { sleep(tokens_.take(now(), valid(n), never)); }
+
+    /// Acquires n tokens if they are in the bucket. Never blocks.
+    /// Returns: true if they were acquired.
+    bool try_acquire(std::int64_t n = 1) noexcept {
+        const std::int64_t at = now();
+        return is_valid(n) && tokens_.take(at, static_cast<std::uint64_t>(n), at);
+    }
+
+    /// Acquires n tokens as acquire() does, if their time comes within `rest`. Otherwise returns at
+    /// once.
+    /// Returns: true if they were acquired.
+    template <class R, class P>
+    bool try_acquire_for(const std::chrono::duration<R, P>& rest, std::int64_t n = 1) {
+        return acquire_until(deadline::after(rest), n);
+    }
+    /// Acquires n tokens as acquire() does, if their time comes not later than `when`.
+    template <class C, class D>
+    bool try_acquire_until(const std::chrono::time_point<C, D>& when, std::int64_t n = 1) {
+        return acquire_until(deadline::at(when), n);
+    }
+
+    /// Acquires n tokens as acquire() does, unless a stop is requested first. Allocates a frame.
+    /// Returns: errc::stopped if they were not acquired.
+    /// Throws: std::system_error if the service threads of bide cannot be started; std::bad_alloc.
+    result<void> acquire(std::stop_token token, std::int64_t n = 1) {
+        return sync_wait(wait_unless(std::move(token), valid(n)));
+    }
+
+    /// Acquires n tokens as acquire() does, for a coroutine. If the time of the tokens comes after
+    /// this_task::deadline(), waits for that deadline first, and takes none before.
+    /// Throws: std::invalid_argument in this call; stopped_error, if the awaiting task is cancelled.
+    /// Cancellation: the wait is stopped.
+    task<> async_acquire(std::int64_t n = 1) { return wait(valid(n)); }
+
+    /// Tokens that were reserved. Keeps them when it is destroyed.
+    class [[nodiscard]] reservation {
+    public:
+        /// Returns the time of the tokens, which may have passed.
+        std::chrono::steady_clock::time_point ready_at() const noexcept { return at(some_.ready); }
+        /// Returns the tokens. A second call has no effect.
+        /// Returns: true if they are back; false if they are lost, because others were taken later.
+        bool cancel() noexcept {
+            return of_->tokens_.give_back(std::exchange(some_, tokens::taken{}));
+        }
+
+    private:
+        friend rate_limiter;
+        reservation(rate_limiter& of, tokens::taken some) noexcept : of_(&of), some_(some) {}
+
+        rate_limiter* of_;
+        tokens::taken some_;
+    };
+    /// Takes n tokens and does not wait for their time, which the caller does.
+    reservation reserve(std::int64_t n = 1) {
+        return reservation(*this, tokens_.take(now(), valid(n), never));
+    }
+
+    /// Returns the number of tokens in the bucket. It may be outdated when the caller reads it.
+    std::int64_t available() const noexcept {
+        return static_cast<std::int64_t>(tokens_.available(now()));
+    }
+
+private:
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
+
+    static std::int64_t now() noexcept { return native_platform::now(); }
+    static std::chrono::steady_clock::time_point at(std::int64_t ns) noexcept {
+        return std::chrono::steady_clock::time_point(
+            std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                std::chrono::nanoseconds(ns)));
+    }
+
+    static tokens checked(std::int64_t count, std::int64_t period, std::int64_t burst) {
+        if (!tokens::is_valid(count, period) || burst < 1) {
+            BIDE_THROW(std::invalid_argument("bide::rate_limiter: an invalid rate or burst"));
+        }
+        return tokens(now(), count, period, burst);
+    }
+
+    bool is_valid(std::int64_t n) const noexcept {
+        return n > 0 && static_cast<std::uint64_t>(n) <= tokens_.burst();
+    }
+    std::uint64_t valid(std::int64_t n) const {
+        if (!is_valid(n)) {
+            BIDE_THROW(std::invalid_argument("bide::rate_limiter: tokens outside [1, burst]"));
+        }
+        return static_cast<std::uint64_t>(n);
+    }
+
+    // Blocks the thread until the time of the tokens, as a wait in a semaphore does.
+    static void sleep(const tokens::taken& some) {
+        if (some.ready > now()) {
+            semaphore none(0);
+            static_cast<void>(none.try_acquire_until(at(some.ready)));
+        }
+    }
+
+    bool acquire_until(deadline until, std::int64_t n) {
+        const std::int64_t start = now();
+        const std::int64_t latest = until.steady_ns();
+        const tokens::taken some = tokens_.take(start, valid(n), latest > start ? latest : start);
+        if (some) {
+            sleep(some);
+        }
+        return static_cast<bool>(some);
+    }
+
+    // Gives the tokens of a coroutine back, unless their time has come.
+    struct claim {
+        claim(tokens& of, tokens::taken some) noexcept : all(of), mine(some) {}
+        claim(const claim&) = delete;
+        claim& operator=(const claim&) = delete;
+        ~claim() {
+            if (mine) {
+                all.give_back(mine);
+            }
+        }
+
+        tokens& all;
+        tokens::taken mine;
+    };
+
+    task<> wait(std::uint64_t n) {
+        const deadline limit = this_task::deadline();
+        claim one(tokens_, tokens_.take(now(), n, limit.steady_ns()));
+        if (!one.mine) { // cancelled here, unless it is shielded
+            co_await detail::sleep_until(limit);
+            one.mine = tokens_.take(now(), n, never);
+        }
+        co_await detail::sleep_until(deadline::at_ns(one.mine.ready));
+        one.mine = {};
+    }
+
+    task<result<void>> wait_unless(std::stop_token token, std::uint64_t n) {
+        claim one(tokens_, tokens_.take(now(), n, never));
+        auto over = co_await detail::sleep_until(deadline::at_ns(one.mine.ready))
+                        .with_stop(std::move(token));
+        if (over) {
+            one.mine = {};
+        }
+        co_return over;
+    }
+
+    tokens tokens_;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_RETRY_HPP
+#define BIDE_TASK_RETRY_HPP
+
+/// \file
+/// Runs a task again if it fails, with waits between the attempts that grow exponentially and are
+/// random: "full jitter", M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/task/detail/task_body.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// How often retry() tries, and how long it waits. The wait after attempt i, counted from 1, is at
+/// most base * 2^(i-1), and at most cap.
+struct retry_policy {
+    unsigned attempts = 5;                                         ///< At most, and at least 1.
+    std::chrono::nanoseconds base = std::chrono::milliseconds(10); ///< Not negative.
+    std::chrono::nanoseconds cap = std::chrono::seconds(10);       ///< Not negative.
+    /// If true, each wait is random, uniform between zero and its longest time. If false, each wait
+    /// takes its longest time.
+    bool jitter = true;
+    /// The seed of the random waits: equal seeds lead to equal waits. Zero: a seed that differs from
+    /// call to call.
+    std::uint64_t seed = 0;
+};
+
+namespace detail {
+
+// The waits between the attempts of one retry().
+class retry_waits {
+public:
+    // Throws: std::invalid_argument.
+    explicit retry_waits(const retry_policy& policy)
+        : next_(policy.base.count()), cap_(policy.cap.count()), jitter_(policy.jitter),
+          random_(policy.seed) {
+        if (policy.attempts == 0 || next_ < 0 || cap_ < 0) {
+            BIDE_THROW(std::invalid_argument("bide::retry: no attempts, or a negative time"));
+        }
+        if (random_ == 0) {
+            random_ = static_cast<std::uint64_t>(native_platform::now()) ^
+                      reinterpret_cast<std::uintptr_t>(this);
+        }
+    }
+
+    std::chrono::nanoseconds next() noexcept {
+        const std::int64_t longest = (std::min)(next_, cap_);
+        constexpr std::int64_t half = (std::numeric_limits<std::int64_t>::max)() / 2;
+        next_ = next_ > half ? 2 * half : 2 * next_;
+        return std::chrono::nanoseconds(jitter_ ? below(longest) : longest);
+    }
+
+private:
+    // Returns a number from 0 to `longest`. A bias of the remainder is below longest / 2^64.
+    std::int64_t below(std::int64_t longest) noexcept {
+        // Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014: SplitMix64.
+        std::uint64_t z = random_ += 0x9e3779b97f4a7c15U;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+        z ^= z >> 31;
+        return static_cast<std::int64_t>(z % (static_cast<std::uint64_t>(longest) + 1));
+    }
+
+    std::int64_t next_; // ns, without the cap
+    std::int64_t cap_;
+    bool jitter_;
+    std::uint64_t random_;
+};
+
+struct always {
+    template <class Failure> bool operator()(const Failure&) const noexcept { return true; }
+};
+
+// Returns true if the value of an attempt is an error that `again` accepts.
+template <class T, class Again> bool is_worth_retry(const T& value, Again& again) {
+    if constexpr (is_result<T>) {
+        using error = std::remove_cvref_t<decltype(value.error())>;
+        if constexpr (std::is_invocable_v<Again&, const error&>) {
+            return !value.has_value() && again(value.error());
+        }
+    }
+    return false;
+}
+template <class Again> bool is_worth_retry(const std::exception_ptr& error, Again& again) {
+    if constexpr (std::is_invocable_v<Again&, const std::exception_ptr&>) {
+        return again(error);
+    }
+    return false;
+}
+
+// Returns true if the running task can wait that long before its deadline, and is not cancelled.
+inline bool can_wait(std::chrono::nanoseconds rest) noexcept {
+    const bide::deadline limit = this_task::deadline();
+    return !this_task::is_cancelled() &&
+           (limit.is_never() || bide::deadline::after(rest).steady_ns() < limit.steady_ns());
+}
+
+template <class Make, class Again>
+task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, Again again) {
+    using value = task_value_t<Make>;
+    for (;; --attempts) {
+        const std::chrono::nanoseconds rest = waits.next();
+#if BIDE_EXCEPTIONS
+        try {
+#endif
+            if constexpr (std::is_void_v<value>) {
+                co_await std::invoke(make);
+                co_return;
+            } else {
+                value got = co_await std::invoke(make);
+                if (attempts == 1 || !can_wait(rest) || !is_worth_retry(got, again)) {
+                    co_return got;
+                }
+            }
+#if BIDE_EXCEPTIONS
+        } catch (...) {
+            if (attempts == 1 || !can_wait(rest) ||
+                !is_worth_retry(std::current_exception(), again)) {
+                throw;
+            }
+        }
+#endif
+        co_await this_task::sleep_for(rest);
+    }
+}
+
+} // namespace detail
+
+/// Awaits the task that `make_task()` returns, and makes and awaits another one if it fails, until one
+/// does not fail or the policy allows no more attempts.
+///
+/// A failure is an exception that again(std::exception_ptr) accepts, or a result<T, E> without a value
+/// whose error again(E) accepts. Without `again`, every exception and every error is one. Other
+/// outcomes end the retry.
+///
+/// There is no further attempt if the awaiting task is cancelled, or if its deadline
+/// (this_task::deadline()) comes before the wait would be over. The outcome is then that of the last
+/// attempt, without the wait.
+/// Throws: std::invalid_argument in this call, if the policy is invalid. When awaited, what the last
+/// attempt, make_task() or `again` throws; stopped_error, if a wait between attempts is stopped.
+/// Cancellation: cancels the attempt, as it runs in the awaiting task, or stops the wait.
+template <class Make, class Again = detail::always>
+    requires(detail::task_source<Make> && !detail::is_task<Make>)
+task<detail::task_value_t<Make>> retry(const retry_policy& policy, Make make_task,
+                                       Again again = {}) {
+    return detail::retry<Make, Again>(detail::retry_waits(policy), policy.attempts,
+                                      std::move(make_task), std::move(again));
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_STRAND_HPP
+#define BIDE_TASK_STRAND_HPP
+
+/// \file
+/// A serial executor over another executor: what runs on it never overlaps. So the objects that only
+/// its tasks use need no lock.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/backoff.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/task/detail/serial_queue.hpp>
+#include <bide/task/detail/unqueued_wait.hpp>
+#include <bide/task/task.hpp>
+
+#include <coroutine>
+#include <exception>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// Runs what is posted to it one after the other, in the order of the posts, on the threads of another
+/// executor. It has no thread of its own, and does not allocate. What runs sees all that ran before.
+///
+/// After 64 runnables it posts itself behind what is queued in the other executor, so it does not keep
+/// that from running. A runnable that blocks its thread blocks the strand.
+///
+/// A task runs on the strand from schedule() until it next waits, or completely by run(). While it
+/// waits, other tasks of the strand run.
+/// Thread safety: any thread may call any member concurrently, except the destructor.
+class strand {
+public:
+    /// Makes a strand over `where`.
+    /// Requires: `where` outlives the strand, and runs what is posted to it.
+    template <executor S>
+        requires(!std::is_same_v<std::remove_cv_t<S>, strand>)
+    explicit strand(S& where) noexcept : where_(where) {
+        run_.run = waker([](void* self) noexcept { static_cast<strand*>(self)->run_some(); }, this);
+    }
+    strand(const strand&) = delete;
+    strand& operator=(const strand&) = delete;
+
+    /// Waits until the thread that ran the last runnable has left the strand.
+    /// Requires: everything that was posted has run; the caller does not run on the strand. Terminates
+    /// in the second case.
+    ~strand() {
+        if (is_here()) {
+            detail::fatal("strand", this, "destroyed by what runs on it");
+        }
+        for (basic_backoff<native_platform> again; !queue_.is_idle(); again()) {
+        }
+    }
+
+    /// Runs `r` after all that was posted before it.
+    void post(runnable& r) noexcept {
+        const executor_ref where = where_;
+        if (queue_.push(r)) {
+            where.post(run_);
+        }
+    }
+
+    /// Returns true if the calling thread runs on this strand.
+    bool is_here() const noexcept { return current() == this; }
+
+    /// Moves the coroutine that awaits it to the strand, behind what is queued there, until it next
+    /// waits.
+    async_op<void> schedule() noexcept { return detail::yield().resume_on(*this); }
+
+    /// Runs a task on the strand: each step of it, and of the tasks that it awaits. Its awaiter then
+    /// resumes on its own executor.
+    /// Throws: what the task throws; stopped_error, if the awaiting task is cancelled before the task
+    /// starts.
+    template <class T> task<T> run(task<T> work) { return run_on(*this, std::move(work)); }
+
+private:
+    static constexpr unsigned most = 64;
+
+    struct here {
+        const strand* now = nullptr;
+    };
+    // Not inlined: a coroutine may go on in another thread.
+    BIDE_NOINLINE static const strand*& current() noexcept {
+        return native_platform::local<here>().now;
+    }
+
+    void run_some() noexcept {
+        const strand* const outer = std::exchange(current(), this);
+        const executor_ref where = where_;
+        for (unsigned left = most; left != 0; --left) {
+            runnable* const r = queue_.pop();
+            if (r == nullptr) { // another runner may have started
+                current() = outer;
+                return;
+            }
+            r->run.wake();
+        }
+        current() = outer;
+        where.post(run_);
+    }
+
+    template <class T> static task<T> run_on(strand& on, task<T> work);
+
+    const executor_ref where_;
+    runnable run_; // the runner
+    detail::basic_serial_queue<native_platform> queue_;
+};
+
+namespace detail {
+
+// Sets the executor of the awaiting task, and returns the one before.
+class change_executor {
+public:
+    explicit change_executor(executor_ref to) noexcept : other_(to) {}
+    change_executor(const change_executor&) = delete;
+    change_executor& operator=(const change_executor&) = delete;
+
+    bool await_ready() const noexcept { return false; }
+    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        other_ = h.promise().exchange_scheduler(other_);
+        return false;
+    }
+    executor_ref await_resume() const noexcept { return other_; }
+
+private:
+    executor_ref other_;
+};
+
+struct no_outcome {};
+template <class T>
+using strand_outcome = std::conditional_t<std::is_void_v<T>, no_outcome, task_outcome<T>>;
+
+} // namespace detail
+
+template <class T> task<T> strand::run_on(strand& on, task<T> work) {
+    const executor_ref home = co_await detail::change_executor(executor_ref::to(on));
+    detail::strand_outcome<T> outcome;
+#if BIDE_EXCEPTIONS
+    std::exception_ptr error;
+    try {
+#endif
+        co_await on.schedule();
+        if constexpr (std::is_void_v<T>) {
+            co_await std::move(work);
+        } else {
+            outcome.set(co_await std::move(work));
+        }
+#if BIDE_EXCEPTIONS
+    } catch (...) {
+        error = std::current_exception();
+    }
+#endif
+    co_await detail::change_executor(home);
+    static_cast<void>(co_await detail::yield().as_result()); // leaves the strand
+#if BIDE_EXCEPTIONS
+    if (error) {
+        std::rethrow_exception(std::move(error));
+    }
+#endif
+    if constexpr (!std::is_void_v<T>) {
+        co_return outcome.take();
+    }
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

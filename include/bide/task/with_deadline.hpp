@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_WITH_DEADLINE_HPP
+#define BIDE_TASK_WITH_DEADLINE_HPP
+
+/// \file
+/// Runs a task with a deadline, which travels to the tasks that it awaits and to its children.
+///
+/// When the deadline has passed, the task is cancelled, with the reason cancel_reason::timeout. Its
+/// current wait, or its next one, is stopped. The task decides how it reacts, and the await continues
+/// when it has ended. So a task that neither waits nor asks this_task::is_cancelled() is not ended.
+///
+/// Deadlines nest, and the earliest one counts: this_task::deadline() returns it. A shield of the task
+/// keeps the time-out from it, as it does every cancellation.
+///
+/// The with_timeout() of an operation ends one wait. This one ends a task with all its waits.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/task/cancel_reason.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/task.hpp>
+
+#include <chrono>
+#include <coroutine>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// The only child of a when_state, and its timer. It is destroyed before the frames of the child: the
+// parent does not list these among the frames that it awaits. So the timer never cancels a task that
+// is being destroyed.
+template <task_source S> class timed_child final : public body_child<S> {
+    using platform = native_platform;
+
+public:
+    explicit timed_child(bide::deadline until) noexcept {
+        timer_.when = until;
+        timer_.fire = waker(&on_timeout, this);
+    }
+    ~timed_child() { disarm(); }
+
+    // Arms the timer; made for co_await, because it needs the promise of the parent. If the parent is
+    // a task of this worker's scheduler, which ends after the task, the scheduler takes the timer.
+    struct arming {
+        explicit arming(timed_child& c) noexcept : child(c) {}
+        arming(const arming&) = delete;
+        arming& operator=(const arming&) = delete;
+
+        bool await_ready() const noexcept { return child.timer_.when.is_never(); }
+        template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+            const auto& here = worker_local<platform>::get();
+            if (child.timer_.when.has_passed()) {
+                child.cancel(cancel_reason::timeout);
+            } else if (here.host != nullptr && here.running != nullptr &&
+                       here.running == task_context_of<platform>(h.promise()) &&
+                       here.host->executor() == executor_of(h.promise())) {
+                here.host->add_timer(child.timer_);
+            } else {
+                required_service<platform>().add(child.timer_);
+            }
+            return false;
+        }
+        void await_resume() const noexcept {}
+
+        timed_child& child;
+    };
+    arming arm() noexcept { return arming(*this); }
+
+    // When it returns, the timer does not fire and is not firing.
+    void disarm() noexcept { cancel_timer<platform>(timer_); }
+
+    // Returns the outcome of the child.
+    // Throws: the exception of the child, if it was not ended by its deadline.
+    // Requires: the child has ended.
+    template <class R> R result() {
+        if (this->reason() == cancel_reason::timeout && this->is_stopped()) {
+            return unexpected{errc::timeout};
+        }
+        this->rethrow_if_failed();
+        if constexpr (std::is_void_v<task_value_t<S>>) {
+            return {};
+        } else {
+            return this->value();
+        }
+    }
+
+private:
+    bide::deadline limit() const noexcept override {
+        const bide::deadline outer = body_child<S>::limit();
+        return outer.is_never() || timer_.when.steady_ns() < outer.steady_ns() ? timer_.when
+                                                                               : outer;
+    }
+
+    // Coroutines without an executor do not resume on the thread that fires timers.
+    static void on_timeout(void* self) noexcept {
+        const wake_scope<platform> away(&service_executor<platform>);
+        static_cast<timed_child*>(self)->cancel(cancel_reason::timeout);
+    }
+
+    timer timer_;
+};
+
+template <task_source S>
+task<as_result_t<task_value_t<S>>> run_with_deadline(S work, bide::deadline until) {
+    using result = as_result_t<task_value_t<S>>;
+    task_when_state state(task_when_state::until::all);
+    timed_child<S> child(until);
+    child.open(std::move(work));
+    state.add(child);
+    co_await child.arm();
+    co_await state.wait();
+    child.disarm();
+    co_return child.template result<result>();
+}
+
+} // namespace detail
+
+/// Runs a task, or the task that a callable returns, and cancels it when the deadline has passed. If
+/// the deadline has passed before the task starts, its first wait is stopped. Its first operation may
+/// be stopped even if it need not wait.
+/// Returns: a task of a result: the value, also if it came late; errc::timeout, if the deadline has
+/// ended the task by stopped_error.
+/// Throws: as when_all(), if awaited: what the task throws; stopped_error, if another cancellation
+/// came before the deadline. std::system_error in this call, if the service threads of bide cannot be
+/// started, which coroutines outside of a scheduler need.
+/// Cancellation: cancels the task, and waits for it.
+/// Destroys: if nested calls are destroyed while they wait, each takes a part of the stack.
+template <detail::task_source S>
+task<as_result_t<detail::task_value_t<S>>> with_deadline(S work, deadline until) {
+    static_assert(!std::is_reference_v<detail::task_value_t<S>>,
+                  "a result of a reference: use a pointer");
+    detail::prepare_timers<native_platform>();
+    return detail::run_with_deadline<S>(std::move(work), until);
+}
+/// \overload
+template <detail::task_source S, class C, class D>
+task<as_result_t<detail::task_value_t<S>>>
+with_deadline(S work, const std::chrono::time_point<C, D>& when) {
+    return with_deadline(std::move(work), deadline::at(when));
+}
+/// Runs a task as with_deadline() does. The time begins with this call.
+template <detail::task_source S, class R, class P>
+task<as_result_t<detail::task_value_t<S>>> with_timeout(S work,
+                                                        const std::chrono::duration<R, P>& rest) {
+    return with_deadline(std::move(work), deadline::after(rest));
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

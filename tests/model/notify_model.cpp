@@ -1,0 +1,332 @@
+// notify: a notification lets one waiter through, or is stored, or lets all through. A listener that
+// looks and waits misses none.
+
+#include <bide/channel/select.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/notify.hpp>
+#include <model/sync_support.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+
+#include <atomic>
+
+using namespace sync_model;
+
+namespace {
+
+using awake = model::platform_without_lock_sleep;
+using notify = bide::basic_notify<platform>;
+using queue = bide::detail::basic_notify_queue<platform>;
+template <class T> using atomic = platform::atomic<T>;
+
+constexpr auto relaxed = std::memory_order_relaxed;
+
+bool is_through(const node& w) {
+    return w.outcome() == wait_status::granted || w.outcome() == wait_status::all_let_go;
+}
+
+} // namespace
+
+TEST_CASE("notify: a listener that looks and waits misses no notification", "[notify]") {
+    for (const bool all : {false, true}) {
+        model::check(all ? "notify: listener against notify_all"
+                         : "notify: listener against notify_one",
+                     {}, [all] {
+                         bide::basic_notify<awake> n;
+                         atomic<int> ready{0};
+                         model::thread telling([&] {
+                             ready.store(1, relaxed);
+                             all ? n.notify_all() : n.notify_one();
+                         });
+                         bide::basic_notify<awake>::listener mine(n);
+                         if (ready.load(relaxed) == 0) {
+                             mine.wait();
+                             MODEL_REQUIRE(ready.load(relaxed) == 1);
+                         }
+                     });
+    }
+    model::check("notify: two listeners, one notifies all", random(10'000), [] {
+        bide::basic_notify<awake> n;
+        awake::atomic<int> ready{0};
+        const auto wait = [&] {
+            bide::basic_notify<awake>::listener mine(n);
+            if (ready.load(relaxed) == 0) {
+                mine.wait();
+            }
+        };
+        model::thread other(wait);
+        model::thread telling([&] {
+            ready.store(1, relaxed);
+            n.notify_all();
+        });
+        wait();
+    });
+}
+
+TEST_CASE("notify: two consumers that listen miss none of two producers", "[notify]") {
+    model::check("notify: two items, each consumer takes one", random(20'000), [] {
+        bide::basic_notify<awake> n;
+        awake::atomic<int> items{0};
+        const auto produce = [&] {
+            items.fetch_add(1, relaxed);
+            n.notify_one();
+        };
+        const auto consume = [&] {
+            for (;;) {
+                bide::basic_notify<awake>::listener mine(n);
+                int have = items.load(relaxed);
+                while (have != 0) {
+                    if (items.compare_exchange_strong(have, have - 1, relaxed, relaxed)) {
+                        return;
+                    }
+                }
+                mine.wait();
+            }
+        };
+        model::thread a(produce);
+        model::thread b(produce);
+        model::thread c(consume);
+        consume();
+        a.join();
+        b.join();
+        c.join();
+        MODEL_REQUIRE(items.load(relaxed) == 0);
+    });
+}
+
+TEST_CASE("notify: what comes before a notification comes before the waits that it lets through",
+          "[notify]") {
+    model::check("notify: one waits, one notifies one", {.spurious = 1, .weak_failures = 1}, [] {
+        notify n;
+        var<int> data{0};
+        model::thread telling([&] {
+            data = 1;
+            n.notify_one();
+        });
+        n.wait();
+        MODEL_REQUIRE(data == 1);
+    });
+    model::check("notify: the permit of two that notify", {}, [] {
+        notify n;
+        var<int> left{0};
+        var<int> right{0};
+        atomic<int> told{0};
+        model::thread a([&] {
+            left = 1;
+            n.notify_one();
+            told.fetch_add(1, relaxed);
+        });
+        model::thread b([&] {
+            right = 1;
+            n.notify_one();
+            told.fetch_add(1, relaxed);
+        });
+        while (told.load(relaxed) != 2) {
+            platform::pause();
+        }
+        n.wait();
+        MODEL_REQUIRE(left == 1 && right == 1);
+        MODEL_REQUIRE(!n.try_wait());
+    });
+    model::check("notify: one in the queue, one that comes", {}, [] {
+        queue q;
+        var<int> data{0};
+        node first(1);
+        q.enqueue(first);
+        model::thread second([&] {
+            node mine(1);
+            if (q.enqueue(mine) == wait_status::waiting) {
+                mine.park(deadline::never());
+            }
+            MODEL_REQUIRE(data == 1);
+        });
+        data = 1;
+        q.notify_one();
+        q.notify_one();
+        await(first);
+        MODEL_REQUIRE(first.outcome() == wait_status::granted);
+    });
+}
+
+TEST_CASE("notify: each notify_one() lets one waiter through or is stored", "[notify]") {
+    model::check("notify: two notify, one waits, one comes", {}, [] {
+        queue q;
+        node first(1);
+        q.enqueue(first);
+        model::thread other([&] { q.notify_one(); });
+        q.notify_one();
+        other.join();
+        MODEL_REQUIRE(first.outcome() == wait_status::granted && q.try_take() && !q.try_take());
+    });
+    model::check("notify: one for one, and one for all", {}, [] {
+        queue q;
+        node a(1);
+        node b(1);
+        q.enqueue(a);
+        q.enqueue(b);
+        model::thread all([&] { q.notify_all(); });
+        q.notify_one();
+        all.join();
+        MODEL_REQUIRE(is_through(a) && is_through(b));
+        const bool was_first = a.outcome() == wait_status::granted;
+        MODEL_REQUIRE(b.outcome() == wait_status::all_let_go);
+        MODEL_REQUIRE(q.try_take() == !was_first);
+    });
+}
+
+TEST_CASE("notify: a waiter that is let through may destroy it", "[notify]") {
+    for (const bool listens : {false, true}) {
+        model::check(listens ? "notify: destroyed by a listener" : "notify: destroyed by a waiter",
+                     {}, [listens] {
+                         auto* const n = new notify;
+                         model::thread telling([n] { n->notify_one(); });
+                         if (listens) {
+                             notify::listener mine(*n);
+                             mine.wait();
+                         } else {
+                             n->wait();
+                         }
+                         delete n;
+                     });
+    }
+}
+
+TEST_CASE("notify: a waiter that gives up takes nothing with it", "[notify]") {
+    model::check("notify: cancel against notify_one", {}, [] {
+        queue q;
+        node a(1);
+        node b(1);
+        q.enqueue(a);
+        q.enqueue(b);
+        model::thread telling([&] { q.notify_one(); });
+        const bool cancelled = q.cancel(a, wait_status::stopped);
+        telling.join();
+        MODEL_REQUIRE(!q.try_take());
+        MODEL_REQUIRE(cancelled ? b.outcome() == wait_status::granted
+                                : a.outcome() == wait_status::granted && !b.is_complete());
+        if (!cancelled) {
+            q.notify_one();
+        }
+    });
+    model::check("notify: time-out against notify_one", {.timeouts = 1}, [] {
+        notify n;
+        bool in_time = false;
+        model::thread waiting([&] { in_time = n.wait_for(soon); });
+        n.notify_one();
+        waiting.join();
+        MODEL_REQUIRE(n.try_wait() == !in_time);
+    });
+    model::check("notify: stopped before it is queued, or while", {}, [] {
+        queue q;
+        node w(1);
+        model::thread stopping([&] { stop(q, w); });
+        if (q.enqueue(w) == wait_status::waiting) {
+            w.park(deadline::never());
+        }
+        stopping.join();
+        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
+        q.require_no_waiters();
+    });
+}
+
+TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the queue",
+          "[notify]") {
+    model::check("notify: the end of a listener against notify_one", {}, [] {
+        queue q;
+        queue::seat s;
+        node next(1);
+        q.enable(s);
+        q.enqueue(next);
+        model::thread telling([&] { q.notify_one(); });
+        q.disable(s);
+        telling.join();
+        MODEL_REQUIRE(next.outcome() == wait_status::granted && !q.try_take());
+    });
+    model::check("notify: the wait of a listener against two that notify", {}, [] {
+        queue q;
+        queue::seat s;
+        node mine(1);
+        node next(1);
+        q.enable(s);
+        q.enqueue(next);
+        model::thread telling([&] { q.notify_one(); });
+        if (q.enqueue(mine, s) == wait_status::waiting) {
+            mine.park(deadline::never());
+        }
+        MODEL_REQUIRE(!next.is_complete());
+        q.notify_one();
+        telling.join();
+        MODEL_REQUIRE(mine.outcome() == wait_status::granted);
+        MODEL_REQUIRE(next.outcome() == wait_status::granted && !q.try_take());
+    });
+    model::check("notify: a stop of a listener's wait against notify_one", {}, [] {
+        queue q;
+        queue::seat s;
+        node mine(1);
+        q.enable(s);
+        model::thread telling([&] { q.notify_one(); });
+        if (q.enqueue(mine, s) == wait_status::waiting && q.cancel(mine, wait_status::stopped)) {
+            mine.settle(wait_status::stopped);
+        } else {
+            await(mine);
+        }
+        q.disable(s);
+        telling.join();
+        MODEL_REQUIRE(q.try_take() == (mine.outcome() == wait_status::stopped));
+    });
+}
+
+namespace {
+
+test::detached first_of(bide::basic_notify<awake>& n, bide::basic_event<awake>& e, int& chosen) {
+    const auto s = co_await bide::async_select(bide::on_event(n), bide::on_event(e));
+    chosen = static_cast<int>(s.index());
+}
+
+} // namespace
+
+TEST_CASE("notify: a select takes the notification if it chooses it, and only then", "[notify]") {
+    model::check("notify: notify_one against an event", {}, [] {
+        bide::basic_notify<awake> n;
+        bide::basic_event<awake> e;
+        int chosen = -1;
+        first_of(n, e, chosen);
+        model::thread telling([&] { n.notify_one(); });
+        e.set();
+        telling.join();
+        MODEL_REQUIRE(chosen == 0 || chosen == 1);
+        MODEL_REQUIRE(n.try_wait() == (chosen == 1));
+    });
+}
+
+namespace {
+
+void four_threads() {
+    bide::basic_notify<awake> n;
+    bool in_time = false;
+    model::thread patient([&] { n.wait(); });
+    model::thread impatient([&] { in_time = n.wait_for(soon); });
+    model::thread telling([&] { n.notify_one(); });
+    n.notify_one();
+    telling.join();
+    impatient.join();
+    if (in_time) {
+        n.notify_one(); // two were stored as one
+    }
+    patient.join();
+}
+
+} // namespace
+
+TEST_CASE("notify: two wait and two notify", "[notify]") {
+    model::options o = random(10'000);
+    o.timeouts = 1;
+    model::check("notify: four threads", o, four_threads);
+}
+
+TEST_CASE("notify: two wait and two notify, for long", "[notify][.long]") {
+    model::options o = random(300'000);
+    o.depth = 5;
+    o.timeouts = o.spurious = o.weak_failures = 1;
+    model::check("notify: four threads, long", o, four_threads);
+}

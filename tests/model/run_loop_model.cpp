@@ -1,0 +1,196 @@
+#include <bide/core/deadline.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/detail/lifecycle.hpp>
+#include <bide/sched/detail/loop.hpp>
+#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_registry.hpp>
+#include <model/check.hpp>
+#include <model/task_support.hpp>
+#include <support/catch.hpp>
+
+#include <coroutine>
+#include <optional>
+
+// The loop of sched/run_loop.hpp. Threads push while another thread runs it: each push runs once, and
+// wakes the loop if it sleeps. stop_run() ends one run. Two threads run it in turn. With a real
+// lifecycle, it may be destroyed as soon as it has run what was posted, and each task that is spawned
+// meanwhile runs or is refused.
+
+namespace {
+
+// The inner locks have a model of their own.
+using platform = model::platform_without_lock_sleep;
+using loop_type = bide::detail::basic_loop<platform>;
+using header = bide::detail::basic_task_header<platform>;
+using bide::deadline;
+template <class T> using var = platform::var<T>;
+template <class T> using atomic = platform::atomic<T>;
+
+struct job : bide::runnable {
+    explicit job(var<int>& count) : ran(count) {
+        run = bide::waker(
+            [](void* self) noexcept {
+                auto& me = *static_cast<job*>(self);
+                me.ran = me.ran + 1;
+            },
+            this);
+    }
+    var<int>& ran; // plain: one thread at a time runs the loop
+};
+
+// Runs the loop until so many jobs have run.
+void run_until(loop_type& loop, const var<int>& ran, int wanted) {
+    loop.run(deadline::never(), [&](bool) noexcept { return ran == wanted; });
+}
+
+void one_push() {
+    loop_type loop({}, nullptr, 0);
+    var<int> ran{0};
+    job a(ran);
+    model::thread pusher([&] { loop.push(a); });
+    run_until(loop, ran, 1);
+    pusher.join();
+}
+
+void two_pushers() {
+    loop_type loop({}, nullptr, 0);
+    var<int> ran{0};
+    job a(ran), b(ran);
+    model::thread first([&] { loop.push(a); });
+    model::thread second([&] { loop.push(b); });
+    run_until(loop, ran, 2);
+}
+
+void pusher_and_stopper() {
+    loop_type loop({}, nullptr, 0);
+    var<int> ran{0};
+    var<int> told{0};
+    job a(ran);
+    model::thread pusher([&] { loop.push(a); });
+    model::thread stopper([&] {
+        told = 1;
+        loop.stop_run();
+    });
+    loop.run(deadline::never(), [](bool) noexcept { return false; });
+    MODEL_REQUIRE(told == 1);
+    run_until(loop, ran, 1);
+}
+
+void two_runners() {
+    loop_type loop({}, nullptr, 0);
+    var<int> ran{0};
+    job a(ran), b(ran);
+    loop.push(a);
+    model::thread pusher([&] { loop.push(b); });
+    model::thread other(
+        [&] { loop.run(deadline::never(), [](bool idle) noexcept { return idle; }); });
+    other.join();
+    run_until(loop, ran, 2);
+}
+
+// ---- With a lifecycle
+
+class home final : public header::home_type {
+public:
+    home()
+        : loop(bide::executor_ref::to(*this), nullptr, 0),
+          life(loop, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {}
+    // As the destructor of run_loop_core.
+    ~home() {
+        while (!life.shutdown(deadline::poll(), []() noexcept {})) {
+            run();
+        }
+    }
+    void run() noexcept {
+        loop.run(deadline::never(), [this](bool idle) noexcept {
+            if (!idle) {
+                return false;
+            }
+            life.found_nothing();
+            return life.all_ended();
+        });
+    }
+
+    void post(bide::runnable& r) noexcept override { life.post(r); }
+    bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
+
+    loop_type loop;
+    bide::detail::basic_lifecycle<platform, loop_type> life;
+
+private:
+    unsigned registry_here() const noexcept override { return life.registry_here(); }
+    bide::detail::basic_task_registry<platform>& registry(unsigned number) noexcept override {
+        return life.registry(number);
+    }
+    bool is_here() const noexcept override { return loop.runs_here(); }
+    bool is_closing() const noexcept override { return life.is_closing(); }
+    void task_ended() noexcept override { life.task_ended(); }
+};
+
+struct outcome {
+    var<int> ran{0};
+    var<int> refused{0};
+};
+
+class task final : public header {
+public:
+    task(home_type& of, outcome& becomes) : header(of, false), becomes_(becomes) {}
+
+private:
+    std::coroutine_handle<> start() noexcept override {
+        becomes_.ran = becomes_.ran + 1;
+        return {};
+    }
+    void never_start() noexcept override { becomes_.refused = becomes_.refused + 1; }
+    void settle() noexcept override {}
+    void discard_outcome() noexcept override {}
+    void destroy() noexcept override { delete this; }
+
+    outcome& becomes_;
+};
+
+void spawn_from_a_thread() {
+    outcome of;
+    {
+        home here;
+        model::thread spawner([&] { here.life.start(*new task(here, of)); });
+        here.run(); // returns before or after the task
+        spawner.join();
+    }
+    MODEL_REQUIRE(of.ran + of.refused == 1);
+}
+
+void destroyed_after_a_post() {
+    var<int> ran{0};
+    job last(ran);
+    std::optional<model::thread> poster; // may be on its way out of a loop that ends
+    {
+        home here;
+        poster.emplace([&] { here.post(last); });
+        run_until(here.loop, ran, 1);
+    }
+    poster->join();
+    MODEL_REQUIRE(ran == 1);
+}
+
+} // namespace
+
+TEST_CASE("run_loop: each push runs once and wakes the loop", "[run_loop]") {
+    model::check("one push", {}, one_push);
+    model::check("one push, spurious returns", {.spurious = 1}, one_push);
+    model::check("two pushers", {}, two_pushers);
+}
+
+TEST_CASE("run_loop: stop_run() ends a run and loses no push", "[run_loop]") {
+    model::check("a pusher and a stopper", {}, pusher_and_stopper);
+}
+
+TEST_CASE("run_loop: a second thread continues with what the first one has left", "[run_loop]") {
+    model::check("two runners in turn", {}, two_runners);
+}
+
+TEST_CASE("run_loop: with its lifecycle, no task and no post is lost at the end", "[run_loop]") {
+    model::check("a task from a thread", {}, spawn_from_a_thread);
+    model::check("the end after the last post", {}, destroyed_after_a_post);
+}

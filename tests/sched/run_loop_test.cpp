@@ -1,0 +1,484 @@
+#include <bide/channel/channel.hpp>
+#include <bide/sched/run_loop.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+#include <support/text.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__linux__)
+#include <bide/sched/epoll_driver.hpp>
+
+#include <unistd.h>
+#endif
+
+// A loop on the caller's own thread: what it runs, when each of its functions returns, and its end.
+
+using bide::run_loop;
+using bide::task;
+using bide::this_task::yield;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<int> number(int n) { co_return n; }
+
+task<> note(std::vector<int>& order, int n, int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+        order.push_back(n);
+        co_await yield();
+    }
+}
+
+task<> take(bide::semaphore& from, int& taken) {
+    auto permit = co_await from.async_acquire();
+    permit.forget();
+    ++taken;
+}
+
+// Ends with stopped_error if it is cancelled.
+task<> wait_for_ever(bide::event& never, bool& was_stopped) {
+    was_stopped = !(co_await never.async_wait().as_result()).has_value();
+}
+
+} // namespace
+
+// ---- What it runs
+
+TEST_CASE("run_loop: runs coroutines, functions, and functions that return coroutines, here") {
+    run_loop loop;
+    const auto here = std::this_thread::get_id();
+    int elsewhere = 0;
+    const auto look = [&] { elsewhere += std::this_thread::get_id() == here ? 0 : 1; };
+    auto one = loop.spawn(number(1));
+    auto two = loop.spawn([&] {
+        look();
+        return 2;
+    });
+    auto three = loop.spawn([&look, x = std::make_unique<int>(3)]() -> task<int> {
+        look();
+        co_await yield();
+        look();
+        co_return *x;
+    });
+    CHECK(loop.tasks() == 3);
+    CHECK_FALSE(one.done());
+    CHECK(loop.run() == 4); // the third one was resumed once
+    CHECK(loop.tasks() == 0);
+    CHECK(std::move(one).join() == 1);
+    CHECK(std::move(two).join() == 2);
+    CHECK(std::move(three).join() == 3);
+    CHECK(elsewhere == 0);
+}
+
+TEST_CASE("run_loop: runs tasks in the order in which they became runnable") {
+    run_loop loop;
+    std::vector<int> order;
+    for (int n = 0; n < 3; ++n) {
+        loop.spawn(note(order, n, 2)).detach();
+    }
+    loop.run();
+    CHECK(order == std::vector{0, 1, 2, 0, 1, 2});
+}
+
+TEST_CASE("run_loop: runs what is posted, and what waits on it to move there") {
+    run_loop loop;
+    int woken = 0;
+    loop.post(bide::waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &woken));
+    CHECK(woken == 0);
+    CHECK(loop.run() == 1);
+    CHECK(woken == 1);
+
+    bide::scheduler other(test::with(1, false));
+    const auto here = std::this_thread::get_id();
+    bool moved = false;
+    auto moves = other.spawn([&]() -> task<> {
+        co_await loop.schedule();
+        moved = std::this_thread::get_id() == here;
+    });
+    const test::watchdog guard;
+    while (!moved) {
+        loop.run_for(1ms);
+    }
+    std::move(moves).join(); // it ended on a worker of its own scheduler
+}
+
+TEST_CASE("run_loop: a task that never waits lets other tasks, timers and posts have their turns") {
+    run_loop loop;
+    const test::watchdog guard;
+    bool told[3] = {};
+    loop.spawn([&]() -> task<> {
+            while (!told[0] || !told[1] || !told[2]) {
+                co_await yield();
+            }
+        })
+        .detach();
+    loop.spawn([&] { told[0] = true; }).detach();
+    loop.spawn([&]() -> task<> {
+            co_await bide::this_task::sleep_for(1ms);
+            told[1] = true;
+        })
+        .detach();
+    std::thread other([&] { loop.spawn([&] { told[2] = true; }).detach(); });
+    loop.run();
+    other.join();
+    CHECK(loop.tasks() == 0);
+}
+
+TEST_CASE(
+    "run_loop: operations that are ready spend a task's budget, so other tasks get their turns") {
+    run_loop loop;
+    bide::semaphore permits(1);
+    bool stop = false;
+    int rounds = 0;
+    loop.spawn([&]() -> task<> {
+            while (!stop) {
+                const auto permit = co_await permits.async_acquire();
+                ++rounds;
+            }
+        })
+        .detach();
+    loop.spawn([&] { stop = true; }).detach();
+    loop.run();
+    CHECK(rounds > 0);
+}
+
+TEST_CASE("run_loop: when_all and when_any work in its tasks") {
+    run_loop loop;
+    const int sum = loop.run_until([]() -> task<int> {
+        auto all = bide::when_all(number(1), number(2), number(3));
+        const auto [a, b, c] = co_await std::move(all);
+        co_return a + b + c;
+    }());
+    CHECK(sum == 6);
+}
+
+// ---- When its functions return
+
+TEST_CASE("run_loop: run() returns when no task is left, however long they wait") {
+    run_loop loop;
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    int taken = 0;
+    for (int n = 0; n < 3; ++n) {
+        loop.spawn(take(permits, taken)).detach();
+    }
+    std::thread other([&] {
+        for (int n = 0; n < 3; ++n) {
+            permits.release();
+        }
+    });
+    loop.run();
+    other.join();
+    CHECK(taken == 3);
+    CHECK(loop.run() == 0);
+}
+
+TEST_CASE("run_loop: poll() runs what is runnable and does not wait") {
+    run_loop loop;
+    bide::semaphore permits(0);
+    int taken = 0;
+    loop.spawn(take(permits, taken)).detach();
+    loop.spawn(take(permits, taken)).detach();
+    CHECK(loop.poll() == 2);
+    CHECK(loop.poll() == 0);
+    permits.release();
+    CHECK(taken == 0); // nothing runs between two calls
+    CHECK(loop.poll() == 1);
+    CHECK(taken == 1);
+    CHECK(loop.tasks() == 1);
+    permits.release();
+    loop.run();
+    CHECK(taken == 2);
+}
+
+TEST_CASE("run_loop: run_for() and run_until() end at their times, and the tasks go on in the next "
+          "call") {
+    run_loop loop;
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    int taken = 0;
+    loop.spawn(take(permits, taken)).detach();
+    const auto begin = std::chrono::steady_clock::now();
+    loop.run_for(2ms);
+    CHECK(std::chrono::steady_clock::now() >= begin + 2ms);
+    loop.run_until(std::chrono::steady_clock::now() + 1ms);
+    loop.run_until(std::chrono::system_clock::now() - 1h);
+    CHECK(loop.tasks() == 1);
+    bool yields = true;
+    loop.spawn([&]() -> task<> {
+            while (yields) {
+                co_await yield();
+            }
+        })
+        .detach();
+    CHECK(loop.run_for(2ms) > 1); // although a task is always runnable
+    yields = false;
+    permits.release();
+    CHECK(loop.run_for(1h) > 0);
+    CHECK(taken == 1);
+}
+
+TEST_CASE("run_loop: run_until() a task returns its value or throws its exception") {
+    run_loop loop;
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    int taken = 0;
+    loop.spawn(take(permits, taken)).detach();
+    CHECK(loop.run_until(number(7)) == 7);
+    loop.stop(); // run_until() a task does not end by this
+    CHECK(loop.run_until([&]() -> task<int> {
+        permits.release();
+        co_await bide::this_task::sleep_for(1ms);
+        co_return taken;
+    }()) == 1);
+    CHECK_THROWS_AS(loop.run_until([]() -> task<int> {
+        co_await yield();
+        throw std::runtime_error("no number");
+    }()),
+                    std::runtime_error);
+}
+
+TEST_CASE("run_loop: stop() ends the run that is under way, or the next one") {
+    run_loop loop;
+    const test::watchdog guard;
+    bide::event never;
+    bool was_stopped = false;
+    loop.spawn(wait_for_ever(never, was_stopped)).detach();
+    loop.stop();
+    loop.run();
+    std::atomic<bool> begun{false};
+    loop.spawn([&] { begun = true; }).detach();
+    std::thread other([&] {
+        test::eventually([&] { return begun.load(); });
+        loop.stop();
+    });
+    loop.run();
+    other.join();
+    CHECK(loop.tasks() == 1);
+    CHECK_FALSE(was_stopped);
+    never.set();
+    loop.run();
+    CHECK(loop.tasks() == 0);
+}
+
+TEST_CASE("run_loop: different threads may run it, one after the other") {
+    run_loop loop;
+    std::vector<int> order;
+    loop.spawn(note(order, 1, 3)).detach();
+    std::thread([&] { loop.poll(); }).join();
+    loop.spawn(note(order, 2, 1)).detach();
+    loop.run();
+    CHECK(order == std::vector{1, 1, 1, 2});
+}
+
+TEST_CASE("run_loop: a task of one loop may run another loop") {
+    run_loop outer;
+    run_loop inner;
+    const test::watchdog guard;
+    const int n = outer.run_until([&]() -> task<int> {
+        int sum = 0;
+        for (int i = 0; i < 3; ++i) {
+            sum += inner.run_until(number(i));
+            co_await yield();
+        }
+        co_return sum;
+    }());
+    CHECK(n == 3);
+}
+
+TEST_CASE("run_loop: a scheduler's task may run a loop, and another thread takes its worker over") {
+    bide::scheduler s(test::with(1, false));
+    const test::watchdog guard;
+    run_loop loop;
+    bide::semaphore permits(0);
+    auto runs = s.spawn([&] {
+        int taken = 0;
+        loop.run_until(take(permits, taken));
+        return taken;
+    });
+    s.spawn([&] { permits.release(); }).join(); // the only worker sleeps in the loop
+    CHECK(std::move(runs).join() == 1);
+}
+
+// ---- Waits
+
+TEST_CASE("run_loop: tasks sleep, and waits have time-outs") {
+    run_loop loop;
+    const test::watchdog guard;
+    const auto begin = std::chrono::steady_clock::now();
+    bide::event never;
+    bool timed_out = false;
+    loop.spawn([&]() -> task<> {
+            const auto r = co_await never.async_wait().with_timeout(2ms).as_result();
+            timed_out = !r && r.error() == bide::errc::timeout;
+        })
+        .detach();
+    loop.spawn([]() -> task<> { co_await bide::this_task::sleep_for(3ms); }).detach();
+    loop.run();
+    CHECK(timed_out);
+    CHECK(std::chrono::steady_clock::now() >= begin + 3ms);
+}
+
+TEST_CASE("run_loop: tasks, threads and a scheduler's tasks meet in one channel") {
+    run_loop loop;
+    bide::scheduler s(test::with(2, false));
+    const test::watchdog guard;
+    bide::channel<int> items(4);
+    int sum = 0;
+    loop.spawn([&]() -> task<> {
+            while (auto item = co_await items.async_recv()) {
+                sum += *item;
+            }
+        })
+        .detach();
+    auto sends = s.spawn([&]() -> task<> {
+        for (int n = 1; n <= 100; ++n) {
+            static_cast<void>(co_await items.async_send(n));
+        }
+    });
+    std::thread other([&] {
+        for (int n = 1; n <= 100; ++n) {
+            static_cast<void>(items.send(n));
+        }
+        std::move(sends).join();
+        items.close();
+    });
+    loop.run();
+    other.join();
+    CHECK(sum == 2 * 5'050);
+}
+
+#if defined(__linux__)
+TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
+    bide::epoll_driver io;
+    const test::watchdog guard;
+    run_loop loop({.io = &io});
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    bide::semaphore permits(0);
+    char got = 0;
+    bool written = false;
+    loop.spawn([&]() -> task<> {
+            co_await io.async_wait_readable(ends[0]);
+            got = ::read(ends[0], &got, 1) == 1 ? got : '?';
+            permits.release(); // to the thread
+        })
+        .detach();
+    int taken = 0;
+    bide::semaphore more(0);
+    loop.spawn(take(more, taken)).detach();
+    std::thread other([&] {
+        written = ::write(ends[1], "x", 1) == 1;
+        permits.acquire();
+        more.release(); // to a task, while the loop may sleep in the driver
+    });
+    loop.run();
+    other.join();
+    CHECK(written);
+    CHECK(got == 'x');
+    CHECK(taken == 1);
+    CHECK_THROWS_AS(run_loop({.io = &io}), std::system_error);
+    ::close(ends[0]);
+    ::close(ends[1]);
+}
+#endif
+
+// ---- The end
+
+TEST_CASE("run_loop: its destructor cancels the tasks that wait, and those that have not begun") {
+    const test::watchdog guard;
+    bide::event never;
+    bool was_stopped = false;
+    test::tally t;
+    std::optional<bide::join_handle<int>> unbegun;
+    {
+        run_loop loop;
+        loop.spawn(wait_for_ever(never, was_stopped)).detach();
+        loop.poll();
+        loop.spawn([mine = test::counted(t, 1)]() -> task<> { co_await yield(); }).detach();
+        unbegun = loop.spawn([] { return 5; });
+    }
+    CHECK(was_stopped);
+    CHECK(t.alive() == 0);
+    CHECK(std::move(*unbegun).join() == 5); // it was queued, and a function does not wait
+}
+
+TEST_CASE("run_loop: exceptions that no handle asks for go to on_unhandled") {
+    int told = 0;
+    run_loop loop({.on_unhandled = [&](std::exception_ptr) { ++told; }});
+    loop.spawn([] { throw std::runtime_error("unasked"); }).detach();
+    loop.run();
+    CHECK(told == 1);
+}
+
+TEST_CASE("run_loop: spawn() without memory throws and loses nothing") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    run_loop loop;
+    struct big {
+        char more[8'192];
+        void operator()() const {}
+    };
+    bool refused = false;
+    {
+        const test::out_of_memory none;
+        try {
+            loop.spawn(big{}).detach();
+        } catch (const std::bad_alloc&) {
+            refused = true;
+        }
+    }
+    CHECK(refused);
+    CHECK(loop.tasks() == 0);
+    CHECK(loop.run() == 0);
+}
+
+TEST_CASE("run_loop: dump() shows the number of tasks and the names of those that wait") {
+    bide::event never;
+    bool was_stopped = false;
+    run_loop loop;
+    loop.spawn(wait_for_ever(never, was_stopped).named("waits")).detach();
+    loop.poll();
+    std::FILE* const f = std::tmpfile();
+    REQUIRE(f != nullptr);
+    loop.dump(f);
+    std::rewind(f);
+    char text[512];
+    const std::string said(text, std::fread(text, 1, sizeof text, f));
+    std::fclose(f);
+    CHECK(said.find("run_loop: 1 tasks left") != said.npos);
+    CHECK(said.find("waits") != said.npos);
+}
+
+#if BIDE_TESTS_CAN_DIE
+TEST_CASE("run_loop: a task that runs its own loop terminates the program, with a message") {
+    const std::string said = test::dies([] {
+        run_loop loop;
+        loop.spawn([&] { loop.poll(); }).detach();
+        loop.run();
+    });
+    CHECK(said.find("a run_loop must not be run by two threads, nor by one of its own tasks") !=
+          said.npos);
+}
+#endif

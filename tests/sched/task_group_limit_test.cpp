@@ -1,0 +1,279 @@
+#include <bide/sched/task_group.hpp>
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/rounds.hpp>
+#include <support/tasks.hpp>
+#include <support/waiting.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+using bide::scheduler;
+using bide::sync_wait;
+using bide::task;
+using bide::task_group;
+using test::what_of;
+using test::workers;
+namespace this_task = bide::this_task;
+
+namespace {
+
+task<> waits_for(bide::event& e, std::atomic<int>& begun) {
+    ++begun;
+    co_await e.async_wait();
+}
+task<> notes(test::journal& in, int name) {
+    in.add(name);
+    co_return;
+}
+
+} // namespace
+
+TEST_CASE("task_group: a limit of zero is refused in the call") {
+    scheduler s(workers(1));
+    CHECK_THROWS_AS(task_group(s, 0), std::invalid_argument);
+    const auto body = [](task_group&) -> task<> { co_return; };
+    CHECK_THROWS_AS(static_cast<void>(task_group::run(s, 0, body)), std::invalid_argument);
+}
+
+TEST_CASE("task_group: with a limit, spawn blocks until a child has ended") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<int> begun{0};
+    std::atomic<bool> spawned{false};
+    bide::event first;
+    bide::event others;
+    task_group g(s, 2);
+    g.spawn(waits_for(first, begun));
+    g.spawn(waits_for(others, begun));
+    test::team spawner(1, [&](int) {
+        g.spawn(waits_for(others, begun));
+        spawned = true;
+    });
+    REQUIRE(test::eventually([&] { return begun == 2; }));
+    CHECK_FALSE(spawned);
+    first.set();
+    spawner.join();
+    CHECK(spawned);
+    others.set();
+    g.join();
+    CHECK(begun == 3);
+}
+
+TEST_CASE("task_group: with a limit, async_spawn waits without a thread until a child has ended") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> inside{0};
+    std::atomic<int> most{0};
+    std::atomic<int> ended{0};
+    const auto child = [&]() -> task<> {
+        most = (std::max)(most.load(), ++inside);
+        co_await this_task::yield();
+        --inside;
+        ++ended;
+    };
+    const auto body = [&](task_group& g) -> task<int> {
+        for (int i = 0; i < 100; ++i) {
+            co_await g.async_spawn(child);
+        }
+        co_return ended.load();
+    };
+    CHECK(sync_wait(s, task_group::run(s, 3, body)) >= 97);
+    CHECK(ended == 100);
+    CHECK(most == 3);
+    const auto endless = [&](task_group& g) -> task<> {
+        for (int i = 0; i < 100; ++i) {
+            co_await g.async_spawn(child); // waits for nothing
+        }
+    };
+    sync_wait(s, task_group::run(s, endless));
+    CHECK(ended == 200);
+}
+
+TEST_CASE("task_group: threads and tasks get room in the order in which they began to wait") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> begun{0};
+    test::journal turns;
+    bide::event first;
+    task_group g(s, 1);
+    g.spawn(waits_for(first, begun));
+    std::atomic<int> about_to{0};
+    const auto spawns = [&](int name) -> task<> {
+        ++about_to;
+        co_await g.async_spawn(notes(turns, name));
+    };
+    REQUIRE(test::eventually([&] { return begun == 1; }));
+    auto a = s.spawn(spawns(1));
+    auto b = s.spawn(spawns(2)); // the only worker runs them in this order, each until it waits
+    auto after = s.spawn([] {});
+    std::move(after).join();
+    REQUIRE(about_to == 2);
+    test::team thread(1, [&](int) { g.spawn(notes(turns, 3)); });
+    first.set();
+    thread.join();
+    std::move(a).join();
+    std::move(b).join();
+    g.join();
+    CHECK(turns.entries() == std::vector<int>{1, 2, 3});
+}
+
+TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<int> begun{0};
+    test::tally t;
+    bide::event may_end;
+    task_group g(s, 1);
+    const auto fails = []() -> task<> { throw std::runtime_error("no task"); };
+    for (int i = 0; i < 3; ++i) {
+        const auto refused = [&]() -> task<> { co_await g.async_spawn(fails); };
+        CHECK(what_of([&] { g.spawn(fails); }) == "no task");
+        CHECK(what_of([&] { sync_wait(s, refused()); }) == "no task");
+    }
+    g.spawn(waits_for(may_end, begun));
+    std::atomic<bool> about_to{false};
+    const auto child = [](test::counted_once, std::atomic<int>& ran) -> task<> {
+        ++ran;
+        co_return;
+    };
+    const auto waits = [&]() -> task<> {
+        about_to = true;
+        co_await g.async_spawn(child(test::counted_once(t, 1), begun));
+    };
+    auto h = s.spawn(waits());
+    REQUIRE(test::eventually([&] { return about_to && begun == 1; }));
+    CHECK(h.cancel());
+    CHECK(test::ended_by_stop(std::move(h)));
+    CHECK(t.alive() == 0);
+    may_end.set();
+    g.join();
+    CHECK(begun == 1);
+    g.spawn(waits_for(may_end, begun));
+    g.spawn(waits_for(may_end, begun)); // there is room after the first
+    g.join();
+    CHECK(begun == 3);
+}
+
+TEST_CASE("task_group: children that never start give their room back") {
+    const test::watchdog guard;
+    std::atomic<int> begun{0};
+    bide::event never;
+    {
+        scheduler s(workers(2));
+        task_group g(s, 2);
+        g.spawn(waits_for(never, begun));
+        g.cancel();
+        for (int i = 0; i < 100; ++i) {
+            g.spawn(waits_for(never, begun));
+        }
+        g.join();
+        CHECK(begun <= 1);
+    }
+    begun = 0;
+    scheduler s(workers(2));
+    task_group g(s, 2);
+    s.shutdown();
+    for (int i = 0; i < 100; ++i) {
+        g.spawn(waits_for(never, begun));
+    }
+    CHECK(what_of([&] { g.join(); }) == "stopped");
+    CHECK(begun == 0);
+}
+
+// A coroutine without an executor that waits for room resumes on the thread of the child that has
+// ended. It blocks there until the end of all children, that child among them.
+TEST_CASE("task_group: a coroutine that got room may block until the group has ended") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> begun{0};
+    std::atomic<bool> over{false};
+    bide::event first;
+    bide::event other;
+    task_group g(s, 1);
+    g.spawn(waits_for(first, begun));
+    const auto spawns = [](task_group& in, bide::event& e, std::atomic<int>& count,
+                           std::atomic<bool>& done) -> test::detached {
+        co_await in.async_spawn(waits_for(e, count));
+        e.set();
+        in.join();
+        done = true;
+    };
+    spawns(g, other, begun, over);
+    first.set();
+    CHECK(test::eventually([&] { return over.load(); }));
+    CHECK(begun == 2);
+}
+
+TEST_CASE("task_group: with a limit, never more children run, from wherever they are spawned") {
+    test::rounds([](std::uint32_t round) {
+        scheduler s(workers(1 + round % 3));
+        const int limit = 1 + static_cast<int>(round % 4);
+        std::atomic<int> inside{0};
+        std::atomic<int> most{0};
+        std::atomic<int> begun{0};
+        std::atomic<int> ended{0};
+        std::atomic<int> spawned{0};
+        auto* const g = new task_group(s, static_cast<std::size_t>(limit));
+        const auto child = [&]() -> task<> {
+            ++begun;
+            const int here = ++inside;
+            for (int seen = most; seen < here && !most.compare_exchange_weak(seen, here);) {
+            }
+            struct at_end {
+                std::atomic<int>& now;
+                std::atomic<int>& count;
+                ~at_end() {
+                    --now;
+                    ++count;
+                }
+            } const counts{inside, ended};
+            co_await this_task::yield();
+        };
+        const auto spawner = [&](test::jitter chance) -> task<> {
+            for (int i = 0; i < 20; ++i) {
+                co_await g->async_spawn(child);
+                ++spawned;
+                chance();
+            }
+        };
+        auto a = s.spawn(spawner(test::jitter(test::seed_of(round))));
+        auto b = s.spawn(spawner(test::jitter(test::seed_of(round + 1))));
+        test::run_threads(2, [&](int me) {
+            test::jitter chance(test::seed_of(round + 2));
+            if (me == 0) {
+                for (int i = 0; i < 20; ++i) {
+                    g->spawn(child);
+                    ++spawned;
+                }
+            } else if (round % 3 == 0) {
+                chance();
+                a.cancel();
+            }
+        });
+        const bool a_stopped = test::ended_by_stop(std::move(a));
+        const bool b_stopped = test::ended_by_stop(std::move(b));
+        g->join();
+        delete g;
+        REQUIRE_FALSE(b_stopped);
+        REQUIRE((round % 3 == 0 || !a_stopped));
+        REQUIRE(spawned == ended);
+        REQUIRE(begun == ended);
+        REQUIRE((a_stopped || ended == 60));
+        REQUIRE(most <= limit);
+    });
+}

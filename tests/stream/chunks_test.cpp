@@ -1,0 +1,134 @@
+#include <bide/stream/chunks.hpp>
+
+#include <bide/channel/channel.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/streaming.hpp>
+#include <support/tasks.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+using bide::chunks;
+using bide::scheduler;
+using bide::sync_wait;
+using test::consume;
+using test::numbers;
+using test::numbers_then_failure;
+using chunk = std::vector<int>;
+using namespace std::chrono_literals;
+
+TEST_CASE("chunks: has n items each, and the rest at the end") {
+    CHECK(sync_wait(consume(chunks(numbers(0, 5), 2))).items ==
+          std::vector<chunk>{{0, 1}, {2, 3}, {4}});
+    CHECK(sync_wait(consume(chunks(numbers(0, 4), 2))).items == std::vector<chunk>{{0, 1}, {2, 3}});
+    CHECK(sync_wait(consume(chunks(numbers(0, 2), 1))).items == std::vector<chunk>{{0}, {1}});
+    CHECK(sync_wait(consume(chunks(numbers(0, 0), 3))).items.empty());
+    constexpr auto most = (std::numeric_limits<std::size_t>::max)();
+    CHECK(sync_wait(consume(chunks(numbers(0, 3), most))).items == std::vector<chunk>{{0, 1, 2}});
+}
+
+TEST_CASE("chunks: of no items are refused") {
+    bide::channel<int> items(1);
+    CHECK_THROWS_AS(chunks(numbers(0, 5), 0), std::invalid_argument);
+    CHECK_THROWS_AS(chunks(&items, 0), std::invalid_argument);
+    CHECK_THROWS_AS(chunks(&items, 0, 1ms), std::invalid_argument);
+}
+
+TEST_CASE("chunks: moves items, and copies what references refer to") {
+    const auto boxes = []() -> bide::async_generator<std::unique_ptr<int>> {
+        for (int i = 0; i < 3; ++i) {
+            co_yield std::make_unique<int>(i);
+        }
+    };
+    const auto all = sync_wait(consume(chunks(boxes(), 2)));
+    REQUIRE(all.items.size() == 2);
+    CHECK(*all.items[0][1] == 1);
+    CHECK(*all.items[1][0] == 2);
+    const auto references = []() -> bide::async_generator<int&> {
+        for (int i = 0; i < 3; ++i) {
+            co_yield i;
+        }
+    };
+    CHECK(sync_wait(consume(chunks(references(), 2))).items == std::vector<chunk>{{0, 1}, {2}});
+}
+
+TEST_CASE("chunks: an exception comes after the items that came before it") {
+    const auto all = sync_wait(consume(chunks(numbers_then_failure(0, 5), 3)));
+    CHECK(all.items == std::vector<chunk>{{0, 1, 2}, {3, 4}});
+    CHECK(all.end == "no more");
+    const auto none = sync_wait(consume(chunks(numbers_then_failure(0, 3), 3)));
+    CHECK(none.items == std::vector<chunk>{{0, 1, 2}});
+    CHECK(none.end == "no more");
+}
+
+TEST_CASE("chunks: a time limit ends a chunk that has an item, and makes none without") {
+    const bool pooled = GENERATE(false, true);
+    test::runner run(pooled);
+    bide::channel<int> items(4);
+    test::team sender(1, [&items](int) {
+        for (int i = 0; i < 50; ++i) {
+            static_cast<void>(items.send(i));
+            if (i % 10 == 0) {
+                // The chunk may end while the channel is empty, and then none begins.
+                static_cast<void>(test::eventually([&items] { return items.empty(); }));
+            }
+        }
+        items.close();
+    });
+    const auto all = run(consume(chunks(&items, 3, 1ms)));
+    sender.join();
+    chunk joined;
+    bool fits = true;
+    for (const chunk& c : all.items) {
+        fits = fits && !c.empty() && c.size() <= 3;
+        joined.insert(joined.end(), c.begin(), c.end());
+    }
+    CHECK(fits);
+    REQUIRE(joined.size() == 50);
+    bool in_order = true;
+    for (int i = 0; i < 50; ++i) {
+        in_order = in_order && joined[static_cast<std::size_t>(i)] == i;
+    }
+    CHECK(in_order);
+    CHECK(all.end == "end");
+}
+
+TEST_CASE("chunks: with a limit of zero, has what is there") {
+    bide::channel<int> items(4);
+    for (int i = 0; i < 3; ++i) {
+        static_cast<void>(items.send(i));
+    }
+    auto all = chunks(&items, 9, 0s);
+    const auto first = [](auto& from) -> bide::task<chunk> {
+        auto got = co_await from.next();
+        co_return std::move(*got);
+    };
+    CHECK(sync_wait(first(all)) == chunk{0, 1, 2});
+    static_cast<void>(items.send(3));
+    CHECK(sync_wait(first(all)) == chunk{3});
+}
+
+TEST_CASE("chunks: a cancelled consumer first gets the items that the chunk has") {
+    const bool limited = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler on(test::workers(2));
+    bide::channel<int> items(4);
+    for (int i = 0; i < 3; ++i) {
+        static_cast<void>(items.send(i));
+    }
+    auto all =
+        limited ? on.spawn(consume(chunks(&items, 2, 1h))) : on.spawn(consume(chunks(&items, 2)));
+    REQUIRE(test::eventually([&items] { return items.empty(); }));
+    all.cancel();
+    const auto got = std::move(all).join();
+    CHECK(got.items == std::vector<chunk>{{0, 1}, {2}});
+    CHECK(got.end == "stopped");
+}

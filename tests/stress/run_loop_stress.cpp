@@ -1,0 +1,91 @@
+#include <bide/sched/run_loop.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/catch.hpp>
+#include <support/jitter.hpp>
+#include <support/stress.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <thread>
+
+// Threads spawn into a loop and release permits to its tasks, while one thread runs it, now by
+// run(), now by short slices. Each task runs to its end once, on that thread.
+
+using bide::run_loop;
+using bide::task;
+using namespace std::chrono_literals;
+
+TEST_CASE(
+    "run_loop: no task and no wake is lost between threads that spawn and the one that runs") {
+    constexpr int spawners = 3;
+    CAPTURE(test::run_seed());
+    bide::semaphore permits(2);
+    std::atomic<long> spawned{0};
+    long ran = 0; // plain: tasks run on one thread
+    long elsewhere = 0;
+    std::atomic<int> left{spawners};
+    std::optional<run_loop> loop(std::in_place);
+    test::stress_threads(spawners + 1, [&](int me) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
+        if (me < spawners) {
+            for (const test::stress_time time; time.is_left();) {
+                ++spawned;
+                loop->spawn([&]() -> task<> {
+                        const auto runner = std::this_thread::get_id();
+                        const auto permit = co_await permits.async_acquire();
+                        co_await bide::this_task::yield();
+                        elsewhere += std::this_thread::get_id() == runner ? 0 : 1;
+                        ++ran;
+                    })
+                    .detach();
+                if (permits.try_acquire()) { // so that tasks wait for this thread
+                    chance();
+                    permits.release();
+                }
+                chance();
+            }
+            --left;
+            loop->stop();
+            return;
+        }
+        while (left != 0 || loop->tasks() != 0) {
+            switch (chance.below(3)) {
+            case 0: loop->run(); break;
+            case 1: loop->run_for(chance.rest(15)); break;
+            default: loop->poll(); break;
+            }
+        }
+    });
+    loop.reset();
+    CHECK(ran == spawned);
+    CHECK(elsewhere == 0);
+    CHECK(permits.available() == 2);
+}
+
+TEST_CASE("run_loop: the loop may be destroyed as soon as a thread's last post has run") {
+    CAPTURE(test::run_seed());
+    long done = 0;
+    long rounds = 0;
+    for (const test::stress_time time; time.is_left(); ++rounds) {
+        std::optional<run_loop> loop(std::in_place);
+        auto ends = loop->spawn([&]() -> task<> {
+            co_await bide::this_task::yield();
+            ++done;
+        });
+        bide::semaphore go(0);
+        loop->spawn([&]() -> task<> {
+                const auto permit = co_await go.async_acquire();
+                ++done;
+            })
+            .detach();
+        std::thread poster([&] { go.release(); });
+        loop->run();
+        loop.reset();
+        poster.join();
+        std::move(ends).join();
+    }
+    CHECK(done == 2 * rounds);
+}

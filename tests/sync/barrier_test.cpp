@@ -1,0 +1,363 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/death.hpp"
+#include "support/event_waits.hpp"
+#include "support/foreign_wait.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/channel/select.hpp>
+#include <bide/sync/barrier.hpp>
+#include <bide/task/task.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace test::event_waits;
+
+static_assert(sizeof(bide::barrier<>) == 24 || sizeof(void*) != 8);
+static_assert(!std::is_copy_constructible_v<bide::barrier<>>);
+static_assert(!std::is_move_constructible_v<bide::barrier<>>);
+static_assert(!std::is_default_constructible_v<bide::barrier<>>);
+static_assert(!std::is_convertible_v<std::ptrdiff_t, bide::barrier<>>);
+
+namespace {
+
+using std::chrono::steady_clock;
+using counts = std::vector<int>;
+
+template <class Platform> using barrier_on = bide::barrier<bide::detail::no_completion, Platform>;
+
+constinit bide::barrier<> at_start(2);
+
+// A coroutine that arrives, waits and notes its turn.
+template <class Barrier> test::detached meet(Barrier& b, test::journal& turns, int name) {
+    co_await b.async_arrive_and_wait();
+    turns.add(name);
+}
+template <class Barrier, class Token> test::held wait_at(Barrier& b, Token at, bool& through) {
+    co_await b.async_wait(at);
+    through = true;
+}
+template <class Barrier, class Token>
+test::detached wait_until_stopped(Barrier& b, Token at, std::stop_token t, std::atomic<what>& end) {
+    const auto got = co_await b.async_wait(at).with_stop(t);
+    end = of(got);
+}
+template <class Barrier, class Token>
+test::detached wait_until_late(Barrier& b, Token at, std::chrono::nanoseconds rest,
+                               std::atomic<what>& end) {
+    const auto got = co_await b.async_wait(at).with_timeout(rest);
+    end = of(got);
+}
+template <class Barrier> bide::task<void> meet_once(Barrier& b) {
+    co_await b.async_arrive_and_wait();
+}
+
+} // namespace
+
+// ---- Phases
+
+TEMPLATE_TEST_CASE("barrier: the phase ends with the last arrival, and the next one begins", "",
+                   test::native, test::portable) {
+    const test::watchdog guard;
+    barrier_on<TestType> b(3);
+    for (int phase = 0; phase < 5; ++phase) {
+        const auto first = b.arrive();
+        const auto second = b.arrive();
+        CHECK_FALSE(b.try_wait(first));
+        CHECK_FALSE(b.wait_for(second, 0s));
+        CHECK_FALSE(b.wait_for(second, 1us));
+        const auto third = b.arrive();
+        for (const auto& token : {first, second, third}) {
+            CHECK(b.try_wait(token));
+            b.wait(token);
+            CHECK(b.wait_for(token, -1h));
+            CHECK(b.wait_until(token, steady_clock::time_point::min()));
+            std::stop_source stop;
+            stop.request_stop();
+            CHECK(b.wait(stop.get_token(), token));
+            CHECK(b.wait(std::stop_token(), token));
+            bool through = false;
+            auto c = wait_at(b, token, through);
+            c.start();
+            CHECK(through);
+        }
+    }
+    const auto all = b.arrive(3);
+    CHECK(b.try_wait(all));
+}
+
+TEST_CASE("barrier: it can be constant-initialised") {
+    const auto token = at_start.arrive(2);
+    CHECK(at_start.try_wait(token));
+}
+
+TEMPLATE_TEST_CASE("barrier: zero, negative and too many arrivals are refused and change nothing",
+                   "", test::native, test::portable) {
+    using barrier = barrier_on<TestType>;
+    CHECK_THROWS_AS(std::make_unique<barrier>(0), std::invalid_argument);
+    CHECK_THROWS_AS(std::make_unique<barrier>(-1), std::invalid_argument);
+    CHECK_THROWS_AS(std::make_unique<barrier>(barrier::max() + 1), std::invalid_argument);
+    barrier b(2);
+    for (const std::ptrdiff_t n : {std::ptrdiff_t{0}, std::ptrdiff_t{-1}, barrier::max() + 1}) {
+        CHECK_THROWS_AS(static_cast<void>(b.arrive(n)), std::invalid_argument);
+    }
+    const auto token = b.arrive();
+    CHECK_FALSE(b.try_wait(token));
+    CHECK(b.try_wait(b.arrive()));
+    barrier most(barrier::max());
+    const auto early = most.arrive(barrier::max() - 1);
+    CHECK_FALSE(most.try_wait(early));
+    static_cast<void>(most.arrive());
+    CHECK(most.try_wait(early));
+}
+
+TEMPLATE_TEST_CASE("barrier: a drop is an arrival, and lowers what later phases expect", "",
+                   test::native, test::portable) {
+    const test::watchdog guard;
+    barrier_on<TestType> b(3);
+    const auto first = b.arrive();
+    b.arrive_and_drop();
+    CHECK_FALSE(b.try_wait(first));
+    b.arrive_and_drop();
+    CHECK(b.try_wait(first));
+    b.arrive_and_wait(); // alone
+    b.arrive_and_wait();
+    b.arrive_and_drop();
+}
+
+TEST_CASE(
+    "barrier: the last arrival calls the completion function, once a phase, before any waiter "
+    "goes on") {
+    constexpr int size = 4;
+    int completed = 0; // plain: a sanitizer sees whether it is ordered
+    std::atomic<int> wrong{0};
+    bide::barrier b(size, [&completed]() noexcept { ++completed; });
+    test::run_threads(size, [&](int) {
+        for (int phase = 1; phase <= 200; ++phase) {
+            b.arrive_and_wait();
+            wrong += completed != phase ? 1 : 0;
+        }
+    });
+    CHECK(wrong == 0);
+    static_cast<void>(b.arrive(size - 1));
+    CHECK(completed == 200);
+    static_cast<void>(b.arrive());
+    CHECK(completed == 201);
+}
+
+// ---- Waiters
+
+TEMPLATE_TEST_CASE("barrier: the last arrival lets every waiter through, of every kind", "",
+                   test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    const test::watchdog guard;
+    barrier_on<platform> b(12);
+    std::stop_source never;
+    std::atomic<int> through{0};
+    test::journal turns;
+    std::atomic<what> ends[2] = {};
+    bool good[5] = {};
+    meet(b, turns, 0);
+    meet(b, turns, 1);
+    const auto here = b.arrive();
+    test::foreign_wait foreign(b.async_wait(here).as_result().as_case(), turns, 2);
+    CHECK_FALSE(foreign.start());
+    meet(b, turns, 3);
+    test::team threads(5, [&](int i) {
+        switch (i) {
+        case 0: b.arrive_and_wait(), good[i] = true; break;
+        case 1: good[i] = b.wait_for(b.arrive(), 1h); break;
+        case 2: good[i] = b.wait_until(b.arrive(), steady_clock::now() + 1h); break;
+        case 3: good[i] = b.wait(never.get_token(), b.arrive()).has_value(); break;
+        default: good[i] = b.arrive_and_wait(never.get_token()).has_value(); break;
+        }
+        ++through;
+    });
+    REQUIRE(test::are_asleep<TestType>(5));
+    wait_until_stopped(b, b.arrive(), never.get_token(), ends[0]);
+    wait_until_late(b, b.arrive(), 1h, ends[1]);
+    CHECK(through == 0);
+    CHECK(turns.size() == 0);
+
+    meet(b, turns, 4); // the last one: it does not wait
+    CHECK(foreign.is_complete());
+    auto order = turns.entries();
+    CHECK(std::erase(order, 2) == 1); // a waker runs before coroutines resume
+    CHECK(order == counts{0, 1, 3, 4});
+    CHECK(ends[0] == what::through);
+    CHECK(ends[1] == what::through);
+    threads.join();
+    for (const bool g : good) {
+        CHECK(g);
+    }
+}
+
+TEMPLATE_TEST_CASE("barrier: a wait that is stopped or times out leaves the arrival counted", "",
+                   test::native, test::portable) {
+    const test::watchdog guard;
+    barrier_on<TestType> b(4);
+    std::stop_source stop;
+    std::atomic<what> ends[2] = {};
+    const auto token = b.arrive();
+    wait_until_stopped(b, token, stop.get_token(), ends[0]);
+    wait_until_late(b, b.arrive(), 1ms, ends[1]);
+    stop.request_stop();
+    REQUIRE(test::eventually([&] { return ends[0] == what::stopped; }));
+    REQUIRE(test::eventually([&] { return ends[1] == what::timeout; }));
+    CHECK(is(b.wait(stop.get_token(), token), bide::errc::stopped));
+    CHECK(is(b.arrive_and_wait(stop.get_token()), bide::errc::stopped));
+    CHECK_FALSE(b.wait_for(token, 1ms));
+    CHECK_FALSE(b.try_wait(token));
+    b.arrive_and_wait();
+    CHECK(b.try_wait(token));
+}
+
+TEST_CASE("barrier: a waiter that is destroyed or cancelled leaves the queue") {
+    const test::watchdog guard;
+    bide::barrier b(2);
+    test::journal turns;
+    const auto token = b.arrive();
+    bool through[2] = {};
+    auto gone = wait_at(b, token, through[0]);
+    auto stays = wait_at(b, token, through[1]);
+    test::foreign_wait foreign(b.async_wait(token).as_result().as_case(), turns, 0);
+    gone.start();
+    CHECK_FALSE(foreign.start());
+    stays.start();
+    gone.destroy();
+    CHECK(foreign.cancel());
+    static_cast<void>(b.arrive());
+    CHECK_FALSE(through[0]);
+    CHECK(through[1]);
+    CHECK(turns.size() == 0);
+}
+
+TEST_CASE("barrier: the end of a phase is a case of a select") {
+    const test::watchdog guard;
+    bide::barrier b(2);
+    const auto token = b.arrive();
+    CHECK(bide::select(bide::on_event(b, token), bide::on_timeout(1ms)).index() == 1);
+    test::team other(1, [&](int) { b.arrive_and_wait(); });
+    CHECK(bide::select(bide::on_event(b, token), bide::on_timeout(1h)).index() == 0);
+    other.join();
+    CHECK(bide::select(bide::on_event(b, token), bide::on_timeout(1h)).index() == 0);
+}
+
+TEMPLATE_TEST_CASE("barrier: threads and coroutines meet in each phase, and see what came before",
+                   "", test::native, test::portable, test::jittery) {
+    constexpr int size = 4;
+    constexpr int phases = 100;
+    barrier_on<TestType> b(size);
+    int parts[size] = {};
+    std::atomic<int> wrong{0};
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::run_threads(size, [&](int i) {
+        test::jitter pause(test::run_seed() + static_cast<std::uint32_t>(i));
+        for (int phase = 1; phase <= phases; ++phase) {
+            pause();
+            parts[i] = phase; // plain: a sanitizer sees whether it is ordered
+            i % 2 == 0 ? b.arrive_and_wait() : bide::sync_wait(meet_once(b));
+            for (const int part : parts) {
+                wrong += part != phase ? 1 : 0;
+            }
+            i % 2 == 0 ? bide::sync_wait(meet_once(b)) : b.wait(b.arrive());
+        }
+    });
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("barrier: no wait allocates") {
+    const test::watchdog guard;
+    bide::barrier b(2);
+    test::team other(1, [&](int) {
+        for (int i = 0; i < 20; ++i) {
+            b.arrive_and_wait();
+        }
+    });
+    b.arrive_and_wait();
+    const std::size_t before = test::allocations_here();
+    for (int i = 1; i < 20; ++i) {
+        b.arrive_and_wait();
+    }
+    const std::size_t made = test::allocations_here() - before;
+    other.join();
+    CHECK(made == 0);
+}
+
+// ---- Destruction
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("barrier: misuse terminates with its name") {
+    const std::string waiting = test::dies([] {
+        bool through = false;
+        std::optional<bide::barrier<>> b(std::in_place, 2);
+        auto c = wait_at(*b, b->arrive(), through);
+        c.start();
+        b.reset();
+    });
+    CHECK(test::contains(waiting, "barrier"));
+    CHECK(test::contains(waiting, "1 waiting"));
+    const std::string too_often = test::dies([] {
+        bide::barrier b(2);
+        static_cast<void>(b.arrive(3));
+    });
+    CHECK(test::contains(too_often, "barrier"));
+    CHECK(test::contains(too_often, "more often than it expects"));
+    const std::string after_drops = test::dies([] {
+        bide::barrier b(1);
+        b.arrive_and_drop();
+        b.arrive_and_wait();
+    });
+    CHECK(test::contains(after_drops, "more often than it expects"));
+}
+
+#endif
+
+TEMPLATE_TEST_CASE("barrier: a waiter that is let through may destroy it before arrive() returns",
+                   "", test::native, test::portable) {
+    using barrier = barrier_on<TestType>;
+    constexpr int arriving = 2;
+    const auto make = [](void* at, int) { return ::new (at) barrier(arriving + 1); };
+    const auto arrive = [](barrier& b) { static_cast<void>(b.arrive()); };
+    const auto meet_here = [](barrier& b, int round) {
+        switch (round % 4) {
+        case 0: b.arrive_and_wait(); break;
+        case 1: {
+            const auto token = b.arrive();
+            while (!b.wait_for(token, std::chrono::nanoseconds(round % 1'000))) {
+            }
+            break;
+        }
+        case 2: {
+            const auto token = b.arrive();
+            while (!b.try_wait(token)) {
+                bide::native_platform::pause();
+            }
+            break;
+        }
+        default: bide::sync_wait(meet_once(b));
+        }
+    };
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    CHECK(test::late_touches<barrier>(arriving, 3'000, make, arrive, meet_here) == 0);
+}

@@ -1,0 +1,859 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/death.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/condition_variable.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/shared_mutex.hpp>
+#include <bide/task/task.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <shared_mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+static_assert(sizeof(bide::condition_variable) == 16 || sizeof(void*) != 8);
+static_assert(!std::is_copy_constructible_v<bide::condition_variable>);
+static_assert(!std::is_move_constructible_v<bide::condition_variable>);
+static_assert(std::is_nothrow_default_constructible_v<bide::condition_variable>);
+static_assert(noexcept(std::declval<bide::condition_variable&>().notify_one()));
+static_assert(noexcept(std::declval<bide::condition_variable&>().notify_all()));
+
+namespace {
+
+using std::chrono::steady_clock;
+using counts = std::vector<int>;
+
+constinit bide::condition_variable ready_at_start;
+
+// The locks that it waits with.
+template <class P> struct with_mutex {
+    using base = P;
+    using platform = test::observing<P>;
+    using mutex = bide::basic_mutex<platform>;
+    using lock = std::unique_lock<mutex>;
+};
+template <class P> struct with_adaptive_mutex {
+    using base = P;
+    using platform = test::observing<P>;
+    using mutex = bide::basic_adaptive_mutex<platform>;
+    using lock = std::unique_lock<mutex>;
+};
+template <class P> struct with_shared_mutex {
+    using base = P;
+    using platform = test::observing<P>;
+    using mutex = bide::basic_shared_mutex<platform>;
+    using lock = std::unique_lock<mutex>;
+};
+template <class P> struct with_shared_lock {
+    using base = P;
+    using platform = test::observing<P>;
+    using mutex = bide::basic_shared_mutex<platform>;
+    using lock = std::shared_lock<mutex>;
+};
+
+template <class Kind> struct guarded {
+    typename Kind::mutex mutex;
+    bide::basic_condition_variable<typename Kind::platform> changed;
+    bool ready = false;
+
+    // Takes the mutex exclusively, which comes after all that wait for it now.
+    void set(bool value = true) {
+        const std::lock_guard held(mutex);
+        ready = value;
+        changed.notify_all();
+    }
+    bool is_free() {
+        const bool free = mutex.try_lock();
+        if (free) {
+            mutex.unlock();
+        }
+        return free;
+    }
+};
+
+enum class what { nothing_yet, notified, stopped, timeout };
+
+template <class Result> what of(const Result& got) {
+    return got                                  ? what::notified
+           : got.error() == bide::errc::stopped ? what::stopped
+                                                : what::timeout;
+}
+
+// Coroutines that hold the lock while they note their turn.
+template <class Kind> test::detached note_turn(guarded<Kind>& g, test::journal& turns, int name) {
+    typename Kind::lock lock(g.mutex);
+    co_await g.changed.async_wait(lock);
+    turns.add(lock.owns_lock() && !g.is_free() ? name : -1);
+}
+template <class Kind>
+test::held wait_for_it(test::manual_executor& on, guarded<Kind>& g, bool& through) {
+    typename Kind::lock lock(g.mutex);
+    co_await g.changed.async_wait(lock).resume_on(on);
+    through = lock.owns_lock() && !g.is_free();
+}
+template <class Kind>
+test::detached note_stopped(guarded<Kind>& g, std::stop_token token, std::atomic<what>& end) {
+    typename Kind::lock lock(g.mutex);
+    const auto got = co_await g.changed.async_wait(lock).with_stop(token);
+    const bool held = lock.owns_lock() && !g.is_free();
+    lock.unlock();
+    end = held ? of(got) : what::nothing_yet;
+}
+template <class Kind>
+test::detached note_late(guarded<Kind>& g, std::chrono::nanoseconds rest, std::atomic<what>& end) {
+    typename Kind::lock lock(g.mutex);
+    const auto got = co_await g.changed.async_wait(lock).with_timeout(rest);
+    const bool held = lock.owns_lock() && !g.is_free();
+    lock.unlock();
+    end = held ? of(got) : what::nothing_yet;
+}
+
+bool ends(const std::atomic<what>& end, what expected) {
+    return test::eventually([&] { return end != what::nothing_yet; }) && end == expected;
+}
+
+} // namespace
+
+#define EACH_LOCK                                                                                  \
+    with_mutex<test::native>, with_mutex<test::portable>, with_adaptive_mutex<test::native>,       \
+        with_shared_mutex<test::native>, with_shared_lock<test::native>
+
+TEST_CASE("condition_variable: it can be constant-initialised") {
+    ready_at_start.notify_one();
+    ready_at_start.notify_all();
+}
+
+// ---- Notifications
+
+TEMPLATE_TEST_CASE("condition_variable: a wait unlocks, and returns with the lock", "", EACH_LOCK) {
+    guarded<TestType> g;
+    bool seen[2] = {};
+    test::team waiting(2, [&](int i) {
+        typename TestType::lock lock(g.mutex);
+        while (!g.ready) {
+            g.changed.wait(lock);
+        }
+        seen[i] = lock.owns_lock() && !g.is_free();
+    });
+    REQUIRE(test::are_asleep<typename TestType::base>(2));
+    CHECK(g.is_free());
+    g.set();
+    waiting.join();
+    CHECK(seen[0]);
+    CHECK(seen[1]);
+    CHECK(g.is_free());
+}
+
+TEMPLATE_TEST_CASE(
+    "condition_variable: threads and coroutines are notified in the order in which they came", "",
+    with_mutex<test::native>, with_mutex<test::portable>, with_adaptive_mutex<test::native>,
+    with_shared_mutex<test::native>) {
+    using base = typename TestType::base;
+    const bool all = GENERATE(false, true);
+    const bool under_lock = GENERATE(false, true);
+    const test::watchdog guard;
+    guarded<TestType> g;
+    test::journal turns;
+    const auto come = [&](int name) {
+        typename TestType::lock lock(g.mutex);
+        g.changed.wait(lock);
+        turns.add(name);
+    };
+    test::team first(1, [&](int) { come(0); });
+    REQUIRE(test::are_asleep<base>(1));
+    note_turn(g, turns, 1);
+    test::team second(1, [&](int) { come(2); });
+    REQUIRE(test::are_asleep<base>(2));
+    note_turn(g, turns, 3);
+    if (all) {
+        std::unique_lock lock(g.mutex);
+        if (!under_lock) {
+            lock.unlock();
+        }
+        g.changed.notify_all();
+    } else {
+        for (std::size_t n = 1; n <= 4; ++n) {
+            std::unique_lock lock(g.mutex);
+            if (!under_lock) {
+                lock.unlock();
+            }
+            g.changed.notify_one();
+            if (under_lock) {
+                CHECK(turns.size() == n - 1); // not before the unlock
+                lock.unlock();
+            }
+            REQUIRE(turns.reaches(n));
+        }
+    }
+    first.join();
+    second.join();
+    REQUIRE(turns.reaches(4));
+    CHECK(turns.entries() == counts{0, 1, 2, 3});
+    g.changed.notify_all();
+    CHECK(g.is_free());
+}
+
+TEST_CASE("condition_variable: readers that are notified have the lock side by side") {
+    guarded<with_shared_lock<test::native>> g;
+    test::rendezvous inside(3);
+    test::team waiting(3, [&](int) {
+        std::shared_lock lock(g.mutex);
+        g.changed.wait(lock);
+        inside.meet();
+    });
+    REQUIRE(test::are_asleep<test::native>(3));
+    g.changed.notify_all();
+    waiting.join();
+    CHECK(g.is_free());
+}
+
+TEST_CASE("condition_variable: readers and writers of a set follow each other") {
+    using kind = with_shared_mutex<test::native>;
+    const test::watchdog guard;
+    guarded<kind> g;
+    test::journal turns;
+    for (int i = 0; i < 6; ++i) {
+        if (i % 3 == 0) {
+            note_turn(g, turns, i);
+        } else {
+            [](guarded<kind>& of, test::journal& to, int name) -> test::detached {
+                std::shared_lock lock(of.mutex);
+                co_await of.changed.async_wait(lock);
+                to.add(name);
+            }(g, turns, i);
+        }
+    }
+    g.changed.notify_all();
+    CHECK(turns.entries() == counts{0, 1, 2, 3, 4, 5});
+    CHECK(g.is_free());
+}
+
+TEMPLATE_TEST_CASE("condition_variable: a notification without waiters is not kept", "",
+                   EACH_LOCK) {
+    guarded<TestType> g;
+    g.changed.notify_one();
+    g.changed.notify_all();
+    typename TestType::lock lock(g.mutex);
+    CHECK_FALSE(g.changed.wait_for(lock, 1ms));
+    CHECK(lock.owns_lock());
+    CHECK_FALSE(g.is_free());
+}
+
+TEST_CASE(
+    "condition_variable: a notification under the lock wakes no thread, and the unlock wakes one") {
+    struct tag {};
+    using kind = with_mutex<test::counting<tag>>;
+    guarded<kind> g;
+    std::atomic<int> inside{0};
+    std::atomic<bool> alone{true};
+    test::team waiting(3, [&](int) {
+        std::unique_lock lock(g.mutex);
+        g.changed.wait(lock);
+        alone = alone && ++inside == 1;
+        --inside;
+    });
+    REQUIRE(test::are_asleep<kind::base>(3));
+    {
+        const std::lock_guard lock(g.mutex);
+        const int before = kind::base::wakes;
+        g.changed.notify_all();
+        CHECK(kind::base::wakes == before);
+    }
+    waiting.join();
+    CHECK(alone);
+}
+
+TEMPLATE_TEST_CASE(
+    "condition_variable: of two notified, the second waits for the unlock of the first", "",
+    with_mutex<test::native>, with_adaptive_mutex<test::native>) {
+    const test::watchdog guard;
+    guarded<TestType> g;
+    test::manual_executor later;
+    bool through[2] = {};
+    auto first = wait_for_it(later, g, through[0]);
+    auto second = wait_for_it(later, g, through[1]);
+    first.start();
+    second.start();
+    g.changed.notify_all();
+    CHECK_FALSE(g.is_free());
+    CHECK(later.size() == 1);
+    CHECK(later.run_one()); // it ends, and unlocks
+    CHECK(through[0]);
+    CHECK_FALSE(g.is_free());
+    CHECK(later.run_one());
+    CHECK(through[1]);
+    CHECK(later.size() == 0);
+    CHECK(g.is_free());
+}
+
+// ---- Predicates
+
+TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the lock", "",
+                   EACH_LOCK) {
+    guarded<TestType> g;
+    std::atomic<bool> good[3] = {true, true, true};
+    std::atomic<int> calls{0};
+    test::team waiting(3, [&](int i) {
+        const auto mine = std::this_thread::get_id();
+        const auto is_ready = [&] {
+            ++calls;
+            good[i] = good[i] && std::this_thread::get_id() == mine && !g.is_free();
+            return g.ready;
+        };
+        typename TestType::lock lock(g.mutex);
+        switch (i) {
+        case 0: g.changed.wait(lock, is_ready); break;
+        case 1: good[i] = g.changed.wait_for(lock, 1h, is_ready) && good[i]; break;
+        default: good[i] = g.changed.wait(lock, std::stop_token(), is_ready) && good[i]; break;
+        }
+        good[i] = good[i] && lock.owns_lock() && g.ready;
+    });
+    REQUIRE(test::are_asleep<typename TestType::base>(3));
+    CHECK(calls == 3);
+    g.set(false);
+    REQUIRE(test::eventually([&] { return calls == 6; }));
+    REQUIRE(test::are_asleep<typename TestType::base>(3));
+    g.set();
+    waiting.join();
+    CHECK(calls == 9);
+    for (const auto& g_i : good) {
+        CHECK(g_i);
+    }
+}
+
+TEMPLATE_TEST_CASE("condition_variable: a coroutine resumes only when its predicate is true", "",
+                   EACH_LOCK) {
+    const test::watchdog guard;
+    guarded<TestType> g;
+    int calls = 0;
+    bool over = false;
+    [](guarded<TestType>& of, int& n, bool& end) -> test::detached {
+        typename TestType::lock lock(of.mutex);
+        const auto is_ready = [&of, &n] {
+            ++n;
+            return of.ready;
+        };
+        co_await of.changed.async_wait(lock, is_ready);
+        end = lock.owns_lock() && !of.is_free();
+    }(g, calls, over);
+    CHECK(calls == 1);
+    CHECK(g.is_free());
+    for (int i = 2; i < 10; ++i) {
+        g.set(false);
+        CHECK(calls == i);
+        CHECK_FALSE(over);
+        CHECK(g.is_free());
+    }
+    g.set();
+    CHECK(calls == 10);
+    CHECK(over);
+    CHECK(g.is_free());
+    [](guarded<TestType>& of, bool& end) -> test::detached {
+        typename TestType::lock lock(of.mutex);
+        const auto is_ready = [&of] { return of.ready; };
+        co_await of.changed.async_wait(lock, is_ready); // without suspending
+        end = !lock.owns_lock();
+    }(g, over);
+    CHECK_FALSE(over);
+}
+
+TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutine's executor") {
+    using kind = with_mutex<test::native>;
+    const test::watchdog guard;
+    guarded<kind> g;
+    test::manual_executor later;
+    int calls = 0;
+    bool over = false;
+    auto c = [](test::manual_executor& on, guarded<kind>& of, int& n, bool& end) -> test::held {
+        kind::lock lock(of.mutex);
+        const auto is_ready = [&of, &n] {
+            ++n;
+            return of.ready;
+        };
+        const auto got =
+            co_await of.changed.async_wait(lock, is_ready).with_timeout(1h).resume_on(on);
+        end = got.has_value() && lock.owns_lock();
+    }(later, g, calls, over);
+    c.start();
+    for (int i = 1; i < 4; ++i) {
+        g.set(false);
+        CHECK(calls == i);
+        CHECK_FALSE(g.is_free()); // it has the lock, and has not looked
+        CHECK(later.run_all() == 1);
+        CHECK(calls == i + 1);
+        CHECK(g.is_free());
+    }
+    g.set();
+    CHECK_FALSE(over);
+    CHECK(later.run_all() == 1);
+    CHECK(over);
+    SECTION("it may be destroyed before it has looked again") {
+        bool never = false;
+        g.ready = false;
+        c.destroy();
+        auto d = [](test::manual_executor& on, guarded<kind>& of, bool& end) -> test::held {
+            kind::lock lock(of.mutex);
+            const auto is_ready = [&of] { return of.ready; };
+            co_await of.changed.async_wait(lock, is_ready).resume_on(on);
+            end = true;
+        }(later, g, never);
+        d.start();
+        g.set();
+        CHECK_FALSE(g.is_free());
+        later.drop_all();
+        d.destroy();
+        CHECK(g.is_free());
+        CHECK_FALSE(never);
+    }
+}
+
+// ---- Time-outs and stops
+
+TEMPLATE_TEST_CASE("condition_variable: zero, negative and past times end a wait at once", "",
+                   EACH_LOCK) {
+    const test::watchdog guard;
+    guarded<TestType> g;
+    typename TestType::lock lock(g.mutex);
+    int calls = 0;
+    const auto never = [&] { return ++calls < 0; };
+    CHECK_FALSE(g.changed.wait_for(lock, 0s));
+    CHECK_FALSE(g.changed.wait_for(lock, -1h));
+    CHECK_FALSE(g.changed.wait_until(lock, steady_clock::now()));
+    CHECK_FALSE(g.changed.wait_until(lock, std::chrono::system_clock::now() - 24h));
+    CHECK_FALSE(g.changed.wait_for(lock, 0s, never));
+    CHECK(calls == 2);
+    CHECK(g.changed.wait_for(lock, -1s, [] { return true; }));
+    CHECK(g.changed.wait_until(lock, steady_clock::time_point::min(), [] { return true; }));
+    lock.unlock();
+    std::atomic<what> end{};
+    note_late(g, 0s, end);
+    CHECK(end == what::timeout);
+    CHECK(g.is_free());
+}
+
+TEMPLATE_TEST_CASE("condition_variable: a time-out is not early, and returns with the lock", "",
+                   EACH_LOCK) {
+    guarded<TestType> g;
+    {
+        typename TestType::lock lock(g.mutex);
+        const auto start = steady_clock::now();
+        CHECK_FALSE(g.changed.wait_for(lock, 15ms));
+        CHECK(steady_clock::now() >= start + 15ms);
+        CHECK(lock.owns_lock());
+        CHECK_FALSE(g.is_free());
+        CHECK_FALSE(g.changed.wait_until(lock, start + 20ms, [] { return false; }));
+        CHECK(steady_clock::now() >= start + 20ms);
+    }
+    std::atomic<what> end{};
+    note_late(g, 5ms, end);
+    CHECK(ends(end, what::timeout));
+    CHECK(g.is_free());
+}
+
+TEMPLATE_TEST_CASE(
+    "condition_variable: a notification that leaves the predicate false ends no limit of the wait",
+    "", EACH_LOCK) {
+    const test::watchdog guard;
+    guarded<TestType> g;
+    std::stop_source stop;
+    std::atomic<what> ended[2] = {};
+    const auto wait = [](guarded<TestType>& in, std::chrono::nanoseconds rest,
+                         std::stop_token token, std::atomic<what>& end) -> test::detached {
+        typename TestType::lock lock(in.mutex);
+        const auto is_ready = [&in] { return in.ready; };
+        const auto got =
+            co_await in.changed.async_wait(lock, is_ready).with_timeout(rest).with_stop(token);
+        const bool held = lock.owns_lock() && !in.is_free();
+        lock.unlock();
+        end = held ? of(got) : what::nothing_yet;
+    };
+    wait(g, 20ms, std::stop_token(), ended[0]);
+    wait(g, 1h, stop.get_token(), ended[1]);
+    g.set(false);
+    g.set(false);
+    CHECK(ends(ended[0], what::timeout));
+    CHECK(ended[1] == what::nothing_yet);
+    g.set(false);
+    stop.request_stop();
+    CHECK(ends(ended[1], what::stopped));
+    CHECK(g.is_free());
+}
+
+TEMPLATE_TEST_CASE("condition_variable: a stop ends the waits it is for and no other", "",
+                   EACH_LOCK) {
+    using base = typename TestType::base;
+    const test::watchdog guard;
+    guarded<TestType> g;
+    std::stop_source stop;
+    std::stop_source other;
+    std::atomic<what> ended[4] = {};
+    note_stopped(g, stop.get_token(), ended[0]);
+    note_stopped(g, other.get_token(), ended[1]);
+    test::team threads(2, [&](int i) {
+        const std::stop_token token = i == 0 ? stop.get_token() : other.get_token();
+        typename TestType::lock lock(g.mutex);
+        const auto got = g.changed.wait(lock, token);
+        ended[2 + i] = lock.owns_lock() && !g.is_free() ? of(got) : what::nothing_yet;
+    });
+    REQUIRE(test::are_asleep<base>(2));
+    stop.request_stop();
+    CHECK(ends(ended[0], what::stopped));
+    CHECK(ends(ended[2], what::stopped));
+    CHECK(ended[1] == what::nothing_yet);
+    CHECK(ended[3] == what::nothing_yet);
+    g.changed.notify_all();
+    CHECK(ends(ended[1], what::notified));
+    threads.join();
+    CHECK(ended[3] == what::notified);
+    other.request_stop();
+    {
+        typename TestType::lock lock(g.mutex); // a stop that was requested before
+        CHECK_FALSE(g.changed.wait(lock, stop.get_token()));
+        CHECK_FALSE(g.changed.wait(lock, stop.get_token(), [] { return false; }));
+        CHECK(g.changed.wait(lock, stop.get_token(), [] { return true; }));
+        CHECK(lock.owns_lock());
+    }
+    std::atomic<what> end{};
+    note_stopped(g, stop.get_token(), end);
+    CHECK(end == what::stopped);
+    CHECK(g.is_free());
+}
+
+TEMPLATE_TEST_CASE("condition_variable: once notified, no stop and no time-out changes the outcome",
+                   "", EACH_LOCK) {
+    const test::watchdog guard;
+    guarded<TestType> g;
+    std::stop_source stop;
+    std::atomic<what> ended[2] = {};
+    bool in_time = false;
+    note_stopped(g, stop.get_token(), ended[0]);
+    note_late(g, 30ms, ended[1]);
+    test::team thread(1, [&](int) {
+        typename TestType::lock lock(g.mutex);
+        in_time = g.changed.wait_for(lock, 30ms);
+    });
+    REQUIRE(test::are_asleep<typename TestType::base>(1));
+    bool notified = false;
+    {
+        const std::lock_guard lock(g.mutex);
+        const auto start = steady_clock::now();
+        g.changed.notify_all();
+        notified = steady_clock::now() < start + 10ms;
+        stop.request_stop();
+        while (steady_clock::now() < start + 40ms) { // until the deadlines have passed
+        }
+    }
+    thread.join();
+    CHECK(ends(ended[0], what::notified));
+    if (notified && in_time) { // on a busy machine the time-outs may have come first
+        CHECK(ends(ended[1], what::notified));
+    }
+    CHECK(test::eventually([&] { return ended[1] != what::nothing_yet; }));
+    CHECK(g.is_free());
+}
+
+TEMPLATE_TEST_CASE("condition_variable: a stopped wait waits for the lock behind the others", "",
+                   with_mutex<test::native>, with_adaptive_mutex<test::native>) {
+    const test::watchdog guard;
+    guarded<TestType> g;
+    std::stop_source stop;
+    std::atomic<what> end{};
+    note_stopped(g, stop.get_token(), end);
+    std::unique_lock lock(g.mutex);
+    stop.request_stop();
+    CHECK(end == what::nothing_yet); // this thread has the lock
+    bool locked = false;
+    [](guarded<TestType>& of, bool& has) -> test::detached {
+        const auto mine = co_await of.mutex.async_lock();
+        has = true;
+    }(g, locked);
+    lock.unlock();
+    CHECK(ends(end, what::stopped));
+    CHECK(test::eventually([&] { return g.is_free(); }));
+    CHECK(locked);
+}
+
+// ---- Coroutines that are destroyed
+
+TEMPLATE_TEST_CASE(
+    "condition_variable: a coroutine that is destroyed while it waits leaves no trace", "",
+    with_mutex<test::native>, with_adaptive_mutex<test::native>, with_shared_mutex<test::native>) {
+    const test::watchdog guard;
+    guarded<TestType> g;
+    test::manual_executor later;
+    bool through[3] = {};
+    auto a = wait_for_it(later, g, through[0]);
+    auto b = wait_for_it(later, g, through[1]);
+    auto c = wait_for_it(later, g, through[2]);
+    a.start();
+    b.start();
+    c.start();
+    SECTION("for a notification") {
+        a.destroy();
+        c.destroy();
+        CHECK(g.is_free());
+        g.changed.notify_one();
+        CHECK(later.run_all() == 1);
+        CHECK(through[1]);
+    }
+    SECTION("for the lock, after its notification") {
+        std::unique_lock lock(g.mutex);
+        g.changed.notify_all();
+        b.destroy();
+        lock.unlock();
+        CHECK(later.run_all() == 2);
+        CHECK(through[0]);
+        CHECK(through[2]);
+    }
+    SECTION("to resume, with the lock") {
+        g.changed.notify_all();
+        CHECK(later.size() == 1);
+        later.drop_all();
+        a.destroy();
+        CHECK(later.run_all() == 2);
+        CHECK(through[1]);
+        CHECK(through[2]);
+    }
+    a.destroy();
+    b.destroy();
+    c.destroy();
+    CHECK(g.is_free());
+}
+
+// ---- Tasks
+
+TEST_CASE("condition_variable: tasks and threads pass a turn round, each with a predicate") {
+    constexpr int rounds = 300;
+    constexpr int players = 4;
+    bide::mutex mutex;
+    bide::condition_variable changed;
+    int turn = 0;
+    {
+        bide::scheduler workers;
+        std::vector<bide::join_handle<>> tasks;
+        for (int me = 0; me < 2; ++me) {
+            tasks.push_back(workers.spawn(
+                [](bide::mutex& m, bide::condition_variable& cv, int& t, int name) -> bide::task<> {
+                    for (int i = 0; i < rounds; ++i) {
+                        auto lock = co_await m.async_lock();
+                        const auto is_mine = [&t, name] { return t % players == name; };
+                        co_await cv.async_wait(lock, is_mine);
+                        ++t;
+                        cv.notify_all();
+                    }
+                }(mutex, changed, turn, me)));
+        }
+        test::run_threads(2, [&](int i) {
+            for (int n = 0; n < rounds; ++n) {
+                std::unique_lock lock(mutex);
+                changed.wait(lock, [&] { return turn % players == 2 + i; });
+                ++turn;
+                changed.notify_all();
+            }
+        });
+        for (auto& t : tasks) {
+            std::move(t).join();
+        }
+    }
+    CHECK(turn == rounds * players);
+}
+
+TEST_CASE(
+    "condition_variable: a cancelled task gets the lock back, and is told that it was stopped") {
+    const bool conditional = GENERATE(false, true);
+    const test::watchdog guard;
+    bide::mutex mutex;
+    bide::condition_variable changed;
+    std::atomic<bool> waits{false};
+    bool held = false;
+    bide::scheduler workers;
+    auto waiting = workers.spawn([](bide::mutex& m, bide::condition_variable& cv, bool with,
+                                    std::atomic<bool>& begun, bool& had) -> bide::task<> {
+        auto lock = co_await m.async_lock();
+        begun = true;
+        const auto never = [] { return false; };
+        bool notified = true;
+        if (with) {
+            const auto got = co_await cv.async_wait(lock, never).as_result();
+            notified = got.has_value();
+        } else {
+            const auto got = co_await cv.async_wait(lock).as_result();
+            notified = got.has_value();
+        }
+        had = !notified && lock.owns_lock() && !m.try_lock();
+    }(mutex, changed, conditional, waits, held));
+    REQUIRE(test::eventually([&] { return waits.load(); }));
+    {
+        const std::lock_guard after_it_waits(mutex);
+        if (conditional) {
+            changed.notify_all(); // which leaves the predicate false
+        }
+    }
+    waiting.cancel();
+    std::move(waiting).join();
+    CHECK(held);
+    CHECK(mutex.try_lock());
+    mutex.unlock();
+}
+
+// ---- Memory, misuse, the end
+
+TEST_CASE("condition_variable: no wait allocates") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    guarded<with_mutex<test::native>> g;
+    std::stop_source stop; // allocates
+    const std::stop_token token = stop.get_token();
+    static_cast<void>(bide::deadline::after(1h));
+    const std::size_t before = test::allocations_here();
+    {
+        std::unique_lock lock(g.mutex);
+        CHECK_FALSE(g.changed.wait_for(lock, 1ns));
+        CHECK_FALSE(g.changed.wait_for(lock, 1us, [] { return false; }));
+    }
+    stop.request_stop();
+    {
+        std::unique_lock lock(g.mutex);
+        CHECK_FALSE(g.changed.wait(lock, token));
+    }
+    g.changed.notify_all();
+    CHECK(test::allocations_here() == before);
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE(
+    "condition_variable: destroying it with waiters terminates with its name and their number") {
+    const std::string said = test::dies([] {
+        bide::mutex m;
+        std::optional<bide::condition_variable> cv(std::in_place);
+        const auto wait = [](bide::mutex& of, bide::condition_variable& at) -> test::held {
+            std::unique_lock lock(of);
+            co_await at.async_wait(lock);
+        };
+        auto a = wait(m, *cv);
+        auto b = wait(m, *cv);
+        auto c = wait(m, *cv);
+        a.start();
+        b.start();
+        c.start();
+        cv->notify_one();
+        cv.reset();
+    });
+    CHECK(test::contains(said, "condition_variable"));
+    CHECK(test::contains(said, "2 waiting"));
+}
+
+TEST_CASE("condition_variable: waiting with an unlocked lock terminates and names it") {
+    const std::string thread = test::dies([] {
+        bide::mutex m;
+        bide::condition_variable cv;
+        std::unique_lock lock(m, std::defer_lock);
+        cv.wait(lock);
+    });
+    CHECK(test::contains(thread, "condition_variable"));
+    CHECK(test::contains(thread, "not locked"));
+    const std::string coroutine = test::dies([] {
+        bide::mutex m;
+        bide::condition_variable cv;
+        std::unique_lock<bide::mutex> lock;
+        static_cast<void>(cv.async_wait(lock));
+    });
+    CHECK(test::contains(coroutine, "not locked"));
+}
+
+TEST_CASE("condition_variable: waiting with locks of two mutexes terminates and names it") {
+    const std::string said = test::dies([] {
+        bide::mutex one;
+        bide::mutex other;
+        bide::condition_variable cv;
+        auto a = [](bide::mutex& of, bide::condition_variable& at) -> test::held {
+            std::unique_lock lock(of);
+            co_await at.async_wait(lock);
+        }(one, cv);
+        a.start();
+        std::unique_lock lock(other);
+        cv.wait(lock);
+    });
+    CHECK(test::contains(said, "condition_variable"));
+    CHECK(test::contains(said, "two mutexes"));
+}
+
+TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the lock only") {
+    CHECK(test::contains(test::dies([] {
+                             bide::mutex m;
+                             std::optional<bide::condition_variable> cv(std::in_place);
+                             test::manual_executor later;
+                             auto a = [](bide::mutex& of, bide::condition_variable& at,
+                                         test::manual_executor& on) -> test::held {
+                                 std::unique_lock lock(of);
+                                 co_await at.async_wait(lock).resume_on(on);
+                             }(m, *cv, later);
+                             a.start();
+                             std::unique_lock lock(m);
+                             cv->notify_all();
+                             cv.reset();
+                             lock.unlock();
+                             later.run_all();
+                         }),
+                         "[it lives on]"));
+}
+
+#endif
+
+TEST_CASE(
+    "condition_variable: a waiter that is notified may destroy it before notify_one() returns") {
+    struct object {
+        bide::condition_variable changed;
+        bide::mutex* mutex;
+        std::atomic<bool>* waits;
+    };
+    bide::mutex mutex;
+    std::atomic<bool> waits{false};
+    const auto make = [&](void* at, int) {
+        waits = false;
+        return ::new (at) object{{}, &mutex, &waits};
+    };
+    const auto notify = [](object& o) {
+        bide::mutex& m = *o.mutex;
+        while (!o.waits->load()) {
+            std::this_thread::yield();
+        }
+        m.lock(); // after the waiter has begun to wait
+        m.unlock();
+        o.changed.notify_one();
+    };
+    const auto wait = [&](object& o, int round) {
+        std::unique_lock lock(mutex);
+        waits = true;
+        switch (round % 3) {
+        case 0: o.changed.wait(lock); break;
+        case 1: static_cast<void>(o.changed.wait(lock, std::stop_token())); break;
+        default: static_cast<void>(o.changed.wait_for(lock, 1h)); break;
+        }
+    };
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    CHECK(test::late_touches<object>(1, 4'000, make, notify, wait) == 0);
+}

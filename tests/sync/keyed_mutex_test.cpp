@@ -1,0 +1,252 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/death.hpp"
+#include "support/foreign_wait.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/channel/select.hpp>
+#include <bide/sync/keyed_mutex.hpp>
+#include <bide/task/task.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+static_assert(!std::is_copy_constructible_v<bide::keyed_mutex<int>>);
+static_assert(!std::is_move_constructible_v<bide::keyed_mutex<int>>);
+static_assert(!std::is_copy_constructible_v<bide::keyed_mutex<int>::key_lock>);
+static_assert(std::is_nothrow_move_constructible_v<bide::keyed_mutex<int>::key_lock>);
+
+namespace {
+
+template <class Platform>
+using keyed_on = bide::keyed_mutex<int, std::hash<int>, std::equal_to<int>, Platform>;
+
+enum class what { nothing_yet, locked, stopped, timeout };
+
+template <class R> what of(const R& got) {
+    return got ? what::locked : got.error() == bide::errc::stopped ? what::stopped : what::timeout;
+}
+
+template <class Keyed>
+test::detached lock_and_note(Keyed& m, int key, test::journal& turns, int name) {
+    const auto held = co_await m.async_lock(key);
+    turns.add(name);
+}
+template <class Keyed>
+test::detached lock_until_stopped(Keyed& m, int key, std::stop_token t, std::atomic<what>& end) {
+    const auto got = co_await m.async_lock(key).with_stop(t);
+    end = of(got);
+}
+template <class Keyed> test::detached lock_until_late(Keyed& m, int key, std::atomic<what>& end) {
+    const auto got = co_await m.async_lock(key).with_timeout(1ms);
+    end = of(got);
+}
+template <class Keyed> test::held hold(Keyed& m, int key, bool& mine) {
+    const auto held = co_await m.async_lock(key);
+    mine = true;
+    co_await std::suspend_always();
+}
+
+// All keys in one bucket; a number that throws.
+struct bad_hash {
+    std::size_t operator()(int key) const {
+        if (key < 0) {
+            throw key;
+        }
+        return 0;
+    }
+};
+
+} // namespace
+
+TEMPLATE_TEST_CASE("keyed_mutex: a key has one holder, and keys do not wait for each other", "",
+                   test::native, test::portable) {
+    const test::watchdog guard;
+    keyed_on<TestType> m;
+    auto one = m.lock(1);
+    REQUIRE(one);
+    CHECK(one.key() == 1);
+    auto two = m.try_lock(2);
+    CHECK(two);
+    CHECK_FALSE(m.try_lock(1));
+    CHECK_FALSE(m.try_lock_for(1, 1ms));
+    CHECK_FALSE(m.try_lock_for(1, 0s));
+    CHECK_FALSE(m.try_lock_until(1, std::chrono::steady_clock::now() + 1ms));
+    std::stop_source stop;
+    stop.request_stop();
+    const auto stopped = m.lock(stop.get_token(), 1);
+    CHECK((!stopped && stopped.error() == bide::errc::stopped));
+    CHECK(m.lock(stop.get_token(), 3)); // free
+    one.unlock();
+    CHECK_FALSE(one);
+    one.unlock();
+    two = m.lock(1);
+    CHECK(two.key() == 1);
+    CHECK(m.try_lock(2));
+    auto moved = std::move(two);
+    CHECK_FALSE(two);
+    CHECK_FALSE(m.try_lock(1));
+}
+
+TEMPLATE_TEST_CASE("keyed_mutex: waiters of every kind get a key in the order of arrival", "",
+                   test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    const test::watchdog guard;
+    keyed_on<platform> m(1);
+    std::stop_source stop;
+    std::atomic<what> ends[2] = {};
+    test::journal turns;
+    bool mine = false;
+    auto holder = m.lock(5);
+    lock_and_note(m, 5, turns, 0);
+    test::team thread(1, [&](int) {
+        const auto held = m.lock(5);
+        turns.add(1);
+    });
+    REQUIRE(test::are_asleep<TestType>(1));
+    test::foreign_wait foreign(m.async_lock(5).as_result().as_case(), turns, 2);
+    CHECK_FALSE(foreign.start());
+    lock_until_stopped(m, 5, stop.get_token(), ends[0]);
+    lock_until_late(m, 5, ends[1]);
+    auto gone = hold(m, 5, mine);
+    gone.start();
+    lock_and_note(m, 5, turns, 3);
+    stop.request_stop();
+    REQUIRE(test::eventually([&] { return ends[0] == what::stopped; }));
+    REQUIRE(test::eventually([&] { return ends[1] == what::timeout; }));
+    gone.destroy();
+    CHECK(turns.size() == 0);
+    CHECK(m.try_lock(6));
+    holder.unlock();
+    thread.join();
+    REQUIRE(test::eventually([&] { return foreign.is_complete(); }));
+    CHECK(turns.entries() == std::vector<int>{0, 1, 2});
+    CHECK_FALSE(m.try_lock(5));
+    CHECK(foreign.collect().has_value()); // and unlocks
+    CHECK(turns.entries() == std::vector<int>{0, 1, 2, 3});
+    CHECK_FALSE(mine);
+    CHECK(m.try_lock(5));
+}
+
+TEST_CASE("keyed_mutex: a key is a case of a select") {
+    const test::watchdog guard;
+    bide::keyed_mutex<std::string> m;
+    auto held = m.lock("a");
+    CHECK(bide::select(bide::on_lock(m, "a"), bide::on_timeout(1ms)).index() == 1);
+    {
+        auto chosen = bide::select(bide::on_lock(m, "a"), bide::on_lock(m, "b"));
+        CHECK(chosen.index() == 1);
+        CHECK(chosen.get<1>().key() == "b");
+        CHECK_FALSE(m.try_lock("b"));
+    }
+    CHECK(m.try_lock("b"));
+    held.unlock();
+    CHECK(m.try_lock("a"));
+}
+
+TEST_CASE("keyed_mutex: a key takes memory only while it is in use, and a wait takes none") {
+    const test::watchdog guard;
+    keyed_on<test::observing<test::native>> m(2);
+    const std::size_t at_first = test::live_allocations();
+    {
+        std::vector<bide::basic_key_lock<int, test::observing<test::native>>> held;
+        held.reserve(1'000);
+        for (int key = 0; key < 1'000; ++key) {
+            held.push_back(m.lock(key));
+        }
+        bool all = true;
+        for (int key = 0; key < 1'000; ++key) {
+            all = all && !m.try_lock(key);
+        }
+        CHECK(all);
+        std::size_t made = 1;
+        test::team waiting(1, [&](int) {
+            const std::size_t before = test::allocations_here();
+            static_cast<void>(m.lock(7));
+            made = test::allocations_here() - before;
+        });
+        REQUIRE(test::are_asleep<test::native>(1));
+        held[7].unlock();
+        waiting.join();
+        CHECK(made == 0);
+        for (std::size_t i = 0; i < held.size(); i += 2) {
+            held[i].unlock();
+        }
+        for (int key = 0; key < 1'000; ++key) {
+            const bool is_free = static_cast<bool>(m.try_lock(key));
+            all = all && (is_free == (key % 2 == 0 || key == 7));
+        }
+        CHECK(all);
+    }
+    CHECK(test::live_allocations() == at_first);
+}
+
+TEST_CASE("keyed_mutex: equal hashes are told apart, and what Hash throws locks nothing") {
+    bide::keyed_mutex<int, bad_hash> m;
+    auto one = m.lock(1);
+    auto two = m.try_lock(2);
+    CHECK(two);
+    CHECK_FALSE(m.try_lock(1));
+    CHECK_THROWS_AS(m.lock(-1), int);
+    CHECK_THROWS_AS(m.async_lock(-1), int);
+    one.unlock();
+    CHECK(m.try_lock(1));
+    static_cast<void>(m.async_lock(4)); // an operation that is not awaited locks nothing
+    CHECK(m.try_lock(4));
+}
+
+TEMPLATE_TEST_CASE("keyed_mutex: no two threads or coroutines hold one key", "", test::native,
+                   test::portable, test::jittery) {
+    constexpr int keys = 3;
+    constexpr int turns = 300;
+    keyed_on<TestType> m(2);
+    int counts[keys] = {}; // plain: a sanitizer sees whether they are ordered
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::run_threads(4, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        for (int turn = 0; turn < turns; ++turn) {
+            const int key = (turn + i) % keys;
+            if (chance.below(2) == 0) {
+                const auto held = m.lock(key);
+                ++counts[key];
+            } else {
+                bide::sync_wait([](auto& of, int k, int& count) -> bide::task<void> {
+                    const auto held = co_await of.async_lock(k);
+                    ++count;
+                }(m, key, counts[key]));
+            }
+        }
+    });
+    CHECK(counts[0] + counts[1] + counts[2] == 4 * turns);
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("keyed_mutex: destroying it while a key is in use terminates with its name") {
+    const std::string said = test::dies([] {
+        std::optional<bide::keyed_mutex<int>> m(std::in_place);
+        auto held = m->lock(1);
+        m.reset();
+    });
+    CHECK(test::contains(said, "keyed_mutex"));
+    CHECK(test::contains(said, "destroyed while a key is in use"));
+}
+
+#endif

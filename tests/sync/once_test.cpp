@@ -1,0 +1,395 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/death.hpp"
+#include "support/foreign_wait.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/sync/once.hpp>
+#include <bide/task/task.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+static_assert(sizeof(bide::once_flag) == 16 || sizeof(void*) != 8);
+static_assert(!std::is_copy_constructible_v<bide::once_flag>);
+static_assert(!std::is_move_constructible_v<bide::once_flag>);
+static_assert(!std::is_copy_constructible_v<bide::once_flag::turn>);
+static_assert(!std::is_copy_constructible_v<bide::once_cell<int>>);
+
+namespace {
+
+constinit bide::once_flag flag_at_start;
+constinit bide::once_cell<int> cell_at_start;
+
+// The outcome of a wait for the turn.
+enum class what { nothing_yet, mine, is_set, stopped, timeout };
+
+template <class Turn> what of(const bide::result<Turn>& got) {
+    return got                                  ? (*got ? what::mine : what::is_set)
+           : got.error() == bide::errc::stopped ? what::stopped
+                                                : what::timeout;
+}
+
+// Coroutines that wait for the turn and note what they get; `sets` says what they do with it.
+template <class Flag>
+test::detached begin_and(Flag& f, bool sets, std::atomic<what>& end, test::journal& turns,
+                         int name) {
+    auto got = co_await f.async_begin().as_result();
+    turns.add(name);
+    end = of(got);
+    if (sets && got && *got) {
+        got->set();
+    }
+}
+template <class Flag>
+test::detached begin_until_stopped(Flag& f, std::stop_token t, std::atomic<what>& end) {
+    auto got = co_await f.async_begin().with_stop(t);
+    end = of(got);
+}
+template <class Flag>
+test::detached begin_until_late(Flag& f, std::chrono::nanoseconds rest, std::atomic<what>& end) {
+    auto got = co_await f.async_begin().with_timeout(rest);
+    end = of(got);
+}
+template <class Flag> test::held hold_turn(Flag& f, bool& mine) {
+    auto turn = co_await f.async_begin();
+    mine = static_cast<bool>(turn);
+    co_await std::suspend_always();
+}
+
+struct immovable {
+    explicit immovable(int n) : value(n) {}
+    immovable(const immovable&) = delete;
+    immovable& operator=(const immovable&) = delete;
+    int value;
+};
+
+struct counted_value {
+    explicit counted_value(int n, std::atomic<int>& alive) : value(n), of(alive) { ++of; }
+    counted_value(counted_value&& other) noexcept : value(other.value), of(other.of) { ++of; }
+    ~counted_value() { --of; }
+    int value;
+    std::atomic<int>& of;
+};
+
+} // namespace
+
+// ---- once_flag
+
+TEMPLATE_TEST_CASE("once_flag: the first caller has the turn, and set() lets all others through",
+                   "", test::native, test::portable) {
+    const test::watchdog guard;
+    bide::basic_once_flag<TestType> f;
+    CHECK_FALSE(f.is_set());
+    auto turn = f.begin();
+    REQUIRE(turn);
+    CHECK_FALSE(f.try_begin());
+    const auto late = f.begin_for(1ms);
+    CHECK((!late && late.error() == bide::errc::timeout));
+    const auto at_once = f.begin_for(0s);
+    CHECK((!at_once && at_once.error() == bide::errc::timeout));
+    std::stop_source stop;
+    stop.request_stop();
+    const auto stopped = f.begin(stop.get_token());
+    CHECK((!stopped && stopped.error() == bide::errc::stopped));
+    turn.set();
+    CHECK_FALSE(turn);
+    CHECK(f.is_set());
+    CHECK_FALSE(f.begin());
+    CHECK_FALSE(f.try_begin());
+    CHECK((f.begin_for(0s) && !*f.begin_for(0s)));
+    CHECK((f.begin_until(std::chrono::steady_clock::now()) && true));
+    CHECK((f.begin(stop.get_token()) && !*f.begin(stop.get_token())));
+    bool mine = true;
+    auto c = hold_turn(f, mine);
+    c.start();
+    CHECK_FALSE(mine);
+}
+
+TEST_CASE("once_flag: it can be constant-initialised") {
+    flag_at_start.call([] {});
+    CHECK(flag_at_start.is_set());
+    CHECK(cell_at_start.get() == nullptr);
+    CHECK(cell_at_start.get_or_init([] { return 3; }) == 3);
+}
+
+TEMPLATE_TEST_CASE(
+    "once_flag: waiters of every kind get the turn in their order, until one sets it", "",
+    test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    const test::watchdog guard;
+    bide::basic_once_flag<platform> f;
+    auto turn = f.begin();
+    REQUIRE(turn);
+    std::stop_source never;
+    test::journal turns;
+    std::atomic<what> ends[4] = {};
+    std::atomic<what> limited[2] = {};
+    std::atomic<what> of_thread{};
+    begin_and(f, false, ends[0], turns, 0);
+    test::team thread(1, [&](int) {
+        auto got = f.begin(never.get_token());
+        turns.add(1);
+        of_thread = of(got);
+    });
+    REQUIRE(test::are_asleep<TestType>(1));
+    test::foreign_wait foreign(f.async_begin().as_result().as_case(), turns, 2);
+    CHECK_FALSE(foreign.start());
+    begin_and(f, true, ends[1], turns, 3);
+    begin_and(f, true, ends[2], turns, 4);
+    begin_until_stopped(f, never.get_token(), limited[0]);
+    begin_until_late(f, 1h, limited[1]);
+    CHECK(turns.size() == 0);
+
+    turn = {}; // fails: the first waiter has the turn, fails, and so on
+    thread.join();
+    REQUIRE(test::eventually([&] { return foreign.is_complete(); }));
+    CHECK(turns.entries() == std::vector<int>{0, 1, 2});
+    CHECK(ends[0] == what::mine);
+    CHECK(of_thread == what::mine);
+    CHECK(of(foreign.collect()) == what::mine); // and gives it up
+    CHECK(turns.entries() == std::vector<int>{0, 1, 2, 3, 4});
+    CHECK(ends[1] == what::mine);
+    CHECK(ends[2] == what::is_set);
+    CHECK(limited[0] == what::is_set);
+    CHECK(limited[1] == what::is_set);
+    CHECK(f.is_set());
+}
+
+TEMPLATE_TEST_CASE(
+    "once_flag: a waiter that is stopped, times out or is destroyed passes no turn by", "",
+    test::native, test::portable) {
+    const test::watchdog guard;
+    bide::basic_once_flag<TestType> f;
+    std::stop_source stop;
+    std::atomic<what> ends[3] = {};
+    test::journal turns;
+    bool gone_has_it = false;
+    auto holder = f.begin();
+    begin_until_stopped(f, stop.get_token(), ends[0]);
+    begin_until_late(f, 1ms, ends[1]);
+    auto gone = hold_turn(f, gone_has_it);
+    gone.start();
+    begin_and(f, true, ends[2], turns, 0);
+    stop.request_stop();
+    REQUIRE(test::eventually([&] { return ends[0] == what::stopped; }));
+    REQUIRE(test::eventually([&] { return ends[1] == what::timeout; }));
+    SECTION("destroyed while it waits") {
+        gone.destroy();
+        CHECK_FALSE(gone_has_it);
+        holder = {};
+    }
+    SECTION("destroyed with the turn") {
+        holder = {};
+        CHECK(gone_has_it);
+        CHECK(ends[2] == what::nothing_yet);
+        gone.destroy();
+    }
+    CHECK(ends[2] == what::mine);
+    CHECK(f.is_set());
+}
+
+TEST_CASE("once_flag: if the function throws, the next caller calls its own") {
+    const test::watchdog guard;
+    bide::once_flag f;
+    int calls = 0;
+    CHECK_THROWS_AS(f.call([&] {
+        ++calls;
+        throw std::runtime_error("no");
+    }),
+                    std::runtime_error);
+    CHECK_FALSE(f.is_set());
+    f.call([&](int n) { calls += n; }, 10);
+    f.call([&] { ++calls; });
+    CHECK(calls == 11);
+}
+
+TEMPLATE_TEST_CASE("once_flag: of many callers one initialises, and all see what it did", "",
+                   test::native, test::portable, test::jittery) {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (int round = 0; round < 200; ++round) {
+        bide::basic_once_flag<TestType> f;
+        int calls = 0; // plain: a sanitizer sees whether it is ordered
+        int seen[4] = {};
+        test::run_threads(4, [&](int i) {
+            if (i == round % 5) {
+                try {
+                    f.call([] { throw 1; });
+                } catch (int) {
+                }
+            }
+            i == 3 && f.is_set() ? void() : f.call([&] { ++calls; });
+            seen[i] = calls;
+        });
+        REQUIRE(calls == 1);
+        for (const int s : seen) {
+            REQUIRE(s == 1);
+        }
+    }
+}
+
+TEST_CASE("once_flag: no wait allocates") {
+    const test::watchdog guard;
+    bide::basic_once_flag<test::observing<test::native>> f;
+    auto turn = f.begin();
+    std::size_t made = 1;
+    test::team waiting(1, [&](int) {
+        const std::size_t before = test::allocations_here();
+        static_cast<void>(f.begin());
+        made = test::allocations_here() - before;
+    });
+    REQUIRE(test::are_asleep<test::native>(1));
+    turn.set();
+    waiting.join();
+    CHECK(made == 0);
+}
+
+// ---- once_cell
+
+TEST_CASE("once_cell: the value is made once, in place, and destroyed with the cell") {
+    std::atomic<int> alive{0};
+    {
+        bide::once_cell<counted_value> cell;
+        CHECK(cell.get() == nullptr);
+        CHECK(std::as_const(cell).get() == nullptr);
+        auto turn = cell.begin();
+        REQUIRE(turn);
+        CHECK_FALSE(cell.try_begin());
+        counted_value& made = turn.set(7, alive);
+        CHECK_FALSE(turn);
+        CHECK(&made == cell.get());
+        CHECK(&made == std::as_const(cell).get());
+        CHECK(made.value == 7);
+        CHECK(&cell.get_or_init([&] { return counted_value(8, alive); }) == &made);
+        CHECK_FALSE(cell.begin());
+        CHECK((cell.begin_for(1h) && !*cell.begin_for(1h)));
+        CHECK(alive == 1);
+    }
+    CHECK(alive == 0);
+    const bide::once_cell<counted_value> never;
+    CHECK(never.get() == nullptr);
+}
+
+TEST_CASE("once_cell: the value need not be movable") {
+    bide::once_cell<immovable> cell;
+    CHECK(cell.get_or_init([] { return immovable(3); }).value == 3);
+    bide::once_cell<immovable> other;
+    CHECK(other.begin().set(4).value == 4);
+}
+
+TEST_CASE("once_cell: if a constructor or a function throws, the next caller makes the value") {
+    const test::watchdog guard;
+    struct picky {
+        explicit picky(int n) : value(n) {
+            if (n < 0) {
+                throw std::invalid_argument("n");
+            }
+        }
+        int value;
+    };
+    bide::once_cell<picky> cell;
+    {
+        auto turn = cell.begin();
+        CHECK_THROWS_AS(turn.set(-1), std::invalid_argument);
+        CHECK(turn); // it may try again
+        CHECK_FALSE(cell.try_begin());
+    }
+    CHECK_THROWS_AS(cell.get_or_init([]() -> picky { throw 1; }), int);
+    CHECK(cell.get() == nullptr);
+    CHECK(cell.get_or_init([] { return picky(2); }).value == 2);
+}
+
+TEMPLATE_TEST_CASE("once_cell: threads and coroutines get the one value", "", test::native,
+                   test::portable, test::jittery) {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (int round = 0; round < 200; ++round) {
+        bide::once_cell<int, TestType> cell;
+        std::atomic<int> made{0};
+        int seen[4] = {};
+        test::run_threads(4, [&](int i) {
+            if (i % 2 == 0) {
+                seen[i] = cell.get_or_init([&] { return 10 + made++; });
+            } else {
+                bide::sync_wait([](auto& c, auto& m) -> bide::task<void> {
+                    auto turn = co_await c.async_begin();
+                    if (turn) {
+                        turn.set(10 + m++);
+                    }
+                }(cell, made));
+                seen[i] = *cell.get();
+            }
+        });
+        REQUIRE(made == 1);
+        for (const int s : seen) {
+            REQUIRE(s == 10);
+        }
+    }
+}
+
+// ---- The end
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("once: misuse terminates with its name") {
+    const std::string waiting = test::dies([] {
+        std::optional<bide::once_flag> f(std::in_place);
+        auto turn = f->begin();
+        bool mine = false;
+        auto c = hold_turn(*f, mine);
+        c.start();
+        f.reset();
+    });
+    CHECK(test::contains(waiting, "once_flag"));
+    CHECK(test::contains(waiting, "1 waiting"));
+    const std::string busy = test::dies([] {
+        std::optional<bide::once_cell<int>> cell(std::in_place);
+        auto turn = cell->begin();
+        cell.reset();
+    });
+    CHECK(test::contains(busy, "once_cell"));
+    CHECK(test::contains(busy, "destroyed while it is being initialised"));
+    CHECK(test::contains(test::dies([] { bide::once_flag::turn().set(); }), "turn that is empty"));
+}
+
+#endif
+
+TEMPLATE_TEST_CASE("once_flag: a caller that finds it set may destroy it before set() returns", "",
+                   test::native, test::portable) {
+    using flag = bide::basic_once_flag<TestType>;
+    const auto make = [](void* at, int) { return ::new (at) flag; };
+    const auto set = [](flag& f) { f.call([] {}); };
+    const auto wait = [](flag& f, int round) {
+        switch (round % 2) {
+        case 0:
+            while (!f.is_set()) {
+                bide::native_platform::pause();
+            }
+            break;
+        default:
+            while (!f.is_set()) {
+                auto got = f.begin_for(std::chrono::nanoseconds(round % 1'000));
+            }
+        }
+    };
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    CHECK(test::late_touches<flag>(1, 3'000, make, set, wait) == 0);
+}

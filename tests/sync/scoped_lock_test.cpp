@@ -1,0 +1,194 @@
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/platforms.hpp"
+
+#include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/scoped_lock.hpp>
+#include <bide/sync/shared_mutex.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+using namespace std::chrono_literals;
+
+static_assert(!std::is_copy_constructible_v<bide::scoped_lock<bide::mutex>>);
+static_assert(std::is_nothrow_move_constructible_v<bide::scoped_lock<bide::mutex, std::mutex>>);
+
+namespace {
+
+template <class M> bool is_free(M& m) {
+    const bool got = m.try_lock();
+    if (got) {
+        m.unlock();
+    }
+    return got;
+}
+
+} // namespace
+
+TEST_CASE("scoped_lock: locks mutexes of several kinds, in any order, and unlocks them") {
+    const test::watchdog guard;
+    bide::mutex a;
+    bide::adaptive_mutex b;
+    bide::shared_mutex c;
+    std::mutex d;
+    {
+        const bide::scoped_lock held(d, b, a, c);
+        CHECK(held);
+        CHECK_FALSE(is_free(a));
+        CHECK_FALSE(is_free(b));
+        CHECK_FALSE(is_free(c));
+        CHECK_FALSE(is_free(d));
+    }
+    {
+        bide::scoped_lock held(a);
+        bide::scoped_lock other(std::move(held));
+        CHECK_FALSE(held);
+        CHECK(other);
+        CHECK_FALSE(is_free(a));
+        other.unlock();
+        other.unlock();
+        CHECK_FALSE(other);
+        CHECK(is_free(a));
+    }
+    a.lock();
+    c.lock();
+    {
+        bide::scoped_lock held(std::adopt_lock, a, c);
+        CHECK(held);
+        held = bide::scoped_lock(std::try_to_lock, a, c); // not free: locks none, and unlocks both
+        CHECK_FALSE(held);
+    }
+    CHECK(is_free(a));
+    CHECK(is_free(b));
+    CHECK(is_free(c));
+    CHECK(is_free(d));
+}
+
+TEST_CASE("scoped_lock: a mutex that is in the list twice is refused, and nothing is locked") {
+    bide::mutex a;
+    bide::mutex b;
+    CHECK_THROWS_AS(bide::scoped_lock(a, a), std::invalid_argument);
+    CHECK_THROWS_AS(bide::scoped_lock(a, b, a), std::invalid_argument);
+    CHECK_THROWS_AS(bide::scoped_lock(b, a, a), std::invalid_argument);
+    CHECK_THROWS_AS(bide::scoped_lock(std::try_to_lock, b, a, b), std::invalid_argument);
+    CHECK(is_free(a));
+    CHECK(is_free(b));
+}
+
+TEST_CASE("scoped_lock: a try, a time-out and a stop lock all of them or none") {
+    const test::watchdog guard;
+    bide::mutex m[3];
+    const int taken = GENERATE(0, 1, 2);
+    CAPTURE(taken);
+    m[taken].lock();
+    std::stop_source stop;
+    stop.request_stop();
+    const auto none = [&](auto&&... how) {
+        const bide::scoped_lock held(how..., m[2], m[0], m[1]);
+        bool free = true;
+        for (int i = 0; i < 3; ++i) {
+            free = free && (is_free(m[i]) || i == taken);
+        }
+        return !held && free;
+    };
+    CHECK(none(std::try_to_lock));
+    CHECK(none(1ms));
+    CHECK(none(0s));
+    CHECK(none(std::chrono::steady_clock::now() + 1ms));
+    CHECK(none(stop.get_token()));
+    m[taken].unlock();
+    const auto all = [&](auto&&... how) {
+        const bide::scoped_lock held(how..., m[2], m[0], m[1]);
+        return static_cast<bool>(held) && !is_free(m[0]) && !is_free(m[1]) && !is_free(m[2]);
+    };
+    CHECK(all(std::try_to_lock));
+    CHECK(all(0s));
+    CHECK(all(std::chrono::hours::max()));
+    CHECK(all(std::chrono::steady_clock::now() + 1h));
+    CHECK(all(stop.get_token()));
+    CHECK(all());
+    for (auto& each : m) {
+        CHECK(is_free(each));
+    }
+}
+
+TEST_CASE("scoped_lock: an exception of a lock unlocks the mutexes before it") {
+    struct thrower {
+        void lock() { throw std::runtime_error("no"); }
+        void unlock() {}
+    };
+    struct {
+        bide::mutex first;
+        thrower second;
+        bide::mutex third;
+    } m;
+    CHECK_THROWS_AS(bide::scoped_lock(m.third, m.second, m.first), std::runtime_error);
+    CHECK(is_free(m.first));
+    CHECK(is_free(m.third));
+}
+
+TEMPLATE_TEST_CASE("scoped_lock: threads that name the mutexes in other orders do not deadlock", "",
+                   test::native, test::portable, test::jittery) {
+    bide::basic_mutex<TestType> a;
+    bide::basic_adaptive_mutex<TestType> b;
+    bide::basic_shared_mutex<TestType> c;
+    int counts[3] = {};
+    constexpr int turns = 200;
+    test::run_threads(4, [&](int i) {
+        for (int turn = 0; turn < turns; ++turn) {
+            switch (i) {
+            case 0: {
+                const bide::scoped_lock held(a, b, c);
+                ++counts[0], ++counts[1], ++counts[2];
+                break;
+            }
+            case 1: {
+                const bide::scoped_lock held(c, a);
+                ++counts[0], ++counts[2];
+                break;
+            }
+            case 2: {
+                const bide::scoped_lock held(b, a);
+                ++counts[0], ++counts[1];
+                break;
+            }
+            default: {
+                const bide::scoped_lock held(c, b);
+                ++counts[1], ++counts[2];
+            }
+            }
+        }
+    });
+    CHECK(counts[0] == 3 * turns);
+    CHECK(counts[1] == 3 * turns);
+    CHECK(counts[2] == 3 * turns);
+}
+
+TEST_CASE("scoped_lock: gets its turn while other threads never leave its mutexes free") {
+    const test::watchdog guard;
+    bide::mutex a;
+    bide::mutex b;
+    std::atomic<bool> over{false};
+    test::team busy(4, [&](int i) {
+        while (!over) {
+            const std::scoped_lock held(i % 2 == 0 ? a : b);
+        }
+    });
+    for (int i = 0; i < 100; ++i) {
+        const bide::scoped_lock held(a, b);
+    }
+    over = true;
+    busy.join();
+    CHECK(is_free(a));
+    CHECK(is_free(b));
+}

@@ -1,0 +1,536 @@
+#include <bide/task/async_generator.hpp>
+
+#include <bide/channel/channel.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/tasks.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using bide::async_generator;
+using bide::scheduler;
+using bide::semaphore;
+using bide::sync_wait;
+using bide::task;
+using namespace std::chrono_literals;
+
+namespace {
+
+async_generator<int> count_to(int n) {
+    for (int i = 1; i <= n; ++i) {
+        co_yield i;
+    }
+}
+
+template <class T> task<std::vector<T>> all_of(async_generator<T> items) {
+    std::vector<T> all;
+    while (auto item = co_await items.next()) {
+        all.push_back(std::move(*item));
+    }
+    co_return all;
+}
+
+} // namespace
+
+// ---- Items
+
+TEST_CASE("async_generator: yields items in order, then nothing, as often as it is asked") {
+    CHECK(sync_wait(all_of(count_to(3))) == std::vector{1, 2, 3});
+    CHECK(sync_wait(all_of(count_to(0))).empty());
+    const auto ask_again = [](async_generator<int> items) -> task<int> {
+        int nothing = 0;
+        static_cast<void>(co_await items.next());
+        for (int i = 0; i < 3; ++i) {
+            const auto item = co_await items.next();
+            nothing += item ? 0 : 1;
+        }
+        co_return nothing;
+    };
+    CHECK(sync_wait(ask_again(count_to(1))) == 3);
+}
+
+namespace {
+
+async_generator<std::unique_ptr<int>> boxes() {
+    co_yield std::make_unique<int>(1);
+    auto named = std::make_unique<int>(2);
+    co_yield std::move(named);
+}
+async_generator<int&> elements(std::vector<int>& of) {
+    for (int& e : of) {
+        co_yield e;
+    }
+}
+async_generator<const std::string&> words() {
+    const std::string first = "first";
+    co_yield first;
+    co_yield "temporary";
+}
+async_generator<std::string> letters() {
+    co_yield "a";
+    const std::string constant = "b";
+    co_yield constant;
+}
+
+} // namespace
+
+TEST_CASE("async_generator: yields move-only values, references, and what converts to its items") {
+    const auto boxed = sync_wait(all_of(boxes()));
+    REQUIRE(boxed.size() == 2);
+    CHECK(*boxed[0] + *boxed[1] == 3);
+    CHECK(sync_wait(all_of(letters())) == std::vector<std::string>{"a", "b"});
+
+    std::vector<int> numbers{1, 2, 3};
+    const auto doubled = [](std::vector<int>& of) -> task<> {
+        auto items = elements(of);
+        while (int* const item = co_await items.next()) {
+            *item *= 2;
+        }
+    };
+    sync_wait(doubled(numbers));
+    CHECK(numbers == std::vector{2, 4, 6});
+    const auto joined = []() -> task<std::string> {
+        std::string all;
+        auto items = words();
+        while (const std::string* const item = co_await items.next()) {
+            all += *item;
+        }
+        co_return all;
+    };
+    CHECK(sync_wait(joined()) == "firsttemporary");
+    STATIC_REQUIRE(std::is_same_v<async_generator<int>::next_type, std::optional<int>>);
+    STATIC_REQUIRE(std::is_same_v<async_generator<const int&>::next_type, const int*>);
+    STATIC_REQUIRE(std::is_nothrow_move_constructible_v<async_generator<int>>);
+    STATIC_REQUIRE(!std::is_copy_constructible_v<async_generator<int>>);
+}
+
+namespace {
+
+async_generator<test::counted> counted_items(test::tally& t, int n, int* left_as = nullptr) {
+    const test::counted local(t, 0);
+    for (int i = 0; i < n; ++i) {
+        co_yield test::counted(t, i);
+    }
+    test::counted kept(t, n);
+    co_yield kept;
+    if (left_as != nullptr) {
+        *left_as = kept.number();
+    }
+}
+
+} // namespace
+
+TEST_CASE("async_generator: moves what is an rvalue, and copies what is not, once") {
+    test::tally t;
+    int left_as = 0;
+    {
+        const auto all = sync_wait(all_of(counted_items(t, 10, &left_as)));
+        REQUIRE(all.size() == 11);
+        CHECK(all.back().number() == 10);
+        CHECK(left_as == 10);
+        CHECK(t.copied == 1);
+    }
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE("async_generator: no item allocates") {
+    const auto loop = []() -> task<std::size_t> {
+        auto items = count_to(1'000);
+        static_cast<void>(co_await items.next());
+        const std::size_t before = test::allocations_here();
+        int sum = 0;
+        while (auto item = co_await items.next()) {
+            sum += *item;
+        }
+        co_return test::allocations_here() - before + (sum == 500'499 ? 0u : 1'000u);
+    };
+    CHECK(sync_wait(loop()) == 0);
+}
+
+namespace {
+
+async_generator<int> through(async_generator<int> from) {
+    while (auto item = co_await from.next()) {
+        co_yield std::move(*item);
+    }
+}
+task<int> sum_of(async_generator<int> items) {
+    int sum = 0;
+    while (auto item = co_await items.next()) {
+        sum += *item & 1;
+    }
+    co_return sum;
+}
+test::held add_all(async_generator<int> items, int& sum) {
+    while (auto item = co_await items.next()) {
+        sum += *item & 1;
+    }
+}
+
+} // namespace
+
+TEST_CASE("async_generator: a million items use a bounded stack") {
+    const test::watchdog guard;
+    CHECK(sync_wait(sum_of(count_to(1'000'000))) == 500'000);
+    CHECK(sync_wait(sum_of(through(through(count_to(1'000'000))))) == 500'000);
+    int sum = 0;
+    test::held other = add_all(count_to(1'000'000), sum);
+    other.start();
+    CHECK(other.done());
+    CHECK(sum == 500'000);
+}
+
+// ---- Waits of the producer
+
+namespace {
+
+async_generator<int> received(bide::channel<int>& from) {
+    while (auto item = co_await from.async_recv()) {
+        co_yield std::move(*item);
+    }
+}
+task<int> plus_one(int n) { co_return n + 1; }
+async_generator<int> incremented(async_generator<int> from) {
+    while (auto item = co_await from.next()) {
+        int sum = co_await plus_one(*item);
+        co_yield std::move(sum);
+    }
+}
+
+} // namespace
+
+TEST_CASE("async_generator: the producer awaits operations, tasks and other generators") {
+    const bool pooled = GENERATE(false, true);
+    test::runner run(pooled);
+    bide::channel<int> numbers(1);
+    test::team sender(1, [&numbers](int) {
+        for (int i = 0; i < 1'000; ++i) {
+            static_cast<void>(numbers.send(i));
+        }
+        numbers.close();
+    });
+    const auto all = run(all_of(incremented(received(numbers))));
+    sender.join();
+    std::vector<int> expected;
+    for (int i = 1; i <= 1'000; ++i) {
+        expected.push_back(i);
+    }
+    CHECK(all == expected);
+}
+
+TEST_CASE("async_generator: the producer runs where its consumer does, for each item anew") {
+    const test::watchdog guard;
+    scheduler a(test::workers(1));
+    scheduler b(test::workers(1));
+    const auto places = []() -> async_generator<bide::executor_ref> {
+        for (;;) {
+            co_await bide::this_task::yield();
+            bide::executor_ref here = bide::current_worker<bide::native_platform>();
+            co_yield std::move(here);
+        }
+    };
+    auto items = places();
+    const auto is_here = [](async_generator<bide::executor_ref>& from) -> task<bool> {
+        const auto where = co_await from.next();
+        co_return where == bide::current_worker<bide::native_platform>();
+    };
+    for (int i = 0; i < 3; ++i) {
+        CHECK(sync_wait(a, is_here(items)));
+        CHECK(sync_wait(b, is_here(items)));
+        CHECK(sync_wait(is_here(items)));
+    }
+}
+
+// ---- Exceptions
+
+namespace {
+
+async_generator<int> fails_after(int n) {
+    for (int i = 0; i < n; ++i) {
+        co_yield i;
+    }
+    throw std::runtime_error("no more");
+}
+
+} // namespace
+
+TEST_CASE("async_generator: an exception of the producer leaves next() once, and ends it") {
+    const auto consume = [](async_generator<int> items) -> task<std::string> {
+        std::string said;
+        for (int i = 0; i < 4; ++i) {
+            try {
+                const auto item = co_await items.next();
+                said += item ? "item " : "nothing ";
+            } catch (const std::runtime_error& e) {
+                said += std::string(e.what()) + " ";
+            }
+        }
+        co_return said;
+    };
+    CHECK(sync_wait(consume(fails_after(2))) == "item item no more nothing ");
+    CHECK(sync_wait(consume(fails_after(0))) == "no more nothing nothing nothing ");
+    CHECK_THROWS_AS(sync_wait(sum_of(through(fails_after(1)))), std::runtime_error);
+}
+
+namespace {
+
+// Its moves throw, or its copies, if it is told.
+class fragile {
+public:
+    explicit fragile(int number, bool on_move, bool on_copy) noexcept
+        : number_(number), on_move_(on_move), on_copy_(on_copy) {}
+    fragile(const fragile& other)
+        : number_(other.number_), on_move_(other.on_move_), on_copy_(other.on_copy_) {
+        if (on_copy_) {
+            throw std::runtime_error("copy");
+        }
+    }
+    fragile(fragile&& other)
+        : number_(other.number_), on_move_(other.on_move_), on_copy_(other.on_copy_) {
+        if (on_move_) {
+            throw std::runtime_error("move");
+        }
+    }
+    int number() const noexcept { return number_; }
+
+private:
+    int number_;
+    bool on_move_;
+    bool on_copy_;
+};
+
+async_generator<fragile> fragile_items(std::string& said) {
+    co_yield fragile(1, false, false);
+    co_yield fragile(2, true, false);
+    co_yield fragile(3, false, false);
+    const fragile uncopied(4, false, true);
+    try {
+        co_yield uncopied;
+    } catch (const std::runtime_error& e) {
+        said += e.what();
+    }
+    co_yield fragile(5, false, false);
+}
+
+} // namespace
+
+TEST_CASE(
+    "async_generator: a move that throws loses that item alone; a copy throws in the producer") {
+    std::string said;
+    const auto consume = [](async_generator<fragile> items) -> task<int> {
+        int seen = 0;
+        for (bool over = false; !over;) {
+            try {
+                const auto item = co_await items.next();
+                over = !item;
+                seen = 10 * seen + (item ? item->number() : 0);
+            } catch (const std::runtime_error&) {
+                seen = 10 * seen + 9;
+            }
+        }
+        co_return seen;
+    };
+    CHECK(sync_wait(consume(fragile_items(said))) == 19'350);
+    CHECK(said == "copy");
+}
+
+// ---- Lifetime
+
+TEST_CASE("async_generator: destroyed early, it destroys its producer at the co_yield") {
+    test::tally t;
+    {
+        const auto never_started = counted_items(t, 3);
+    }
+    CHECK(t.made == 0);
+    const auto take_two = [](async_generator<test::counted> items) -> task<int> {
+        const auto a = co_await items.next();
+        const auto b = co_await items.next();
+        co_return a->number() + b->number();
+    };
+    CHECK(sync_wait(take_two(counted_items(t, 3))) == 1);
+    CHECK(t.made > 0);
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE("async_generator: moves with its producer, and has ended where it was moved from") {
+    test::tally t;
+    const auto consume = [](test::tally& in) -> task<int> {
+        auto items = counted_items(in, 3);
+        static_cast<void>(co_await items.next());
+        auto moved = std::move(items);
+        const auto gone = co_await items.next();
+        const auto second = co_await moved.next();
+        auto other = counted_items(in, 1);
+        static_cast<void>(co_await other.next());
+        moved = std::move(other); // destroys the first producer
+        const auto last = co_await moved.next();
+        co_return (gone ? 100 : 0) + 10 * second->number() + last->number();
+    };
+    CHECK(sync_wait(consume(t)) == 11);
+    CHECK(t.alive() == 0);
+}
+
+namespace {
+
+async_generator<int> permits(semaphore& s, test::tally& t) {
+    const test::counted local(t, 1);
+    for (;;) {
+        const auto permit = co_await s.async_acquire();
+        co_yield 1;
+    }
+}
+test::held consume_next(async_generator<int>& items, int& got) {
+    while (auto item = co_await items.next()) {
+        got += *item;
+    }
+}
+task<> consume_deep(async_generator<int>& items, test::tally& t) {
+    const test::counted local(t, 1);
+    while (auto item = co_await items.next()) {
+    }
+}
+test::held await_deep(async_generator<int>& items, test::tally& t) {
+    co_await consume_deep(items, t);
+}
+
+} // namespace
+
+TEST_CASE("async_generator: if its consumer is destroyed while it waits, it has ended") {
+    const bool through_task = GENERATE(false, true);
+    CAPTURE(through_task);
+    test::tally t;
+    semaphore s{0};
+    auto items = permits(s, t);
+    int got = 0;
+    {
+        test::held consumer = through_task ? await_deep(items, t) : consume_next(items, got);
+        consumer.start();
+        CHECK(s.waiters() == 1);
+        CHECK(t.alive() == (through_task ? 2 : 1));
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(t.alive() == 0);
+    const auto ask = [](async_generator<int>& from) -> task<bool> {
+        const auto item = co_await from.next();
+        co_return item.has_value();
+    };
+    CHECK(!sync_wait(ask(items)));
+}
+
+TEST_CASE(
+    "async_generator: a pipeline of 200,000 passes items on and is destroyed on a bounded stack") {
+    const test::watchdog guard;
+    test::tally t;
+    semaphore s{0};
+    const auto pipeline = [&](async_generator<int> items) {
+        for (int i = 0; i < 200'000; ++i) {
+            items = through(std::move(items));
+        }
+        return items;
+    };
+    CHECK(sync_wait(sum_of(pipeline(count_to(3)))) == 2);
+    auto items = pipeline(permits(s, t));
+    int got = 0;
+    {
+        test::held consumer = consume_next(items, got);
+        consumer.start();
+        CHECK(s.waiters() == 1);
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(t.alive() == 0);
+}
+
+// ---- Cancellation
+
+namespace {
+
+async_generator<int> says_goodbye(semaphore& s) {
+    bool stopped = false;
+    try {
+        const auto permit = co_await s.async_acquire();
+    } catch (const bide::stopped_error&) {
+        stopped = true;
+    }
+    co_yield stopped ? 7 : 1;
+}
+task<int> consume_in_scope(async_generator<int> items, bool shielded) {
+    std::optional<bide::this_task::shield> guard;
+    if (shielded) {
+        guard.emplace();
+    }
+    int sum = 0;
+    const auto first = co_await items.next();
+    sum += first.value_or(0);
+    guard.reset();
+    const auto second = co_await items.next();
+    co_return sum + second.value_or(0);
+}
+
+} // namespace
+
+TEST_CASE("async_generator: a cancellation of the consumer stops what the producer waits for") {
+    const test::watchdog guard;
+    scheduler on(test::workers(2));
+    semaphore s{0};
+    test::tally t;
+    auto stopped = on.spawn(consume_in_scope(permits(s, t), false));
+    auto caught = on.spawn(consume_in_scope(says_goodbye(s), false));
+    REQUIRE(test::eventually([&s] { return s.waiters() == 2; }));
+    CHECK(stopped.cancel());
+    CHECK(caught.cancel());
+    CHECK_THROWS_AS(std::move(stopped).join(), bide::stopped_error);
+    CHECK(std::move(caught).join() == 7);
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE("async_generator: a shield of the consumer keeps a cancellation from the producer") {
+    const test::watchdog guard;
+    scheduler on(test::workers(2));
+    semaphore s{0};
+    auto shielded = on.spawn(consume_in_scope(says_goodbye(s), true));
+    REQUIRE(test::eventually([&s] { return s.waiters() == 1; }));
+    CHECK(shielded.cancel());
+    CHECK(s.waiters() == 1);
+    s.release();
+    CHECK(std::move(shielded).join() == 1);
+}
+
+TEST_CASE(
+    "async_generator: a time-out of the producer's operation leaves the item to the next wait") {
+    const test::watchdog guard;
+    bide::channel<int> numbers(1);
+    const auto patient = [](bide::channel<int>& from) -> async_generator<int> {
+        for (;;) {
+            const auto got = co_await from.async_recv().with_timeout(1ms);
+            if (got && !*got) {
+                co_return;
+            }
+            co_yield got ? **got : -1;
+        }
+    };
+    const auto consume = [&numbers](async_generator<int> items) -> task<bool> {
+        const auto early = co_await items.next();
+        static_cast<void>(co_await numbers.async_send(5));
+        const auto late = co_await items.next();
+        numbers.close();
+        const auto over = co_await items.next();
+        co_return early == -1 && late == 5 && !over;
+    };
+    CHECK(sync_wait(consume(patient(numbers))));
+}

@@ -1,0 +1,200 @@
+#include <bide/task/cancel_reason.hpp>
+
+#include <bide/sched/join_set.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/rounds.hpp>
+#include <support/tasks.hpp>
+
+#include <atomic>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+using bide::cancel_reason;
+using bide::scheduler;
+using bide::task;
+using bide::user_reason;
+using test::workers;
+namespace this_task = bide::this_task;
+
+namespace {
+
+// Waits until it is cancelled, and notes why.
+struct noted {
+    std::atomic<bool> waits{false};
+    std::atomic<cancel_reason> why{cancel_reason::none};
+
+    task<> wait() {
+        bide::semaphore none(0);
+        waits = true;
+        const auto got = co_await none.async_acquire().as_result();
+        why = got ? cancel_reason::none : this_task::cancel_reason();
+    }
+    bool begins() const {
+        return test::eventually([this] { return waits.load(); });
+    }
+};
+
+} // namespace
+
+TEST_CASE("cancel_reason: a cancelled task reads the reason of the first canceller") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    CHECK(this_task::cancel_reason() == cancel_reason::none);
+    for (const cancel_reason why :
+         {cancel_reason::requested, user_reason(0), user_reason(5), user_reason(127)}) {
+        noted one;
+        auto h = s.spawn(one.wait());
+        REQUIRE(one.begins());
+        if (why == cancel_reason::requested) {
+            h.cancel();
+        } else {
+            h.cancel(why);
+        }
+        h.cancel(user_reason(3));
+        std::move(h).join();
+        CHECK(one.why == why);
+    }
+    CHECK(user_reason(0) == cancel_reason::user);
+    CHECK(user_reason(5) != user_reason(6));
+}
+
+TEST_CASE("cancel_reason: a task that is not cancelled, or is shielded, has none") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<bool> runs{false};
+    std::atomic<bool> may_look{false};
+    const auto looks = [&]() -> task<bool> {
+        bool none = this_task::cancel_reason() == cancel_reason::none;
+        std::optional<this_task::shield> held(std::in_place);
+        runs = true;
+        static_cast<void>(test::eventually([&] { return may_look.load(); }));
+        none = none && this_task::cancel_reason() == cancel_reason::none;
+        held.reset();
+        const cancel_reason why = this_task::cancel_reason();
+        co_return none&& why == user_reason(1);
+    };
+    auto h = s.spawn(looks);
+    REQUIRE(test::eventually([&] { return runs.load(); }));
+    CHECK(h.cancel(user_reason(1)));
+    may_look = true;
+    CHECK(std::move(h).join());
+}
+
+TEST_CASE("cancel_reason: children of a cancelled task read parent, and losers read sibling") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    noted a;
+    noted b;
+    const auto both = [&]() -> task<> { co_await bide::when_all(a.wait(), b.wait()); };
+    auto h = s.spawn(both);
+    REQUIRE(a.begins());
+    REQUIRE(b.begins());
+    h.cancel(user_reason(2));
+    std::move(h).join();
+    CHECK(a.why == cancel_reason::parent);
+    CHECK(b.why == cancel_reason::parent);
+    noted loser;
+    const auto wins = [&]() -> task<> {
+        while (!loser.waits) {
+            co_await this_task::yield();
+        }
+    };
+    const auto race = [&]() -> task<> { co_await bide::when_any(loser.wait(), wins()); };
+    bide::sync_wait(s, race());
+    CHECK(loser.why == cancel_reason::sibling);
+}
+
+TEST_CASE("cancel_reason: members of a group or a set read why it was cancelled") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    {
+        noted one;
+        noted other;
+        bide::task_group g(s);
+        g.spawn(one.wait());
+        REQUIRE(one.begins());
+        g.cancel(user_reason(7));
+        g.cancel();
+        g.spawn(other.wait());
+        g.join();
+        CHECK(one.why == user_reason(7));
+    }
+    {
+        noted one;
+        bide::task_group g(s);
+        g.spawn(one.wait());
+        REQUIRE(one.begins());
+        const auto fails = []() -> task<> {
+            co_await this_task::yield();
+            throw std::runtime_error("fails");
+        };
+        g.spawn(fails);
+        CHECK(test::what_of([&] { g.join(); }) == "fails");
+        CHECK(one.why == cancel_reason::sibling);
+    }
+    {
+        noted one;
+        const auto joins = [&]() -> task<> {
+            bide::task_group g(s);
+            g.spawn(one.wait());
+            co_await g.async_join();
+        };
+        auto h = s.spawn(joins);
+        REQUIRE(one.begins());
+        h.cancel(user_reason(1));
+        CHECK(test::ended_by_stop(std::move(h)));
+        CHECK(one.why == cancel_reason::parent);
+    }
+    {
+        noted one;
+        noted other;
+        {
+            bide::join_set<> set(s);
+            set.spawn(one.wait());
+            REQUIRE(one.begins());
+            set.cancel(user_reason(9));
+            while (set.join_next()) {
+            }
+            CHECK(one.why == user_reason(9));
+        }
+        {
+            bide::join_set<> set(s);
+            set.spawn(other.wait());
+            REQUIRE(other.begins());
+        }
+        CHECK(other.why == cancel_reason::parent);
+    }
+}
+
+TEST_CASE("cancel_reason: a task reads shutdown if its scheduler shuts down") {
+    const test::watchdog guard;
+    noted waits;
+    noted begins_later;
+    std::atomic<bool> runs{false};
+    std::atomic<bool> may_wait{false};
+    scheduler s(workers(2));
+    const auto later = [&]() -> task<> {
+        runs = true;
+        static_cast<void>(test::eventually([&] { return may_wait.load(); }));
+        co_await begins_later.wait();
+    };
+    s.spawn(waits.wait()).detach();
+    s.spawn(later).detach();
+    REQUIRE(waits.begins());
+    REQUIRE(test::eventually([&] { return runs.load(); }));
+    test::team closer(1, [&](int) { s.shutdown(); });
+    REQUIRE(test::eventually([&] { return waits.why != cancel_reason::none; }));
+    may_wait = true;
+    closer.join();
+    CHECK(waits.why == cancel_reason::shutdown);
+    CHECK(begins_later.why == cancel_reason::shutdown);
+}

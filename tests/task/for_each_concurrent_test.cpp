@@ -1,0 +1,419 @@
+#include <bide/task/for_each_concurrent.hpp>
+
+#include <bide/channel/channel.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/rounds.hpp>
+#include <support/tasks.hpp>
+#include <support/waiting.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using bide::for_each_concurrent;
+using bide::map_concurrent;
+using bide::scheduler;
+using bide::sync_wait;
+using bide::task;
+using test::runner;
+using test::what_of;
+using test::workers;
+namespace this_task = bide::this_task;
+
+namespace {
+
+// How many are inside, now and at most.
+struct crowd {
+    std::atomic<int> now{0};
+    std::atomic<int> most{0};
+
+    class visit {
+    public:
+        explicit visit(crowd& in) noexcept : in_(in) {
+            const int here = ++in_.now;
+            for (int seen = in_.most; seen < here && !in_.most.compare_exchange_weak(seen, here);) {
+            }
+        }
+        visit(const visit&) = delete;
+        visit& operator=(const visit&) = delete;
+        ~visit() { --in_.now; }
+
+    private:
+        crowd& in_;
+    };
+};
+
+// The numbers below `end`.
+struct numbers {
+    explicit numbers(int end_) noexcept : end(end_) {}
+    std::optional<int> next() {
+        ++calls;
+        return at < end ? std::optional<int>(at++) : std::nullopt;
+    }
+    int end;
+    int at = 0;
+    int calls = 0;
+};
+struct slow_numbers : numbers {
+    using numbers::numbers;
+    task<std::optional<int>> next() {
+        const crowd::visit here(inside);
+        co_await this_task::yield();
+        co_return numbers::next();
+    }
+    crowd inside;
+};
+
+std::vector<int> up_to(int end) {
+    std::vector<int> all(static_cast<std::size_t>(end));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+task<int> squared(int n) {
+    for (int i = n % 3; i != 0; --i) {
+        co_await this_task::yield();
+    }
+    co_return n* n;
+}
+
+} // namespace
+
+TEST_CASE("for_each_concurrent: runs each item once, and never more than the limit at a time") {
+    for (const bool pooled : {false, true}) {
+        runner run(pooled);
+        for (const std::size_t limit : {1u, 2u, 7u, 1000u}) {
+            crowd inside;
+            std::vector<std::atomic<int>> runs(100);
+            const auto visit = [&](int n) -> task<> {
+                const crowd::visit here(inside);
+                co_await this_task::yield();
+                ++runs[static_cast<std::size_t>(n)];
+                co_await this_task::yield();
+            };
+            run(for_each_concurrent(up_to(100), limit, visit));
+            CHECK(std::all_of(runs.begin(), runs.end(), [](const auto& n) { return n == 1; }));
+            CHECK(inside.now == 0);
+            CHECK(inside.most <= static_cast<int>(limit));
+        }
+    }
+}
+
+TEST_CASE("for_each_concurrent: runs as many at a time as the limit, on one worker, too") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> here{0};
+    bide::event all_here;
+    const auto meets = [&](int) -> task<> {
+        if (++here % 5 == 0) {
+            all_here.set();
+        }
+        co_await all_here.async_wait();
+    };
+    sync_wait(s, for_each_concurrent(up_to(5), 5, meets));
+    sync_wait(s, for_each_concurrent(numbers(5), 5, meets));
+    CHECK(here == 10);
+}
+
+TEST_CASE("for_each_concurrent: begins the items in order, and uses an lvalue by reference") {
+    for (const bool pooled : {false, true}) {
+        runner run(pooled);
+        std::vector<int> begun;
+        int ones[] = {1, 2, 3};
+        std::list<int> list{4, 5};
+        const auto doubles = [&](int& n) -> task<> {
+            begun.push_back(n);
+            n *= 2;
+            co_await this_task::yield();
+        };
+        run(for_each_concurrent(ones, 1, doubles));
+        run(for_each_concurrent(list, 1, doubles));
+        CHECK(begun == std::vector<int>{1, 2, 3, 4, 5});
+        CHECK(ones[2] == 6);
+        CHECK(list == std::list<int>{8, 10});
+        const auto never = [&](int) -> task<> {
+            begun.clear();
+            co_return;
+        };
+        run(for_each_concurrent(std::vector<int>(), 4, never));
+        run(for_each_concurrent(numbers(0), 4, never));
+        CHECK(begun.size() == 5);
+    }
+}
+
+TEST_CASE(
+    "map_concurrent: returns the values in the order of the items, from every kind of range") {
+    for (const bool pooled : {false, true}) {
+        runner run(pooled);
+        std::vector<int> expected;
+        for (const int n : up_to(200)) {
+            expected.push_back(n * n);
+        }
+        const std::vector<int> items = up_to(200);
+        const std::list<int> list(items.begin(), items.end());
+        for (const std::size_t limit : {1u, 3u, 64u}) {
+            CHECK(run(map_concurrent(items, limit, squared)) == expected);
+            CHECK(run(map_concurrent(up_to(200), limit, squared)) == expected);
+            CHECK(run(map_concurrent(list, limit, squared)) == expected);
+            numbers pulled(200);
+            CHECK(run(map_concurrent(pulled, limit, squared)) == expected);
+            CHECK(pulled.calls == 201); // none after the end
+            slow_numbers awaited(200);
+            CHECK(run(map_concurrent(awaited, limit, squared)) == expected);
+            CHECK(awaited.calls == 201);
+            CHECK(awaited.inside.most == 1);
+        }
+        CHECK(run(map_concurrent(std::vector<int>(), 3, squared)).empty());
+    }
+}
+
+TEST_CASE(
+    "map_concurrent: items and values are moved, never copied, and destroyed as often as made") {
+    for (const bool pooled : {false, true}) {
+        runner run(pooled);
+        test::tally t;
+        struct source {
+            test::tally& of;
+            int left = 50;
+            std::optional<test::counted_once> next() {
+                return left-- > 0 ? std::optional<test::counted_once>(std::in_place, of, left)
+                                  : std::nullopt;
+            }
+        };
+        const auto passes_on = [](test::counted_once n) -> task<test::counted_once> {
+            co_await this_task::yield();
+            co_return std::move(n);
+        };
+        source from{t};
+        const auto all = run(map_concurrent(from, 4, passes_on));
+        REQUIRE(all.size() == 50);
+        for (int i = 0; i < 50; ++i) {
+            CHECK(all[static_cast<std::size_t>(i)].number() == 49 - i);
+        }
+        CHECK(t.alive() == 50);
+        CHECK(t.copied == 0);
+    }
+}
+
+TEST_CASE("for_each_concurrent: refuses a limit of zero in the call") {
+    const auto none = [](int) -> task<> { co_return; };
+    CHECK_THROWS_AS(static_cast<void>(for_each_concurrent(up_to(3), 0, none)),
+                    std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(map_concurrent(up_to(3), 0, squared)), std::invalid_argument);
+}
+
+TEST_CASE("for_each_concurrent: the first failure cancels the running tasks and begins no other") {
+    for (const bool pooled : {false, true}) {
+        runner run(pooled);
+        std::atomic<int> waiting{0};
+        std::atomic<int> stopped{0};
+        std::atomic<int> begun{0};
+        bide::event three;
+        // Three wait until they are cancelled; then the fourth fails.
+        const auto fourth_fails = [&](int n) -> task<> {
+            ++begun;
+            if (n == 3) {
+                co_await three.async_wait();
+                throw std::runtime_error("the fourth");
+            }
+            if (++waiting == 3) {
+                three.set();
+            }
+            bide::semaphore none(0);
+            const auto got = co_await none.async_acquire().as_result();
+            stopped += got ? 0 : 1;
+            throw std::logic_error("a later one");
+        };
+        CHECK(what_of([&] { run(for_each_concurrent(up_to(100), 4, fourth_fails)); }) ==
+              "the fourth");
+        CHECK(stopped == 3);
+        CHECK(begun == 4);
+    }
+}
+
+TEST_CASE("for_each_concurrent: an exception of the function or of the range is a failure") {
+    for (const bool pooled : {false, true}) {
+        runner run(pooled);
+        for (const std::size_t limit : {1u, 3u}) {
+            std::atomic<int> begun{0};
+            const auto fails = [&](int n) -> task<> {
+                ++begun;
+                if (n == 10) {
+                    throw std::runtime_error("the function");
+                }
+                return [](int) -> task<> { co_await this_task::yield(); }(n);
+            };
+            CHECK(what_of([&] { run(for_each_concurrent(up_to(1000), limit, fails)); }) ==
+                  "the function");
+            CHECK(begun < 1000);
+            struct bad {
+                int left = 10;
+                std::optional<int> next() {
+                    if (--left == 0) {
+                        throw std::runtime_error("the range");
+                    }
+                    return left;
+                }
+            };
+            std::atomic<int> ran{0};
+            const auto counts = [&](int) -> task<> {
+                ++ran;
+                co_return;
+            };
+            CHECK(what_of([&] { run(for_each_concurrent(bad(), limit, counts)); }) == "the range");
+            CHECK(ran == 9);
+            struct slow_bad : bad {
+                task<std::optional<int>> next() {
+                    co_await this_task::yield();
+                    co_return bad::next();
+                }
+            };
+            ran = 0;
+            CHECK(what_of([&] { run(for_each_concurrent(slow_bad(), limit, counts)); }) ==
+                  "the range");
+            CHECK(ran == 9);
+        }
+    }
+}
+
+TEST_CASE("for_each_concurrent: a cancellation stops the running tasks, and waits for them") {
+    const test::watchdog guard;
+    for (const std::size_t limit : {1u, 3u}) {
+        scheduler s(workers(2));
+        std::atomic<int> waiting{0};
+        std::atomic<int> stopped{0};
+        std::atomic<int> begun{0};
+        bide::event may_end;
+        const auto waits = [&](int) -> task<> {
+            ++begun;
+            bide::semaphore none(0);
+            ++waiting;
+            const auto got = co_await none.async_acquire().as_result();
+            stopped += got ? 0 : 1;
+            const this_task::shield held;
+            co_await may_end.async_wait();
+        };
+        auto h = s.spawn(for_each_concurrent(up_to(100), limit, waits));
+        REQUIRE(test::eventually([&] { return waiting == static_cast<int>(limit); }));
+        CHECK(h.cancel());
+        REQUIRE(test::eventually([&] { return stopped == static_cast<int>(limit); }));
+        CHECK_FALSE(h.done());
+        may_end.set();
+        CHECK(test::ended_by_stop(std::move(h)));
+        CHECK(begun == static_cast<int>(limit));
+    }
+}
+
+TEST_CASE(
+    "for_each_concurrent: a task that is cancelled in its last items returns if they end well") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<int> waiting{0};
+    bide::event may_end;
+    const auto shielded = [&](int) -> task<> {
+        const this_task::shield held;
+        ++waiting;
+        co_await may_end.async_wait();
+    };
+    auto h = s.spawn(for_each_concurrent(up_to(3), 3, shielded));
+    REQUIRE(test::eventually([&] { return waiting == 3; }));
+    CHECK(h.cancel());
+    may_end.set();
+    CHECK_FALSE(test::ended_by_stop(std::move(h)));
+}
+
+TEST_CASE(
+    "for_each_concurrent: if destroyed in its wait, its tasks give back what they were granted") {
+    test::tally t;
+    bide::semaphore some(2);
+    {
+        bide::event never;
+        std::atomic<int> begun{0};
+        const auto holds = [&](int n) -> task<> {
+            const test::counted local(t, n);
+            ++begun;
+            const auto held = co_await some.async_acquire();
+            co_await never.async_wait();
+        };
+        const auto starts = [](const auto& f) -> test::held {
+            co_await for_each_concurrent(up_to(9), 3, f);
+        };
+        test::held all = starts(holds);
+        all.start();
+        CHECK(begun == 3);
+        CHECK(some.available() == 0);
+        CHECK(t.alive() == 3);
+        all.destroy();
+        CHECK(never.is_set() == false);
+    }
+    CHECK(some.available() == 2);
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE(
+    "for_each_concurrent: whatever fails or is cancelled when, each task that began has ended") {
+    test::rounds([](std::uint32_t round) {
+        test::jitter chance(test::seed_of(round));
+        scheduler s(workers(1 + round % 3));
+        crowd inside;
+        std::vector<std::atomic<int>> runs(64);
+        std::atomic<int> begun{0};
+        std::atomic<int> ended{0};
+        bide::semaphore some(3);
+        const int bad = static_cast<int>(chance.below(128)); // in half of the rounds none
+        const int limit = 1 + static_cast<int>(chance.below(8));
+        const auto visit = [&](int n) -> task<> {
+            ++begun;
+            const crowd::visit here(inside);
+            struct at_end {
+                std::atomic<int>& count;
+                ~at_end() { ++count; }
+            } const counts{ended};
+            ++runs[static_cast<std::size_t>(n)];
+            const auto held = co_await some.async_acquire();
+            co_await this_task::yield();
+            if (n == bad) {
+                throw std::runtime_error("bad");
+            }
+        };
+        auto h = s.spawn(for_each_concurrent(up_to(64), static_cast<std::size_t>(limit), visit));
+        const bool cancels = round % 3 == 0;
+        for (std::uint32_t spin = chance.below(200); cancels && spin != 0; --spin) {
+            std::this_thread::yield();
+        }
+        if (cancels) {
+            h.cancel();
+        }
+        const std::string how = what_of([&] { std::move(h).join(); });
+        REQUIRE(begun == ended);
+        REQUIRE(inside.most <= limit);
+        REQUIRE(some.available() == 3);
+        REQUIRE(std::all_of(runs.begin(), runs.end(), [](const auto& n) { return n <= 1; }));
+        if (how == "nothing") {
+            REQUIRE(begun == 64);
+            REQUIRE(bad >= 64);
+        } else {
+            REQUIRE(how == (cancels && how == "stopped" ? "stopped" : "bad"));
+        }
+    });
+}

@@ -1,0 +1,236 @@
+#include <bide/task/rate_limiter.hpp>
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/detail/token_count.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <bide/task/with_deadline.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/rounds.hpp>
+#include <support/tasks.hpp>
+#include <support/waiting.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::rate_limiter;
+using bide::scheduler;
+using bide::task;
+using test::runner;
+using test::workers;
+namespace this_task = bide::this_task;
+
+namespace {
+
+using tokens = bide::detail::basic_token_count<bide::native_platform>;
+constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
+
+} // namespace
+
+TEST_CASE("rate_limiter: tokens come at exact times, of a rate that is no whole number of ns") {
+    tokens t(1000, 3, 10, 1); // 3 in 10 ns: after 4, 7 and 10 ns
+    std::vector<std::int64_t> times;
+    for (int i = 0; i < 8; ++i) {
+        times.push_back(t.take(1000, 1, never).ready - 1000);
+    }
+    CHECK(times == std::vector<std::int64_t>{0, 4, 7, 10, 14, 17, 20, 24});
+    tokens other(0, 3, 10, 1);
+    for (std::int64_t now = 0; now <= 24; ++now) {
+        const bool there = std::find(times.begin(), times.end(), now) != times.end();
+        CHECK(static_cast<bool>(other.take(now, 1, now)) == there);
+    }
+}
+
+TEST_CASE(
+    "rate_limiter: the bucket is full at the start, holds no more than the burst, and refills") {
+    tokens t(0, 1, 10, 5);
+    CHECK(t.available(0) == 5);
+    CHECK(t.take(0, 3, 0));
+    CHECK(t.available(0) == 2);
+    CHECK_FALSE(t.take(0, 3, 0));
+    CHECK(t.take(10, 3, 10));
+    CHECK(t.available(10) == 0);
+    CHECK(t.available(49) == 3);
+    CHECK(t.available(1'000'000) == 5);
+    CHECK(t.take(1'000'000, 5, 1'000'000));
+    CHECK_FALSE(t.take(1'000'009, 1, 1'000'009));
+    CHECK(t.take(1'000'010, 1, 1'000'010));
+    CHECK(t.take(1'000'010, 5, never).ready == 1'000'060);
+    CHECK(t.available(1'000'030) == 0);
+}
+
+TEST_CASE("rate_limiter: a limit of time takes nothing that comes later") {
+    tokens t(0, 1, 10, 1);
+    CHECK(t.take(0, 1, 0));
+    CHECK_FALSE(t.take(0, 1, 9));
+    CHECK(t.take(0, 1, 10).ready == 10);
+    CHECK(t.take(0, 1, 20).ready == 20); // the refused one has cost nothing
+}
+
+TEST_CASE(
+    "rate_limiter: a reservation that is cancelled is returned, unless a later one was made") {
+    tokens t(0, 1, 10, 1);
+    const auto a = t.take(0, 1, never);
+    const auto b = t.take(0, 1, never);
+    const auto c = t.take(0, 1, never);
+    CHECK(a.ready == 0);
+    CHECK(b.ready == 10);
+    CHECK(c.ready == 20);
+    CHECK_FALSE(t.give_back(b));
+    CHECK(t.give_back(c));
+    CHECK_FALSE(t.give_back(c));
+    CHECK(t.give_back(b)); // the last one now
+    CHECK(t.take(0, 1, never).ready == 10);
+}
+
+TEST_CASE("rate_limiter: times far away saturate") {
+    tokens t(5, 1, never / 4, 1);
+    for (const std::int64_t at :
+         {std::int64_t{5}, 5 + never / 4, 5 + never / 4 * 2, 5 + never / 4 * 3, never, never}) {
+        CHECK(t.take(5, 1, never).ready == at);
+    }
+}
+
+TEST_CASE("rate_limiter: refuses a rate of zero, and rates and bursts out of range") {
+    CHECK_THROWS_AS(rate_limiter(0, 1s), std::invalid_argument);
+    CHECK_THROWS_AS(rate_limiter(-1, 1s), std::invalid_argument);
+    CHECK_THROWS_AS(rate_limiter(1, 0s), std::invalid_argument);
+    CHECK_THROWS_AS(rate_limiter(1, -1s), std::invalid_argument);
+    CHECK_THROWS_AS(rate_limiter(1, 1s, 0), std::invalid_argument);
+    CHECK_THROWS_AS(rate_limiter(2, 1ns), std::invalid_argument);
+    CHECK_THROWS_AS(rate_limiter(1'000'000'000, 24h), std::invalid_argument);
+    rate_limiter r(1, 1h, 3);
+    CHECK_THROWS_AS(r.acquire(0), std::invalid_argument);
+    CHECK_THROWS_AS(r.acquire(4), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(r.reserve(4)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(r.async_acquire(4)), std::invalid_argument);
+    CHECK_FALSE(r.try_acquire(4));
+    CHECK_FALSE(r.try_acquire(0));
+    CHECK(r.available() == 3);
+}
+
+TEST_CASE("rate_limiter: an acquisition that gives up returns its tokens") {
+    const test::watchdog guard;
+    rate_limiter r(1, 1h, 2);
+    r.acquire(2);
+    CHECK_FALSE(r.try_acquire());
+    CHECK_FALSE(r.try_acquire_for(10min));
+    CHECK_FALSE(r.try_acquire_until(std::chrono::steady_clock::now() + 10min));
+    CHECK_FALSE(r.try_acquire_until(std::chrono::system_clock::now() + 10min));
+    const auto first = r.reserve().ready_at();
+    auto second = r.reserve();
+    CHECK(second.ready_at() - first == 1h);
+    CHECK(second.cancel());
+    CHECK_FALSE(second.cancel());
+    std::stop_source source;
+    source.request_stop();
+    CHECK(r.acquire(source.get_token()).error() == bide::errc::stopped);
+    scheduler s(workers(1));
+    auto h = s.spawn(r.async_acquire());
+    auto after = s.spawn([] {});
+    std::move(after).join(); // the only worker has run both: the first one waits
+    h.cancel();
+    CHECK(test::ended_by_stop(std::move(h)));
+    CHECK(bide::sync_wait(s, bide::with_timeout(r.async_acquire(), 1ms)).error() ==
+          bide::errc::timeout);
+    auto third = r.reserve();
+    CHECK(third.ready_at() - first == 1h);
+}
+
+TEST_CASE("rate_limiter: a task whose deadline comes before its tokens takes none") {
+    const test::watchdog guard;
+    rate_limiter r(1, 1h, 1);
+    r.acquire();
+    scheduler s(workers(2));
+    std::vector<bide::join_handle<bide::result<void>>> all;
+    for (int i = 0; i < 10; ++i) {
+        all.push_back(s.spawn(bide::with_timeout(r.async_acquire(), 2ms)));
+    }
+    const auto first = r.reserve().ready_at();
+    for (auto& h : all) {
+        CHECK(std::move(h).join().error() == bide::errc::timeout);
+    }
+    CHECK(first - std::chrono::steady_clock::now() < 1h);
+}
+
+TEST_CASE("rate_limiter: threads and tasks together never acquire more than the rate, nor less") {
+    for (const std::int64_t burst : {1, 7}) {
+        scheduler s(workers(2));
+        rate_limiter r(2, 1us, burst);
+        std::atomic<std::int64_t> taken{0};
+        std::atomic<bool> too_many{false};
+        const auto began = std::chrono::steady_clock::now();
+        const auto note = [&] {
+            const std::int64_t all = ++taken;
+            const auto past = std::chrono::steady_clock::now() + 1us - began;
+            if (all > burst +
+                          2 * std::chrono::duration_cast<std::chrono::microseconds>(past).count() +
+                          2) {
+                too_many = true;
+            }
+        };
+        const auto takes = [&]() -> task<> {
+            for (int i = 0; i < 500; ++i) {
+                co_await r.async_acquire();
+                note();
+            }
+        };
+        auto a = s.spawn(takes());
+        auto b = s.spawn(takes());
+        test::run_threads(2, [&](int me) {
+            for (int i = 0; i < 500; ++i) {
+                if (me == 0) {
+                    r.acquire();
+                } else {
+                    while (!r.try_acquire()) {
+                    }
+                }
+                note();
+            }
+        });
+        std::move(a).join();
+        std::move(b).join();
+        CHECK(taken == 2000);
+        CHECK_FALSE(too_many);
+    }
+}
+
+TEST_CASE(
+    "rate_limiter: under contention each token is taken once, and cancelled ones come back once") {
+    test::rounds([](std::uint32_t round) {
+        tokens t(0, 1, 10, 1 + round % 5);
+        std::mutex lock;
+        std::vector<tokens::taken> all;
+        test::run_threads(3, [&](int me) {
+            test::jitter chance(test::seed_of(round * 4 + static_cast<std::uint32_t>(me)));
+            std::vector<tokens::taken> mine;
+            for (int i = 0; i < 200; ++i) {
+                const auto some = t.take(0, 1, never);
+                if (chance.below(3) != 0 || !t.give_back(some)) {
+                    mine.push_back(some);
+                }
+            }
+            const std::lock_guard hold(lock);
+            all.insert(all.end(), mine.begin(), mine.end());
+        });
+        std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.from < b.from; });
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            REQUIRE(all[i].from == i);
+            REQUIRE(all[i].to == i + 1);
+        }
+        REQUIRE(t.take(0, 1, never).from == all.size());
+    });
+}

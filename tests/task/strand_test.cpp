@@ -1,0 +1,237 @@
+#include <bide/task/strand.hpp>
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/rounds.hpp>
+#include <support/tasks.hpp>
+#include <support/waiting.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::scheduler;
+using bide::strand;
+using bide::task;
+using test::what_of;
+using test::workers;
+namespace this_task = bide::this_task;
+
+static_assert(bide::executor<strand>);
+
+namespace {
+
+// A runnable that notes its number, and whether it runs on the strand.
+struct note {
+    note(std::vector<int>& to, const strand& on, int n) : list(to), here(on), number(n) {
+        to_run.run = bide::waker(
+            [](void* self) noexcept {
+                auto& me = *static_cast<note*>(self);
+                me.list.push_back(me.here.is_here() ? me.number : -1); // a race if two run
+            },
+            this);
+    }
+    std::vector<int>& list;
+    const strand& here;
+    const int number;
+    bide::runnable to_run;
+};
+
+} // namespace
+
+TEST_CASE("strand: runs what is posted in the order of the posts, on the threads of its executor") {
+    test::manual_executor where;
+    strand on(where);
+    std::vector<int> seen;
+    std::vector<std::unique_ptr<note>> all;
+    for (int i = 0; i < 200; ++i) {
+        all.push_back(std::make_unique<note>(seen, on, i));
+    }
+    for (int i = 0; i < 100; ++i) {
+        on.post(all[static_cast<std::size_t>(i)]->to_run);
+    }
+    CHECK(where.size() == 1); // one runner
+    CHECK(seen.empty());
+    CHECK(where.run_one());
+    CHECK(seen.size() == 64); // then others of the executor have their turn
+    CHECK(where.size() == 1);
+    for (int i = 100; i < 200; ++i) {
+        on.post(all[static_cast<std::size_t>(i)]->to_run);
+    }
+    CHECK(where.size() == 1);
+    where.run_all();
+    REQUIRE(seen.size() == 200);
+    for (int i = 0; i < 200; ++i) {
+        CHECK(seen[static_cast<std::size_t>(i)] == i);
+    }
+    CHECK_FALSE(on.is_here());
+}
+
+TEST_CASE(
+    "strand: posts of many threads run once each, never two at a time, in each thread's order") {
+    test::rounds([](std::uint32_t round) {
+        constexpr int each = 300;
+        scheduler s(workers(2));
+        std::vector<int> seen;
+        seen.reserve(3 * each);
+        strand on(s);
+        std::vector<std::unique_ptr<note>> all;
+        for (int i = 0; i < 3 * each; ++i) {
+            all.push_back(std::make_unique<note>(seen, on, i));
+        }
+        test::run_threads(3, [&](int me) {
+            for (int i = 0; i < each; ++i) {
+                on.post(all[static_cast<std::size_t>(me * each + i)]->to_run);
+                if (round % 2 == 0 && i % 8 == 0) {
+                    std::this_thread::yield();
+                }
+            }
+        });
+        s.spawn([&]() -> task<> { co_await on.schedule(); }).join(); // behind all of them
+        REQUIRE(seen.size() == 3 * each);
+        std::vector<int> next{0, each, 2 * each};
+        bool in_order = true;
+        for (const int n : seen) {
+            in_order = in_order && n >= 0 && next[static_cast<std::size_t>(n / each)]++ == n;
+        }
+        REQUIRE(in_order);
+    });
+}
+
+TEST_CASE("strand: a task is on it from schedule() until it waits, and all the time in run()") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    strand on(s);
+    const auto steps = [&]() -> task<bool> {
+        bool good = on.is_here();
+        co_await this_task::yield();
+        good = good && on.is_here();
+        co_await this_task::sleep_for(1ms);
+        good = good && on.is_here();
+        const auto inner = [&]() -> task<bool> {
+            co_await this_task::sleep_for(1ms);
+            co_return on.is_here();
+        };
+        good = good && co_await inner();
+        co_return good&& on.is_here();
+    };
+    const auto hops = [&]() -> task<bool> {
+        bool good = !on.is_here();
+        co_await on.schedule();
+        good = good && on.is_here();
+        co_await this_task::sleep_for(1ms);
+        good = good && !on.is_here();
+        good = good && co_await on.run(steps());
+        co_return good && !on.is_here() && scheduler::current() == &s;
+    };
+    CHECK(s.spawn(hops()).join());
+    CHECK(s.spawn(on.run(steps())).join());
+    CHECK(bide::sync_wait(on.run(steps())));
+}
+
+TEST_CASE("strand: run() passes values, references and exceptions on, and leaves the strand") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    strand on(s);
+    int place = 7;
+    const auto reference = [&]() -> task<int&> { co_return place; };
+    const auto moved = []() -> task<std::unique_ptr<int>> { co_return std::make_unique<int>(3); };
+    const auto fails = []() -> task<> {
+        co_await this_task::yield();
+        throw std::runtime_error("fails");
+    };
+    const auto all = [&]() -> task<std::string> {
+        int& got = co_await on.run(reference());
+        std::unique_ptr<int> own = co_await on.run(moved());
+        std::string what;
+        try {
+            co_await on.run(fails());
+        } catch (const std::runtime_error& e) {
+            what = e.what();
+        }
+        co_return std::to_string(got + *own) + what + (on.is_here() ? " here" : "");
+    };
+    CHECK(s.spawn(all()).join() == "10fails");
+}
+
+TEST_CASE("strand: tasks that run() never overlap, and others run while one waits") {
+    test::rounds([](std::uint32_t) {
+        scheduler s(workers(3));
+        strand on(s);
+        int unguarded = 0;
+        int inside = 0;
+        bool overlapped = false;
+        const auto adds = [&]() -> task<> {
+            for (int i = 0; i < 20; ++i) {
+                overlapped = overlapped || inside++ != 0;
+                ++unguarded;
+                --inside;
+                if (i % 5 == 0) {
+                    co_await this_task::sleep_for(1us);
+                } else {
+                    co_await this_task::yield();
+                }
+            }
+        };
+        bide::task_group g(s);
+        for (int i = 0; i < 10; ++i) {
+            g.spawn(on.run(adds()));
+        }
+        g.join();
+        REQUIRE(unguarded == 200);
+        REQUIRE_FALSE(overlapped);
+    });
+}
+
+TEST_CASE("strand: a cancellation reaches a task that waits on it") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    strand on(s);
+    std::atomic<bool> waits{false};
+    const auto stuck = [&]() -> task<> {
+        bide::semaphore none(0);
+        waits = true;
+        const auto permit = co_await none.async_acquire();
+    };
+    auto h = s.spawn(on.run(stuck()));
+    REQUIRE(test::eventually([&] { return waits.load(); }));
+    h.cancel();
+    CHECK(test::ended_by_stop(std::move(h)));
+    CHECK(s.spawn(on.run([&]() -> task<bool> { co_return on.is_here(); }())).join());
+}
+
+TEST_CASE("strand: may be destroyed as soon as its last task has told") {
+    test::rounds([](std::uint32_t) {
+        scheduler s(workers(2));
+        for (int i = 0; i < 50; ++i) {
+            bide::event told;
+            auto on = std::make_unique<strand>(s);
+            struct tells {
+                explicit tells(bide::event& e) noexcept {
+                    to_run.run = bide::waker(
+                        [](void* self) noexcept { static_cast<bide::event*>(self)->set(); }, &e);
+                }
+                bide::runnable to_run;
+            } last(told);
+            on->post(last.to_run);
+            told.wait();
+            on.reset();
+        }
+    });
+}
