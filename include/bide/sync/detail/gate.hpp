@@ -15,11 +15,11 @@
 //     1      n    closed, waiters; they are linked whenever the lock is free
 //     1      0    never: one step sets both to zero
 //
-// The decision to wait is one CAS, as in permit_queue.hpp. It takes the lock and sets `queued`
-// while the count is not zero; if the gate opened meanwhile, the CAS fails. An arrival changes the
-// same word: by a CAS if there are no waiters, under the lock otherwise. In both cases the step
-// that makes the count zero is the last access to the gate. So a waiter that comes through may
-// destroy the gate once no other thread is about to enter the queue.
+// The decision to wait is one CAS (pass_or_queue.hpp). It sets `queued` under the lock while the
+// count is not zero; if the gate opened meanwhile, the CAS fails. An arrival changes the same word:
+// by a CAS if there are no waiters, under the lock otherwise. In both cases the step that makes the
+// count zero is the last access to the gate. So a waiter that comes through may destroy the gate
+// once no other thread is about to enter the queue.
 //
 // An arrival at an open gate changes no bit, but it is still a read-modify-write of the word
 // [gate.arrive]. Consider a thread that shuts the gate, looks for what the arrival announces, and
@@ -37,6 +37,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/sync/detail/pass_or_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -110,14 +111,14 @@ public:
 
 private:
     using lock = lock_bits<Platform, word>;
+    using entry = pass_or_queue<Platform, word>;
 
-    static constexpr word queued = 4;
+    static constexpr word queued = entry::queued;
     static constexpr word one = 8; // in the count
 
-    // Requires: the lock is held and `w` is queued. Returns the word after `w` left the queue.
-    word without(node& w, word seen) noexcept {
-        queue_.remove(w);
-        return seen & ~(lock::both | (queue_.empty() ? queued : word{0}));
+    // Releases the lock. Requires: it is held, the word is `seen`, and `queued` is set.
+    void unlock(word seen) noexcept {
+        lock::release_as(word_, seen & ~(lock::both | (queue_.empty() ? queued : word{0})));
     }
 
     typename Platform::template atomic<word> word_;
@@ -163,50 +164,21 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
 }
 
 template <class Platform> wait_status basic_gate<Platform>::enqueue(node& w) noexcept {
-    word seen = lock::acquire(word_);
-    for (;;) {
-        const bool open = seen / one == 0;
-        if (open && !w.claim()) { // its choice selected another wait, so this one need not queue
-            lock::release(word_);
-            return wait_status::waiting;
-        }
-        const word next = open ? seen & ~lock::both : seen | queued;
-        // Order: acquire [gate.arrive]; the waiter sees what was done before the gate opened. If
-        // the step releases the lock, nothing was read or written under it. Failure: look again.
-        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
-                                         std::memory_order_relaxed)) {
-            if (open) {
-                w.abandon();
-            }
-            continue;
-        }
-        if (open) {
-            w.commit();
-            lock::wake_after(&word_, seen);
-            w.settle(wait_status::granted);
-            return wait_status::granted;
-        }
-        queue_.push(w);
-        const wait_status forbidden = w.forbidden();
-        lock::release_as(word_,
-                         forbidden == wait_status::waiting ? next & ~lock::both : without(w, next));
-        if (forbidden != wait_status::waiting) {
-            w.settle(forbidden);
-        }
-        return forbidden;
-    }
+    const auto is_open = [](word seen) noexcept { return seen / one == 0; };
+    // Order: acquire [gate.arrive]; a waiter that passes sees what was done before the gate opened.
+    return entry::enqueue(w, word_, queue_, is_open, 0,
+                          [this](word next) noexcept { unlock(next); });
 }
 
 template <class Platform> bool basic_gate<Platform>::cancel(node& w, wait_status why) noexcept {
     const word seen = lock::acquire(word_);
-    const bool waits_still = w.is_queued();
-    if (waits_still) {
-        lock::release_as(word_, without(w, seen));
+    const bool decided = queue_.withdraw(w, why);
+    if (decided) {
+        unlock(seen);
     } else {
-        w.forbid(why);
         lock::release(word_);
     }
-    return waits_still;
+    return decided;
 }
 
 template <class Platform>

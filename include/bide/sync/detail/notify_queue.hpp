@@ -14,7 +14,7 @@
 //     1      0      waiters; they are linked whenever the lock is free
 //     1      1      never: a permit is stored only if there is no waiter
 //
-// The decision to wait is one CAS, as in permit_queue.hpp. A notification without waiters changes the
+// The decision to wait is one CAS (pass_or_queue.hpp). A notification without waiters changes the
 // same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues, then looks
 // whether it has to wait, beside a thread that changes what it looks for, and then notifies:
 //
@@ -35,6 +35,7 @@
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/sync/detail/pass_or_queue.hpp>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -87,9 +88,10 @@ public:
 private:
     using word = futex_word;
     using lock = lock_bits<Platform, word>;
+    using entry = pass_or_queue<Platform, word>;
     using wake_list = basic_wake_list<Platform>;
 
-    static constexpr word queued = 4;
+    static constexpr word queued = entry::queued;
     static constexpr word stored = 8;
     static constexpr std::ptrdiff_t for_seats = 0; // what the nodes of seats ask for
 
@@ -185,38 +187,10 @@ template <class Platform> void basic_notify_queue<Platform>::notify_all() noexce
 }
 
 template <class Platform> wait_status basic_notify_queue<Platform>::enqueue(node& w) noexcept {
-    word seen = lock::acquire(word_);
-    for (;;) {
-        const bool ready = (seen & stored) != 0;
-        if (ready && !w.claim()) { // its choice selected another wait, so this one need not queue
-            lock::release(word_);
-            return wait_status::waiting;
-        }
-        const word next = ready ? seen & ~(stored | lock::both) : seen | queued;
-        // Order: acquire [notify.notify]; what was done before the notifications so far. If the step
-        // releases the lock, nothing was read or written under it. Failure: look again.
-        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
-                                         std::memory_order_relaxed)) {
-            if (ready) {
-                w.abandon();
-            }
-            continue;
-        }
-        if (ready) {
-            w.commit();
-            lock::wake_after(&word_, seen);
-            w.settle(wait_status::granted);
-            return wait_status::granted;
-        }
-        queue_.push(w);
-        const wait_status forbidden = w.forbidden();
-        if (forbidden != wait_status::waiting) {
-            queue_.remove(w);
-            w.settle(forbidden);
-        }
-        unlock();
-        return forbidden;
-    }
+    const auto has_permit = [](word seen) noexcept { return (seen & stored) != 0; };
+    // Order: acquire [notify.notify]; the waiter sees what was done before the notifications so far.
+    return entry::enqueue(w, word_, queue_, has_permit, stored,
+                          [this](word) noexcept { unlock(); });
 }
 
 template <class Platform>

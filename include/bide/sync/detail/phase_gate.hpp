@@ -40,6 +40,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/sync/detail/pass_or_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -133,8 +134,9 @@ public:
 
 private:
     using lock = lock_bits<Platform, word>;
+    using entry = pass_or_queue<Platform, word>;
 
-    static constexpr word queued = 4;
+    static constexpr word queued = entry::queued;
     static constexpr word one_phase = 8;
     static constexpr word phases = 0xffff'fff8;
     static constexpr word one = word{1} << 32; // in the count
@@ -157,9 +159,8 @@ private:
         return ((seen + one_phase) & phases) | expected * one;
     }
 
-    // Takes `w` out of the queue and releases the lock, which the caller holds.
-    void withdraw(node& w) noexcept {
-        queue_.remove(w);
+    // Releases the lock. Requires: it is held, and `queued` is set.
+    void unlock() noexcept {
         const word cleared = lock::both | (queue_.empty() ? queued : word{0});
         // Order: release [lock_bits.release]; the next holder sees the queue.
         lock::wake_after(&word_, word_.fetch_and(~cleared, std::memory_order_release));
@@ -191,54 +192,21 @@ template <class Platform> void basic_phase_gate<Platform>::advance() noexcept {
 }
 
 template <class Platform> wait_status basic_phase_gate<Platform>::enqueue(node& w) noexcept {
-    const phase p = w.amount();
-    word seen = lock::acquire(word_);
-    for (;;) {
-        const bool passed = phase_of(seen) != p;
-        if (passed && !w.claim()) { // its choice selected another wait, so this one need not queue
-            lock::release(word_);
-            return wait_status::waiting;
-        }
-        const word next = passed ? seen & ~lock::both : seen | queued;
-        // Order: acquire [barrier.phase]; a waiter that finds the phase over sees what was done
-        // before each arrival. If the step releases the lock, nothing was read or written under
-        // it. Failure: look again.
-        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
-                                         std::memory_order_relaxed)) {
-            if (passed) {
-                w.abandon();
-            }
-            continue;
-        }
-        if (passed) {
-            w.commit();
-            lock::wake_after(&word_, seen);
-            w.settle(wait_status::granted);
-            return wait_status::granted;
-        }
-        queue_.push(w);
-        const wait_status forbidden = w.forbidden();
-        if (forbidden != wait_status::waiting) {
-            withdraw(w);
-            w.settle(forbidden);
-        } else {
-            lock::release(word_);
-        }
-        return forbidden;
-    }
+    const auto has_ended = [p = w.amount()](word seen) noexcept { return phase_of(seen) != p; };
+    // Order: acquire [barrier.phase]; a waiter that passes sees what was done before each arrival.
+    return entry::enqueue(w, word_, queue_, has_ended, 0, [this](word) noexcept { unlock(); });
 }
 
 template <class Platform>
 bool basic_phase_gate<Platform>::cancel(node& w, wait_status why) noexcept {
     lock::acquire(word_);
-    const bool waits_still = w.is_queued();
-    if (waits_still) {
-        withdraw(w);
+    const bool decided = queue_.withdraw(w, why);
+    if (decided) {
+        unlock();
     } else {
-        w.forbid(why);
         lock::release(word_);
     }
-    return waits_still;
+    return decided;
 }
 
 template <class Platform>

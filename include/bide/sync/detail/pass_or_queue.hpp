@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SYNC_DETAIL_PASS_OR_QUEUE_HPP
+#define BIDE_SYNC_DETAIL_PASS_OR_QUEUE_HPP
+
+// The decision to wait of the gates and of the notify queue. Their words have the lock of the queue
+// in bits 0 and 1, `queued` in bit 2, and above it what a waiter waits for.
+//
+// The decision is one CAS under the lock. If the word lets the waiter pass, the CAS releases the lock
+// and the waiter is never queued. Otherwise the CAS sets `queued`. It fails if the word has changed,
+// so a step that lets waiters pass and ignores the lock either comes first, or finds `queued`.
+
+#include <bide/core/config.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform, class Word> struct pass_or_queue {
+    using lock = lock_bits<Platform, Word>;
+    using atomic = typename lock::atomic;
+    using node = basic_waiter<Platform>;
+
+    static constexpr Word queued = 4; // there are waiters
+
+    // Enqueues `w` and returns waiting, or settles `w` and returns its status: it passed, or was
+    // cancelled before. passes(seen) returns whether the word `seen` lets it pass; it clears the bits
+    // of `taken` then. If `w` does not pass, unlock(next) releases the lock; `next` is the word that
+    // the CAS stored.
+    template <class Passes, class Unlock>
+    static wait_status enqueue(node& w, atomic& at, basic_waiter_queue<Platform>& queue,
+                               Passes passes, Word taken, Unlock unlock) noexcept {
+        Word seen = lock::acquire(at);
+        for (;;) {
+            const bool passed = passes(seen);
+            if (passed && !w.claim()) {
+                // Its choice selected another wait, so this one need not queue.
+                lock::release(at);
+                return wait_status::waiting;
+            }
+            const Word next = passed ? seen & ~(taken | lock::both) : seen | queued;
+            // Order: acquire [gate.arrive], [barrier.phase] and [notify.notify]; the waiter sees what
+            // was done before the arrivals or notifications so far. If the step releases the lock,
+            // nothing was read or written under it. Failure: look again.
+            if (!at.compare_exchange_weak(seen, next, std::memory_order_acquire,
+                                          std::memory_order_relaxed)) {
+                if (passed) {
+                    w.abandon();
+                }
+                continue;
+            }
+            if (passed) {
+                w.commit();
+                lock::wake_after(&at, seen);
+                return settle_if_over(w, wait_status::granted);
+            }
+            queue.push(w);
+            const wait_status forbidden = w.forbidden();
+            if (forbidden != wait_status::waiting) {
+                queue.remove(w);
+            }
+            unlock(next);
+            return settle_if_over(w, forbidden);
+        }
+    }
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
