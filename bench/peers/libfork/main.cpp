@@ -1,19 +1,11 @@
-// libfork under the workloads of bench/sched that fork.
-//
-//     libfork_bench WORKLOAD COUNT WORKERS MILLISECONDS
-//
-// runs one workload on so many workers, again and again for so many milliseconds, and prints the
-// nanoseconds of the median run and of the fastest. COUNT is that of the workload.
-//
-//     libfork_bench --version
+// libfork under the workloads of bench/sched that fork. COUNT is that of the workload.
 
-#include "sched/job.hpp"
+#include "peers/program.hpp"
 
 #include <libfork/core.hpp>
 #include <libfork/schedule.hpp>
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
@@ -61,39 +53,17 @@ struct workload {
 };
 constexpr workload workloads[] = {{"forks/fib", run_fib}, {"forks/skynet", run_skynet}};
 
-template <class Number> bool parse(std::string_view text, Number& to) {
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, to);
-    return error == std::errc() && rest == end;
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 2 && std::string_view(argv[1]) == "--version") {
-        std::printf("libfork %d.%d.%d, without hwloc\n", LF_VERSION_MAJOR, LF_VERSION_MINOR,
-                    LF_VERSION_PATCH);
-        return 0;
-    }
-    std::uint64_t ms = 0;
-    bench::job j{};
-    if (argc == 5 && parse(argv[2], j.count) && parse(argv[3], j.workers) && parse(argv[4], ms)) {
-        j.duration = std::chrono::milliseconds(ms);
-        for (const workload& each : workloads) {
-            if (each.name != argv[1]) {
-                continue;
-            }
+    return bench::run_program(
+        argc, argv, "libfork_bench", workloads,
+        [] {
+            std::printf("libfork %d.%d.%d, without hwloc\n", LF_VERSION_MAJOR, LF_VERSION_MINOR,
+                        LF_VERSION_PATCH);
+        },
+        [](const workload& each, const bench::job& j) {
             lf::lazy_pool pool(j.workers);
-            bench::run_timer timer(j);
-            while (timer.next()) {
-                each.run(pool, j.count);
-            }
-            for (const double number : timer.result()) {
-                std::printf("%.6f\n", number);
-            }
-            return 0;
-        }
-    }
-    std::fprintf(stderr, "usage: libfork_bench WORKLOAD COUNT WORKERS MILLISECONDS\n");
-    return 2;
+            bench::print_times(j, [&] { each.run(pool, j.count); });
+        });
 }

@@ -1,20 +1,12 @@
-// TooManyCooks under the workloads of bench/sched, which has the same for all others.
-//
-//     tmc_bench WORKLOAD COUNT WORKERS MILLISECONDS
-//
-// runs one workload on so many workers, again and again for so many milliseconds, and prints the
-// nanoseconds of the median run and of the fastest. COUNT is that of the tasks, the operations or the
-// messages of a run.
-//
-//     tmc_bench --version
+// TooManyCooks under the workloads of bench/sched, which runs them for the other libraries. COUNT is that
+// of the tasks, the operations or the messages of a run.
 
 #define TMC_IMPL
-#include "sched/job.hpp"
+#include "peers/program.hpp"
 
 #include <tmc/all_headers.hpp>
 
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -159,39 +151,19 @@ constexpr workload workloads[] = {{"forks/fib", fib_of},
                                   {"contended/mutex/16", locks<16>},
                                   {"contended/1-1/unbounded", unbounded}};
 
-template <class Number> bool parse(std::string_view text, Number& to) {
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, to);
-    return error == std::errc() && rest == end;
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 2 && std::string_view(argv[1]) == "--version") {
-        std::printf("TooManyCooks %d.%d, without hwloc\n", TMC_VERSION_MAJOR, TMC_VERSION_MINOR);
-        return 0;
-    }
-    std::uint64_t ms = 0;
-    bench::job j{};
-    if (argc == 5 && parse(argv[2], j.count) && parse(argv[3], j.workers) && parse(argv[4], ms)) {
-        j.duration = std::chrono::milliseconds(ms);
-        for (const workload& each : workloads) {
-            if (each.name != argv[1]) {
-                continue;
-            }
+    return bench::run_program(
+        argc, argv, "tmc_bench", workloads,
+        [] {
+            std::printf("TooManyCooks %d.%d, without hwloc\n", TMC_VERSION_MAJOR,
+                        TMC_VERSION_MINOR);
+        },
+        [](const workload& each, const bench::job& j) {
             tmc::cpu_executor().set_thread_count(j.workers).init();
-            bench::run_timer timer(j);
-            while (timer.next()) {
-                tmc::post_waitable(tmc::cpu_executor(), each.run(j.count)).get();
-            }
-            for (const double number : timer.result()) {
-                std::printf("%.6f\n", number);
-            }
+            bench::print_times(
+                j, [&] { tmc::post_waitable(tmc::cpu_executor(), each.run(j.count)).get(); });
             tmc::cpu_executor().teardown();
-            return 0;
-        }
-    }
-    std::fprintf(stderr, "usage: tmc_bench WORKLOAD COUNT WORKERS MILLISECONDS\n");
-    return 2;
+        });
 }
