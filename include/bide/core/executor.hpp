@@ -17,6 +17,23 @@ struct runnable {
     runnable* back = nullptr; ///< Belongs to the wake_scope that holds the job (core/resume.hpp).
 };
 
+namespace detail {
+
+// Turns a list of runnables around, which leads from the newest one down to `end`. Returns the oldest
+// one, whose `next` leads up to the newest one; nullptr: the list is empty.
+inline runnable* oldest_first(runnable* newest, const runnable* end = nullptr) noexcept {
+    runnable* oldest = nullptr;
+    for (runnable* r = newest; r != nullptr && r != end;) {
+        runnable* const older = r->next;
+        r->next = oldest;
+        oldest = r;
+        r = older;
+    }
+    return oldest;
+}
+
+} // namespace detail
+
 /// Is an executor that takes a runnable by reference. Such a post cannot fail for lack of memory,
 /// so the library prefers it. The runnable lives until it is run.
 template <class S>

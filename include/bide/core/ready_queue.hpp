@@ -93,25 +93,15 @@ private:
         return top != 0 && top != sleeping;
     }
 
-    // Moves the posted runnables to `taken_` and reverses them: newest first becomes oldest first.
+    // Moves the posted runnables to `taken_`, oldest first.
     bool take_all() noexcept {
         // Order: acquire [ready_queue.post]; the runnables and what their posters did before.
         const std::uintptr_t top = top_.exchange(0, std::memory_order_acquire);
         if (top == 0 || top == sleeping) {
             return false;
         }
-        runnable* turned = nullptr;
-        for (auto* r = reinterpret_cast<runnable*>(top); r != nullptr;) {
-            runnable* const older = r->next;
-            r->next = turned;
-            turned = r;
-            r = older;
-        }
-        while (turned != nullptr) {
-            runnable* const newer = turned->next;
-            taken_.push(*turned);
-            turned = newer;
-        }
+        auto* const newest = reinterpret_cast<runnable*>(top);
+        taken_.append(*detail::oldest_first(newest), *newest);
         return true;
     }
 

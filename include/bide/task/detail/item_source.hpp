@@ -58,6 +58,14 @@ concept indexed_range =
     std::is_base_of_v<std::random_access_iterator_tag,
                       typename std::iterator_traits<range_iterator<R>>::iterator_category>;
 
+// An item of a range with iterators.
+template <class Iterator> struct iterator_claim {
+    std::size_t index;
+    Iterator at;
+
+    decltype(auto) item() const { return *at; }
+};
+
 template <class R> class item_source;
 
 template <indexed_range R> class item_source<R> {
@@ -65,12 +73,7 @@ template <indexed_range R> class item_source<R> {
     using distance = typename std::iterator_traits<iterator>::difference_type;
 
 public:
-    struct claim {
-        std::size_t index;
-        iterator at;
-
-        decltype(auto) item() const { return *at; }
-    };
+    using claim = iterator_claim<iterator>;
 
     explicit item_source(R& range)
         : first_(std::begin(range)), size_(static_cast<std::size_t>(std::end(range) - first_)) {}
@@ -108,12 +111,7 @@ class item_source<R> {
                   "a range needs forward iterators, or next()");
 
 public:
-    struct claim {
-        std::size_t index;
-        iterator at;
-
-        decltype(auto) item() const { return *at; }
-    };
+    using claim = iterator_claim<iterator>;
 
     explicit item_source(R& range) : next_(std::begin(range)), end_(std::end(range)) {
         if constexpr (requires { static_cast<std::size_t>(range.size()); }) {

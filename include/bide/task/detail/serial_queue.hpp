@@ -78,15 +78,7 @@ private:
         }
         // Order: acquire [strand.hand_over]; the posted runnables. Each post is a read-modify-write,
         // so the acquire reaches all of them.
-        runnable* r = newest_.exchange(&mark_, std::memory_order_acquire);
-        runnable* first = nullptr;
-        while (r != nullptr && r != &mark_) {
-            runnable* const older = r->next;
-            r->next = first;
-            first = r;
-            r = older;
-        }
-        oldest_ = first;
+        oldest_ = oldest_first(newest_.exchange(&mark_, std::memory_order_acquire), &mark_);
         return true;
     }
 
