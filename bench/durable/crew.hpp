@@ -132,16 +132,16 @@ public:
     ~crew() { stop(); }
 
     // Once all are at their gates, opens these.
-    void start(std::chrono::seconds patience = std::chrono::seconds(30)) {
-        await([this] { return *ready_ == size_; }, patience);
+    void start(std::chrono::seconds limit = std::chrono::seconds(30)) {
+        await([this] { return *ready_ == size_; }, limit);
         ::close(opener_);
         opener_ = -1;
     }
 
     // Asks until the answer is yes. Throws when one has failed meanwhile, or it takes too long.
     template <class Question>
-    void await(Question question, std::chrono::milliseconds patience = std::chrono::seconds(30)) {
-        const std::int64_t end = now_ns() + patience.count() * 1'000'000;
+    void await(Question question, std::chrono::milliseconds limit = std::chrono::seconds(30)) {
+        const std::int64_t end = now_ns() + limit.count() * 1'000'000;
         while (!question()) {
             interruption::check();
             reap();
@@ -156,13 +156,13 @@ public:
     }
 
     // Until all have ended.
-    void finish(std::chrono::seconds patience = std::chrono::seconds(30)) {
+    void finish(std::chrono::seconds limit = std::chrono::seconds(30)) {
         await(
             [this] {
                 reap();
                 return started_.empty() && !failed_;
             },
-            patience);
+            limit);
     }
 
     // As a crash would. The time of the signal.

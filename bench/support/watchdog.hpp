@@ -23,8 +23,8 @@ class watchdog {
 public:
     static constexpr int exit_code = 3;
 
-    explicit watchdog(std::chrono::seconds patience)
-        : patience_(patience), deadline_(clock::now() + patience), thread_([this] { watch(); }) {}
+    explicit watchdog(std::chrono::seconds limit)
+        : limit_(limit), deadline_(clock::now() + limit), thread_([this] { watch(); }) {}
 
     ~watchdog() {
         {
@@ -35,12 +35,12 @@ public:
         thread_.join();
     }
 
-    // From now on `row` has the whole patience. Wakes no thread: the watchdog's thread finds a later deadline
+    // From now on `row` has the whole limit. Wakes no thread: the watchdog's thread finds a later deadline
     // when it wakes for the one it knows.
     void begin(std::string row) {
         const std::lock_guard lock(mutex_);
         row_ = std::move(row);
-        deadline_ = clock::now() + patience_;
+        deadline_ = clock::now() + limit_;
     }
 
 private:
@@ -51,14 +51,14 @@ private:
         while (!done_) {
             if (clock::now() >= deadline_) {
                 std::fprintf(stderr, "bench: %s did not end within %lld s\n", row_.c_str(),
-                             static_cast<long long>(patience_.count()));
+                             static_cast<long long>(limit_.count()));
                 std::_Exit(exit_code);
             }
             changed_.wait_until(lock, deadline_);
         }
     }
 
-    std::chrono::seconds patience_;
+    std::chrono::seconds limit_;
     std::mutex mutex_;
     std::condition_variable changed_;
     clock::time_point deadline_;

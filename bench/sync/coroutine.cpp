@@ -1,8 +1,8 @@
 // One thread, inside a coroutine: what co_await adds to a lock that is free.
 
+#include "support/batch_timer.hpp"
 #include "support/cpus.hpp"
 #include "support/isolated.hpp"
-#include "support/pace.hpp"
 #include "sync/peers.hpp"
 #include "sync/workloads.hpp"
 

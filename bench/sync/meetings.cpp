@@ -7,9 +7,9 @@
 //                         one of them all the time: how often that thread gets both, in a second
 //   keyed/uncontended     one of 16 keys, one thread
 
+#include "support/batch_timer.hpp"
 #include "support/cpus.hpp"
 #include "support/isolated.hpp"
-#include "support/pace.hpp"
 #include "support/team.hpp"
 #include "support/work.hpp"
 #include "sync/peers.hpp"

@@ -1,8 +1,8 @@
 // A wake without a sleeper: what every producer pays.
 
+#include "support/batch_timer.hpp"
 #include "support/cpus.hpp"
 #include "support/isolated.hpp"
-#include "support/pace.hpp"
 #include "sync/peers.hpp"
 #include "sync/workloads.hpp"
 

@@ -1,8 +1,8 @@
 // One thread acquires and releases, without contenders.
 
+#include "support/batch_timer.hpp"
 #include "support/cpus.hpp"
 #include "support/isolated.hpp"
-#include "support/pace.hpp"
 #include "sync/peers.hpp"
 #include "sync/workloads.hpp"
 

@@ -25,7 +25,7 @@ namespace bide::inline BIDE_ABI {
 /// A bounded first-in-first-out channel for threads and coroutines. The channel never contains more
 /// than `capacity` items. With a capacity of 0, a send lasts until a receiver takes the item. The
 /// waiters of one side are served in the order in which they came. A sender or receiver that can
-/// succeed at once does, even if others of its side wait.
+/// succeed at once does, even if other callers of its side wait.
 ///
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver

@@ -110,7 +110,7 @@ public:
 
     /// Spins once and then yields for `ns` nanoseconds.
     /// Returns: the last answer of done().
-    template <class Done> static bool patiently(Done&& done, std::int64_t ns) noexcept {
+    template <class Done> static bool spin_then_yield(Done&& done, std::int64_t ns) noexcept {
         if constexpr (!Platform::model) {
             if (spin_once(done)) {
                 return true;

@@ -255,7 +255,7 @@ public:
         w.phase_ = waiter::phase::queued;
     }
 
-    /// Puts `w` before all others. Called by the owner of `w`.
+    /// Puts `w` before all other waiters. Called by the owner of `w`.
     void push_front(waiter& w) noexcept {
         waiter* const last = last_;
         push(w); // behind the last one, which is before the first one

@@ -64,7 +64,7 @@ struct stored_observation {
 };
 
 /// How many observations one entry has: one for each boot. The observation of a
-/// further boot replaces one of the others.
+/// further boot replaces one of these.
 inline constexpr std::size_t most_observations = 8;
 
 /// A grant. Times are in milliseconds, on the record's clock.

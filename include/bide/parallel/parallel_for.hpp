@@ -7,9 +7,9 @@
 //
 // Each part of the loop runs in chunks. After a chunk, if thieves would find no arm of this thread,
 // half of the remaining iterations are forked. So there are few forks while all workers are busy.
-// There are as many as are useful if iterations take long, or if some take longer than others. A
-// chunk has one iteration at first, and grows until it takes 4 us by the clock. All parts share
-// what was learned.
+// There are as many as are useful if iterations take long, or if some take longer than other
+// iterations. A chunk has one iteration at first, and grows until it takes 4 us by the clock. All
+// parts share what was learned.
 //
 // While workers sleep, a part is divided until each of them would find an arm, but not into arms of
 // less than 64 us. As long as no iteration has run, their time is not known: a loop of up to 1,024
@@ -17,7 +17,7 @@
 //
 // The first iteration of a part, and each one after an iteration that took as long as a chunk, runs
 // while the rest of the part is an arm. So does a leaf of a given grain. So a worker that becomes
-// free takes that rest, even if the iteration takes longer than all others together.
+// free takes that rest, even if the iteration takes longer than all other iterations together.
 //
 // Within a chunk, the part asks again whether thieves want work: at the start of a part after 64
 // iterations, then after 256, 1,024 and 2,048 more, and later after up to 8,192 if iterations are

@@ -69,11 +69,11 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// std::condition_variable with coroutines, time-outs and stop tokens. `Lock` is a std::unique_lock
 /// of a mutex, an adaptive_mutex or a shared_mutex, or a std::shared_lock of a shared_mutex.
 ///
-/// A wait unlocks the mutex and queues in one step: no notification is lost that comes after a change
-/// made under the mutex. A notified waiter is not woken to fight for the mutex. It moves to the queue
-/// of the mutex, and wakes as its owner. So notify_all() wakes no herd; the waiters follow each other
-/// in the order in which they began to wait. Two waiters that two threads notify at the same time get
-/// the mutex in either order. An adaptive_mutex is always handed to such a waiter.
+/// A wait unlocks the mutex and queues in one step: no notification is lost that comes after a
+/// change made under the mutex. A notified waiter moves to the queue of the mutex, and wakes as its
+/// owner. So notify_all() does not wake its waiters together: they own the mutex one after the
+/// other, in the order in which they began to wait. Two waiters that two threads notify at the same
+/// time get the mutex in either order. An adaptive_mutex is always handed to such a waiter.
 ///
 /// Every wait returns with the mutex locked, whatever its outcome is. No wait ends without a reason,
 /// but the condition may have changed again before the waiter gets the mutex, so use a predicate. The

@@ -73,9 +73,9 @@ template <class Key, class Platform> struct wait_payload<result<basic_key_lock<K
 };
 
 /// A mutex for each key. Threads and coroutines that lock the same key get it in the order in which
-/// they came; different keys do not wait for each other. The first lock of a key allocates memory
-/// for it, which is freed when the key has neither a holder nor a waiter. A wait allocates nothing
-/// else.
+/// they came; callers with different keys do not wait for each other. The first lock of a key
+/// allocates memory for it, which is freed when the key has neither a holder nor a waiter. A wait
+/// allocates nothing else.
 ///
 /// Equal is called with a lock of the table held: it must not use the keyed_mutex.
 ///

@@ -5,9 +5,9 @@
 /// \file
 /// Initialises something once, by one of the threads and coroutines that need it.
 ///
-/// One caller at a time has the turn to initialise; the others wait, first in, first out. If that
-/// caller fails, because of an exception or a cancelled task, the first waiter gets the turn. If it
-/// succeeds, every waiter is let through. An initialisation by a coroutine:
+/// One caller at a time has the turn to initialise; the other callers wait, first in, first out. If
+/// that caller fails, because of an exception or a cancelled task, the first waiter gets the turn.
+/// If it succeeds, every waiter is let through. An initialisation by a coroutine:
 ///
 /// \code
 /// auto turn = co_await cell.async_begin(); // empty: another caller has initialised the cell

@@ -5,9 +5,10 @@
 /// \file
 /// Locks several mutexes without deadlock. task/lock_all.hpp has the same for coroutines.
 //
-// The mutexes are locked in the order of their addresses, and each is waited for while the ones
-// before it are held. std::lock holds none while it waits, and tries the others. It starves beside
-// mutexes that are handed to their waiters, because it never finds them free.
+// The caller locks the mutexes in the order of their addresses. While it waits for a mutex, it holds
+// the mutexes before it. std::lock holds no mutex while it waits for one, and then tries the other
+// mutexes. It starves beside mutexes that are handed to their waiters, because it never finds them
+// free.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -38,8 +39,8 @@ concept lockable = requires(M& m) {
     m.unlock();
 };
 
-// Several mutexes in the order of their addresses, of which the first ones may be locked. Unlocks
-// these when it is destroyed.
+// Several mutexes in the order of their addresses. Its owner locks them in that order. Unlocks the
+// locked mutexes when it is destroyed.
 template <class... M> class lock_set {
 public:
     static constexpr std::size_t size = sizeof...(M);

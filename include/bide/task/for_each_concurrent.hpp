@@ -16,8 +16,8 @@
 /// references to its items. An item that next() has returned lives until its task has ended.
 ///
 /// If an item fails, because its task, `f` or the range throws, the running tasks are cancelled and
-/// no further item is begun. When all have ended, the first exception is thrown, and the other ones
-/// are dropped.
+/// no further item is begun. When these tasks have ended, the first exception is thrown, and the
+/// other exceptions are dropped.
 //
 // The children of one when_all() are the runners, as many as the limit allows: each takes the next
 // item, awaits its task, and repeats. So an item costs a call and an await, but neither a spawn nor a

@@ -112,7 +112,7 @@ private:
 
 namespace detail {
 
-// Sets the executor of the awaiting task, and returns the one before.
+// Sets the executor of the awaiting task, and returns the executor that it had.
 class change_executor {
 public:
     explicit change_executor(executor_ref to) noexcept : other_(to) {}

@@ -167,7 +167,7 @@ private:
     BIDE_NOINLINE wait_status send_again(T& value) noexcept;
     template <class Put> BIDE_NOINLINE wait_status recv_again(Put& put, attempt last) noexcept;
 
-    // Repeats an attempt until the ring is not busy. `last` is the outcome of the one before.
+    // Repeats an attempt until the ring is not busy. `last` is the outcome of the attempt before.
     template <class Step> attempt persist(Step&& step, attempt last = attempt::busy) noexcept {
         basic_backoff<Platform> again;
         while (last == attempt::busy && (last = step()) == attempt::busy) {

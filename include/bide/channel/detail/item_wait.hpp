@@ -223,8 +223,8 @@ template <class T, class Platform, class Source> class item_wait {
             if (spin_budget_ns == 0) {
                 return w.park(until);
             }
-            basic_spin<Platform>::patiently([&w]() noexcept { return w.is_complete(); },
-                                            spin_budget_ns);
+            basic_spin<Platform>::spin_then_yield([&w]() noexcept { return w.is_complete(); },
+                                                  spin_budget_ns);
             return w.sleep_through(until);
         }
 

@@ -18,9 +18,9 @@
 // item that moves in between: out of a case that is not tried yet, into a case that was tried
 // already.
 //
-// A case may happen while the owner still enqueues others. A coroutine must not resume before its
-// last node is queued. So both threads set a bit of `progress_`, and the second of them lets the
-// owner proceed [select.progress].
+// A case may happen while the owner still enqueues other cases. A coroutine must not resume before
+// its last node is queued. So both threads set a bit of `progress_`, and the second of them lets
+// the owner proceed [select.progress].
 //
 //   progress_   begun: all nodes are queued     told: a case has happened, or the wait was ended
 
@@ -60,7 +60,7 @@ private:
     bool is_rest_ = false;
 };
 
-// One case. A time-out is last: it is queued after all others, if none could happen at once.
+// One case. A time-out is last: it is queued after all other cases, if none could happen at once.
 template <class Platform> struct select_entry {
     const wait_steps<Platform>* how = nullptr; // nullptr: never happens
     wait_target target;
@@ -277,8 +277,8 @@ private:
     // at which one of their clocks has to be read again (core/deadline.hpp), and then checks all of
     // them.
     template <class At> static bool park(core& c, At at, std::size_t count, node& main) noexcept {
-        basic_spin<Platform>::patiently([&main]() noexcept { return main.is_complete(); },
-                                        spin_budget_ns);
+        basic_spin<Platform>::spin_then_yield([&main]() noexcept { return main.is_complete(); },
+                                              spin_budget_ns);
         for (;;) {
             std::size_t first = core::none;
             std::int64_t when = (std::numeric_limits<std::int64_t>::max)();

@@ -68,7 +68,8 @@ public:
     worker_threads(const worker_threads&) = delete;
     worker_threads& operator=(const worker_threads&) = delete;
 
-    // Starts the threads. Returns an error if one cannot be started. The others run until finish().
+    // Starts the threads. Returns an error if one cannot be started. The started threads run
+    // until finish().
     std::error_code start() noexcept;
 
     // Returns true if no thread was started.

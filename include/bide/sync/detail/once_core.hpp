@@ -5,7 +5,7 @@
 // The wait of once_flag and once_cell. It is a permit queue with one permit, the turn to initialise:
 //
 //   free       no caller initialises
-//   taken      the holder of the permit initialises; the others wait in the queue
+//   taken      the holder of the permit initialises; the other callers wait in the queue
 //   closed     it is initialised
 //
 // A holder that fails gives the permit back, so the first waiter gets it and is the next one to

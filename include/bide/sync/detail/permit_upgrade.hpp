@@ -2,11 +2,12 @@
 #ifndef BIDE_SYNC_DETAIL_PERMIT_UPGRADE_HPP
 #define BIDE_SYNC_DETAIL_PERMIT_UPGRADE_HPP
 
-// A wait in a permit queue that passes all other waiters: the upgrade of a reader to the writer. The
-// reader keeps its permits while it waits for the rest. A writer that waits in front of it would
-// wait for these permits, and has been granted other permits in part: a deadlock. So the upgrade
-// goes to the front of the queue and gets what the first waiter was granted. If the upgrade gives
-// up, its permits go back to the first waiter, as those of every waiter that leaves do.
+// A wait in a permit queue that passes all other waiters: the upgrade of a reader to the writer.
+// The reader keeps its permits while it waits for the other permits. A writer that waits in front
+// of it would wait for these permits, and has been granted other permits in part: a deadlock. So
+// the upgrade goes to the front of the queue and gets what the first waiter was granted. If the
+// upgrade gives up, its permits go back to the first waiter, as those of every waiter that leaves
+// do.
 
 #include <bide/core/config.hpp>
 #include <bide/core/wait_status.hpp>

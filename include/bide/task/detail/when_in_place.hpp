@@ -6,11 +6,11 @@
 // forks all children but the first on that worker: other workers may steal them, the last child
 // first. Then it runs the first child in place: it transfers control to the child, as if it awaited
 // a single task. When the child ends, it takes the next child back from the worker and transfers
-// control to that one. The last child transfers control back to the parent. The first child that
-// cannot be taken back was stolen or posted, and so were all children after it, or the task has moved
-// to another worker. The parent and the children that have ended in place are then counted down, and
-// the parent waits for the rest. So a child that is not stolen costs no count, no wake, and no step
-// through a queue.
+// control to that child. The last child transfers control back to the parent. The first child that
+// cannot be taken back was stolen or posted, and so were all children after it, or the task has
+// moved to another worker. The parent and the children that have ended in place are then counted
+// down, and the parent waits for the other children. So a child that is not stolen costs no count,
+// no wake, and no step through a queue.
 //
 // The parent has begun its wait before the first child starts. So a cancellation reaches all
 // children while one of them runs in place. The child in place is a chain of its own, with shields

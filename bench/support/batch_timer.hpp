@@ -1,5 +1,5 @@
-#ifndef BIDE_BENCH_SUPPORT_PACE_HPP
-#define BIDE_BENCH_SUPPORT_PACE_HPP
+#ifndef BIDE_BENCH_SUPPORT_BATCH_TIMER_HPP
+#define BIDE_BENCH_SUPPORT_BATCH_TIMER_HPP
 
 // What one call costs, by one thread.
 
