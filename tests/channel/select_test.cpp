@@ -2,6 +2,7 @@
 #include "support/catch.hpp"
 #include "support/fake_clock.hpp"
 #include "support/gate.hpp"
+#include "support/is_free.hpp"
 #include "support/jitter.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
@@ -1015,14 +1016,6 @@ TEST_CASE("select: an async_select that is never awaited has no effect") {
 
 namespace {
 
-template <class Mutex> bool is_free(Mutex& m) {
-    const bool free = m.try_lock();
-    if (free) {
-        m.unlock();
-    }
-    return free;
-}
-
 template <class Mutex> using lock_case = decltype(on_lock(std::declval<Mutex&>()));
 static_assert(is_case<lock_case<bide::mutex>, std::unique_lock<bide::mutex>>);
 static_assert(is_case<lock_case<bide::adaptive_mutex>, std::unique_lock<bide::adaptive_mutex>>);
@@ -1048,17 +1041,17 @@ TEMPLATE_TEST_CASE("select: a lock that is free is taken, one that is not is lef
         REQUIRE(got.index() == 1);
         CHECK(got.template get<1>().mutex() == &m);
         CHECK(got.template get<1>().owns_lock());
-        CHECK_FALSE(is_free(m));
+        CHECK_FALSE(test::is_free(m));
         CHECK_FALSE(bide::try_select(on_event(e), on_lock(m)));
         e.set();
         CHECK(bide::select(on_lock(m), on_event(e)).index() == 1);
     }
-    CHECK(is_free(m));
+    CHECK(test::is_free(m));
     TestType* const none = nullptr;
     CHECK(bide::select(on_lock(none), on_event(e)).index() == 1);
     static_cast<void>(on_lock(m)); // never awaited
     static_cast<void>(bide::async_select(on_lock(m), on_event(e)));
-    CHECK(is_free(m));
+    CHECK(test::is_free(m));
 }
 
 TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other the first happens",
@@ -1073,24 +1066,24 @@ TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other
             waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
             m.unlock();
             e.set();
-            CHECK_FALSE(is_free(m));
+            CHECK_FALSE(test::is_free(m));
             CHECK(later.run_all() == 1);
             REQUIRE(w.is_over());
             REQUIRE(w.got().index() == 0);
             CHECK(w.got().template get<0>().owns_lock());
-            CHECK_FALSE(is_free(m));
+            CHECK_FALSE(test::is_free(m));
         }
-        CHECK(is_free(m));
+        CHECK(test::is_free(m));
     }
     SECTION("the event") {
         waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
         e.set();
         m.unlock();
-        CHECK(is_free(m)); // though the select has not gone on yet
+        CHECK(test::is_free(m)); // though the select has not gone on yet
         CHECK(later.run_all() == 1);
         REQUIRE(w.is_over());
         CHECK(w.got().index() == 1);
-        CHECK(is_free(m));
+        CHECK(test::is_free(m));
     }
     SECTION("the event, and another waits behind") {
         waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
@@ -1109,18 +1102,18 @@ TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other
         }
         REQUIRE(w.is_over());
         CHECK(w.got().index() == 1);
-        CHECK_FALSE(is_free(m));
+        CHECK_FALSE(test::is_free(m));
     }
     SECTION("the unlock, and the coroutine is destroyed") {
         waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
         m.unlock();
-        CHECK_FALSE(is_free(m));
+        CHECK_FALSE(test::is_free(m));
         SECTION("before it goes on") { w.destroy(); }
         SECTION("afterwards") {
             CHECK(later.run_all() == 1);
             w.got().template get<0>().unlock();
         }
-        CHECK(is_free(m));
+        CHECK(test::is_free(m));
     }
     SECTION("of two selects that hang on each other's lock") {
         TestType other;
@@ -1152,7 +1145,7 @@ TEMPLATE_TEST_CASE("select: a thread's lock ends its select, a stop or a time-ou
     m.unlock();
     thread.join();
     CHECK(first == 1);
-    REQUIRE(is_free(m));
+    REQUIRE(test::is_free(m));
 }
 
 TEST_CASE("select: a shared lock is a case, too, beside others that share it") {
@@ -1171,7 +1164,7 @@ TEST_CASE("select: a shared lock is a case, too, beside others that share it") {
     CHECK_FALSE(m.try_lock());
     one_reader.got().get<0>().unlock();
     another.got().get<1>().unlock();
-    CHECK(is_free(m));
+    CHECK(test::is_free(m));
     bide::shared_mutex* const none = nullptr;
     e.set();
     CHECK(bide::select(on_lock_shared(none), on_event(e)).index() == 1);
@@ -1236,7 +1229,7 @@ TEMPLATE_TEST_CASE("select: a lock is held by one and never lost, with whatever 
         all += n;
     }
     CHECK(count == all);
-    CHECK(is_free(m));
+    CHECK(test::is_free(m));
 }
 
 // ---- Other channels

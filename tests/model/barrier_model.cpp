@@ -240,12 +240,7 @@ TEST_CASE("barrier: a wait that times out or is stopped leaves the queue", "[bar
     model::check("barrier: stopped before it is queued, or while", {}, [] {
         gate g(1);
         node w(0);
-        model::thread stopping([&] { stop(g, w); });
-        if (g.enqueue(w) == wait_status::waiting) {
-            w.park(deadline::never());
-        }
-        stopping.join();
-        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
+        stop_at_any_time(g, w);
         g.require_no_waiters("gate", &g);
     });
 }

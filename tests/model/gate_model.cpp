@@ -551,12 +551,7 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
     model::check("event: stopped before it is queued, or while", {}, [] {
         gate g(1);
         node w(1);
-        model::thread stopping([&] { stop(g, w); });
-        if (g.enqueue(w) == wait_status::waiting) {
-            w.park(deadline::never());
-        }
-        stopping.join();
-        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
+        stop_at_any_time(g, w);
         g.require_no_waiters("gate", &g);
         MODEL_REQUIRE(g.arrive(1) && g.is_open());
     });

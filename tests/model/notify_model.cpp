@@ -219,12 +219,7 @@ TEST_CASE("notify: a waiter that gives up takes nothing with it", "[notify]") {
     model::check("notify: stopped before it is queued, or while", {}, [] {
         queue q;
         node w(1);
-        model::thread stopping([&] { stop(q, w); });
-        if (q.enqueue(w) == wait_status::waiting) {
-            w.park(deadline::never());
-        }
-        stopping.join();
-        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
+        stop_at_any_time(q, w);
         q.require_no_waiters();
     });
 }

@@ -276,12 +276,7 @@ TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outco
     model::check("semaphore: stopped before it is queued, or while", {}, [] {
         permit_queue q(1);
         node w(2);
-        model::thread stopping([&] { stop(q, w); });
-        if (q.enqueue(w) == wait_status::waiting) {
-            w.park(deadline::never());
-        }
-        stopping.join();
-        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
+        stop_at_any_time(q, w);
         MODEL_REQUIRE(q.available() == 1 && q.waiters() == 0);
     });
 }

@@ -100,6 +100,16 @@ template <class Queue> void stop(Queue& q, node& w) {
     }
 }
 
+// A stop ends a wait in a queue that lets no waiter through: before the wait is queued, or while.
+template <class Queue> void stop_at_any_time(Queue& q, node& w) {
+    model::thread stopping([&] { stop(q, w); });
+    if (q.enqueue(w) == wait_status::waiting) {
+        w.park(deadline::never());
+    }
+    stopping.join();
+    MODEL_REQUIRE(w.outcome() == wait_status::stopped);
+}
+
 // A foreign owner's: what its waker left.
 struct bell {
     var<int> rung{0};

@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 #include "support/gate.hpp"
+#include "support/is_free.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 
@@ -23,18 +24,6 @@ using namespace std::chrono_literals;
 static_assert(!std::is_copy_constructible_v<bide::scoped_lock<bide::mutex>>);
 static_assert(std::is_nothrow_move_constructible_v<bide::scoped_lock<bide::mutex, std::mutex>>);
 
-namespace {
-
-template <class M> bool is_free(M& m) {
-    const bool got = m.try_lock();
-    if (got) {
-        m.unlock();
-    }
-    return got;
-}
-
-} // namespace
-
 TEST_CASE("scoped_lock: locks mutexes of several kinds, in any order, and unlocks them") {
     const test::watchdog guard;
     bide::mutex a;
@@ -44,21 +33,21 @@ TEST_CASE("scoped_lock: locks mutexes of several kinds, in any order, and unlock
     {
         const bide::scoped_lock held(d, b, a, c);
         CHECK(held);
-        CHECK_FALSE(is_free(a));
-        CHECK_FALSE(is_free(b));
-        CHECK_FALSE(is_free(c));
-        CHECK_FALSE(is_free(d));
+        CHECK_FALSE(test::is_free(a));
+        CHECK_FALSE(test::is_free(b));
+        CHECK_FALSE(test::is_free(c));
+        CHECK_FALSE(test::is_free(d));
     }
     {
         bide::scoped_lock held(a);
         bide::scoped_lock other(std::move(held));
         CHECK_FALSE(held);
         CHECK(other);
-        CHECK_FALSE(is_free(a));
+        CHECK_FALSE(test::is_free(a));
         other.unlock();
         other.unlock();
         CHECK_FALSE(other);
-        CHECK(is_free(a));
+        CHECK(test::is_free(a));
     }
     a.lock();
     c.lock();
@@ -68,10 +57,10 @@ TEST_CASE("scoped_lock: locks mutexes of several kinds, in any order, and unlock
         held = bide::scoped_lock(std::try_to_lock, a, c); // not free: locks none, and unlocks both
         CHECK_FALSE(held);
     }
-    CHECK(is_free(a));
-    CHECK(is_free(b));
-    CHECK(is_free(c));
-    CHECK(is_free(d));
+    CHECK(test::is_free(a));
+    CHECK(test::is_free(b));
+    CHECK(test::is_free(c));
+    CHECK(test::is_free(d));
 }
 
 TEST_CASE("scoped_lock: a mutex that is in the list twice is refused, and nothing is locked") {
@@ -81,8 +70,8 @@ TEST_CASE("scoped_lock: a mutex that is in the list twice is refused, and nothin
     CHECK_THROWS_AS(bide::scoped_lock(a, b, a), std::invalid_argument);
     CHECK_THROWS_AS(bide::scoped_lock(b, a, a), std::invalid_argument);
     CHECK_THROWS_AS(bide::scoped_lock(std::try_to_lock, b, a, b), std::invalid_argument);
-    CHECK(is_free(a));
-    CHECK(is_free(b));
+    CHECK(test::is_free(a));
+    CHECK(test::is_free(b));
 }
 
 TEST_CASE("scoped_lock: a try, a time-out and a stop lock all of them or none") {
@@ -97,7 +86,7 @@ TEST_CASE("scoped_lock: a try, a time-out and a stop lock all of them or none") 
         const bide::scoped_lock held(how..., m[2], m[0], m[1]);
         bool free = true;
         for (int i = 0; i < 3; ++i) {
-            free = free && (is_free(m[i]) || i == taken);
+            free = free && (test::is_free(m[i]) || i == taken);
         }
         return !held && free;
     };
@@ -109,7 +98,8 @@ TEST_CASE("scoped_lock: a try, a time-out and a stop lock all of them or none") 
     m[taken].unlock();
     const auto all = [&](auto&&... how) {
         const bide::scoped_lock held(how..., m[2], m[0], m[1]);
-        return static_cast<bool>(held) && !is_free(m[0]) && !is_free(m[1]) && !is_free(m[2]);
+        return static_cast<bool>(held) && !test::is_free(m[0]) && !test::is_free(m[1]) &&
+               !test::is_free(m[2]);
     };
     CHECK(all(std::try_to_lock));
     CHECK(all(0s));
@@ -118,7 +108,7 @@ TEST_CASE("scoped_lock: a try, a time-out and a stop lock all of them or none") 
     CHECK(all(stop.get_token()));
     CHECK(all());
     for (auto& each : m) {
-        CHECK(is_free(each));
+        CHECK(test::is_free(each));
     }
 }
 
@@ -133,8 +123,8 @@ TEST_CASE("scoped_lock: an exception of a lock unlocks the mutexes before it") {
         bide::mutex third;
     } m;
     CHECK_THROWS_AS(bide::scoped_lock(m.third, m.second, m.first), std::runtime_error);
-    CHECK(is_free(m.first));
-    CHECK(is_free(m.third));
+    CHECK(test::is_free(m.first));
+    CHECK(test::is_free(m.third));
 }
 
 TEMPLATE_TEST_CASE("scoped_lock: threads that name the mutexes in other orders do not deadlock", "",
@@ -189,6 +179,6 @@ TEST_CASE("scoped_lock: gets its turn while other threads never leave its mutexe
     }
     over = true;
     busy.join();
-    CHECK(is_free(a));
-    CHECK(is_free(b));
+    CHECK(test::is_free(a));
+    CHECK(test::is_free(b));
 }

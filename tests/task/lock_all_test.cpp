@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 #include "support/gate.hpp"
+#include "support/is_free.hpp"
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
@@ -19,17 +20,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-template <class M> bool is_free(M& m) {
-    const bool got = m.try_lock();
-    if (got) {
-        m.unlock();
-    }
-    return got;
-}
-
 template <class... M> bide::task<bool> all_are_locked(M&... m) {
     const auto held = co_await bide::async_lock_all(m...);
-    co_return static_cast<bool>(held) && !(is_free(m) || ...);
+    co_return static_cast<bool>(held) && !(test::is_free(m) || ...);
 }
 template <class Limit, class... M> bide::task<bide::errc> why_not(Limit limit, M&... m) {
     const auto held = co_await bide::async_lock_all(limit, m...);
@@ -51,11 +44,11 @@ TEST_CASE("async_lock_all: locks mutexes of several kinds, and unlocks them") {
     bide::shared_mutex c;
     CHECK(bide::sync_wait(all_are_locked(c, a, b)));
     CHECK(bide::sync_wait(all_are_locked(b, c, a)));
-    CHECK(is_free(a));
-    CHECK(is_free(b));
-    CHECK(is_free(c));
+    CHECK(test::is_free(a));
+    CHECK(test::is_free(b));
+    CHECK(test::is_free(c));
     CHECK_THROWS_AS(bide::sync_wait(all_are_locked(a, b, a)), std::invalid_argument);
-    CHECK(is_free(a));
+    CHECK(test::is_free(a));
 }
 
 TEST_CASE("async_lock_all: a time-out, a stop and a cancelled task lock none") {
@@ -78,7 +71,7 @@ TEST_CASE("async_lock_all: a time-out, a stop and a cancelled task lock none") {
     CHECK(bide::sync_wait(why_not(1h, m[2], m[0], m[1])) == bide::errc{});
     CHECK(bide::sync_wait(why_not(stop.get_token(), m[2], m[0], m[1])) == bide::errc{});
     for (auto& each : m) {
-        CHECK(is_free(each));
+        CHECK(test::is_free(each));
     }
 }
 
