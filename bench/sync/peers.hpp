@@ -8,6 +8,7 @@
 // so that a workload is written once and each variant is compiled into it.
 
 #include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/condition_variable.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/notify.hpp>
@@ -159,6 +160,8 @@ private:
 template <class Visit> void for_each_shared_lock(Visit visit) {
     visit(std::type_identity<shared_lock_of<std::shared_mutex>>(), "std::shared_mutex");
     visit(std::type_identity<shared_lock_of<bide::shared_mutex>>(), "bide::shared_mutex");
+    visit(std::type_identity<shared_lock_of<bide::biased_shared_mutex>>(),
+          "bide::biased_shared_mutex");
 #if defined(BIDE_BENCH_HAS_ABSL)
     visit(std::type_identity<absl_mutex>(), "absl::Mutex");
 #endif

@@ -1,4 +1,4 @@
-// Two threads, nearly all of them readers, nothing but a number behind the lock.
+// One thread or two that read most of the time, nothing but a number behind the lock.
 
 #include "support/isolated.hpp"
 #include "support/team.hpp"
@@ -19,16 +19,15 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t threads = 2;
-
 template <class Lock> class library {
 public:
     // One operation in `write_every` is a write; 0: none is.
-    explicit library(unsigned write_every) : write_every_(write_every) {}
+    library(std::size_t threads, unsigned write_every)
+        : threads_(threads), write_every_(write_every) {}
 
     // Mega-operations a second.
     sample measure(const setting& with) {
-        std::vector<std::uint64_t> done(threads);
+        std::vector<std::uint64_t> done(threads_);
         std::chrono::duration<double, std::micro> elapsed{};
         const auto referee = [&] {
             const auto began = std::chrono::steady_clock::now();
@@ -36,7 +35,7 @@ public:
             stop_.subject.store(true, std::memory_order_relaxed);
             elapsed = std::chrono::steady_clock::now() - began;
         };
-        run_team(threads, with.cpus, [&](std::size_t i) { done[i] = visit(i); }, referee);
+        run_team(threads_, with.cpus, [&](std::size_t i) { done[i] = visit(i); }, referee);
         const auto total = std::accumulate(done.begin(), done.end(), std::uint64_t{0});
         return {static_cast<double>(total) / elapsed.count()};
     }
@@ -44,7 +43,7 @@ public:
 private:
     std::uint64_t visit(std::size_t i) {
         // The threads write at different times: the second starts half a period later.
-        std::uint64_t until_write = write_every_ > 0 ? write_every_ * (i + 1) / threads : ~0ull;
+        std::uint64_t until_write = write_every_ > 0 ? write_every_ * (i + 1) / threads_ : ~0ull;
         std::uint64_t visits = 0;
         for (; !stop_.subject.load(std::memory_order_relaxed); ++visits) {
             if (--until_write == 0) {
@@ -60,6 +59,7 @@ private:
     // Keeps the compiler from leaving it out.
     static void read(std::uint64_t value) { asm volatile("" : : "r"(value)); }
 
+    std::size_t threads_;
     unsigned write_every_;
     isolated<Lock> lock_;
     isolated<std::uint64_t> book_{0u}; // guarded by lock_
@@ -70,17 +70,21 @@ private:
 
 void add_readers(harness& h) {
     struct mix {
+        const char* name;
+        std::size_t threads;
         const char* writes;
         unsigned write_every;
     };
     const setting with = h.make_setting(200, 60);
-    for (const mix m : {mix{"0", 0}, mix{"0.1%", 1000}, mix{"1%", 100}}) {
-        table t{std::string("readers/T=2,writes=") + m.writes,
-                "two threads, one number behind the lock",
+    for (const mix m : {mix{"T=1", 1, "0", 0}, mix{"T=2", 2, "0", 0}, mix{"T=2", 2, "0.1%", 1000},
+                        mix{"T=2", 2, "1%", 100}, mix{"T=2", 2, "10%", 10}}) {
+        table t{std::string("readers/") + m.name + ",writes=" + m.writes,
+                m.threads == 1 ? "one thread, one number behind the lock"
+                               : "two threads, one number behind the lock",
                 {{"throughput", "Mop/s", 2, true}},
                 {}};
         for_each_shared_lock([&]<class Lock>(std::type_identity<Lock>, const char* name) {
-            t.add(name, [=] { return library<Lock>(m.write_every).measure(with); });
+            t.add(name, [=] { return library<Lock>(m.threads, m.write_every).measure(with); });
         });
         h.add(std::move(t));
     }

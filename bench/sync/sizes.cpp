@@ -31,6 +31,7 @@ void add_sizes(harness& h) {
     add_size<bide::mutex>(t, "bide::mutex");
     add_size<bide::adaptive_mutex>(t, "bide::adaptive_mutex");
     add_size<bide::shared_mutex>(t, "bide::shared_mutex");
+    add_size<bide::biased_shared_mutex>(t, "bide::biased_shared_mutex");
     add_size<bide::condition_variable>(t, "bide::condition_variable");
     add_size<bide::notify>(t, "bide::notify");
     add_size<bide::event_count>(t, "bide::event_count");

@@ -73,6 +73,9 @@ constexpr target targets[] = {
     {"notify/no-sleeper", "bide::event_count", "call", "std::mutex + condition_variable", at_most,
      0.4},
 
+    {"readers/T=2,writes=0", "bide::biased_shared_mutex", "throughput", "std::shared_mutex",
+     at_least, 8},
+
     {"barrier/two-threads", "bide::barrier", "phase", "std::barrier", at_most, 1.0},
 
     {"sizes", "bide::semaphore", "size", "", at_most, 16},

@@ -48,6 +48,7 @@
 #include <bide/stream/timing.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
+#include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/condition_variable.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/keyed_mutex.hpp>

@@ -76,6 +76,11 @@ template <class Platform> class basic_shared_mutex;
 /// Is the shared mutex of native threads and coroutines.
 using shared_mutex = basic_shared_mutex<native_platform>;
 
+/// See sync/biased_shared_mutex.hpp.
+template <class Platform, unsigned Slots = 16> class basic_biased_shared_mutex;
+/// Is the reader-biased shared mutex of native threads and coroutines.
+using biased_shared_mutex = basic_biased_shared_mutex<native_platform>;
+
 /// See sync/adaptive_mutex.hpp.
 template <class Platform> class basic_adaptive_mutex;
 /// Is the adaptive mutex of native threads and coroutines.

@@ -103,11 +103,23 @@ public:
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
 
     // Enqueues `w` and returns waiting, or returns its outcome, which the caller publishes.
-    wait_status link(node& w) noexcept;
+    wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
     // Enqueues `w` before all waiters: for a caller that holds permits which they wait for. `w` gets
     // the permits that the first waiter was granted in part. detail/permit_upgrade.hpp defines it.
     wait_status enqueue_first(node& w) noexcept;
+
+    // A loan: permits that a layer above holds while there are no waiters, and gives back before its
+    // first writer waits. detail/permit_loan.hpp defines these three.
+    //
+    // Takes n permits and calls open() under the lock of the queue, if the permits are free, there
+    // are no waiters and wanted() is true.
+    template <class Wanted, class Open> void lend(word n, Wanted&& wanted, Open&& open) noexcept;
+    // Calls recall() under the lock of the queue. It returns how many permits come back; zero if
+    // there is no loan. These become free.
+    template <class Recall> void recall(Recall&& recall) noexcept;
+    // Does recall() and then enqueue(), without releasing the lock in between.
+    template <class Recall> wait_status recall_and_enqueue(node& w, Recall&& recall) noexcept;
 
     // Cancels the wait of `w`. Permits that it was granted in part go to the waiters behind it.
     // Returns false if the wait is decided, or if `w` is not queued yet; then a later enqueue()
@@ -152,6 +164,8 @@ private:
         return (seen & queued) == which ? seen / one : 0;
     }
 
+    wait_status link(node& w, word seen, bool locked) noexcept;
+    template <class Recall> word recalled(Recall& recall) noexcept;
     bool give_slow(word n, word limit) noexcept;
     word serve(word free, word waiting, wake_list& granted) noexcept;
     void withdraw(node& w, word waiting) noexcept;
@@ -208,12 +222,11 @@ template <class Platform> bool basic_permit_queue<Platform>::give(word n, word l
     return give_slow(n, limit);
 }
 
-// Decides, and enqueues `w` or returns its outcome.
-template <class Platform> wait_status basic_permit_queue<Platform>::link(node& w) noexcept {
+// Decides, and enqueues `w` or returns its outcome. The caller has read `seen`, and holds the lock if
+// `locked` is true; the lock is free at the end.
+template <class Platform>
+wait_status basic_permit_queue<Platform>::link(node& w, word seen, bool locked) noexcept {
     const word need = static_cast<word>(w.amount());
-    bool locked = false;
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
     for (;;) {
         if (!locked && (seen & lock::held) != 0) {
             seen = lock::acquire(word_);
