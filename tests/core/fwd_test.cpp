@@ -8,6 +8,7 @@ struct parts {
     bide::mutex* lock;
     bide::adaptive_mutex* short_lock;
     bide::shared_mutex* shared;
+    bide::biased_shared_mutex* read_mostly;
     bide::event* ready;
     bide::latch* done;
     bide::barrier<>* meeting;

@@ -119,26 +119,27 @@ TEST_CASE("biased_shared_mutex: readers are inside together", "[biased_shared_mu
         take_all(p);
         increment(data);
     });
-    model::check("biased_shared_mutex: two readers leave by each other's slots", random(20'000), [] {
-        permits p;
-        var<int> data{0};
-        MODEL_REQUIRE(p.try_take_one()); // by slot 0
-        read_by(1);
-        MODEL_REQUIRE(p.try_take_one());
-        const auto read_and_leave = [&] {
-            read_by(1);
-            MODEL_REQUIRE(data == 0);
-            MODEL_REQUIRE(p.give_one());
-        };
-        model::thread a(read_and_leave);
-        model::thread b(read_and_leave);
-        take_all(p);
-        increment(data);
-        give_all(p);
-        a.join();
-        b.join();
-        require_free(p);
-    });
+    model::check("biased_shared_mutex: two readers leave by each other's slots", random(20'000),
+                 [] {
+                     permits p;
+                     var<int> data{0};
+                     MODEL_REQUIRE(p.try_take_one()); // by slot 0
+                     read_by(1);
+                     MODEL_REQUIRE(p.try_take_one());
+                     const auto read_and_leave = [&] {
+                         read_by(1);
+                         MODEL_REQUIRE(data == 0);
+                         MODEL_REQUIRE(p.give_one());
+                     };
+                     model::thread a(read_and_leave);
+                     model::thread b(read_and_leave);
+                     take_all(p);
+                     increment(data);
+                     give_all(p);
+                     a.join();
+                     b.join();
+                     require_free(p);
+                 });
 }
 
 TEST_CASE("biased_shared_mutex: a reader that leaves elsewhere gives its permit back",
@@ -307,29 +308,30 @@ TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind i
                      waiting.join();
                      MODEL_REQUIRE(p.in_queue().available() == permits::all - 2);
                  });
-    model::check("biased_shared_mutex: a writer is stopped while the last reader leaves", random(20'000), [] {
-        permits p;
-        var<int> data{0};
-        MODEL_REQUIRE(p.try_take_one());
-        node writer(permits::all);
-        model::thread stopping([&] { stop(p, writer); });
-        model::thread leaving([&] {
-            MODEL_REQUIRE(data == 0);
-            MODEL_REQUIRE(p.give_one());
-        });
-        wait_status what = p.enqueue(writer);
-        if (what == wait_status::waiting) {
-            await(writer);
-            what = writer.outcome();
-        }
-        if (what == wait_status::granted) {
-            increment(data);
-            give_all(p);
-        }
-        stopping.join();
-        leaving.join();
-        require_free(p);
-    });
+    model::check("biased_shared_mutex: a writer is stopped while the last reader leaves",
+                 random(20'000), [] {
+                     permits p;
+                     var<int> data{0};
+                     MODEL_REQUIRE(p.try_take_one());
+                     node writer(permits::all);
+                     model::thread stopping([&] { stop(p, writer); });
+                     model::thread leaving([&] {
+                         MODEL_REQUIRE(data == 0);
+                         MODEL_REQUIRE(p.give_one());
+                     });
+                     wait_status what = p.enqueue(writer);
+                     if (what == wait_status::waiting) {
+                         await(writer);
+                         what = writer.outcome();
+                     }
+                     if (what == wait_status::granted) {
+                         increment(data);
+                         give_all(p);
+                     }
+                     stopping.join();
+                     leaving.join();
+                     require_free(p);
+                 });
 }
 
 TEST_CASE("biased_shared_mutex: a downgrade leaves no moment for a writer",

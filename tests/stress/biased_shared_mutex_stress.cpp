@@ -116,8 +116,8 @@ template <class Mutex> bool read_once(Mutex& m, pair_of_counts& in, test::jitter
 
 } // namespace
 
-TEMPLATE_TEST_CASE("biased_shared_mutex: each write counts once, and no reader sees half of one", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("biased_shared_mutex: each write counts once, and no reader sees half of one",
+                   "", test::native, test::portable, test::jittery) {
     constexpr int threads = 4;
     const test::stress_time time;
     bide::basic_biased_shared_mutex<TestType, 2> m; // so that threads share slots

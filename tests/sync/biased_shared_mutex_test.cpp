@@ -46,7 +46,7 @@ namespace {
 using std::chrono::steady_clock;
 using counts = std::vector<int>;
 
-constexpr int reads_before_bias = 64;
+constexpr int slots = 16; // that many reads without a wait make it biased
 
 constinit bide::biased_shared_mutex ready_at_start;
 
@@ -68,13 +68,12 @@ test::held read_later(Mutex& m, test::manual_executor& e, test::journal& turns, 
     co_await std::suspend_always();
 }
 
-// One of those, on which a test runs as on shared_mutex: biased, not biased, with one slot.
 template <class Mutex> void end_bias(Mutex& m) {
     m.lock();
     m.unlock();
 }
 template <class Mutex> void read_often(Mutex& m) {
-    for (int i = 0; i < reads_before_bias; ++i) {
+    for (int i = 0; i < slots; ++i) {
         m.lock_shared();
         m.unlock_shared();
     }
@@ -82,7 +81,7 @@ template <class Mutex> void read_often(Mutex& m) {
 
 // What the mutex is made of: says whether it is biased.
 template <class Platform> struct bias {
-    using permits = bide::detail::basic_biased_permits<Platform, 2>;
+    using permits = bide::detail::basic_biased_permits<Platform, slots>;
     permits p;
 
     bool is_on() { return p.in_queue().available() <= permits::all / 2 + 1; }
@@ -175,7 +174,7 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: a writer is alone, and readers see what
     int torn[4] = {};
     test::run_threads(4, [&](int i) {
         for (int round = 0; round < rounds; ++round) {
-            if ((round + i) % 128 == 0) { // it is biased in between
+            if ((round + i) % 32 == 0) { // it is biased in between
                 const std::lock_guard lock(m);
                 ++first;
                 ++second;
@@ -196,14 +195,14 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: a writer is alone, and readers see what
 
 // ---- The bias
 
-TEST_CASE("biased_shared_mutex: a writer ends the bias, and 64 reads without a wait bring it back") {
+TEST_CASE("biased_shared_mutex: a writer ends the bias, and reads without a wait bring it back") {
     bias<test::native> b;
     CHECK(b.is_on());
     b.read();
     CHECK(b.is_on());
     b.write();
     CHECK_FALSE(b.is_on());
-    for (int i = 1; i < reads_before_bias; ++i) {
+    for (int i = 1; i < slots; ++i) {
         b.read();
         CHECK_FALSE(b.is_on());
     }
@@ -217,7 +216,7 @@ TEST_CASE("biased_shared_mutex: a writer ends the bias, and 64 reads without a w
     }
     SECTION("every write begins the count anew") {
         b.write();
-        for (int i = 1; i < reads_before_bias; ++i) {
+        for (int i = 1; i < slots; ++i) {
             b.read();
         }
         b.write();
@@ -235,7 +234,7 @@ TEST_CASE("biased_shared_mutex: it is not biased while a writer waits") {
     m.lock_shared();
     auto w = write(m, turns, 0);
     w.start();
-    for (int i = 0; i <= reads_before_bias; ++i) {
+    for (int i = 0; i <= slots; ++i) {
         CHECK_FALSE(m.try_lock_shared());
     }
     m.unlock_shared();
@@ -546,7 +545,8 @@ TEST_CASE("biased_shared_mutex: a coroutine that got it and is destroyed unlocks
 
 // ---- With other parts
 
-TEST_CASE("biased_shared_mutex: it is a case of a select, guards a value, and is locked with others") {
+TEST_CASE(
+    "biased_shared_mutex: it is a case of a select, guards a value, and is locked with others") {
     bide::biased_shared_mutex a;
     bide::biased_shared_mutex b;
     {

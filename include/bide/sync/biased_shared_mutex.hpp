@@ -33,11 +33,11 @@ namespace bide::inline BIDE_ABI {
 /// A shared_mutex that is biased to readers. SharedTimedLockable. While it is biased, readers on
 /// different threads share no cache line. A writer ends the bias, and waits in line with the readers
 /// that come after it, first come, first served; so neither side starves. It is biased from the
-/// beginning, and again after 64 reads in a row that needed no wait.
+/// beginning, and again when as many reads as it has slots needed no wait since the last write.
 ///
-/// A writer pays for it: a write that ends the bias writes all slots. If more than about one access in
-/// a hundred is a write, use shared_mutex. It takes a cache line pair for each slot and one more:
-/// 2,176 bytes with 16 slots.
+/// A writer pays for it: a write that ends the bias writes all slots. If more than one access in a
+/// hundred is a write, shared_mutex may be faster. It takes a cache line pair for each slot and one
+/// more: 2,176 bytes with 16 slots.
 ///
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both wait for
 /// ever. Any thread may unlock it, so a coroutine may hold it across a suspension. A reader that is
@@ -152,8 +152,8 @@ public:
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock_shared(std::stop_token token) {
-        return stopped_or(try_lock_shared() || read_wait::stoppable(permits_.in_queue(), 1, token) ==
-                                                   wait_status::granted);
+        return stopped_or(try_lock_shared() || read_wait::stoppable(permits_.in_queue(), 1,
+                                                                    token) == wait_status::granted);
     }
 
     // ---- Coroutines

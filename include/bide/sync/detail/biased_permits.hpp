@@ -42,9 +42,9 @@
 // each reader that leaves elsewhere. They have 63 bits, and the loan has 2^58 permits.)
 //
 // The loan begins and ends under the lock of the queue (detail/permit_loan.hpp), and never while there
-// are waiters. After a recall, readers go to the queue. The mutex is biased again when `slow_reads` of
-// them have found it free since. So a recall, which writes all slots, costs a small part of the reads
-// before it.
+// are waiters. After a recall, readers go to the queue. A recall and the next loan write every slot, so
+// the mutex is biased again when as many readers as there are slots have found it free since. (BRAVO
+// waits for a time in proportion to the cost of the last revocation.)
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -158,7 +158,6 @@ private:
     static constexpr word open = 1;
     static constexpr word one = 2; // in the count of a slot
     static constexpr std::ptrdiff_t lent = all / 2;
-    static constexpr word slow_reads = Platform::model ? 2 : 64;
 
     struct alignas(cache_line_pair) slot {
         atomic readers{open};
@@ -202,7 +201,7 @@ private:
         const word reads = reads_.load(std::memory_order_relaxed) + 1;
         // Order: relaxed; as for the load.
         reads_.store(reads, std::memory_order_relaxed);
-        if (reads >= slow_reads) {
+        if (reads >= Slots) {
             permits_.lend(
                 lent, [this]() noexcept { return !biased_; }, [this]() noexcept { open_slots(); });
         }

@@ -113,7 +113,7 @@ public:
     // first writer waits. detail/permit_loan.hpp defines these three.
     //
     // Takes n permits and calls open() under the lock of the queue, if the permits are free, there
-    // are no waiters and wanted() is true.
+    // are no waiters and wanted() is true. Requires: the caller has a permit.
     template <class Wanted, class Open> void lend(word n, Wanted&& wanted, Open&& open) noexcept;
     // Calls recall() under the lock of the queue. It returns how many permits come back; zero if
     // there is no loan. These become free.
