@@ -13,6 +13,7 @@ using namespace sync_model;
 namespace {
 
 using mutex = bide::basic_biased_shared_mutex<platform, 2>;
+using narrow = bide::basic_biased_shared_mutex<platform, 1>; // biased again by one read
 using permits = bide::detail::basic_biased_permits<platform, 2>;
 
 // The slot of the calling thread from here on.
@@ -48,9 +49,9 @@ void require_free(permits& p) {
 } // namespace
 
 TEST_CASE("biased_shared_mutex: a writer is alone", "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: two writers", {}, &two_lock_it<mutex>);
-    model::check("biased_shared_mutex: two that try to write", {}, &two_try_it<mutex>);
-    model::check("biased_shared_mutex: a writer and a reader", {.weak_failures = 1}, [] {
+    model::check("biased_shared_mutex: two writers", {}, &two_lock_it<narrow>);
+    model::check("biased_shared_mutex: two that try to write", {}, &two_try_it<narrow>);
+    model::check("biased_shared_mutex: a writer and a reader", {}, [] {
         mutex m;
         var<int> a{0};
         var<int> b{0};
@@ -189,9 +190,10 @@ TEST_CASE("biased_shared_mutex: a reader that leaves elsewhere gives its permit 
 TEST_CASE("biased_shared_mutex: it is biased again, and no writer is left behind",
           "[biased_shared_mutex]") {
     model::check("biased_shared_mutex: a read that makes it biased, and a writer", {}, [] {
-        mutex m;
+        narrow m;
         var<int> data{0};
-        end_bias(m);
+        m.lock();
+        m.unlock();
         model::thread reader([&] {
             m.lock_shared();
             MODEL_REQUIRE(data <= 1);
