@@ -35,9 +35,8 @@ namespace bide::inline BIDE_ABI {
 /// that come after it, first come, first served; so neither side starves. It is biased from the
 /// beginning, and again when as many reads as it has slots needed no wait since the last write.
 ///
-/// A writer pays for it: a write that ends the bias writes all slots. If more than one access in a
-/// hundred is a write, shared_mutex may be faster. It takes a cache line pair for each slot and one
-/// more: 2,176 bytes with 16 slots.
+/// A writer pays for it: a write that ends the bias writes all slots. It takes a cache line pair for
+/// each slot and one more: 2,176 bytes with 16 slots.
 ///
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both wait for
 /// ever. Any thread may unlock it, so a coroutine may hold it across a suspension. A reader that is
