@@ -28,10 +28,14 @@
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_count.hpp>
+#include <bide/parallel/parallel_find.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_sort.hpp>
+#include <bide/parallel/parallel_transform.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/epoll_driver.hpp>

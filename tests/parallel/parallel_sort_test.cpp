@@ -1024,3 +1024,40 @@ TEST_CASE("parallel_sort: a shutdown meanwhile waits for the whole sort") {
     }
     CHECK(up_and_down == sorted);
 }
+
+TEST_CASE("parallel_sort: ranges, by a projection, stably or not") {
+    struct entry {
+        int key;
+        int place;
+    };
+    const bool by_iterators = GENERATE(false, true);
+    bide::scheduler s(test::with(3, true));
+    test::jitter chance(test::run_seed());
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (const int n : {0, 1, 20, 1'000, 30'000}) {
+        std::vector<entry> entries;
+        for (int i = 0; i < n; ++i) {
+            entries.push_back({static_cast<int>(chance.below(100)), i});
+        }
+        std::vector<entry> wanted = entries;
+        std::sort(wanted.begin(), wanted.end(), [](const entry& a, const entry& b) {
+            return a.key != b.key ? a.key > b.key : a.place < b.place;
+        });
+        std::vector<entry> sorted = entries;
+        if (by_iterators) {
+            bide::parallel_stable_sort(s, entries.begin(), entries.end(), std::greater<>(),
+                                       &entry::key);
+            bide::parallel_sort(s, sorted.begin(), sorted.end(), std::greater<>(), &entry::key);
+        } else {
+            bide::parallel_stable_sort(s, entries, std::greater<>(), &entry::key);
+            bide::parallel_sort(s, sorted, std::greater<>(), &entry::key);
+        }
+        REQUIRE(std::equal(entries.begin(), entries.end(), wanted.begin(), wanted.end(),
+                           [](const entry& a, const entry& b) { return a.place == b.place; }));
+        REQUIRE(std::equal(sorted.begin(), sorted.end(), wanted.begin(), wanted.end(),
+                           [](const entry& a, const entry& b) { return a.key == b.key; }));
+    }
+    int plain[] = {3, 1, 2};
+    bide::parallel_sort(s, plain);
+    CHECK(std::is_sorted(std::begin(plain), std::end(plain)));
+}

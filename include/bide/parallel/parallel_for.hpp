@@ -2,259 +2,115 @@
 #ifndef BIDE_PARALLEL_PARALLEL_FOR_HPP
 #define BIDE_PARALLEL_PARALLEL_FOR_HPP
 
-// A loop that runs its iterations in parallel. The loop divides itself when other threads want
-// work.
-//
-// Each part of the loop runs in chunks. After a chunk, if thieves would find no arm of this thread,
-// half of the remaining iterations are forked. So there are few forks while all workers are busy.
-// There are as many as are useful if iterations take long, or if some take longer than other
-// iterations. A chunk has one iteration at first, and grows until it takes 4 us by the clock. All
-// parts share what was learned.
-//
-// While workers sleep, a part is divided until each of them would find an arm, but not into arms of
-// less than 64 us. As long as no iteration has run, their time is not known: a loop of up to 1,024
-// iterations is divided as if they took long, a larger one into two.
-//
-// The first iteration of a part, and each one after an iteration that took as long as a chunk, runs
-// while the rest of the part is an arm. So does a leaf of a given grain. So a worker that becomes
-// free takes that rest, even if the iteration takes longer than all other iterations together.
-//
-// Within a chunk, the part asks again whether thieves want work: at the start of a part after 64
-// iterations, then after 256, 1,024 and 2,048 more, and later after up to 8,192 if iterations are
-// short. It asks because later iterations may take longer than earlier ones. If thieves want work,
-// the chunk ends and the clock is read. The ends of parts are rounded to multiples of 64, so that
-// vector instructions fit.
+/// \file
+/// Loops that run their iterations in parallel: over indices, over the elements of a range, and
+/// over chunks of either. detail/parallel_loop.hpp tells how a loop divides itself.
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
-#include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/sched/scheduler.hpp>
 
 #include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
+
+/// Consecutive elements of a range: what parallel_for_chunks() gives to its body. It is a range
+/// that borrows the elements. If they are contiguous, it converts to a std::span.
+template <std::random_access_iterator It> class parallel_chunk {
+public:
+    /// The number of an element within the chunk.
+    using size_type = std::size_t;
+
+    /// Refers to `size` elements from `first` on, of which the first one has the number `index`.
+    parallel_chunk(It first, std::size_t size, std::size_t index)
+        : first_(first), size_(size), index_(index) {}
+
+    /// Returns an iterator to the first element.
+    It begin() const { return first_; }
+    /// Returns the iterator behind the last element.
+    It end() const { return first_ + static_cast<std::iter_difference_t<It>>(size_); }
+    /// Returns the number of elements, which is at least 1.
+    std::size_t size() const noexcept { return size_; }
+    /// Returns the element at `n`. Requires: n < size().
+    std::iter_reference_t<It> operator[](std::size_t n) const {
+        return first_[static_cast<std::iter_difference_t<It>>(n)];
+    }
+    /// Returns the number that the chunk's first element has in the whole range.
+    std::size_t index() const noexcept { return index_; }
+
+private:
+    It first_;
+    std::size_t size_;
+    std::size_t index_;
+};
+
 namespace detail {
 
-// Runs a leaf as a plain loop. If the body is small and can be called as const, the loop copies it
-// first. No other code knows the address of the copy, so the compiler keeps the captures in
-// registers.
-template <class Index, class Body> void run_iterations(Index first, Index last, Body& body) {
+// Calls run(callee) for a plain loop of calls callee(arg). If `body` is small and can be called as
+// const, the callee is a copy of it. No other code knows the address of the copy, so the compiler
+// keeps the captures in registers.
+template <class Arg, class Body, class Run> void run_with_callee(Body& body, const Run& run) {
     using plain = std::decay_t<Body>; // a function becomes a pointer to it
     if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&
                   std::is_constructible_v<const plain, Body&> &&
-                  std::is_invocable_v<const plain&, Index>) {
+                  std::is_invocable_v<const plain&, Arg>) {
         const plain mine(body);
-        for (Index i = first; i != last; ++i) {
-            static_cast<void>(mine(i));
-        }
+        run(mine);
     } else {
-        for (Index i = first; i != last; ++i) {
-            static_cast<void>(body(i));
-        }
+        run(body);
     }
 }
 
-template <class Forker, class Index, class Body> class parallel_loop {
-    using platform = typename Forker::platform;
-    using range = loop_range<Index>;
-
-public:
-    parallel_loop(Forker forks, range all, const fork_options& options, Body& body) noexcept
-        : forks_(forks), first_(all.first), grain_(options.grain), body_(body),
-          state_(options, all.size()) {}
-
-    void run(range all) {
-        forks_.enter([this, all] { run_part(all, first_chunk()); });
-        state_.finish();
+template <class Forker, class Index, class Leaf>
+void loop_on(Forker forks, loop_range<Index> all, const fork_options& options, Leaf leaf) {
+    if (!all.empty()) {
+        parallel_loop<Forker, Index, Leaf>(forks, all, options, leaf).run(all);
     }
-
-private:
-    // In nanoseconds: the intended time of a chunk, and the time of an arm that is worth a wake.
-    static constexpr std::int64_t chunk_time = 4'000;
-    static constexpr std::int64_t arm_time = 64'000;
-    // How many iterations are divided as if they took long, as long as none has run.
-    static constexpr std::uint64_t few_iterations = 1'024;
-    // The largest factor by which a chunk grows; its largest size.
-    static constexpr std::uint64_t growth = 64;
-    static constexpr std::uint64_t longest_chunk = 1 << 24;
-    // The most iterations between two questions whether thieves want work. The number is
-    // first_block at the start of a part. Then it grows by a factor of four each time, up to an
-    // eighth of a chunk, clamped to the range of the other two constants.
-    static constexpr std::uint64_t first_block = 64;
-    static constexpr std::uint64_t common_block = 2'048;
-    static constexpr std::uint64_t longest_block = 8'192;
-    static constexpr std::uint64_t vector = 64;
-
-    void run_part(range part, std::uint64_t chunk) {
-        std::uint64_t block = first_block;
-        std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
-        bool is_long = true;     // the last leaf of a given grain took as long as a chunk
-        while (!part.empty()) {
-            const std::uint64_t left = part.size();
-            const std::uint64_t arms = most_arms(left, chunk);
-            if (is_worth_forking(left, chunk) && forks_.wants_work(arms)) {
-                return fork(part, chunk);
-            }
-            if (grain_ != 0) {
-                const std::uint64_t leaf = left / 2 < grain_ ? left : grain_;
-                if (!(is_long ? run_long_leaf(part, leaf, is_long) : run_leaf(part, leaf))) {
-                    return;
-                }
-                continue;
-            }
-            if (before == 0 && left > (std::min)(chunk, block)) {
-                before = platform::now();
-            }
-            const bool goes_on =
-                chunk == 1 ? run_beside_rest(part, 1)
-                           : run_chunk(part, left <= chunk ? left : rounded(part.first, chunk),
-                                       block, arms);
-            if (!goes_on || part.empty()) {
-                return;
-            }
-            const std::int64_t after = platform::now();
-            chunk = next_chunk(left - part.size(), after - before);
-            before = after;
-            learn(chunk);
-        }
-    }
-
-    // Forks the second half of `part`. The second half begins with the chunk size that was learned
-    // by the time when it starts. A part that is skipped is not divided.
-    void fork(range part, std::uint64_t chunk) {
-        if (state_.leaves_out(range{first_, part.first}.size())) {
-            return;
-        }
-        std::uint64_t half = part.size() / 2;
-        if (grain_ == 0) {
-            half = rounded(part.first, half);
-        }
-        const Index middle = part.at(half);
-        forks_.both([this, part, middle, chunk] { run_part({part.first, middle}, chunk); },
-                    [this, part, middle] { run_part({middle, part.last}, first_chunk()); });
-    }
-
-    // If there is a grain, returns true if both halves would have at least that many iterations.
-    // Otherwise returns true if the remaining iterations take longer than a fork.
-    bool is_worth_forking(std::uint64_t left, std::uint64_t chunk) const noexcept {
-        return left >= 2 && left / 2 >= (grain_ != 0 ? grain_ : chunk / 4);
-    }
-
-    // How many arms of this thread the sleeping workers are worth.
-    std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
-        // Order: relaxed; an estimate.
-        if (grain_ != 0 || learned_.load(std::memory_order_relaxed) != 0) {
-            return grain_ != 0 ? left / grain_ : left / (chunk * arm_time / chunk_time);
-        }
-        return left <= few_iterations ? left : 1;
-    }
-
-    // Returns at most n iterations, so that the end is at a multiple of `vector` from the first
-    // index.
-    std::uint64_t rounded(Index from, std::uint64_t n) const noexcept {
-        const std::uint64_t at = range{first_, from}.size();
-        return n < vector ? n : n - (at + n) % vector;
-    }
-
-    std::uint64_t first_chunk() const noexcept {
-        // Order: relaxed; an estimate.
-        return grain_ != 0 ? grain_
-                           : (std::max)(learned_.load(std::memory_order_relaxed), std::uint64_t{1});
-    }
-
-    static std::uint64_t next_chunk(std::uint64_t iterations, std::int64_t took) noexcept {
-        const auto nanoseconds = static_cast<std::uint64_t>((std::max)(took, std::int64_t{1}));
-        const std::uint64_t fitting =
-            (std::max)(iterations * chunk_time / nanoseconds, std::uint64_t{1});
-        return (std::min)({fitting, iterations * growth, longest_chunk});
-    }
-
-    // Makes `chunk` the size with which other parts begin. Writes it only if it has changed by a
-    // factor of two, because all parts read the cache line.
-    void learn(std::uint64_t chunk) noexcept {
-        // Order: relaxed, both; an estimate.
-        const std::uint64_t old = learned_.load(std::memory_order_relaxed);
-        if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
-            learned_.store(chunk, std::memory_order_relaxed);
-        }
-    }
-
-    // Runs up to n iterations in blocks, fewer if thieves want work. Returns false if the rest is
-    // left out.
-    bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block, std::uint64_t arms) {
-        const std::uint64_t most = std::clamp(n / 8 / vector * vector, common_block, longest_block);
-        for (;;) {
-            const std::uint64_t now = (std::min)(n, block);
-            if (!run_leaf(part, now)) {
-                return false;
-            }
-            block = (std::min)(4 * block, most);
-            n -= now;
-            if (n == 0 || forks_.wants_work(arms)) {
-                return true;
-            }
-        }
-    }
-
-    // Runs n iterations, with the rest of the part as an arm. Returns false if a thief has taken
-    // the rest, or if the rest is left out.
-    bool run_beside_rest(range& part, std::uint64_t n) {
-        const range rest{part.at(n), part.last};
-        const void* const here = forks_.lane();
-        if (rest.empty() || here == nullptr) {
-            return run_leaf(part, n);
-        }
-        bool goes_on = false;
-        bool was_taken = false;
-        forks_.both([&] { goes_on = run_leaf(part, n); },
-                    [&] {
-                        was_taken = forks_.lane() != here;
-                        if (was_taken) {
-                            run_part(rest, first_chunk());
-                        }
-                    });
-        return goes_on && !was_taken;
-    }
-
-    // The same, and sets whether the leaf was long.
-    bool run_long_leaf(range& part, std::uint64_t n, bool& is_long) {
-        const std::int64_t begin = platform::now();
-        const bool goes_on = run_beside_rest(part, n);
-        is_long = platform::now() - begin >= chunk_time;
-        return goes_on;
-    }
-
-    bool run_leaf(range& part, std::uint64_t n) {
-        const std::uint64_t at = range{first_, part.first}.size();
-        if (state_.leaves_out(at)) {
-            return false;
-        }
-        const Index begin = part.first;
-        part.first = part.at(n);
-        state_.run(at, n, [&] { detail::run_iterations(begin, part.first, body_); });
-        return true;
-    }
-
-    const Forker forks_;
-    const Index first_;
-    const std::uint64_t grain_;
-    Body& body_;
-    basic_loop_state<platform> state_;
-    // The latest chunk that took about chunk_time, or 0 if none has run.
-    typename platform::template atomic<std::uint64_t> learned_{0};
-};
+}
 
 template <class Forker, class First, class Last, class Body>
 void parallel_for_on(Forker forks, First first, Last last, const fork_options& options,
                      Body& body) {
-    const auto all = range_of(first, last);
-    if (!all.empty()) {
-        parallel_loop<Forker, decltype(all.first), Body>(forks, all, options, body).run(all);
-    }
+    using index = std::common_type_t<First, Last>;
+    detail::loop_on(forks, range_of(first, last), options, [&body](index begin, index end) {
+        detail::run_with_callee<index>(body, [begin, end](auto& callee) {
+            for (index i = begin; i != end; ++i) {
+                static_cast<void>(callee(i));
+            }
+        });
+    });
+}
+
+template <class Forker, class It, class Body>
+void for_elements_on(Forker forks, const elements<It>& all, const fork_options& options,
+                     Body& body) {
+    using reference = std::iter_reference_t<It>;
+    detail::loop_on(forks, all.numbers(), options, [&](std::uint64_t from, std::uint64_t to) {
+        detail::run_with_callee<reference>(body, [&](auto& callee) {
+            const It end = all.at(to);
+            for (It it = all.at(from); it != end; ++it) {
+                static_cast<void>(std::invoke(callee, *it));
+            }
+        });
+    });
+}
+
+template <class Forker, class It, class Body>
+void for_chunks_on(Forker forks, const elements<It>& all, const fork_options& options, Body& body) {
+    detail::loop_on(forks, all.numbers(), options, [&](std::uint64_t from, std::uint64_t to) {
+        static_cast<void>(std::invoke(body, parallel_chunk<It>(all.at(from), to - from, from)));
+    });
 }
 
 } // namespace detail
@@ -276,11 +132,11 @@ void parallel_for(scheduler& s, First first, Last last, const fork_options& opti
     detail::parallel_for_on(detail::forker(s), first, last, options, body);
 }
 
-/// Runs the loop as above, with default options.
+/// Runs the loop as above, with the options of the policy.
 template <class First, class Last, class Body>
     requires detail::loop_index<First> && detail::loop_index<Last>
-void parallel_for(scheduler& s, First first, Last last, Body&& body) {
-    detail::parallel_for_on(detail::forker(s), first, last, fork_options{}, body);
+void parallel_for(const fork_policy& on, First first, Last last, Body&& body) {
+    detail::parallel_for_on(on.forks(), first, last, on.options(), body);
 }
 
 /// Runs the loop as above, with a grain: a leaf has at least `grain` iterations, unless the loop
@@ -294,6 +150,50 @@ void parallel_for(scheduler& s, First first, Last last, Grain grain, Body&& body
     detail::parallel_for_on(detail::forker(s), first, last, options, body);
 }
 
+/// Calls body(element) for each element of the range, in any order, on the calling thread and on
+/// idle workers. body gets what the iterator's operator* returns, so it may change the elements of a
+/// range that is not const; its return value is ignored. To loop over every third index, or over
+/// several ranges at once, give a view.
+/// Blocks, throws, cancellation: as above; the number of an element is its index.
+/// Requires: body may be called by several threads at once, for different elements. If it is
+/// trivially copyable, has at most 64 bytes and can be called as const, it is called through
+/// copies. Copies of the range's iterators may be used by several threads at once.
+template <parallel_range Range, class Body>
+    requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
+void parallel_for(const fork_policy& on, Range&& range, Body&& body) {
+    detail::for_elements_on(on.forks(), detail::elements_of(range), on.options(), body);
+}
+
+/// Runs the loop over the elements of [first, last). If `last` is before `first`, does nothing.
+template <class It, class End, class Body>
+    requires parallel_bounds<It, End> && std::invocable<Body&, std::iter_reference_t<It>>
+void parallel_for(const fork_policy& on, It first, End last, Body&& body) {
+    detail::for_elements_on(on.forks(), detail::elements_of(first, last), on.options(), body);
+}
+
+/// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop decides
+/// how many elements a chunk has, as far as options.grain allows. Use it where an iteration needs
+/// something that is costly to make, such as a buffer, or where a body over many elements is faster
+/// than many calls.
+/// Blocks, throws, cancellation: as parallel_for(); a stop and an exception take effect between
+/// chunks. Progress counts the elements of a chunk when it has ended.
+template <parallel_range Range, class Body>
+    requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>>
+void parallel_for_chunks(const fork_policy& on, Range&& range, Body&& body) {
+    detail::for_chunks_on(on.forks(), detail::elements_of(range), on.options(), body);
+}
+
+/// Runs the loop over chunks of [first, last).
+template <class It, class End, class Body>
+    requires parallel_bounds<It, End> && std::invocable<Body&, parallel_chunk<It>>
+void parallel_for_chunks(const fork_policy& on, It first, End last, Body&& body) {
+    detail::for_chunks_on(on.forks(), detail::elements_of(first, last), on.options(), body);
+}
+
 } // namespace bide::inline BIDE_ABI
+
+/// A chunk's iterators stay valid without it.
+template <class It>
+inline constexpr bool std::ranges::enable_borrowed_range<bide::parallel_chunk<It>> = true;
 
 #endif

@@ -13,15 +13,19 @@
 // floating-point sum has the same bits on one worker and on a hundred.
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/sched/scheduler.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -130,6 +134,16 @@ T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& o
         .run(all, std::move(identity));
 }
 
+template <class Forker, class It, class T, class Map, class Combine>
+T reduce_elements_on(Forker forks, const elements<It>& all, const fork_options& options,
+                     T&& identity, Map& map, Combine& combine) {
+    auto of = [&all, &map](std::uint64_t n) -> decltype(auto) {
+        return std::invoke(map, *all.at(n));
+    };
+    return detail::parallel_reduce_on(forks, std::uint64_t{0}, all.size, options,
+                                      std::move(identity), of, combine);
+}
+
 } // namespace detail
 
 /// Returns combine(... combine(identity, map(first)) ..., map(last - 1)), grouped as the head of
@@ -151,12 +165,13 @@ T parallel_reduce(scheduler& s, First first, Last last, const fork_options& opti
                                       map, combine);
 }
 
-/// Reduces as above, with default options.
+/// Reduces as above, with the options of the policy.
 template <class First, class Last, class T, class Map, class Combine>
     requires detail::loop_index<First> && detail::loop_index<Last>
-T parallel_reduce(scheduler& s, First first, Last last, T identity, Map&& map, Combine&& combine) {
-    return detail::parallel_reduce_on(detail::forker(s), first, last, fork_options{},
-                                      std::move(identity), map, combine);
+T parallel_reduce(const fork_policy& on, First first, Last last, T identity, Map&& map,
+                  Combine&& combine) {
+    return detail::parallel_reduce_on(on.forks(), first, last, on.options(), std::move(identity),
+                                      map, combine);
 }
 
 /// Reduces as above, with a grain: a leaf has at least `grain` indices, unless the range has fewer,
@@ -170,6 +185,41 @@ T parallel_reduce(scheduler& s, First first, Last last, Grain grain, T identity,
     options.grain = detail::grain_of(grain);
     return detail::parallel_reduce_on(detail::forker(s), first, last, options, std::move(identity),
                                       map, combine);
+}
+
+/// Reduces the elements of a range: as above, with map(element) in the place of map(index).
+template <parallel_range Range, class T, class Map, class Combine>
+    requires std::invocable<Map&, std::ranges::range_reference_t<Range>>
+T parallel_reduce(const fork_policy& on, Range&& range, T identity, Map&& map, Combine&& combine) {
+    return detail::reduce_elements_on(on.forks(), detail::elements_of(range), on.options(),
+                                      std::move(identity), map, combine);
+}
+
+/// Reduces the elements themselves, such as to their sum: as std::reduce(), but in their order.
+template <parallel_range Range, class T, class Combine>
+T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& combine) {
+    std::identity map;
+    return detail::reduce_elements_on(on.forks(), detail::elements_of(range), on.options(),
+                                      std::move(identity), map, combine);
+}
+
+/// Reduces the elements of [first, last), as std::transform_reduce() but for the order of the
+/// callables, and in the order of the elements.
+template <class It, class End, class T, class Map, class Combine>
+    requires parallel_bounds<It, End> && std::invocable<Map&, std::iter_reference_t<It>>
+T parallel_reduce(const fork_policy& on, It first, End last, T identity, Map&& map,
+                  Combine&& combine) {
+    return detail::reduce_elements_on(on.forks(), detail::elements_of(first, last), on.options(),
+                                      std::move(identity), map, combine);
+}
+
+/// Reduces the elements of [first, last) themselves.
+template <class It, class End, class T, class Combine>
+    requires parallel_bounds<It, End>
+T parallel_reduce(const fork_policy& on, It first, End last, T identity, Combine&& combine) {
+    std::identity map;
+    return detail::reduce_elements_on(on.forks(), detail::elements_of(first, last), on.options(),
+                                      std::move(identity), map, combine);
 }
 
 } // namespace bide::inline BIDE_ABI

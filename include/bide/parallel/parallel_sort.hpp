@@ -9,6 +9,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/merge_sort.hpp>
 #include <bide/parallel/detail/quick_sort.hpp>
@@ -29,11 +30,6 @@ namespace detail {
 
 // Ranges up to this size are not searched for runs: the search would cost more than it saves.
 inline constexpr std::ptrdiff_t too_small_for_runs = 64;
-
-// True for vector<bool> and the like: neighbours share a word, which two threads must not write to.
-template <class It>
-concept packs_bits = std::is_same_v<std::iter_value_t<It>, bool> &&
-                     !std::is_lvalue_reference_v<std::iter_reference_t<It>>;
 
 // If there is one run, makes it ascend, without a buffer. Returns false if there are more.
 template <class It> bool settle_one_run(const long_runs<It>& runs) {
@@ -73,6 +69,19 @@ void in_one_fork(Forker forks, It begin, It end, const Sort& sort) {
         sort();
     } else {
         forks.enter(sort);
+    }
+}
+
+// Returns what can be called as less(projection(a), projection(b)).
+template <class Compare, class Projection>
+decltype(auto) callable(Compare& less, Projection& projection) noexcept {
+    if constexpr (std::is_same_v<Projection, std::identity>) {
+        return detail::callable(less);
+    } else {
+        return [&less, &projection](auto&& a, auto&& b) -> bool {
+            return std::invoke(less, std::invoke(projection, static_cast<decltype(a)>(a)),
+                               std::invoke(projection, static_cast<decltype(b)>(b)));
+        };
     }
 }
 
@@ -137,6 +146,22 @@ void parallel_sort(scheduler& s, It first, It last, Compare less = {}) {
     detail::sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
 }
 
+/// Sorts [first, last) by less(projection(a), projection(b)), otherwise as above.
+template <std::random_access_iterator It, class Compare, class Projection>
+    requires std::sortable<It, Compare, Projection> && (!detail::packs_bits<It>)
+void parallel_sort(scheduler& s, It first, It last, Compare less, Projection projection) {
+    auto&& call = detail::callable(less, projection);
+    detail::sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
+}
+
+/// Sorts a range, by less(projection(a), projection(b)): `parallel_sort(s, people, {}, &person::age)`.
+template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+    requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
+void parallel_sort(scheduler& s, Range&& range, Compare less = {}, Projection projection = {}) {
+    const auto all = detail::elements_of(range);
+    bide::parallel_sort(s, all.first, all.at(all.size), std::move(less), std::move(projection));
+}
+
 /// Sorts as parallel_sort() does, but equal elements keep their order. Allocates a buffer for as
 /// many elements, once, before anything is changed.
 /// Throws: as parallel_sort(). std::bad_alloc, with nothing changed, if there is no memory for the
@@ -146,6 +171,24 @@ template <std::random_access_iterator It, class Compare = std::less<>>
 void parallel_stable_sort(scheduler& s, It first, It last, Compare less = {}) {
     auto&& call = detail::callable(less);
     detail::stable_sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
+}
+
+/// Sorts [first, last) stably by less(projection(a), projection(b)), otherwise as above.
+template <std::random_access_iterator It, class Compare, class Projection>
+    requires std::sortable<It, Compare, Projection> && (!detail::packs_bits<It>)
+void parallel_stable_sort(scheduler& s, It first, It last, Compare less, Projection projection) {
+    auto&& call = detail::callable(less, projection);
+    detail::stable_sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
+}
+
+/// Sorts a range stably, by less(projection(a), projection(b)).
+template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+    requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
+void parallel_stable_sort(scheduler& s, Range&& range, Compare less = {},
+                          Projection projection = {}) {
+    const auto all = detail::elements_of(range);
+    bide::parallel_stable_sort(s, all.first, all.at(all.size), std::move(less),
+                               std::move(projection));
 }
 
 } // namespace bide::inline BIDE_ABI

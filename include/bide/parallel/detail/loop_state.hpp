@@ -15,11 +15,11 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // The state that the leaves of one parallel loop share: it tells which leaves are skipped after an
-// exception or a stop.
+// exception, a stop, or a leaf that found what the loop searches.
 //
 // If a leaf or a combination of leaves throws, its first iteration is recorded. From then on,
 // leaves with higher indices are skipped; leaves with lower indices still run. So the exception
-// that remains is the one that a serial loop would throw.
+// that remains is the one that a serial loop would throw. A search ends in the same way.
 template <class Platform> class basic_loop_state {
 public:
     basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
@@ -34,7 +34,7 @@ public:
     // Returns true if the leaf or part that begins with iteration `at` is left out.
     bool leaves_out(std::uint64_t at) noexcept {
         // Order: relaxed; a thread that sees it late runs a leaf in vain.
-        if (failed_at_.load(std::memory_order_relaxed) < at) {
+        if (last_.load(std::memory_order_relaxed) < at) {
             return true;
         }
         if (!stop_.stop_requested()) {
@@ -56,6 +56,22 @@ public:
         }
     }
 
+    // From now on, leaves that begin after iteration `at` are left out.
+    void end_at(std::uint64_t at) noexcept { lower(last_, at); }
+
+    // Records that the leaf or part that begins at `at` has thrown.
+    void fail_at(std::uint64_t at) noexcept {
+        lower(failed_at_, at);
+        end_at(at);
+    }
+
+    // Called after the loop. Returns where the first leaf or part began that has thrown, or the
+    // largest number if none has.
+    std::uint64_t failed_at() const noexcept {
+        // Order: relaxed; the loop's joins order it after the leaves.
+        return failed_at_.load(std::memory_order_relaxed);
+    }
+
     // Called after the loop. Throws: stopped_error if a leaf was left out because of a stop.
     void finish() {
         // Order: relaxed; the loop's joins order it after the leaves.
@@ -71,7 +87,7 @@ private:
         attempt& operator=(const attempt&) = delete;
         ~attempt() {
             if (!succeeded) {
-                state.failed(at);
+                state.fail_at(at);
             }
         }
         basic_loop_state& state;
@@ -79,16 +95,18 @@ private:
         bool succeeded = false;
     };
 
-    void failed(std::uint64_t at) noexcept {
+    using number = typename Platform::template atomic<std::uint64_t>;
+
+    static void lower(number& to, std::uint64_t at) noexcept {
         // Order: relaxed, all three; it publishes nothing but the number.
-        std::uint64_t seen = failed_at_.load(std::memory_order_relaxed);
-        while (at < seen && !failed_at_.compare_exchange_weak(seen, at, std::memory_order_relaxed,
-                                                              std::memory_order_relaxed)) {
+        std::uint64_t seen = to.load(std::memory_order_relaxed);
+        while (at < seen && !to.compare_exchange_weak(seen, at, std::memory_order_relaxed,
+                                                      std::memory_order_relaxed)) {
         }
     }
 
-    typename Platform::template atomic<std::uint64_t> failed_at_{
-        (std::numeric_limits<std::uint64_t>::max)()};
+    number last_{(std::numeric_limits<std::uint64_t>::max)()};
+    number failed_at_{(std::numeric_limits<std::uint64_t>::max)()};
     typename Platform::template atomic<bool> stopped_{false};
     const std::stop_token& stop_;
     fork_progress* const progress_;

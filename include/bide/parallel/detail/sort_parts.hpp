@@ -9,6 +9,7 @@
 // Calls are qualified, because the namespaces of elements may have functions of the same names.
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/element_range.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -65,16 +66,6 @@ template <class Compare> decltype(auto) callable(Compare& less) noexcept {
         return std::mem_fn(less);
     } else {
         return static_cast<Compare&>(less);
-    }
-}
-
-// Returns a pointer for a contiguous iterator, and any other iterator unchanged. So templates are
-// instantiated for fewer types.
-template <std::random_access_iterator It> auto unwrap(It it) noexcept {
-    if constexpr (std::contiguous_iterator<It>) {
-        return std::to_address(it);
-    } else {
-        return it;
     }
 }
 

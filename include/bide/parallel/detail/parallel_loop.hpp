@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_DETAIL_PARALLEL_LOOP_HPP
+#define BIDE_PARALLEL_DETAIL_PARALLEL_LOOP_HPP
+
+// The loop under the parallel algorithms. It divides itself when other threads want work.
+//
+// Each part of the loop runs in chunks. After a chunk, if thieves would find no arm of this thread,
+// half of the remaining iterations are forked. So there are few forks while all workers are busy.
+// There are as many as are useful if iterations take long, or if some take longer than other
+// iterations. A chunk has one iteration at first, and grows until it takes 4 us by the clock. All
+// parts share what was learned.
+//
+// While workers sleep, a part is divided until each of them would find an arm, but not into arms of
+// less than 64 us. As long as no iteration has run, their time is not known: a loop of up to 1,024
+// iterations is divided as if they took long, a larger one into two.
+//
+// The first iteration of a part, and each one after an iteration that took as long as a chunk, runs
+// while the rest of the part is an arm. So does a leaf of a given grain. So a worker that becomes
+// free takes that rest, even if the iteration takes longer than all other iterations together.
+//
+// Within a chunk, the part asks again whether thieves want work: at the start of a part after 64
+// iterations, then after 256, 1,024 and 2,048 more, and later after up to 8,192 if iterations are
+// short. It asks because later iterations may take longer than earlier ones. If thieves want work,
+// the chunk ends and the clock is read. The ends of parts are rounded to multiples of 64, so that
+// vector instructions fit.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/fork_progress.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Calls leaf(first, last) for parts that together are the range, each as large as the loop decides.
+// A leaf may return a number of an iteration: then leaves that begin after it are left out.
+template <class Forker, class Index, class Leaf> class parallel_loop {
+    using platform = typename Forker::platform;
+    using range = loop_range<Index>;
+
+public:
+    parallel_loop(Forker forks, range all, const fork_options& options, Leaf& leaf) noexcept
+        : forks_(forks), first_(all.first), grain_(options.grain), leaf_(leaf),
+          state_(options, all.size()) {}
+
+    void run(range all) {
+        run_leaves(all);
+        state_.finish();
+    }
+
+    // The two steps of run(), for a search that has to look at the leaves that threw.
+    void run_leaves(range all) {
+        forks_.enter([this, all] { run_part(all, first_chunk()); });
+    }
+    basic_loop_state<platform>& state() noexcept { return state_; }
+
+private:
+    // In nanoseconds: the intended time of a chunk, and the time of an arm that is worth a wake.
+    static constexpr std::int64_t chunk_time = 4'000;
+    static constexpr std::int64_t arm_time = 64'000;
+    // How many iterations are divided as if they took long, as long as none has run.
+    static constexpr std::uint64_t few_iterations = 1'024;
+    // The largest factor by which a chunk grows; its largest size.
+    static constexpr std::uint64_t growth = 64;
+    static constexpr std::uint64_t longest_chunk = 1 << 24;
+    // The most iterations between two questions whether thieves want work. The number is
+    // first_block at the start of a part. Then it grows by a factor of four each time, up to an
+    // eighth of a chunk, clamped to the range of the other two constants.
+    static constexpr std::uint64_t first_block = 64;
+    static constexpr std::uint64_t common_block = 2'048;
+    static constexpr std::uint64_t longest_block = 8'192;
+    static constexpr std::uint64_t vector = 64;
+
+    void run_part(range part, std::uint64_t chunk) {
+        std::uint64_t block = first_block;
+        std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
+        bool is_long = true;     // the last leaf of a given grain took as long as a chunk
+        while (!part.empty()) {
+            const std::uint64_t left = part.size();
+            const std::uint64_t arms = most_arms(left, chunk);
+            if (is_worth_forking(left, chunk) && forks_.wants_work(arms)) {
+                return fork(part, chunk);
+            }
+            if (grain_ != 0) {
+                const std::uint64_t leaf = left / 2 < grain_ ? left : grain_;
+                if (!(is_long ? run_long_leaf(part, leaf, is_long) : run_leaf(part, leaf))) {
+                    return;
+                }
+                continue;
+            }
+            if (before == 0 && left > (std::min)(chunk, block)) {
+                before = platform::now();
+            }
+            const bool goes_on =
+                chunk == 1 ? run_beside_rest(part, 1)
+                           : run_chunk(part, left <= chunk ? left : rounded(part.first, chunk),
+                                       block, arms);
+            if (!goes_on || part.empty()) {
+                return;
+            }
+            const std::int64_t after = platform::now();
+            chunk = next_chunk(left - part.size(), after - before);
+            before = after;
+            learn(chunk);
+        }
+    }
+
+    // Forks the second half of `part`. The second half begins with the chunk size that was learned
+    // by the time when it starts. A part that is skipped is not divided.
+    void fork(range part, std::uint64_t chunk) {
+        if (state_.leaves_out(range{first_, part.first}.size())) {
+            return;
+        }
+        std::uint64_t half = part.size() / 2;
+        if (grain_ == 0) {
+            half = rounded(part.first, half);
+        }
+        const Index middle = part.at(half);
+        both(
+            part.first, [this, part, middle, chunk] { run_part({part.first, middle}, chunk); },
+            [this, part, middle] { run_part({middle, part.last}, first_chunk()); });
+    }
+
+    // Forks. If there is no memory for it, neither arm begins: then the part that begins at `from` is
+    // recorded as one that has thrown.
+    template <class F, class G> void both(Index from, F&& f, G&& g) {
+        struct recorded {
+            ~recorded() {
+                if (!began) {
+                    state.fail_at(at);
+                }
+            }
+            basic_loop_state<platform>& state;
+            const std::uint64_t at;
+            bool began = false;
+        } fork{state_, range{first_, from}.size()};
+        forks_.both(
+            [&] {
+                fork.began = true;
+                f();
+            },
+            std::forward<G>(g));
+    }
+
+    // If there is a grain, returns true if both halves would have at least that many iterations.
+    // Otherwise returns true if the remaining iterations take longer than a fork.
+    bool is_worth_forking(std::uint64_t left, std::uint64_t chunk) const noexcept {
+        return left >= 2 && left / 2 >= (grain_ != 0 ? grain_ : chunk / 4);
+    }
+
+    // How many arms of this thread the sleeping workers are worth.
+    std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
+        // Order: relaxed; an estimate.
+        if (grain_ != 0 || learned_.load(std::memory_order_relaxed) != 0) {
+            return grain_ != 0 ? left / grain_ : left / (chunk * arm_time / chunk_time);
+        }
+        return left <= few_iterations ? left : 1;
+    }
+
+    // Returns at most n iterations, so that the end is at a multiple of `vector` from the first
+    // index.
+    std::uint64_t rounded(Index from, std::uint64_t n) const noexcept {
+        const std::uint64_t at = range{first_, from}.size();
+        return n < vector ? n : n - (at + n) % vector;
+    }
+
+    std::uint64_t first_chunk() const noexcept {
+        // Order: relaxed; an estimate.
+        return grain_ != 0 ? grain_
+                           : (std::max)(learned_.load(std::memory_order_relaxed), std::uint64_t{1});
+    }
+
+    static std::uint64_t next_chunk(std::uint64_t iterations, std::int64_t took) noexcept {
+        const auto nanoseconds = static_cast<std::uint64_t>((std::max)(took, std::int64_t{1}));
+        const std::uint64_t fitting =
+            (std::max)(iterations * chunk_time / nanoseconds, std::uint64_t{1});
+        return (std::min)({fitting, iterations * growth, longest_chunk});
+    }
+
+    // Makes `chunk` the size with which other parts begin. Writes it only if it has changed by a
+    // factor of two, because all parts read the cache line.
+    void learn(std::uint64_t chunk) noexcept {
+        // Order: relaxed, both; an estimate.
+        const std::uint64_t old = learned_.load(std::memory_order_relaxed);
+        if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
+            learned_.store(chunk, std::memory_order_relaxed);
+        }
+    }
+
+    // Runs up to n iterations in blocks, fewer if thieves want work. Returns false if the rest is
+    // left out.
+    bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block, std::uint64_t arms) {
+        const std::uint64_t most = std::clamp(n / 8 / vector * vector, common_block, longest_block);
+        for (;;) {
+            const std::uint64_t now = (std::min)(n, block);
+            if (!run_leaf(part, now)) {
+                return false;
+            }
+            block = (std::min)(4 * block, most);
+            n -= now;
+            if (n == 0 || forks_.wants_work(arms)) {
+                return true;
+            }
+        }
+    }
+
+    // Runs n iterations, with the rest of the part as an arm. Returns false if a thief has taken
+    // the rest, or if the rest is left out.
+    bool run_beside_rest(range& part, std::uint64_t n) {
+        const range rest{part.at(n), part.last};
+        const void* const here = forks_.lane();
+        if (rest.empty() || here == nullptr) {
+            return run_leaf(part, n);
+        }
+        bool goes_on = false;
+        bool was_taken = false;
+        both(
+            part.first, [&] { goes_on = run_leaf(part, n); },
+            [&] {
+                was_taken = forks_.lane() != here;
+                if (was_taken) {
+                    run_part(rest, first_chunk());
+                }
+            });
+        return goes_on && !was_taken;
+    }
+
+    // The same, and sets whether the leaf was long.
+    bool run_long_leaf(range& part, std::uint64_t n, bool& is_long) {
+        const std::int64_t begin = platform::now();
+        const bool goes_on = run_beside_rest(part, n);
+        is_long = platform::now() - begin >= chunk_time;
+        return goes_on;
+    }
+
+    bool run_leaf(range& part, std::uint64_t n) {
+        const std::uint64_t at = range{first_, part.first}.size();
+        if (state_.leaves_out(at)) {
+            return false;
+        }
+        const Index begin = part.first;
+        part.first = part.at(n);
+        state_.run(at, n, [&] {
+            if constexpr (std::is_void_v<std::invoke_result_t<Leaf&, Index, Index>>) {
+                leaf_(begin, part.first);
+            } else {
+                state_.end_at(leaf_(begin, part.first));
+            }
+        });
+        return true;
+    }
+
+    const Forker forks_;
+    const Index first_;
+    const std::uint64_t grain_;
+    Leaf& leaf_;
+    basic_loop_state<platform> state_;
+    // The latest chunk that took about chunk_time, or 0 if none has run.
+    typename platform::template atomic<std::uint64_t> learned_{0};
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_PARALLEL_FIND_HPP
+#define BIDE_PARALLEL_PARALLEL_FIND_HPP
+
+/// \file
+/// Searches that end as soon as the answer is known: parallel_find_if() gives the first match in
+/// the order of the range, parallel_find_any() the first in time.
+///
+/// A match ends the loop for all elements behind it, and no part that is left out is divided. So a
+/// search costs little more than what a serial one looks at, times the threads that take part.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_for.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <limits>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+enum class wanted_match { first, any };
+
+// Returns the number of a match, or all.size if there is none.
+template <wanted_match Wanted, class Forker, class It, class Predicate, class Projection>
+std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options& options,
+                      Predicate& predicate, Projection& projection) {
+    using platform = typename Forker::platform;
+    constexpr std::uint64_t none = (std::numeric_limits<std::uint64_t>::max)();
+    if (all.size == 0) {
+        return 0;
+    }
+    typename platform::template atomic<std::uint64_t> found{none};
+    auto leaf = [&](std::uint64_t from, std::uint64_t to) -> std::uint64_t {
+        std::uint64_t match = none;
+        detail::run_with_callee<std::iter_reference_t<It>>(predicate, [&](auto& callee) {
+            const It end = all.at(to);
+            const It at = std::find_if(all.at(from), end, [&](auto&& element) -> bool {
+                return std::invoke(
+                    callee, std::invoke(projection, static_cast<decltype(element)>(element)));
+            });
+            match = at == end ? none : from + static_cast<std::uint64_t>(at - all.at(from));
+        });
+        if (match == none) {
+            return none;
+        }
+        // Order: relaxed, all three; the loop's joins order it before its reader, and the elements
+        // were there before the loop.
+        std::uint64_t seen = found.load(std::memory_order_relaxed);
+        while (match < seen && !found.compare_exchange_weak(seen, match, std::memory_order_relaxed,
+                                                            std::memory_order_relaxed)) {
+        }
+        return Wanted == wanted_match::any ? 0 : match;
+    };
+    parallel_loop<Forker, std::uint64_t, decltype(leaf)> loop(forks, all.numbers(), options, leaf);
+    const auto result = [&] {
+        // Order: relaxed; as above.
+        const std::uint64_t match = found.load(std::memory_order_relaxed);
+        return match == none ? all.size : match;
+    };
+#if BIDE_EXCEPTIONS
+    try {
+        loop.run_leaves(all.numbers());
+    } catch (...) {
+        // A serial search would not have come to the calls that threw behind the match.
+        const std::uint64_t failed_at = loop.state().failed_at();
+        if (failed_at == none || result() == all.size ||
+            (Wanted == wanted_match::first && failed_at < result())) {
+            throw;
+        }
+    }
+#else
+    loop.run_leaves(all.numbers());
+#endif
+    if (result() == all.size || Wanted == wanted_match::first) {
+        loop.state().finish();
+    }
+    return result();
+}
+
+// What a predicate gets of a range.
+template <class Predicate, class It, class Projection>
+concept finds_in =
+    std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
+    std::predicate<Predicate&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
+
+template <wanted_match Wanted, class It, class Predicate, class Projection>
+It found_in(const fork_policy& on, const elements<It>& all, Predicate& predicate,
+            Projection& projection) {
+    return all.at(detail::find_on<Wanted>(on.forks(), all, on.options(), predicate, projection));
+}
+
+template <class It, class Predicate, class Projection>
+bool finds_any(const fork_policy& on, const elements<It>& all, Predicate& predicate,
+               Projection& projection) {
+    return detail::find_on<wanted_match::any>(on.forks(), all, on.options(), predicate,
+                                              projection) != all.size;
+}
+
+} // namespace detail
+
+/// Returns an iterator to the first element for which predicate(projection(element)) is true, or
+/// the end of the range. Calls behind a match are left out as soon as it is known; all calls before
+/// it are made. If several threads search, some calls behind it are made, too.
+/// Blocks: until the match is known. Meanwhile the caller searches parts of the range.
+/// Throws: what the first call in the order of the range threw that no match precedes.
+/// stopped_error after a stop, unless no element was left out. Otherwise as join().
+/// Requires: predicate and projection may be called by several threads at once.
+/// Cancellation: see fork_options::stop.
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+std::ranges::borrowed_iterator_t<Range> parallel_find_if(const fork_policy& on, Range&& range,
+                                                         Predicate predicate,
+                                                         Projection projection = {}) {
+    return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(range), predicate,
+                                                         projection);
+}
+
+/// Searches [first, last) in the same way.
+template <class It, class End, class Predicate, class Projection = std::identity>
+    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
+It parallel_find_if(const fork_policy& on, It first, End last, Predicate predicate,
+                    Projection projection = {}) {
+    return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(first, last),
+                                                         predicate, projection);
+}
+
+/// Returns an iterator to the first element whose projection equals `value`, or the end.
+/// Otherwise as parallel_find_if().
+template <parallel_range Range, class T, class Projection = std::identity>
+std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Range&& range,
+                                                      const T& value, Projection projection = {}) {
+    auto equals = [&value](auto&& element) -> bool { return element == value; };
+    return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(range), equals,
+                                                         projection);
+}
+
+/// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
+/// If there are several, returns any of them: all calls that have not begun are left out as soon as
+/// one is known.
+/// Throws: what the first call in the order of the range threw, and stopped_error after a stop, each
+/// only if no match was found.
+/// Otherwise as parallel_find_if().
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+std::ranges::borrowed_iterator_t<Range> parallel_find_any(const fork_policy& on, Range&& range,
+                                                          Predicate predicate,
+                                                          Projection projection = {}) {
+    return detail::found_in<detail::wanted_match::any>(on, detail::elements_of(range), predicate,
+                                                       projection);
+}
+
+/// Returns true if predicate(projection(element)) is true for an element of the range.
+/// Otherwise as parallel_find_any().
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
+                     Projection projection = {}) {
+    return detail::finds_any(on, detail::elements_of(range), predicate, projection);
+}
+
+/// Asks the same of [first, last).
+template <class It, class End, class Predicate, class Projection = std::identity>
+    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
+bool parallel_any_of(const fork_policy& on, It first, End last, Predicate predicate,
+                     Projection projection = {}) {
+    return detail::finds_any(on, detail::elements_of(first, last), predicate, projection);
+}
+
+/// Returns true if predicate(projection(element)) is true for no element of the range.
+/// Otherwise as parallel_find_any().
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
+                      Projection projection = {}) {
+    return !detail::finds_any(on, detail::elements_of(range), predicate, projection);
+}
+
+/// Asks the same of [first, last).
+template <class It, class End, class Predicate, class Projection = std::identity>
+    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
+bool parallel_none_of(const fork_policy& on, It first, End last, Predicate predicate,
+                      Projection projection = {}) {
+    return !detail::finds_any(on, detail::elements_of(first, last), predicate, projection);
+}
+
+/// Returns true if predicate(projection(element)) is true for all elements of the range.
+/// Otherwise as parallel_find_any(), with an element for which it is false as the match.
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,
+                     Projection projection = {}) {
+    auto fails = std::not_fn(std::ref(predicate));
+    return !detail::finds_any(on, detail::elements_of(range), fails, projection);
+}
+
+/// Asks the same of [first, last).
+template <class It, class End, class Predicate, class Projection = std::identity>
+    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
+bool parallel_all_of(const fork_policy& on, It first, End last, Predicate predicate,
+                     Projection projection = {}) {
+    auto fails = std::not_fn(std::ref(predicate));
+    return !detail::finds_any(on, detail::elements_of(first, last), fails, projection);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,92 @@
+#include <bide/parallel/parallel_count.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct person {
+    std::string name;
+    int age = 0;
+};
+
+} // namespace
+
+TEST_CASE("parallel_count_if: gives what std::count_if gives, whatever the size and the workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    const auto is_odd = [](int i) { return i % 2 != 0; };
+    for (const unsigned workers : {1u, 2u, 5u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 40; ++round) {
+            std::deque<int> numbers(chance.below(1u << chance.below(14)));
+            std::generate(numbers.begin(), numbers.end(),
+                          [&] { return static_cast<int>(chance.below(100)); });
+            const bide::fork_policy on(
+                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
+            INFO(workers << " workers, " << numbers.size() << " elements");
+            const auto odd = std::count_if(numbers.begin(), numbers.end(), is_odd);
+            REQUIRE(bide::parallel_count_if(on, numbers, is_odd) == odd);
+            REQUIRE(bide::parallel_count_if(on, numbers.begin(), numbers.end(), is_odd) == odd);
+        }
+    }
+}
+
+TEST_CASE("parallel_min_element: gives the first of the least, and the first of the greatest") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 5u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 40; ++round) {
+            std::vector<int> numbers(chance.below(1u << chance.below(14)));
+            const std::uint32_t kinds = 1 + chance.below(1u << chance.below(10));
+            std::generate(numbers.begin(), numbers.end(),
+                          [&] { return static_cast<int>(chance.below(kinds)); });
+            const bide::fork_policy on(
+                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
+            INFO(workers << " workers, " << numbers.size() << " elements");
+            const auto first = numbers.begin();
+            const auto last = numbers.end();
+            REQUIRE(bide::parallel_min_element(on, numbers) == std::min_element(first, last));
+            REQUIRE(bide::parallel_max_element(on, numbers) == std::max_element(first, last));
+            REQUIRE(bide::parallel_min_element(on, first, last, std::greater<>()) ==
+                    std::min_element(first, last, std::greater<>()));
+            REQUIRE(bide::parallel_max_element(on, first, last, std::greater<>()) ==
+                    std::max_element(first, last, std::greater<>()));
+        }
+    }
+}
+
+TEST_CASE("parallel_count_if: predicates and projections may be members") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<person> people(200);
+    for (std::size_t i = 0; i < people.size(); ++i) {
+        people[i] = {std::to_string(i), static_cast<int>(i * 7 % 100)};
+    }
+    const auto is_young = [](int age) { return age < 50; };
+    CHECK(bide::parallel_count_if(s, people, is_young, &person::age) == 100);
+    CHECK(bide::parallel_min_element(s, people, {}, &person::age)->age == 0);
+    CHECK(bide::parallel_max_element(s, people, {}, &person::age)->age == 99);
+    CHECK(bide::parallel_max_element(s, people, {}, &person::name)->name == "99");
+}
+
+TEST_CASE("parallel_min_element: what a comparison throws leaves it") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<int> numbers(1'000);
+    const auto throws = [](int, int) -> bool { throw std::runtime_error("less"); };
+    CHECK_THROWS_AS(bide::parallel_min_element(s, numbers, throws), std::runtime_error);
+    numbers.resize(1);
+    CHECK(bide::parallel_min_element(s, numbers, throws) == numbers.begin());
+    numbers.clear();
+    CHECK(bide::parallel_min_element(s, numbers, throws) == numbers.end());
+}

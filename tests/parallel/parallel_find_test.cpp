@@ -1,0 +1,245 @@
+#include <bide/parallel/parallel_find.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/forking.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <new>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct failure {
+    std::size_t at;
+};
+
+enum class answer : std::uint8_t { no, yes, throws };
+
+bool ask(const answer& element) {
+    if (element == answer::throws) {
+        throw failure{0};
+    }
+    return element == answer::yes;
+}
+
+// What a serial search comes to: a match, an exception, or the end. Any answer gives the place of it.
+struct outcome {
+    answer what;
+    std::size_t at;
+};
+
+outcome expected(const std::vector<answer>& all) {
+    const auto first =
+        std::find_if(all.begin(), all.end(), [](answer a) { return a != answer::no; });
+    return first == all.end() ? outcome{answer::no, all.size()}
+                              : outcome{*first, static_cast<std::size_t>(first - all.begin())};
+}
+
+// The same search on a scheduler with random answers.
+template <bide::detail::wanted_match Wanted>
+outcome found_by_chance(test::chance_forks::script& script, const std::vector<answer>& all,
+                        const bide::fork_options& options, std::vector<std::size_t>& asked) {
+    const bide::detail::elements<const answer*> numbers{all.data(), all.size()};
+    std::size_t thrown_at = all.size();
+    auto predicate = [&](const answer& element) {
+        const auto at = static_cast<std::size_t>(&element - all.data());
+        asked.push_back(at);
+        if (element == answer::throws) {
+            throw failure{at};
+        }
+        return element == answer::yes;
+    };
+    std::identity same;
+    try {
+        const std::uint64_t at = bide::detail::find_on<Wanted>(test::chance_forks(script), numbers,
+                                                               options, predicate, same);
+        return {at == all.size() ? answer::no : answer::yes, at};
+    } catch (const failure& failed) {
+        thrown_at = failed.at;
+    }
+    return {answer::throws, thrown_at};
+}
+
+} // namespace
+
+TEST_CASE("parallel_find_if: gives what std::find_if gives, whatever the size and the workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 5u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 40; ++round) {
+            const std::size_t n = chance.below(1u << chance.below(14));
+            const std::uint32_t rarity = 1 + chance.below(1u << chance.below(14));
+            std::vector<int> numbers(n);
+            for (int& number : numbers) {
+                number = chance.below(rarity) == 0 ? 1 : 0;
+            }
+            const std::deque<int> copy(numbers.begin(), numbers.end());
+            const bide::fork_policy on(
+                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
+            const auto is_one = [](int i) { return i == 1; };
+            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
+            const auto first = std::find(numbers.begin(), numbers.end(), 1);
+            REQUIRE(bide::parallel_find_if(on, numbers, is_one) == first);
+            REQUIRE(bide::parallel_find_if(on, numbers.begin(), numbers.end(), is_one) == first);
+            REQUIRE(bide::parallel_find(on, numbers, 1) == first);
+            REQUIRE(bide::parallel_find_if(on, copy, is_one) - copy.begin() ==
+                    first - numbers.begin());
+            const auto any = bide::parallel_find_any(on, numbers, is_one);
+            REQUIRE((any == numbers.end()) == (first == numbers.end()));
+            REQUIRE((any == numbers.end() || *any == 1));
+            const bool some = first != numbers.end();
+            const bool all = std::count(numbers.begin(), numbers.end(), 1) == std::ssize(numbers);
+            REQUIRE(bide::parallel_any_of(on, numbers, is_one) == some);
+            REQUIRE(bide::parallel_none_of(on, numbers, is_one) == !some);
+            REQUIRE(bide::parallel_all_of(on, numbers, is_one) == all);
+            REQUIRE(bide::parallel_any_of(on, copy.begin(), copy.end(), is_one) == some);
+            REQUIRE(bide::parallel_none_of(on, copy.begin(), copy.end(), is_one) == !some);
+            REQUIRE(bide::parallel_all_of(on, copy.begin(), copy.end(), is_one) == all);
+        }
+    }
+}
+
+TEST_CASE("parallel_find_if: a match or an exception, whichever a serial search comes to first") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (int round = 0; round < 300; ++round) {
+        script.hunger = script.chance.below(5);
+        script.thieves = script.chance.below(5);
+        std::vector<answer> all(script.chance.below(1u << script.chance.below(10)), answer::no);
+        for (std::uint32_t left = script.chance.below(4); left != 0 && !all.empty(); --left) {
+            all[script.chance.below(static_cast<std::uint32_t>(all.size()))] =
+                script.chance.below(2) == 0 ? answer::yes : answer::throws;
+        }
+        const outcome serial = expected(all);
+        bide::fork_options options;
+        options.grain = script.chance.below(2) == 0 ? 0 : script.chance.below(30);
+        std::vector<std::size_t> asked;
+        const outcome first =
+            found_by_chance<bide::detail::wanted_match::first>(script, all, options, asked);
+        INFO("round " << round << ", " << all.size() << " elements, grain " << options.grain);
+        REQUIRE(first.what == serial.what);
+        REQUIRE(first.at == serial.at);
+        std::sort(asked.begin(), asked.end());
+        REQUIRE(std::adjacent_find(asked.begin(), asked.end()) == asked.end());
+        const std::size_t needed = (std::min)(serial.at + 1, all.size());
+        REQUIRE(std::count_if(asked.begin(), asked.end(), [needed](std::size_t at) {
+                    return at < needed;
+                }) == static_cast<std::ptrdiff_t>(needed));
+
+        asked.clear();
+        const outcome any =
+            found_by_chance<bide::detail::wanted_match::any>(script, all, options, asked);
+        if (any.what == answer::no) {
+            REQUIRE(serial.what == answer::no);
+        } else {
+            REQUIRE(all[any.at] == any.what);
+        }
+    }
+}
+
+TEST_CASE("parallel_find_if: behind a match nothing is asked, and nothing is divided") {
+    test::chance_forks::script script(1);
+    script.thieves = 0;
+    std::vector<answer> all(1'000'000, answer::no);
+    all[70] = answer::yes;
+    std::vector<std::size_t> asked;
+    bide::fork_options options;
+    options.grain = 10;
+    const outcome first =
+        found_by_chance<bide::detail::wanted_match::first>(script, all, options, asked);
+    CHECK(first.at == 70);
+    CHECK(asked.size() == 71);
+    CHECK(script.forks < 40);
+}
+
+TEST_CASE("parallel_find_any: one match ends the search for all") {
+    test::chance_forks::script script(1);
+    script.thieves = 4; // the second halves run first
+    std::vector<answer> all(1'000'000, answer::yes);
+    std::vector<std::size_t> asked;
+    const outcome any = found_by_chance<bide::detail::wanted_match::any>(script, all, {}, asked);
+    CHECK(any.what == answer::yes);
+    // Only the first leaf of all is not left out: it begins at the place of the search's end.
+    CHECK(asked.size() <= 2);
+    CHECK(script.forks < 100);
+}
+
+TEST_CASE("parallel_find_if: memory that runs out is not taken for a search that found nothing") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    int failures = 0;
+    for (int round = 0; round < 300; ++round) {
+        script.hunger = 4;
+        script.thieves = script.chance.below(5);
+        script.forks = 0;
+        script.last_fork = static_cast<int>(script.chance.below(6));
+        std::vector<answer> all(200, answer::no);
+        const std::size_t match = script.chance.below(200);
+        all[match] = answer::yes;
+        const bide::fork_options options{10, {}, nullptr};
+        std::vector<std::size_t> asked;
+        try {
+            const outcome first =
+                found_by_chance<bide::detail::wanted_match::first>(script, all, options, asked);
+            REQUIRE(first.what == answer::yes);
+            REQUIRE(first.at == match);
+        } catch (const std::bad_alloc&) {
+            ++failures;
+        }
+    }
+    CHECK(failures > 0);
+}
+
+TEST_CASE("parallel_find_if: a stop ends it, unless what it needs is known") {
+    test::chance_forks::script script(3);
+    script.thieves = 0;
+    std::vector<answer> all(1'000, answer::no);
+    all[500] = answer::yes;
+    std::stop_source source;
+    const bide::fork_options options{10, source.get_token(), nullptr};
+    source.request_stop();
+    std::vector<std::size_t> asked;
+    CHECK_THROWS_AS(found_by_chance<bide::detail::wanted_match::first>(script, all, options, asked),
+                    bide::stopped_error);
+    CHECK(asked.empty());
+    CHECK_THROWS_AS(found_by_chance<bide::detail::wanted_match::any>(script, all, options, asked),
+                    bide::stopped_error);
+}
+
+TEST_CASE("parallel_find_if: predicates and projections may be members") {
+    bide::scheduler s(test::with(2, true));
+    struct item {
+        std::string name;
+        bool is_good = false;
+        bool is_named() const { return !name.empty(); }
+    };
+    std::vector<item> items(300);
+    items[123].name = "here";
+    items[200].is_good = true;
+    CHECK(bide::parallel_find_if(s, items, &item::is_named) - items.begin() == 123);
+    CHECK(bide::parallel_find_if(s, items, &item::is_good) - items.begin() == 200);
+    CHECK(bide::parallel_find(s, items, "here", &item::name) - items.begin() == 123);
+    const auto is_long = [](const std::string& name) { return name.size() > 3; };
+    CHECK(bide::parallel_any_of(s, items, is_long, &item::name));
+    CHECK_FALSE(bide::parallel_all_of(s, items, is_long, &item::name));
+    CHECK(bide::parallel_none_of(s, std::span(items).first(100), is_long, &item::name));
+}
+
+TEST_CASE("parallel_find_if: what the predicate threw leaves it when no match precedes") {
+    bide::scheduler s(test::with(3, true));
+    std::vector<answer> all(10'000, answer::no);
+    all[5'000] = answer::throws;
+    CHECK_THROWS_AS(bide::parallel_find_if(s, all, ask), failure);
+    all[4'999] = answer::yes;
+    CHECK(bide::parallel_find_if(s, all, ask) - all.begin() == 4'999);
+}

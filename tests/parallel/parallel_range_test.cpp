@@ -1,0 +1,253 @@
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Ranges and iterators in the place of indices: the loops and the reductions.
+
+namespace iterators {
+
+// An iterator over the whole numbers whose difference is narrower than a pointer.
+class narrow {
+public:
+    using value_type = int;
+    using difference_type = std::int32_t;
+    using iterator_category = std::random_access_iterator_tag;
+    using pointer = void;
+    using reference = int;
+
+    narrow() = default;
+    explicit narrow(std::int32_t at) : at_(at) {}
+    int operator*() const { return at_; }
+    int operator[](std::int32_t n) const { return at_ + n; }
+    narrow& operator++() { return *this += 1; }
+    narrow operator++(int) { return std::exchange(*this, narrow(at_ + 1)); }
+    narrow& operator--() { return *this += -1; }
+    narrow operator--(int) { return std::exchange(*this, narrow(at_ - 1)); }
+    narrow& operator+=(std::int32_t n) {
+        at_ += n;
+        return *this;
+    }
+    narrow& operator-=(std::int32_t n) { return *this += -n; }
+    friend narrow operator+(narrow a, std::int32_t n) { return a += n; }
+    friend narrow operator+(std::int32_t n, narrow a) { return a += n; }
+    friend narrow operator-(narrow a, std::int32_t n) { return a -= n; }
+    friend std::int32_t operator-(narrow a, narrow b) { return a.at_ - b.at_; }
+    friend auto operator<=>(narrow, narrow) = default;
+
+private:
+    std::int32_t at_ = 0;
+};
+static_assert(std::random_access_iterator<narrow>);
+
+} // namespace iterators
+
+namespace {
+
+struct failure {
+    int at;
+};
+
+struct counter {
+    int visits = 0;
+    void visit() { ++visits; }
+};
+
+template <class Range>
+concept loops_over =
+    requires(bide::scheduler& s, Range& range) { bide::parallel_for(s, range, [](auto&&) {}); };
+
+} // namespace
+
+static_assert(loops_over<std::vector<int>>);
+static_assert(loops_over<const std::vector<int>>);
+static_assert(loops_over<std::deque<int>>);
+static_assert(loops_over<std::array<int, 3>>);
+static_assert(loops_over<int[3]>);
+static_assert(loops_over<std::span<int>>);
+static_assert(loops_over<const std::vector<bool>>);
+static_assert(!loops_over<std::vector<bool>>, "threads would write to one word");
+static_assert(!loops_over<std::list<int>>, "its parts cannot be found in constant time");
+static_assert(!loops_over<int>);
+
+TEST_CASE("parallel_for: each element is visited once, whatever the container and the workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 5u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 20; ++round) {
+            const std::size_t n = chance.below(1u << chance.below(13));
+            const bide::fork_policy on(
+                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
+            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
+            std::vector<int> vector(n);
+            std::deque<int> deque(n);
+            std::vector<counter> counters(n);
+            const auto add = [](int& element) { ++element; };
+            bide::parallel_for(on, vector, add);
+            bide::parallel_for(on, vector.begin(), vector.end(), add);
+            bide::parallel_for(on, std::span(vector), add);
+            bide::parallel_for(on, vector.rbegin(), vector.rend(), add);
+            bide::parallel_for(on, deque, add);
+            bide::parallel_for(on, counters, &counter::visit);
+            REQUIRE(std::count(vector.begin(), vector.end(), 4) == std::ssize(vector));
+            REQUIRE(std::count(deque.begin(), deque.end(), 1) == std::ssize(deque));
+            REQUIRE(std::all_of(counters.begin(), counters.end(),
+                                [](const counter& c) { return c.visits == 1; }));
+        }
+    }
+}
+
+TEST_CASE("parallel_for: an empty range and bounds in reverse do nothing") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<int> some(3);
+    const auto never = [](int&) { FAIL("no element"); };
+    bide::parallel_for(s, std::span(some).first(0), never);
+    bide::parallel_for(s, some.end(), some.end(), never);
+    bide::parallel_for(s, some.end(), some.begin(), never);
+    bide::parallel_for_chunks(s, std::span(some).first(0), [](auto) { FAIL("no chunk"); });
+}
+
+TEST_CASE("parallel_for: elements that cannot be copied are passed as they are") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<std::unique_ptr<int>> owners(100);
+    bide::parallel_for({s, {.grain = 3}}, owners,
+                       [](std::unique_ptr<int>& owner) { owner = std::make_unique<int>(7); });
+    CHECK(std::all_of(owners.begin(), owners.end(), [](auto& owner) { return *owner == 7; }));
+    std::atomic<int> taken{0};
+    bide::parallel_for({s, {.grain = 3}}, owners, [&](std::unique_ptr<int>& owner) {
+        const std::unique_ptr<int> mine(std::move(owner));
+        taken += *mine;
+    });
+    CHECK(taken.load() == 700);
+    CHECK(std::all_of(owners.begin(), owners.end(), [](auto& owner) { return owner == nullptr; }));
+}
+
+TEST_CASE("parallel_for: iterators whose difference has 32 bits") {
+    bide::scheduler s(test::with(2, true));
+    std::atomic<std::int64_t> sum{0};
+    bide::parallel_for(s, iterators::narrow(-1'000), iterators::narrow(2'000),
+                       [&](int i) { sum += i; });
+    CHECK(sum.load() == std::int64_t{3'000} * (1'999 - 1'000) / 2);
+}
+
+TEST_CASE("parallel_for: of the elements that throw, the first in order leaves the loop") {
+    bide::scheduler s(test::with(3, true));
+    std::vector<int> numbers(5'000);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    std::atomic<int> before{0};
+    try {
+        bide::parallel_for(s, numbers, [&](int i) {
+            if (i >= 1'234 && i % 2 == 0) {
+                throw failure{i};
+            }
+            before += i < 1'234 ? 1 : 0;
+        });
+        FAIL("nothing was thrown");
+    } catch (const failure& first) {
+        CHECK(first.at == 1'234);
+    }
+    CHECK(before.load() == 1'234);
+}
+
+TEST_CASE("parallel_for_chunks: the chunks are the range, and each knows where it begins") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 5u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 20; ++round) {
+            const std::size_t n = chance.below(1u << chance.below(13));
+            const std::size_t grain = chance.below(2) == 0 ? 0 : chance.below(200);
+            INFO(workers << " workers, " << n << " elements, grain " << grain);
+            std::deque<std::size_t> places(n, n);
+            std::atomic<int> small{0};
+            bide::parallel_for_chunks({s, {.grain = grain}}, places, [&](auto chunk) {
+                if (chunk.size() == 0 || (chunk.size() < grain && n >= grain)) {
+                    ++small;
+                }
+                for (std::size_t i = 0; i < chunk.size(); ++i) {
+                    chunk[i] = chunk.index() + i;
+                }
+            });
+            REQUIRE(small.load() == 0);
+            for (std::size_t i = 0; i < n; ++i) {
+                REQUIRE(places[i] == i);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_for_chunks: contiguous elements convert to a span") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<int> numbers(1'000, 1);
+    bide::parallel_for_chunks(s, numbers, [](std::span<int> chunk) {
+        for (int& i : chunk) {
+            i = 2;
+        }
+    });
+    CHECK(std::count(numbers.begin(), numbers.end(), 2) == 1'000);
+    std::atomic<std::int64_t> sum{0};
+    bide::parallel_for_chunks(s, std::as_const(numbers), [&](std::span<const int> chunk) {
+        sum += std::accumulate(chunk.begin(), chunk.end(), std::int64_t{0});
+    });
+    CHECK(sum.load() == 2'000);
+}
+
+TEST_CASE("parallel_reduce: ranges give what indices give, bit by bit") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(3, true));
+    for (int round = 0; round < 40; ++round) {
+        const std::size_t n = chance.below(1u << chance.below(14));
+        std::vector<double> numbers(n);
+        std::generate(numbers.begin(), numbers.end(), [&] { return 1.0 / (1 + chance.below(99)); });
+        const std::deque<double> copy(numbers.begin(), numbers.end());
+        const double by_index = bide::parallel_reduce(
+            s, std::size_t{0}, n, 0.5, [&](std::size_t i) { return numbers[i]; }, std::plus<>());
+        CHECK(bide::parallel_reduce(s, numbers, 0.5, std::plus<>()) == by_index);
+        CHECK(bide::parallel_reduce(s, copy, 0.5, std::plus<>()) == by_index);
+        CHECK(bide::parallel_reduce(s, copy.begin(), copy.end(), 0.5, std::plus<>()) == by_index);
+        CHECK(bide::parallel_reduce(s, numbers, 0.5, std::identity(), std::plus<>()) == by_index);
+        CHECK(bide::parallel_reduce(s, numbers.begin(), numbers.end(), 0.5, std::identity(),
+                                    std::plus<>()) == by_index);
+    }
+}
+
+TEST_CASE("parallel_reduce: strings of a range are joined in order") {
+    bide::scheduler s(test::with(3, true));
+    std::vector<std::string> words;
+    std::string joined;
+    for (int i = 0; i < 2'000; ++i) {
+        words.push_back(std::to_string(i) + " ");
+        joined += words.back();
+    }
+    CHECK(bide::parallel_reduce({s, {.grain = 7}}, words, std::string(), std::plus<>()) == joined);
+    struct named {
+        std::string name;
+    };
+    std::vector<named> all;
+    for (const std::string& word : words) {
+        all.push_back({word});
+    }
+    CHECK(bide::parallel_reduce(s, all, std::string(), &named::name, std::plus<>()) == joined);
+}
