@@ -1,4 +1,5 @@
 #include "support/catch.hpp"
+#include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/is_free.hpp"
 
@@ -33,6 +34,15 @@ template <class A, class B> bide::task<void> count_up(A& a, B& b, int& n, int tu
         const auto held = co_await bide::async_lock_all(a, b);
         ++n;
     }
+}
+
+template <class... M>
+test::held_on<test::manual_executor> lock_all_on(test::manual_executor&, M&... m) {
+    const auto held = co_await bide::async_lock_all(m...);
+}
+template <class... M>
+test::held_on<test::manual_executor> lock_all_within(test::manual_executor&, M&... m) {
+    const auto held = co_await bide::async_lock_all(std::chrono::hours(1), m...);
 }
 
 } // namespace
@@ -98,4 +108,30 @@ TEST_CASE(
         }
     }
     CHECK(n == 5 * turns);
+}
+
+TEST_CASE(
+    "async_lock_all: a coroutine that is destroyed before it resumes leaves no mutex locked") {
+    const test::watchdog guard;
+    bide::mutex a;
+    bide::adaptive_mutex b;
+    bide::shared_mutex c;
+    const int taken = GENERATE(0, 1, 2);
+    const bool timed = GENERATE(false, true);
+    CAPTURE(taken, timed);
+    const auto turn = [&](auto&& change) {
+        taken == 0 ? change(a) : taken == 1 ? change(b) : change(c);
+    };
+    turn([](auto& m) { m.lock(); });
+    test::manual_executor executor;
+    {
+        auto waiting = timed ? lock_all_within(executor, a, b, c) : lock_all_on(executor, a, b, c);
+        waiting.start();
+        turn([](auto& m) { m.unlock(); });
+        CHECK(executor.size() == 1);
+        executor.drop_all();
+    }
+    CHECK(is_free(a));
+    CHECK(is_free(b));
+    CHECK(is_free(c));
 }

@@ -18,14 +18,36 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct locked_mark {
-    locked_mark() noexcept {}
+// The lock of one mutex of any type, until the set of its mutex takes it over. If the coroutine is
+// destroyed before it resumes, the mutex is unlocked.
+class locked_one {
+public:
+    template <class M>
+    explicit locked_one(M& m) noexcept
+        : mutex_(&m), unlock_([](void* locked) noexcept { static_cast<M*>(locked)->unlock(); }) {}
+    locked_one(locked_one&& other) noexcept
+        : mutex_(std::exchange(other.mutex_, nullptr)), unlock_(other.unlock_) {}
+    locked_one& operator=(locked_one&&) = delete;
+    ~locked_one() {
+        if (mutex_ != nullptr) {
+            unlock_(mutex_);
+        }
+    }
+
+    template <class Set> void hand_to(Set& of) noexcept {
+        mutex_ = nullptr;
+        of.add_next();
+    }
+
+private:
+    void* mutex_;
+    void (*unlock_)(void*) noexcept;
 };
 
 // The wait for the next mutex of the set; all have the same type.
 template <class Set> auto next_lock(Set& of) {
     return of.with_next([](auto& m) {
-        return m.async_lock_as([]() noexcept { return locked_mark(); }).as_result();
+        return m.async_lock_as([&m]() noexcept { return locked_one(m); }).as_result();
     });
 }
 
@@ -33,11 +55,11 @@ template <lockable... M>
 task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M&... mutexes) {
     lock_set<M...> held(mutexes...);
     while (!held.all_locked()) {
-        const auto locked = co_await next_lock(held).with_deadline(until).with_stop(stop);
+        auto locked = co_await next_lock(held).with_deadline(until).with_stop(stop);
         if (!locked) {
             co_return unexpected{locked.error()};
         }
-        held.add_next();
+        locked->hand_to(held);
     }
     co_return scoped_lock<M...>(std::move(held));
 }
@@ -52,9 +74,8 @@ task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M
 template <detail::lockable... M> task<scoped_lock<M...>> async_lock_all(M&... mutexes) {
     detail::lock_set<M...> held(mutexes...);
     while (!held.all_locked()) {
-        const auto locked = co_await detail::next_lock(held);
-        locked.value(); // throws if the task is cancelled
-        held.add_next();
+        auto locked = co_await detail::next_lock(held);
+        locked.value().hand_to(held); // throws if the task is cancelled
     }
     co_return scoped_lock<M...>(std::move(held));
 }
