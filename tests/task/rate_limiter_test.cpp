@@ -104,6 +104,40 @@ TEST_CASE("rate_limiter: times far away saturate") {
     }
 }
 
+TEST_CASE("rate_limiter: tokens that are never there do not begin anew") {
+    tokens t(0, 1, 10, never);
+    for (int i = 0; i < 5; ++i) {
+        CHECK(t.take(0, t.burst(), never).ready == (i == 0 ? 0 : never));
+    }
+    CHECK(t.available(never) == 0);
+    CHECK_FALSE(t.take(never - 1, 1, never - 1));
+}
+
+TEST_CASE("rate_limiter: after a pause of any length, the next interval is whole") {
+    struct rate {
+        std::int64_t n, period;
+    };
+    const auto of = GENERATE(rate{1, 1'000}, rate{3, 1'000}, rate{999'983, 1'000'000'000},
+                             rate{1'000, 3'600'000'000'000}, rate{7, 86'400'000'000'000});
+    const std::int64_t burst = GENERATE(1, 4);
+    const std::int64_t per_mille = GENERATE(1, 499, 500, 999);
+    CAPTURE(of.n, of.period, burst, per_mille);
+    const double interval = static_cast<double>(of.period) / static_cast<double>(of.n);
+    const double exact_to = (std::max)(2.0, interval / 10'000);
+    tokens t(50, of.n, of.period, burst);
+    std::int64_t now = 50;
+    for (int pause = 0; pause < 20; ++pause) {
+        now += 1 + static_cast<std::int64_t>(interval * (static_cast<double>(burst) +
+                                                         static_cast<double>(per_mille) / 1'000));
+        REQUIRE(t.available(now) == static_cast<std::uint64_t>(burst));
+        CHECK(t.take(now, static_cast<std::uint64_t>(burst), now).ready == now);
+        const auto next = t.take(now, 1, never);
+        CHECK(static_cast<double>(next.ready - now) >= interval - exact_to);
+        CHECK(static_cast<double>(next.ready - now) <= interval + exact_to);
+        CHECK(t.give_back(next));
+    }
+}
+
 TEST_CASE("rate_limiter: refuses a rate of zero, and rates and bursts out of range") {
     CHECK_THROWS_AS(rate_limiter(0, 1s), std::invalid_argument);
     CHECK_THROWS_AS(rate_limiter(-1, 1s), std::invalid_argument);
@@ -228,9 +262,9 @@ TEST_CASE(
         });
         std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.from < b.from; });
         for (std::size_t i = 0; i < all.size(); ++i) {
-            REQUIRE(all[i].from == i);
-            REQUIRE(all[i].to == i + 1);
+            REQUIRE(all[i].from == i * t.parts());
+            REQUIRE(all[i].to == (i + 1) * t.parts());
         }
-        REQUIRE(t.take(0, 1, never).from == all.size());
+        REQUIRE(t.take(0, 1, never).from == all.size() * t.parts());
     });
 }

@@ -28,7 +28,8 @@ namespace bide::inline BIDE_ABI {
 
 /// A bucket of tokens. `count` tokens come in each period, evenly spaced, and the bucket holds at most
 /// `burst` of them. It is full at the start. In any time t, at most burst + count * t / period tokens
-/// are acquired, exactly: no rate is rounded.
+/// are acquired. No rate is rounded. The times are exact to 2 ns, or to period * period / 2^62 ns if
+/// that is more. A period that is no whole number of nanoseconds is rounded up.
 ///
 /// With a burst of 1 it is a leaky bucket: one acquisition after the other, one interval apart.
 ///
