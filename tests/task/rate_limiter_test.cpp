@@ -22,6 +22,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -136,6 +137,24 @@ TEST_CASE("rate_limiter: after a pause of any length, the next interval is whole
         CHECK(static_cast<double>(next.ready - now) <= interval + exact_to);
         CHECK(t.give_back(next));
     }
+}
+
+TEST_CASE("rate_limiter: a reservation is cancelled once, also if it was moved") {
+    static_assert(!std::is_copy_constructible_v<rate_limiter::reservation>);
+    rate_limiter r(1, 1h, 5);
+    auto a = r.reserve(2);
+    const auto when = a.ready_at();
+    auto b = std::move(a);
+    CHECK_FALSE(a.cancel());
+    CHECK(b.cancel());
+    CHECK_FALSE(b.cancel());
+    CHECK(b.ready_at() == when);
+    a = r.reserve(3);
+    b = std::move(a);
+    CHECK_FALSE(a.cancel());
+    CHECK(r.available() == 2);
+    CHECK(b.cancel());
+    CHECK(r.available() == 5);
 }
 
 TEST_CASE("rate_limiter: refuses a rate of zero, and rates and bursts out of range") {

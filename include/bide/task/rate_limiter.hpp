@@ -93,20 +93,38 @@ public:
     /// Cancellation: the wait is stopped.
     task<> async_acquire(std::int64_t n = 1) { return wait(valid(n)); }
 
-    /// Tokens that were reserved. Keeps them when it is destroyed.
+    /// Tokens that were reserved. Keeps them when it is destroyed. The limiter outlives it.
     class [[nodiscard]] reservation {
     public:
+        /// Takes over what `other` can cancel.
+        reservation(reservation&& other) noexcept : of_(other.of_), some_(other.exchange_none()) {}
+        /// Takes over what `other` can cancel. Keeps the tokens that it had.
+        reservation& operator=(reservation&& other) noexcept {
+            some_ = other.exchange_none();
+            of_ = other.of_;
+            return *this;
+        }
+
         /// Returns the time of the tokens, which may have passed.
         std::chrono::steady_clock::time_point ready_at() const noexcept { return at(some_.ready); }
         /// Returns the tokens. A second call has no effect.
-        /// Returns: true if they are back; false if they are lost, because others were taken later.
+        /// Returns: true if they are back; false if they are lost, because others were taken later,
+        /// and from a second call.
         bool cancel() noexcept {
-            return of_->tokens_.give_back(std::exchange(some_, tokens::taken{}));
+            const tokens::taken mine = exchange_none();
+            return mine && of_->tokens_.give_back(mine);
         }
 
     private:
         friend rate_limiter;
         reservation(rate_limiter& of, tokens::taken some) noexcept : of_(&of), some_(some) {}
+
+        // Leaves their time.
+        tokens::taken exchange_none() noexcept {
+            const tokens::taken had = some_;
+            some_.to = some_.from;
+            return had;
+        }
 
         rate_limiter* of_;
         tokens::taken some_;
