@@ -83,6 +83,10 @@ struct immovable {
     int value;
 };
 
+template <class T, class... Args>
+constexpr bool is_settable_from =
+    requires(typename bide::once_cell<T>::turn& turn, Args... args) { turn.set(args...); };
+
 struct counted_value {
     explicit counted_value(int n, std::atomic<int>& alive) : value(n), of(alive) { ++of; }
     counted_value(counted_value&& other) noexcept : value(other.value), of(other.of) { ++of; }
@@ -294,6 +298,24 @@ TEST_CASE("once_cell: the value need not be movable") {
     CHECK(cell.get_or_init([] { return immovable(3); }).value == 3);
     bide::once_cell<immovable> other;
     CHECK(other.begin().set(4).value == 4);
+    bide::once_cell<immovable> third;
+    auto turn = third.begin();
+    CHECK(turn.set_by([] { return immovable(5); }).value == 5);
+    CHECK_FALSE(turn);
+}
+
+TEST_CASE("once_cell: the value may be const") {
+    bide::once_cell<const int> cell;
+    CHECK(cell.get_or_init([] { return 3; }) == 3);
+    CHECK(*cell.get() == 3);
+}
+
+TEST_CASE("once_cell: set() makes no conversion that an initialisation does not make") {
+    CHECK(is_settable_from<int*, int*>);
+    CHECK(is_settable_from<const int*, int*>);
+    CHECK_FALSE(is_settable_from<int*, long>);
+    CHECK_FALSE(is_settable_from<int*, const int*>);
+    CHECK_FALSE(is_settable_from<immovable>);
 }
 
 TEST_CASE("once_cell: if a constructor or a function throws, the next caller makes the value") {

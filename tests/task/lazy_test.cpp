@@ -37,6 +37,17 @@ bide::task<void> call(bide::once_flag& flag, int& calls, bool throws) {
     co_await bide::async_call_once(flag, function);
 }
 
+struct immovable {
+    explicit immovable(int n) noexcept : value(n) {}
+    immovable(const immovable&) = delete;
+    immovable& operator=(const immovable&) = delete;
+    int value;
+};
+bide::task<int> get_immovable(bide::lazy<immovable, immovable (*)()>& of) {
+    immovable& got = co_await of.async_get();
+    co_return got.value;
+}
+
 template <class Lazy> bide::task<int> get_value(Lazy& of) { co_return co_await of.async_get(); }
 
 int three() { return 3; }
@@ -68,6 +79,13 @@ TEST_CASE("lazy: a function or a coroutine makes the value, for threads and for 
     bide::lazy d(&four);
     CHECK(bide::sync_wait(get_value(d)) == 4);
     CHECK(d.get() == 4);
+}
+
+TEST_CASE("lazy: a function may make a value that cannot be moved, for a coroutine too") {
+    const test::watchdog guard;
+    bide::lazy<immovable, immovable (*)()> value(+[] { return immovable(6); });
+    CHECK(bide::sync_wait(get_immovable(value)) == 6);
+    CHECK(value.get().value == 6);
 }
 
 TEST_CASE("lazy: if the function throws, the next caller calls it again") {

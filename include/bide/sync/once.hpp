@@ -145,8 +145,7 @@ public:
     template <class F> T& get_or_init(F&& f) {
         if (!this->once_.is_set()) {
             if (turn mine = this->begin()) {
-                make(std::forward<F>(f));
-                mine.end();
+                mine.set_by(std::forward<F>(f));
             }
         }
         return value_;
@@ -155,11 +154,7 @@ public:
 private:
     friend turn;
 
-    // Constructs the value in place, also if it cannot be moved.
-    template <class F> T& make(F&& f) {
-        return *::new (static_cast<void*>(std::addressof(value_)))
-            T(std::invoke(std::forward<F>(f)));
-    }
+    void* place() noexcept { return const_cast<std::remove_cv_t<T>*>(std::addressof(value_)); }
 
     union {
         char none_;
@@ -180,8 +175,17 @@ public:
     /// Constructs the value from `args` and lets every waiter through. The turn is empty then.
     /// Requires: it is not empty; terminates otherwise.
     /// Throws: what the constructor of T throws; the turn is not empty then.
-    template <class... Args> T& set(Args&&... args) {
-        T& made = this->of("once_cell").make([&] { return T(std::forward<Args>(args)...); });
+    template <class... Args>
+        requires std::is_constructible_v<T, Args...>
+    T& set(Args&&... args) {
+        T& made = *::new (this->of("once_cell").place()) T(std::forward<Args>(args)...);
+        this->end();
+        return made;
+    }
+    /// Constructs the value from f(), also if it cannot be moved; otherwise as set().
+    /// Throws: what f or the constructor of T throws; the turn is not empty then.
+    template <class F> T& set_by(F&& f) {
+        T& made = *::new (this->of("once_cell").place()) T(std::invoke(std::forward<F>(f)));
         this->end();
         return made;
     }

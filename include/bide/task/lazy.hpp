@@ -62,7 +62,7 @@ template <class T, class F> task<T&> async_get_or_init(once_cell<T>& cell, F f) 
         T made = co_await f();
         co_return turn.set(std::move(made));
     } else {
-        co_return turn.set(f());
+        co_return turn.set_by(f);
     }
 }
 
