@@ -11,8 +11,10 @@
 #include "support/waiting.hpp"
 
 #include <bide/channel/select.hpp>
+#include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/notify.hpp>
+#include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
 #include <atomic>
@@ -323,6 +325,31 @@ TEST_CASE("notify: a listener that ends passes on what notify_one() gave it, and
         mine.reset();
     }
     CHECK_FALSE(n.try_wait());
+}
+
+TEST_CASE("notify: the wait of a cancelled task uses its listener up") {
+    const test::watchdog guard;
+    bide::notify n;
+    std::atomic<int> step{0};
+    bool stopped = false;
+    bool is_stored = false;
+    const auto wait_cancelled = [&]() -> bide::task<> {
+        listener mine(n);
+        step = 1;
+        test::eventually([&] { return step == 2; });
+        const auto got = co_await mine.async_wait().as_result();
+        stopped = !got && got.error() == bide::errc::stopped;
+        n.notify_one();
+        is_stored = n.try_wait();
+    };
+    bide::scheduler workers({.num_workers = 1});
+    auto waiting = workers.spawn(wait_cancelled());
+    CHECK(test::eventually([&] { return step == 1; }));
+    waiting.cancel();
+    step = 2;
+    std::move(waiting).join();
+    CHECK(stopped);
+    CHECK(is_stored);
 }
 
 TEST_CASE("notify: a listener takes a permit when it is enabled") {

@@ -149,8 +149,8 @@ private:
 
 /// A wait that is enabled before it begins: the notifications since then count, for the wait and for
 /// the order of the queue. A wait uses the listener up, whatever its outcome is; the next one waits as
-/// the waits of the notify do, unless enable() comes before it. A listener is for one thread or
-/// coroutine.
+/// the waits of the notify do, unless enable() comes before it. A select in which another case happens
+/// may use it up. A listener is for one thread or coroutine.
 template <class Platform> class basic_notify<Platform>::listener {
 public:
     /// Constructs a listener and enables it.
@@ -202,6 +202,10 @@ private:
 
         wait_status try_now() const noexcept { return this->at.take(mine); }
         wait_status enqueue(node& w) const noexcept { return this->at.enqueue(w, mine); }
+        result<void> collect(wait_status what) const noexcept {
+            this->at.disable(mine); // it was not queued if the task was cancelled
+            return basic_notify::collect(what);
+        }
     };
 
     bool wait_until(deadline end) noexcept {
