@@ -361,3 +361,13 @@ TEMPLATE_TEST_CASE("barrier: a waiter that is let through may destroy it before 
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<barrier>(arriving, 3'000, make, arrive, meet_here) == 0);
 }
+
+TEST_CASE("barrier: the wait of the last arrival does not access the barrier, which may be gone") {
+    std::optional<bide::barrier<>> b(std::in_place, 1);
+    auto passes = b->async_arrive_and_wait();
+    b.emplace(2); // in the same place; its phase has not ended
+    const auto wait = [](bide::async_op<void> op) -> test::held { co_await std::move(op); };
+    auto last = wait(std::move(passes));
+    last.start();
+    CHECK(last.done());
+}

@@ -203,6 +203,18 @@ TEST_CASE("rate_limiter: an acquisition that gives up returns its tokens") {
     CHECK(third.ready_at() - first == 1h);
 }
 
+TEST_CASE("rate_limiter: an acquisition that is over keeps its tokens") {
+    const test::watchdog guard;
+    rate_limiter r(1, 1h, 6);
+    std::stop_source source;
+    bide::sync_wait(r.async_acquire(3));
+    CHECK(r.available() == 3);
+    CHECK(r.acquire(source.get_token(), 2));
+    CHECK(r.available() == 1);
+    r.acquire();
+    CHECK(r.available() == 0);
+}
+
 TEST_CASE("rate_limiter: a task whose deadline comes before its tokens takes none") {
     const test::watchdog guard;
     rate_limiter r(1, 1h, 1);

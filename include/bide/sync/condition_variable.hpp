@@ -80,7 +80,8 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// predicates run in the waiters, with the mutex locked.
 ///
 /// Cancellation: a stop or a time-out ends the wait for a notification. The wait for the mutex that
-/// follows, after any outcome, is not cancelled. If the deadline has passed or the stop was requested
+/// follows, after any outcome, is not cancelled. The notification of a coroutine that is destroyed
+/// before it resumes is lost: no other waiter gets it. If the deadline has passed or the stop was requested
 /// when a wait begins, it ends at once, and does not unlock the mutex.
 ///
 /// Requires: all waiters of a time use the same mutex, and hold it when they begin to wait; terminates

@@ -98,7 +98,7 @@ public:
     using key_lock = basic_key_lock<Key, Platform>;
 
     /// Constructs a mutex for each key. Keys in different shards are found without contention;
-    /// there are at least `shards` of them, a power of two.
+    /// there are at least `shards` of them, a power of two, and 4,096 at most.
     /// Throws: std::bad_alloc.
     explicit keyed_mutex(std::size_t shards = 16, Hash hash = Hash(), Equal equal = Equal())
         : hash_(std::move(hash)), equal_(std::move(equal)) {
