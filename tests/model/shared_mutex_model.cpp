@@ -164,6 +164,18 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
         }
         MODEL_REQUIRE(read == 1 && q.available() == 0);
     });
+    model::check("shared_mutex: an upgrade that need not wait, and a reader at the same lock", {},
+                 [] {
+                     permit_queue q(rest + 1);
+                     model::thread reader([&] {
+                         node shared(1);
+                         MODEL_REQUIRE(q.enqueue(shared) == wait_status::granted);
+                     });
+                     node upgrade(rest);
+                     MODEL_REQUIRE(q.enqueue_first(upgrade) == wait_status::granted);
+                     reader.join();
+                     MODEL_REQUIRE(q.available() == 0);
+                 });
     model::check("shared_mutex: an upgrade, a reader that leaves, a writer in the queue", {}, [] {
         permit_queue q(rest - 1); // an upgradable reader, and another reader
         var<int> data{0};

@@ -665,6 +665,17 @@ TEST_CASE("shared_mutex: unlocking it while it is not locked terminates and name
     SECTION("a downgrade") {
         said = test::dies([&] { m.unlock_and_lock_shared(); });
     }
+    SECTION("a downgrade to upgradable") {
+        said = test::dies([&] { m.downgrade(); });
+    }
+    SECTION("a downgrade to upgradable, when it is locked upgradable") {
+        m.lock_upgradable();
+        said = test::dies([&] { m.downgrade(); });
+        m.unlock_upgradable();
+    }
+    SECTION("upgradable") {
+        said = test::dies([&] { m.unlock_upgradable(); });
+    }
     SECTION("exclusively, when it is locked shared") {
         m.lock_shared();
         said = test::dies([&] { m.unlock(); });
