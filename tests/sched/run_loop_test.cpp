@@ -320,6 +320,38 @@ TEST_CASE("run_loop: a scheduler's task may run a loop, and another thread takes
     CHECK(std::move(runs).join() == 1);
 }
 
+TEST_CASE("run_loop: a scheduler's task that runs a loop stays off the worker that it has lost") {
+    bide::scheduler s(test::with(1, false));
+    const test::watchdog guard;
+    std::atomic<bool> over{false};
+    const auto churn = [&]() -> task<> {
+        while (!over) {
+            co_await yield();
+            co_await bide::this_task::sleep_for(10us);
+        }
+    };
+    auto churns = s.spawn(churn());
+    const auto naps = []() -> task<int> {
+        int n = 0;
+        for (; n < 5; ++n) {
+            co_await bide::this_task::sleep_for(20us); // another thread takes the worker over
+        }
+        co_return n;
+    };
+    auto runs = s.spawn([&]() -> task<int> {
+        run_loop loop;
+        int sum = 0;
+        for (int i = 0; i < 50; ++i) {
+            sum += loop.run_until(naps());
+            co_await bide::this_task::sleep_for(1us);
+        }
+        co_return sum;
+    });
+    CHECK(std::move(runs).join() == 250);
+    over = true;
+    std::move(churns).join();
+}
+
 // ---- Waits
 
 TEST_CASE("run_loop: tasks sleep, and waits have time-outs") {
@@ -400,6 +432,21 @@ TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
     CHECK_THROWS_AS(run_loop({.io = &io}), std::system_error);
     ::close(ends[0]);
     ::close(ends[1]);
+}
+
+TEST_CASE("run_loop: while it waits in its driver, another thread takes the scheduler's worker over") {
+    bide::epoll_driver io;
+    bide::scheduler s(test::with(1, false));
+    const test::watchdog guard;
+    run_loop loop({.io = &io});
+    bide::semaphore permits(0);
+    auto runs = s.spawn([&] {
+        int taken = 0;
+        loop.run_until(take(permits, taken));
+        return taken;
+    });
+    s.spawn([&] { permits.release(); }).join();
+    CHECK(std::move(runs).join() == 1);
 }
 #endif
 

@@ -102,7 +102,7 @@ private:
     void execute(runnable& r) noexcept;
     void check_shared_work() noexcept;
     void take_posted() noexcept;
-    void sleep(deadline until, basic_worker_host<Platform>* outer) noexcept;
+    void sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept;
 
     static void on_earlier_timer(void* self) noexcept {
         auto& me = *static_cast<basic_loop*>(self);
@@ -154,7 +154,8 @@ public:
         loop_.is_running_.store(false, std::memory_order_relaxed);
     }
 
-    basic_worker_host<Platform>* outer_host() const noexcept { return outer_local_.host; }
+    // What the thread was before: a worker, if a task of another scheduler runs the loop.
+    basic_worker_host<Platform>*& outer_host() noexcept { return outer_local_.host; }
 
 private:
     basic_loop& loop_;
@@ -168,7 +169,7 @@ private:
 template <class Platform>
 template <class IsOver>
 std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over) noexcept {
-    const turn mine(*this);
+    turn mine(*this);
     std::size_t ran = 0;
     interval_.wake(Platform::now());
     // Order: acquire [loop.stop]; sees what came before stop_run().
@@ -235,17 +236,26 @@ template <class Platform> void basic_loop<Platform>::take_posted() noexcept {
     }
 }
 
+// Meanwhile another thread takes the outer worker over, and may keep it. Then this thread is that
+// worker no longer, and there is no outer host.
 template <class Platform>
-void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>* outer) noexcept {
+void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept {
     auto& local = worker_local<Platform>::get();
-    const std::int64_t at = (std::min)(timers_.next_ns(), until.next_check_ns());
-    // If a task of another scheduler runs the loop, another thread takes its worker over meanwhile.
+    std::int64_t at = (std::min)(timers_.next_ns(), until.next_check_ns());
     local.host = outer;
+    if (outer != nullptr && !outer->blocks()) {
+        at = (std::min)(at, Platform::now() + outer->retry_ns);
+    }
+    auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed it
     {
         const wake_scope<Platform> later(&bide::current_worker<Platform>);
         sleeper_.park(deadline::at_ns(at), driver_);
     }
-    local.host = nullptr;
+    local.host = kept;
+    if (outer != nullptr) {
+        outer->unblocks();
+    }
+    outer = std::exchange(local.host, nullptr);
 }
 
 } // namespace detail
