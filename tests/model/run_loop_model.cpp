@@ -14,8 +14,8 @@
 
 // The loop of sched/run_loop.hpp. Threads push while another thread runs it: each push runs once, and
 // wakes the loop if it sleeps. stop_run() ends one run. Two threads run it in turn. With a real
-// lifecycle, it may be destroyed as soon as it has run what was posted, and each task that is spawned
-// meanwhile runs or is refused.
+// lifecycle, it may be destroyed as soon as it has run what was posted, or a stop has ended its run, and
+// each task that is spawned meanwhile runs or is refused.
 
 namespace {
 
@@ -112,6 +112,12 @@ public:
         });
     }
 
+    // As run_loop_core::stop().
+    void stop() noexcept {
+        const bide::detail::basic_lifecycle<platform, loop_type>::external_call here(life);
+        loop.stop_run();
+    }
+
     void post(bide::runnable& r) noexcept override { life.post(r); }
     bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
 
@@ -174,6 +180,35 @@ void destroyed_after_a_post() {
     MODEL_REQUIRE(ran == 1);
 }
 
+void destroyed_after_a_stop() {
+    var<int> told{0};
+    std::optional<model::thread> stopper; // as the poster above
+    {
+        home here;
+        stopper.emplace([&] {
+            told = 1;
+            here.stop();
+        });
+        here.loop.run(deadline::never(), [](bool) noexcept { return false; });
+        MODEL_REQUIRE(told == 1);
+    }
+    stopper->join();
+}
+
+// A run that must not stop leaves the stop to the next one.
+void stop_for_the_next_run() {
+    loop_type loop({}, nullptr, 0);
+    var<int> ran{0};
+    job a(ran);
+    model::thread other([&] {
+        loop.stop_run();
+        loop.push(a);
+    });
+    loop.run(deadline::never(), [&](bool) noexcept { return ran == 1; }, false);
+    loop.run(deadline::never(), [](bool) noexcept { return false; });
+    other.join();
+}
+
 } // namespace
 
 TEST_CASE("run_loop: each push runs once and wakes the loop", "[run_loop]") {
@@ -184,6 +219,7 @@ TEST_CASE("run_loop: each push runs once and wakes the loop", "[run_loop]") {
 
 TEST_CASE("run_loop: stop_run() ends a run and loses no push", "[run_loop]") {
     model::check("a pusher and a stopper", {}, pusher_and_stopper);
+    model::check("a stop for the next run", {}, stop_for_the_next_run);
 }
 
 TEST_CASE("run_loop: a second thread continues with what the first one has left", "[run_loop]") {
@@ -193,4 +229,5 @@ TEST_CASE("run_loop: a second thread continues with what the first one has left"
 TEST_CASE("run_loop: with its lifecycle, no task and no post is lost at the end", "[run_loop]") {
     model::check("a task from a thread", {}, spawn_from_a_thread);
     model::check("the end after the last post", {}, destroyed_after_a_post);
+    model::check("the end after a stop", {}, destroyed_after_a_stop);
 }

@@ -10,11 +10,13 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
+#include <support/rounds.hpp>
 #include <support/scheduling.hpp>
 #include <support/text.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -245,7 +247,7 @@ TEST_CASE("run_loop: run_until() a task returns its value or throws its exceptio
     int taken = 0;
     loop.spawn(take(permits, taken)).detach();
     CHECK(loop.run_until(number(7)) == 7);
-    loop.stop(); // run_until() a task does not end by this
+    loop.stop(); // run_until() a task does not end by this, and leaves it to the next run
     CHECK(loop.run_until([&]() -> task<int> {
         permits.release();
         co_await bide::this_task::sleep_for(1ms);
@@ -256,6 +258,10 @@ TEST_CASE("run_loop: run_until() a task returns its value or throws its exceptio
         throw std::runtime_error("no number");
     }()),
                     std::runtime_error);
+    CHECK(loop.tasks() == 0);
+    loop.spawn([&] { permits.release(); }).detach();
+    CHECK(loop.run() == 0); // stopped
+    CHECK(loop.run() == 1);
 }
 
 TEST_CASE("run_loop: stop() ends the run that is under way, or the next one") {
@@ -279,6 +285,26 @@ TEST_CASE("run_loop: stop() ends the run that is under way, or the next one") {
     never.set();
     loop.run();
     CHECK(loop.tasks() == 0);
+}
+
+TEST_CASE("run_loop: may be destroyed as soon as another thread's stop() has ended its run") {
+    const test::watchdog guard;
+    test::rounds([&](std::uint32_t) {
+        bide::event never;
+        bool was_stopped = false;
+        auto loop = std::make_unique<run_loop>();
+        loop->spawn(wait_for_ever(never, was_stopped)).detach();
+        int told = 0;
+        std::thread other([&, to = loop.get()] {
+            told = 1;
+            to->stop();
+        });
+        loop->run();
+        REQUIRE(told == 1);
+        loop.reset();
+        other.join();
+        REQUIRE(was_stopped);
+    });
 }
 
 TEST_CASE("run_loop: different threads may run it, one after the other") {

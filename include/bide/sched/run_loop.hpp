@@ -54,6 +54,7 @@ namespace detail {
 class run_loop_core final : public task_home {
     using platform = native_platform;
     using loop_type = basic_loop<platform>;
+    using lifecycle = basic_lifecycle<platform, loop_type>;
 
 public:
     explicit run_loop_core(run_loop_options&& wanted)
@@ -91,8 +92,14 @@ public:
         });
     }
 
+    // Another thread may end the run, and destroy the loop, before this has returned.
+    void stop() noexcept {
+        const lifecycle::external_call here(life_);
+        loop_.stop_run();
+    }
+
     loop_type& loop() noexcept { return loop_; }
-    const basic_lifecycle<platform, loop_type>& life() const noexcept { return life_; }
+    const lifecycle& life() const noexcept { return life_; }
     void start(task_header& t) noexcept { life_.start(t); }
     void post(runnable& r) noexcept override { life_.post(r); }
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
@@ -112,7 +119,7 @@ private:
     const unhandled unhandled_;
     std::optional<driver::attachment> attached_;
     loop_type loop_;
-    basic_lifecycle<platform, loop_type> life_;
+    lifecycle life_;
 };
 
 } // namespace detail
@@ -169,15 +176,14 @@ public:
         return core_.run(deadline::at(when));
     }
 
-    /// Runs a task, and all others, until this one has ended. stop() does not end it.
+    /// Runs a task, and all others, until this one has ended. stop() does not end it, but a later call.
     /// Returns: its value.
     /// Blocks: while all tasks wait.
     /// Throws: what the task throws; std::bad_alloc.
     template <class T> T run_until(task<T> t) {
         join_handle<T> handle = spawn(std::move(t));
-        while (!handle.done()) {
-            core_.loop().run(deadline::never(), [&](bool) noexcept { return handle.done(); });
-        }
+        const auto is_over = [&](bool) noexcept { return handle.done(); };
+        core_.loop().run(deadline::never(), is_over, false);
         return std::move(handle).join();
     }
 
@@ -192,7 +198,7 @@ public:
     /// time, or poll(). The tasks continue in the next call.
     /// Thread safety: any thread may call it.
     /// Memory order: what happens before it happens before the return.
-    void stop() noexcept { core_.loop().stop_run(); }
+    void stop() noexcept { core_.stop(); }
 
     // ---- Tasks
 

@@ -50,14 +50,17 @@ public:
 
     // Runs jobs on the calling thread, until is_over(idle) returns true, stop_run() was called, or the
     // deadline has passed. `idle` says that there is nothing to run now; otherwise the call comes
-    // before the next job. Sleeps while there is nothing to run. Returns the number of jobs.
+    // before the next job. Sleeps while there is nothing to run. Returns the number of jobs. If not
+    // `may_stop`, leaves a stop to the next call.
     // Terminates with a message if the loop is running already.
-    template <class IsOver> std::size_t run(deadline until, IsOver&& is_over) noexcept;
+    template <class IsOver>
+    std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept;
 
     // Makes run() return: the call that is under way, or the next one. Any thread.
     void stop_run() noexcept {
-        // Order: release [loop.stop]; the thread that returns sees what came before.
-        stopped_.store(true, std::memory_order_release);
+        // Order: release [loop.stop]; the thread that returns sees what came before. A
+        // read-modify-write, so that it also sees what came before the other stops.
+        stopped_.exchange(true, std::memory_order_release);
         wake_any();
     }
 
@@ -95,6 +98,13 @@ private:
     bool blocks() noexcept override { return true; }
     void unblocks() noexcept override {}
     executor_ref executor() noexcept override { return executor_; }
+
+    bool take_stop() noexcept {
+        // Order: relaxed; the exchange acquires.
+        return stopped_.load(std::memory_order_relaxed) &&
+               // Order: acquire [loop.stop]; sees what came before each stop_run().
+               stopped_.exchange(false, std::memory_order_acquire);
+    }
 
     static basic_loop*& running_here() noexcept { return Platform::template local<current>().loop; }
 
@@ -168,12 +178,11 @@ private:
 
 template <class Platform>
 template <class IsOver>
-std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over) noexcept {
+std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over, bool may_stop) noexcept {
     turn mine(*this);
     std::size_t ran = 0;
     interval_.wake(Platform::now());
-    // Order: acquire [loop.stop]; sees what came before stop_run().
-    while (!stopped_.load(std::memory_order_acquire) && !is_over(false)) {
+    while (!(may_stop && take_stop()) && !is_over(false)) {
         if (interval_.tick(&Platform::now)) {
             check_shared_work();
             if (until.has_passed()) {
@@ -195,8 +204,6 @@ std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over) noexcept
             interval_.wake(Platform::now());
         }
     }
-    // Order: relaxed; it ends one run, and the load above has acquired.
-    stopped_.store(false, std::memory_order_relaxed);
     return ran;
 }
 
