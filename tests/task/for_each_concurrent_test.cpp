@@ -1,9 +1,12 @@
 #include <bide/task/for_each_concurrent.hpp>
 
 #include <bide/channel/channel.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
@@ -22,6 +25,7 @@
 #include <cstddef>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -322,6 +326,74 @@ TEST_CASE("for_each_concurrent: a cancellation stops the running tasks, and wait
         CHECK(test::ended_by_stop(std::move(h)));
         CHECK(begun == static_cast<int>(limit));
     }
+}
+
+TEST_CASE("for_each_concurrent: a cancelled task never returns without the items that are left") {
+    const test::watchdog guard;
+    // Runs the newest first: what waits for a failure starts before the runners, and the cancellation
+    // ends it.
+    struct newest_first {
+        void post(bide::runnable& r) noexcept {
+            const std::lock_guard mine(lock);
+            posted.push_back(&r);
+        }
+        bool run_one() {
+            bide::runnable* r = nullptr;
+            {
+                const std::lock_guard mine(lock);
+                if (posted.empty()) {
+                    return false;
+                }
+                r = posted.back();
+                posted.pop_back();
+            }
+            r->run.wake();
+            return true;
+        }
+        std::mutex lock;
+        std::vector<bide::runnable*> posted;
+    } where;
+    bide::event may_go_on;
+    int began = 0;
+    int stopped = 0;
+    const auto wants_all = [&]() -> task<> {
+        {
+            const this_task::shield held;
+            co_await may_go_on.async_wait();
+        }
+        const auto counts = [&](int n) -> task<int> {
+            ++began;
+            co_return n;
+        };
+        try {
+            static_cast<void>(co_await bide::map_concurrent(up_to(9), 3, counts));
+        } catch (const bide::stopped_error&) {
+            ++stopped;
+        }
+        try {
+            co_await for_each_concurrent(numbers(9), 3, squared);
+        } catch (const bide::stopped_error&) {
+            ++stopped;
+        }
+    };
+    const auto ends = [&]() -> task<> { // and cancels the other
+        may_go_on.set();
+        co_return;
+    };
+    std::atomic<bool> over{false};
+    std::thread runs([&] {
+        while (!over) {
+            if (!where.run_one()) {
+                std::this_thread::yield();
+            }
+        }
+    });
+    auto both = bide::when_any(ends(), wants_all());
+    static_cast<void>(sync_wait(where, std::move(both)));
+    over = true;
+    runs.join();
+    CHECK(began == 0);
+    CHECK(stopped == 2);
 }
 
 TEST_CASE(

@@ -26,6 +26,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/sync/event.hpp>
@@ -87,6 +88,8 @@ public:
     // Ends when a runner has failed, or the task is cancelled.
     task<> failure() { static_cast<void>(co_await failed_.async_wait().as_result()); }
 
+    // Throws: the first failure; stopped_error, if items are left: a cancellation has ended failure()
+    // before the runners have started, so they never start.
     // Requires: the runners have ended.
     void rethrow_if_failed() {
 #if BIDE_EXCEPTIONS
@@ -94,6 +97,9 @@ public:
             std::rethrow_exception(std::move(error_));
         }
 #endif
+        if (!source_.is_exhausted()) {
+            throw_error(errc::stopped);
+        }
     }
 
 private:
