@@ -34,8 +34,8 @@ struct job {
 };
 
 void run(queue& q) {
-    while (bide::runnable* const r = q.pop()) {
-        r->run.wake();
+    while (q.has_next()) {
+        q.pop().run.wake();
     }
 }
 

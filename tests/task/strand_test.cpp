@@ -22,6 +22,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -235,3 +236,70 @@ TEST_CASE("strand: may be destroyed as soon as its last task has told") {
         }
     });
 }
+
+TEST_CASE("strand: after its last runnable it leaves nothing in its executor, however many there were") {
+    test::manual_executor where;
+    std::vector<int> seen;
+    std::vector<std::unique_ptr<note>> all;
+    for (const int count : {1, 63, 64, 65, 128}) { // 64 at a time
+        seen.clear();
+        all.clear();
+        strand on(where); // its destructor would wait for ever for a runner that nobody runs
+        for (int i = 0; i < count; ++i) {
+            all.push_back(std::make_unique<note>(seen, on, i));
+            on.post(all.back()->to_run);
+        }
+        while (seen.size() < static_cast<std::size_t>(count)) {
+            REQUIRE(where.run_one());
+        }
+        REQUIRE(where.size() == 0);
+    }
+}
+
+TEST_CASE("strand: the destructor waits until the last runnable has left the strand") {
+    const test::watchdog guard;
+    test::manual_executor where;
+    auto on = std::make_unique<strand>(where);
+    struct lingers {
+        lingers() noexcept {
+            to_run.run = bide::waker(
+                [](void* self) noexcept {
+                    auto& me = *static_cast<lingers*>(self);
+                    me.told.set();
+                    me.is_destroying.wait();
+                    for (int i = 0; i < 1'000; ++i) {
+                        std::this_thread::yield();
+                    }
+                    me.left = true;
+                },
+                this);
+        }
+        bide::event told;
+        bide::event is_destroying;
+        bool left = false; // a race if the destructor does not wait
+        bide::runnable to_run;
+    } last;
+    on->post(last.to_run);
+    std::thread runs([&] { where.run_all(); });
+    last.told.wait();
+    last.is_destroying.set();
+    on.reset();
+    CHECK(last.left);
+    runs.join();
+}
+
+#if BIDE_TESTS_CAN_DIE
+TEST_CASE("strand: one that is destroyed by what runs on it terminates the program, with a message") {
+    const std::string said = test::dies([] {
+        test::manual_executor where;
+        static std::unique_ptr<strand> on;
+        on = std::make_unique<strand>(where);
+        bide::runnable ends;
+        ends.run = bide::waker([](void*) noexcept { on.reset(); }, nullptr);
+        on->post(ends);
+        where.run_all();
+    });
+    CHECK(said.find("strand") != said.npos);
+    CHECK(said.find("destroyed by what runs on it") != said.npos);
+}
+#endif

@@ -88,19 +88,19 @@ private:
         return native_platform::local<here>().now;
     }
 
+    // Posts itself only if something is queued: the destructor may run on the only thread of `where_`.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;
-        for (unsigned left = most; left != 0; --left) {
-            runnable* const r = queue_.pop();
-            if (r == nullptr) { // another runner may have started
+        for (unsigned left = most; queue_.has_next(); --left) { // else another runner may have started
+            if (left == 0) {
                 current() = outer;
+                where.post(run_);
                 return;
             }
-            r->run.wake();
+            queue_.pop().run.wake();
         }
         current() = outer;
-        where.post(run_);
     }
 
     template <class T> static task<T> run_on(strand& on, task<T> work);

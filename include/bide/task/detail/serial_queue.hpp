@@ -47,14 +47,14 @@ public:
         return seen == nullptr;
     }
 
-    // Called by the runner: takes the oldest runnable. Returns nullptr if there is none; the caller
-    // is the runner no longer, and this was the last access.
-    runnable* pop() noexcept {
-        if (oldest_ == nullptr && !take()) {
-            return nullptr;
-        }
-        runnable* const r = oldest_;
-        oldest_ = static_cast<runnable*>(r->next);
+    // Called by the runner. Returns false if nothing is queued: the caller is the runner no longer, and
+    // this was the last access.
+    bool has_next() noexcept { return oldest_ != nullptr || take(); }
+
+    // Called by the runner: takes the oldest runnable. Requires: has_next() has returned true.
+    runnable& pop() noexcept {
+        runnable& r = *static_cast<runnable*>(oldest_);
+        oldest_ = static_cast<runnable*>(r.next);
         return r;
     }
 
