@@ -1,9 +1,11 @@
 #include <bide/stream/buffered.hpp>
 
 #include <bide/channel/channel.hpp>
+#include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/async_generator.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/catch.hpp>
 #include <support/counted.hpp>
@@ -202,6 +204,53 @@ TEST_CASE(
     CHECK(got.end == "zero");
     CHECK(c.stopped == 3);
     CHECK(c.running == 0);
+}
+
+TEST_CASE("buffered: however it fails, it waits for its tasks without a thread") {
+    const bool ordered = GENERATE(false, true);
+    const bool stream_fails = GENERATE(false, true);
+    CAPTURE(ordered, stream_fails);
+    const test::watchdog guard; // ends the test if the loop's thread blocks
+    scheduler on(test::workers(1));
+    bide::run_loop loop;
+    bide::event never;
+    bide::event may_end;
+    std::atomic<bool> begun{false};
+    std::atomic<bool> cancelled{false};
+    const auto lingers = [&]() -> task<int> {
+        begun = true;
+        static_cast<void>(co_await never.async_wait().as_result());
+        cancelled = true;
+        const bide::this_task::shield held;
+        co_await may_end.async_wait();
+        co_return 1;
+    };
+    const auto fails = [&]() -> task<int> {
+        while (!begun) {
+            co_await bide::this_task::yield();
+        }
+        throw std::runtime_error("fails");
+    };
+    const auto make = [&]() -> bide::async_generator<task<int>> {
+        if (stream_fails) {
+            co_yield lingers();
+            co_await fails();
+        }
+        co_yield fails();
+        co_yield lingers();
+        co_await never.async_wait();
+    };
+    loop.spawn([&]() -> task<> {
+            while (!cancelled) {
+                co_await bide::this_task::yield();
+            }
+            may_end.set();
+        })
+        .detach();
+    const auto got = loop.run_until(
+        consume(ordered ? buffered(on, make(), 3) : buffer_unordered(on, make(), 3)));
+    CHECK(got.items.empty());
+    CHECK(got.end == "fails");
 }
 
 TEST_CASE("buffered: if its stream fails, the tasks that run are cancelled") {

@@ -14,7 +14,6 @@
 
 #include <bide/channel/select.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/errc.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/stream/detail/next.hpp>
@@ -66,78 +65,88 @@ template <class T> task<numbered_outcome<T>> run_numbered(std::uint64_t number, 
     co_return to;
 }
 
-// Cancels the tasks and waits for them, without a thread.
+// Cancels the tasks and waits for them, without a thread. Drops their outcomes.
 template <class T> task<> end_all(join_set<T>& running) {
     running.cancel();
-    for (bool any = true; any;) {
-        const auto dropped = co_await running.async_join_next();
-        any = dropped.has_value();
+#if BIDE_EXCEPTIONS
+    try {
+#endif
+        // In a cancelled set, the first call returns when all tasks have ended.
+        static_cast<void>(co_await running.async_join_next());
+#if BIDE_EXCEPTIONS
+    } catch (...) { // of a task, or because the consumer is cancelled, too
     }
+#endif
 }
 
 template <class T, receivable S>
 async_generator<T> run_buffered(scheduler& on, S source, std::size_t n, bool in_order) {
     using outcome = numbered_outcome<T>;
     join_set<outcome> running(on);
-    std::size_t runs = 0;
-    std::uint64_t started = 0;
-    std::uint64_t yielded = 0;
-    std::deque<std::optional<outcome>> unyielded; // if in order: of the tasks that were started
-    for (bool more = true; more || runs != 0;) {
-        std::optional<outcome> ended;
-        if (more && (in_order ? unyielded.size() : runs) < n) {
-            std::optional<task<T>> next;
-            if (runs == 0) {
-                auto item = co_await next_of(source);
-                more = item.has_value();
-                next = std::move(item);
-            } else {
-                auto arrival = on_recv(deref(source));
-                auto end = on_join_next(running);
-                auto chosen =
-                    co_await async_select_biased(std::move(arrival), std::move(end)).as_result();
-                if (!chosen) { // the consumer is cancelled
-                    co_await end_all(running);
-                    throw_error(chosen.error());
-                }
-                if (chosen->index() == 1) {
-                    ended.emplace(std::move(*chosen->template get<1>()));
+#if BIDE_EXCEPTIONS
+    std::exception_ptr error;
+    try {
+#endif
+        std::size_t runs = 0;
+        std::uint64_t started = 0;
+        std::uint64_t yielded = 0;
+        std::deque<std::optional<outcome>> unyielded; // if in order: of the tasks that were started
+        for (bool more = true; more || runs != 0;) {
+            std::optional<outcome> ended;
+            if (more && (in_order ? unyielded.size() : runs) < n) {
+                std::optional<task<T>> next;
+                if (runs == 0) {
+                    auto item = co_await next_of(source);
+                    more = item.has_value();
+                    next = std::move(item);
                 } else {
-                    next = std::move(chosen->template get<0>());
-                    more = next.has_value();
+                    auto arrival = on_recv(deref(source));
+                    auto end = on_join_next(running);
+                    auto chosen = co_await async_select_biased(std::move(arrival), std::move(end));
+                    if (chosen.index() == 1) {
+                        ended.emplace(std::move(*chosen.template get<1>()));
+                    } else {
+                        next = std::move(chosen.template get<0>());
+                        more = next.has_value();
+                    }
                 }
-            }
-            if (next) {
-                running.spawn(run_numbered(started++, std::move(*next)));
-                ++runs;
-                if (in_order) {
-                    unyielded.emplace_back();
+                if (next) {
+                    running.spawn(run_numbered(started++, std::move(*next)));
+                    ++runs;
+                    if (in_order) {
+                        unyielded.emplace_back();
+                    }
                 }
-            }
-        } else {
-            auto next = co_await running.async_join_next();
-            ended.emplace(std::move(*next));
-        }
-        if (ended) {
-            --runs;
-            if (in_order) {
-                unyielded[static_cast<std::size_t>(ended->number - yielded)].emplace(
-                    std::move(*ended));
             } else {
-                unyielded.emplace_back(std::move(ended));
+                auto next = co_await running.async_join_next();
+                ended.emplace(std::move(*next));
+            }
+            if (ended) {
+                --runs;
+                if (in_order) {
+                    unyielded[static_cast<std::size_t>(ended->number - yielded)].emplace(
+                        std::move(*ended));
+                } else {
+                    unyielded.emplace_back(std::move(ended));
+                }
+            }
+            while (!unyielded.empty() && unyielded.front()) {
+                outcome first(std::move(*unyielded.front()));
+                unyielded.pop_front();
+                ++yielded;
+                T value = first.take();
+                co_yield std::move(value);
             }
         }
-        while (!unyielded.empty() && unyielded.front()) {
-            outcome first(std::move(*unyielded.front()));
-            unyielded.pop_front();
-            ++yielded;
-            if (first.error) {
-                co_await end_all(running);
-            }
-            T value = first.take();
-            co_yield std::move(value);
-        }
+#if BIDE_EXCEPTIONS
+    } catch (...) {
+        error = std::current_exception();
     }
+    if (error) { // of the stream or of a task, or the consumer is cancelled
+        co_await end_all(running);
+        std::rethrow_exception(error);
+    }
+#endif
 }
 
 // The type of the values of a stream's tasks.
@@ -163,9 +172,8 @@ async_generator<task_item_t<S>> make_buffered(scheduler& on, S source, std::size
 /// the stream. A task whose value was not yielded counts as one of the n.
 ///
 /// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may be one task
-/// ahead. If the consumer is cancelled, or a task fails, the other tasks are cancelled, and next()
-/// throws when they have ended, without blocking. Values that were not yielded are destroyed. If the
-/// stream fails, the values of tasks that run are dropped, too.
+/// ahead. If the consumer is cancelled, or a task or the stream fails, the other tasks are cancelled, and
+/// next() throws when they have ended, without blocking. Values that were not yielded are destroyed.
 ///
 /// If the generator is destroyed before its end, it cancels the tasks and blocks until they have
 /// ended: see ~join_set() (sched/join_set.hpp).
