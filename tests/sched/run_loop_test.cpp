@@ -460,7 +460,8 @@ TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
     ::close(ends[1]);
 }
 
-TEST_CASE("run_loop: while it waits in its driver, another thread takes the scheduler's worker over") {
+TEST_CASE(
+    "run_loop: while it waits in its driver, another thread takes the scheduler's worker over") {
     bide::epoll_driver io;
     bide::scheduler s(test::with(1, false));
     const test::watchdog guard;

@@ -225,3 +225,42 @@ TEST_CASE("retry: gives up at once if the deadline comes before the next attempt
         CHECK(made == 1);
     }
 }
+
+TEST_CASE("retry: of a cancelled task, the outcome of the last attempt is the outcome") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    for (const bool throws : {false, true}) {
+        std::atomic<int> made{0};
+        const auto fails_in_its_own_way = [&]() -> task<bide::result<int>> {
+            ++made;
+            bide::semaphore none(0);
+            const auto permit = co_await none.async_acquire().as_result();
+            if (throws) {
+                throw std::runtime_error("its own way");
+            }
+            co_return bide::unexpected{errc::closed};
+        };
+        auto h = s.spawn(retry(quick(100), fails_in_its_own_way));
+        REQUIRE(test::eventually([&] { return made == 1; }));
+        h.cancel();
+        errc got{};
+        const std::string how = what_of([&] { got = std::move(h).join().error(); });
+        CHECK(how == (throws ? "its own way" : "nothing"));
+        CHECK((throws || got == errc::closed));
+        CHECK(made == 1);
+    }
+}
+
+TEST_CASE("retry: an error that cannot be retried before the deadline is the outcome at once") {
+    runner run(true);
+    int made = 0;
+    const auto errs = [&made]() -> task<bide::result<int>> {
+        ++made;
+        co_return bide::unexpected{errc::closed};
+    };
+    const auto limited = [&]() { return retry(endless(), errs); };
+    const auto got = run(bide::with_timeout(limited, 30min));
+    REQUIRE_FALSE(got);
+    CHECK(got.error() == errc::closed);
+    CHECK(made == 1);
+}

@@ -237,14 +237,15 @@ TEST_CASE("strand: may be destroyed as soon as its last task has told") {
     });
 }
 
-TEST_CASE("strand: after its last runnable it leaves nothing in its executor, however many there were") {
+TEST_CASE(
+    "strand: after its last runnable it leaves nothing in its executor, however many there were") {
     test::manual_executor where;
     std::vector<int> seen;
     std::vector<std::unique_ptr<note>> all;
     for (const int count : {1, 63, 64, 65, 128}) { // 64 at a time
         seen.clear();
         all.clear();
-        strand on(where); // its destructor would wait for ever for a runner that nobody runs
+        strand on(where); // its destructor would wait for ever for a runner that is not run
         for (int i = 0; i < count; ++i) {
             all.push_back(std::make_unique<note>(seen, on, i));
             on.post(all.back()->to_run);
@@ -289,7 +290,8 @@ TEST_CASE("strand: the destructor waits until the last runnable has left the str
 }
 
 #if BIDE_TESTS_CAN_DIE
-TEST_CASE("strand: one that is destroyed by what runs on it terminates the program, with a message") {
+TEST_CASE(
+    "strand: one that is destroyed by what runs on it terminates the program, with a message") {
     const std::string said = test::dies([] {
         test::manual_executor where;
         static std::unique_ptr<strand> on;

@@ -171,7 +171,7 @@ async_generator<task_item_t<S>> make_buffered(scheduler& on, S source, std::size
 /// Runs the tasks of a stream on `on`, at most n at once, and yields their values in the order of
 /// the stream. A task whose value was not yielded counts as one of the n.
 ///
-/// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may be one task
+/// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may be two tasks
 /// ahead. If the consumer is cancelled, or a task or the stream fails, the other tasks are cancelled, and
 /// next() throws when they have ended, without blocking. Values that were not yielded are destroyed.
 ///

@@ -92,7 +92,8 @@ private:
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;
-        for (unsigned left = most; queue_.has_next(); --left) { // else another runner may have started
+        for (unsigned left = most; queue_.has_next();
+             --left) { // else another runner may have started
             if (left == 0) {
                 current() = outer;
                 where.post(run_);
