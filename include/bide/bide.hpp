@@ -44,6 +44,7 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_group.hpp>
+#include <bide/sched/task_runner.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/stream/buffered.hpp>
 #include <bide/stream/chunks.hpp>

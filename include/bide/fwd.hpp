@@ -227,6 +227,8 @@ template <class T, class F = T (*)()> class lazy;
 
 // ---- sched
 
+/// See sched/task_runner.hpp.
+class task_runner;
 /// See sched/scheduler.hpp.
 class scheduler;
 /// See sched/run_loop.hpp.

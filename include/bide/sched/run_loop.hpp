@@ -2,34 +2,30 @@
 #ifndef BIDE_SCHED_RUN_LOOP_HPP
 #define BIDE_SCHED_RUN_LOOP_HPP
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/loop.hpp>
-#include <bide/sched/detail/posted_waker.hpp>
 #include <bide/sched/driver.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/sched/scheduler_options.hpp>
+#include <bide/sched/task_runner.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/unqueued_wait.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -59,9 +55,7 @@ class run_loop_core final : public task_home {
 public:
     explicit run_loop_core(run_loop_options&& wanted)
         : unhandled_(std::move(wanted.on_unhandled)),
-          loop_(executor_ref::to(*this), wanted.io,
-                std::clamp(deadline::saturated_ns(wanted.timer_slack), std::int64_t{0},
-                           std::int64_t{1'000'000'000})),
+          loop_(executor_ref::to(*this), wanted.io, timer_slack_ns(wanted.timer_slack)),
           life_(loop_, +[]() -> executor_ref { return required_service<platform>(); }) {
         static_cast<void>(
             error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
@@ -100,7 +94,7 @@ public:
 
     loop_type& loop() noexcept { return loop_; }
     const lifecycle& life() const noexcept { return life_; }
-    void start(task_header& t) noexcept { life_.start(t); }
+    void start(task_header& t) noexcept override { life_.start(t); }
     void post(runnable& r) noexcept override { life_.post(r); }
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
 
@@ -141,14 +135,13 @@ private:
 ///     window.draw();
 /// }
 /// \endcode
-class run_loop {
-    template <class F> using result_of = std::invoke_result_t<F&&>;
-
+class run_loop : public task_runner {
 public:
     /// Constructs a loop without tasks.
     /// Throws: std::bad_alloc. std::system_error (device_or_resource_busy) if the driver is attached
     /// to another scheduler.
-    explicit run_loop(run_loop_options options = {}) : core_(std::move(options)) {}
+    explicit run_loop(run_loop_options options = {})
+        : run_loop(std::make_unique<detail::run_loop_core>(std::move(options))) {}
 
     /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. What
     /// is posted later runs on a resumer of bide's service.
@@ -156,24 +149,21 @@ public:
     /// Requires: no thread runs the loop; otherwise terminates with a message.
     ~run_loop() = default;
 
-    run_loop(const run_loop&) = delete;
-    run_loop& operator=(const run_loop&) = delete;
-
     // ---- Running. Each function terminates with a message if the loop is running already: two
     // threads cannot run it, nor can one of its own tasks.
 
     /// Runs tasks and what is posted until no task is left and nothing is queued, or until stop().
     /// Returns: how many times it ran or resumed something.
     /// Blocks: while all tasks wait.
-    std::size_t run() noexcept { return core_.run(deadline::never()); }
+    std::size_t run() noexcept { return core_->run(deadline::never()); }
 
     /// Runs as run() does, at most for a time. A task that does not wait may delay the return.
     template <class R, class P> std::size_t run_for(const std::chrono::duration<R, P>& rest) {
-        return core_.run(deadline::after(rest));
+        return core_->run(deadline::after(rest));
     }
     /// Runs as run() does, at most until a time.
     template <class C, class D> std::size_t run_until(const std::chrono::time_point<C, D>& when) {
-        return core_.run(deadline::at(when));
+        return core_->run(deadline::at(when));
     }
 
     /// Runs a task, and all others, until this one has ended. stop() does not end it, but a later call.
@@ -183,7 +173,7 @@ public:
     template <class T> T run_until(task<T> t) {
         join_handle<T> handle = spawn(std::move(t));
         const auto is_over = [&](bool) noexcept { return handle.done(); };
-        core_.loop().run(deadline::never(), is_over, false);
+        core_->loop().run(deadline::never(), is_over, false);
         return std::move(handle).join();
     }
 
@@ -191,59 +181,20 @@ public:
     /// wait itself. A task that yields again and again keeps it busy; run_for() has a limit.
     /// Returns: as run().
     std::size_t poll() noexcept {
-        return core_.loop().run(deadline::never(), [](bool idle) noexcept { return idle; });
+        return core_->loop().run(deadline::never(), [](bool idle) noexcept { return idle; });
     }
 
     /// Makes the run() under way return, or else the next call of run(), run_for(), run_until() with a
     /// time, or poll(). The tasks continue in the next call.
     /// Thread safety: any thread may call it.
     /// Memory order: what happens before it happens before the return.
-    void stop() noexcept { core_.stop(); }
+    void stop() noexcept { core_->stop(); }
 
-    // ---- Tasks
-
-    /// Starts a task. If the loop is being destroyed, the task does not run, and its handle says
-    /// stopped. With GCC before 13, see scheduler::spawn().
-    /// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
-    /// Thread safety: any thread may call it. On the thread that runs the loop, join_handle::join()
-    /// waits for ever; use run_until() or async_join().
-    template <class T> join_handle<T> spawn(task<T> t) {
-        using cell = detail::joined_coroutine_cell<task<T>>;
-        return launch<T>(*new cell(core_, true, std::move(t)));
-    }
-    /// Starts a task that runs a function. The return value or the exception of the function is the
-    /// outcome.
-    template <class F>
-        requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
-    auto spawn(F function) -> join_handle<result_of<F>> {
-        using cell = detail::function_cell<F, result_of<F>>;
-        return launch<result_of<F>>(*new cell(core_, std::move(function), false, true));
-    }
-    /// Starts the task that a function returns. The function is called at once, on the calling
-    /// thread, and lives as long as the task.
-    template <class F>
-        requires std::is_invocable_v<F&&> && detail::task_source<F>
-    auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
-        using cell = detail::joined_coroutine_cell<F>;
-        return launch<detail::task_value_t<F>>(*new cell(core_, true, std::move(function)));
-    }
-
-    /// Moves the coroutine that awaits it to the loop, behind what is queued there.
-    async_op<void> schedule() noexcept { return detail::yield().resume_on(*this); }
-
-    /// Runs `r` in the loop. After the loop was destroyed by what it ran, runs it on a resumer of
-    /// bide's service.
-    /// Thread safety: any thread may call it.
-    void post(runnable& r) noexcept { core_.post(r); }
-    /// Runs a waker in the loop. Terminates if there is no memory for its place in the queue.
-    void post(waker w) noexcept { core_.post(detail::made_runnable(w)); }
-
-    /// Returns the executor of its tasks.
-    executor_ref executor() noexcept { return core_.executor(); }
+    // ---- Tasks. For spawn(), schedule(), post() and executor() see task_runner.
 
     /// Returns the number of tasks that have not ended. A snapshot.
     std::size_t tasks() const noexcept {
-        const auto all = core_.life().all();
+        const auto all = core_->life().all();
         return static_cast<std::size_t>(all.spawned - all.ended);
     }
 
@@ -252,18 +203,15 @@ public:
     /// Thread safety: any thread may call it at any time.
     void dump(std::FILE* to) {
         std::fprintf(to, "bide run_loop: %zu tasks left\n", tasks());
-        detail::dump_timer(core_.loop().next_timer_ns(), to);
-        detail::dump_waiting(core_.loop(), to);
+        detail::dump_timer(core_->loop().next_timer_ns(), to);
+        detail::dump_waiting(core_->loop(), to);
     }
 
 private:
-    template <class T> join_handle<T> launch(detail::joined_task<T>& of) noexcept {
-        join_handle<T> handle(of);
-        core_.start(of);
-        return handle;
-    }
+    explicit run_loop(std::unique_ptr<detail::run_loop_core> core) noexcept
+        : task_runner(*core), core_(std::move(core)) {}
 
-    detail::run_loop_core core_;
+    const std::unique_ptr<detail::run_loop_core> core_;
 };
 
 } // namespace bide::inline BIDE_ABI

@@ -2,22 +2,16 @@
 #ifndef BIDE_SCHED_SCHEDULER_HPP
 #define BIDE_SCHED_SCHEDULER_HPP
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/process_wide.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/detail/dump.hpp>
-#include <bide/sched/detail/posted_waker.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/sched/task_runner.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/unqueued_wait.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
@@ -56,7 +50,7 @@ class group_entry;
 ///
 /// A task may call exit(), unless its scheduler is a static object: exit() would run the destructor
 /// of the scheduler on one of its own workers. Any task may call quick_exit().
-class scheduler {
+class scheduler : public task_runner {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
 public:
@@ -64,7 +58,7 @@ public:
     /// Throws: std::bad_alloc. std::system_error if a thread cannot be started, or if the driver is
     /// attached to another scheduler. No thread is left then.
     explicit scheduler(scheduler_options options = {})
-        : core_(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
+        : scheduler(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();
     }
 
@@ -77,40 +71,7 @@ public:
         }
     }
 
-    scheduler(const scheduler&) = delete;
-    scheduler& operator=(const scheduler&) = delete;
-
-    /// Starts a task on a worker. If the scheduler is shutting down, the task does not run, and its
-    /// handle says stopped. The number of tasks has no limit but memory; README.md in this folder
-    /// shows a loop that waits for room.
-    /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor
-    /// arguments of the task in braces: GCC destroys them twice (BIDE_BRACED_AWAIT_BUG in
-    /// core/config.hpp). There, give the function or the handle a name before the co_await. This
-    /// holds for all functions below.
-    /// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
-    /// Thread safety: any thread may call it. A task that calls it must not have ended.
-    template <class T> join_handle<T> spawn(task<T> t) {
-        using cell = detail::joined_coroutine_cell<task<T>>;
-        return launch<T>(*new cell(*core_, true, std::move(t)));
-    }
-
-    /// Starts a task that runs a function. The return value or the exception of the function is the
-    /// outcome.
-    template <class F>
-        requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
-    auto spawn(F function) -> join_handle<result_of<F>> {
-        using cell = detail::function_cell<F, result_of<F>>;
-        return launch<result_of<F>>(*new cell(*core_, std::move(function), false, true));
-    }
-
-    /// Starts the task that a function returns. The function is called at once, on the calling
-    /// thread, and lives as long as the task: a lambda's captures stay valid for its coroutine.
-    template <class F>
-        requires std::is_invocable_v<F&&> && detail::task_source<F>
-    auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
-        using cell = detail::joined_coroutine_cell<F>;
-        return launch<detail::task_value_t<F>>(*new cell(*core_, true, std::move(function)));
-    }
+    // For spawn(), schedule(), post() and executor() see task_runner.
 
     /// Runs a function that blocks, on a thread for blocking tasks: an idle one, else a new one. If
     /// there are max_blocking_threads already, the function waits for the next one that becomes
@@ -126,22 +87,6 @@ public:
         core_->start_blocking(made);
         return handle;
     }
-
-    /// Moves the coroutine that awaits it to a worker of this scheduler, behind what is queued
-    /// there.
-    async_op<void> schedule() noexcept;
-
-    /// Runs `r` on a worker. After the scheduler has ended, runs it on a resumer of bide's service;
-    /// terminates if that cannot be started.
-    /// Thread safety: any thread may call it.
-    void post(runnable& r) noexcept { core_->post(r); }
-
-    /// Returns the executor of its tasks.
-    executor_ref executor() noexcept { return core_->executor(); }
-
-    /// Runs a waker on a worker; otherwise as post(runnable&). Terminates if there is no memory for
-    /// its place in the queue.
-    void post(waker w) noexcept { core_->post(detail::made_runnable(w)); }
 
     /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels other tasks when they
     /// next wait, runs what is queued, and ends the threads. A second call, from any thread, waits
@@ -200,11 +145,8 @@ private:
     friend detail::fork_entry;
     friend detail::group_entry;
 
-    template <class T> join_handle<T> launch(detail::joined_task<T>& of) noexcept {
-        join_handle<T> handle(of);
-        core_->start(of);
-        return handle;
-    }
+    explicit scheduler(std::unique_ptr<detail::scheduler_core> core) noexcept
+        : task_runner(*core), core_(std::move(core)) {}
 
 #if defined(_WIN32)
     static bool is_forked() noexcept { return false; }
@@ -215,8 +157,6 @@ private:
 
     std::unique_ptr<detail::scheduler_core> core_;
 };
-
-inline async_op<void> scheduler::schedule() noexcept { return detail::yield().resume_on(*this); }
 
 inline void scheduler::dump(std::FILE* to) const {
     detail::dump(core_->pool(), core_->threads().blocking(), core_->life(), to);

@@ -3,7 +3,9 @@
 #define BIDE_SCHED_SCHEDULER_OPTIONS_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -78,6 +80,15 @@ struct scheduler_options {
     /// or less, each ends at its own time.
     std::chrono::microseconds timer_slack{0};
 };
+
+namespace detail {
+
+// The timer slack of the options, as the timer queue expects it.
+inline std::int64_t timer_slack_ns(std::chrono::microseconds wanted) noexcept {
+    return std::clamp(deadline::saturated_ns(wanted), std::int64_t{0}, std::int64_t{1'000'000'000});
+}
+
+} // namespace detail
 
 /// Counts since the start of the scheduler. Each number is a snapshot, and they need not be
 /// consistent with each other.

@@ -97,8 +97,9 @@ public:
     void detach() && noexcept { const join_handle dropped(std::move(*this)); }
 
 private:
-    friend class run_loop;
+    friend class task_runner;
     friend class scheduler;
+    friend class task_runner;
     using node = basic_waiter<native_platform>;
 
     explicit join_handle(cell& c) noexcept : cell_(&c) {}

@@ -53,8 +53,7 @@ public:
     // Throws: std::system_error if a thread cannot be started. No thread is left then.
     void open();
 
-    // Enqueues a new task. Refuses it if the scheduler is closing.
-    void start(task_header& t) noexcept { life_.start(t); }
+    void start(task_header& t) noexcept override { life_.start(t); }
 
     // Starts a blocking task.
     // Throws: std::system_error if there is no thread for it. The task is refused then.
@@ -126,8 +125,7 @@ inline pool_options scheduler_core::options_of_pool(const scheduler_options& wan
             wanted.io,
             deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
             wanted.trace,
-            std::clamp(deadline::saturated_ns(wanted.timer_slack), std::int64_t{0},
-                       std::int64_t{1'000'000'000}),
+            timer_slack_ns(wanted.timer_slack),
             processors - (std::min)(processors, workers)};
 }
 

@@ -76,9 +76,13 @@ private:
     shared* shared_ = nullptr;
 };
 
-// A home of tasks (task_header.hpp) that reports unhandled exceptions and runs blocking functions.
+// A home of tasks (task_header.hpp) that starts them, reports unhandled exceptions and runs blocking
+// functions.
 class task_home : public basic_task_home<native_platform> {
 public:
+    // Enqueues a new task. Refuses it if the home is closing.
+    virtual void start(task_header& t) noexcept = 0;
+
     virtual const unhandled& handler() const noexcept = 0;
 
     // The calling thread runs a blocking function of this home from enter() until leave().

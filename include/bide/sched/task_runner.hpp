@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_TASK_RUNNER_HPP
+#define BIDE_SCHED_TASK_RUNNER_HPP
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/detail/posted_waker.hpp>
+#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/unqueued_wait.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+namespace detail {
+struct runner_access;
+} // namespace detail
+
+/// What runs tasks: a scheduler, on its workers, or a run_loop, on the thread that runs it. A
+/// function that takes a `task_runner&` starts its tasks on either.
+///
+/// A runner shuts down at the latest in its destructor: it then refuses new tasks.
+class task_runner {
+    template <class F> using result_of = std::invoke_result_t<F&&>;
+
+public:
+    task_runner(const task_runner&) = delete;
+    task_runner& operator=(const task_runner&) = delete;
+
+    /// Starts a task. If the runner is shutting down, the task does not run, and its handle says
+    /// stopped. The number of tasks has no limit but memory; README.md in this folder shows a loop
+    /// that waits for room.
+    ///
+    /// On the thread that runs a run_loop, join_handle::join() of one of its tasks waits for ever;
+    /// use run_loop::run_until() or async_join().
+    ///
+    /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor
+    /// arguments of the task in braces: GCC destroys them twice (BIDE_BRACED_AWAIT_BUG in
+    /// core/config.hpp). There, give the function or the handle a name before the co_await. This
+    /// holds for all functions below.
+    /// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
+    /// Thread safety: any thread may call it. A task that calls it must not have ended.
+    template <class T> join_handle<T> spawn(task<T> t) {
+        using cell = detail::joined_coroutine_cell<task<T>>;
+        return launch<T>(*new cell(home_, true, std::move(t)));
+    }
+
+    /// Starts a task that runs a function. The return value or the exception of the function is the
+    /// outcome.
+    template <class F>
+        requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
+    auto spawn(F function) -> join_handle<result_of<F>> {
+        using cell = detail::function_cell<F, result_of<F>>;
+        return launch<result_of<F>>(*new cell(home_, std::move(function), false, true));
+    }
+
+    /// Starts the task that a function returns. The function is called at once, on the calling
+    /// thread, and lives as long as the task: a lambda's captures stay valid for its coroutine.
+    template <class F>
+        requires std::is_invocable_v<F&&> && detail::task_source<F>
+    auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
+        using cell = detail::joined_coroutine_cell<F>;
+        return launch<detail::task_value_t<F>>(*new cell(home_, true, std::move(function)));
+    }
+
+    /// Moves the coroutine that awaits it to the runner, behind what is queued there.
+    async_op<void> schedule() noexcept { return detail::yield().resume_on(*this); }
+
+    /// Runs `r` like a task. After the runner has ended, runs it on a resumer of bide's service;
+    /// terminates if that cannot be started.
+    /// Thread safety: any thread may call it.
+    void post(runnable& r) noexcept { home_.post(r); }
+
+    /// Runs a waker like a task; otherwise as post(runnable&). Terminates if there is no memory for
+    /// its place in the queue.
+    void post(waker w) noexcept { home_.post(detail::made_runnable(w)); }
+
+    /// Returns the executor of its tasks.
+    executor_ref executor() noexcept { return home_.executor(); }
+
+protected:
+    /// Constructs a runner whose tasks belong to `home`, which outlives them.
+    explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
+    ~task_runner() = default;
+
+private:
+    friend detail::runner_access;
+
+    template <class T> join_handle<T> launch(detail::joined_task<T>& of) noexcept {
+        join_handle<T> handle(of);
+        home_.start(of);
+        return handle;
+    }
+
+    detail::task_home& home_;
+};
+
+namespace detail {
+
+// The home of the tasks of a runner, for objects that make cells of their own.
+struct runner_access {
+    static task_home& home(task_runner& where) noexcept { return where.home_; }
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
