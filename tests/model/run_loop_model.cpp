@@ -13,9 +13,9 @@
 #include <optional>
 
 // The loop of sched/run_loop.hpp. Threads push while another thread runs it: each push runs once, and
-// wakes the loop if it sleeps. stop_run() ends one run. Two threads run it in turn. With a real
-// lifecycle, it may be destroyed as soon as it has run what was posted, or a stop has ended its run, and
-// each task that is spawned meanwhile runs or is refused.
+// wakes the loop if it sleeps. A job may wait inside of the loop. stop_run() ends one run. Two threads
+// run it in turn. With a real lifecycle, it may be destroyed as soon as it has run what was posted, or a
+// stop has ended its run, and each task that is spawned meanwhile runs or is refused.
 
 namespace {
 
@@ -87,6 +87,56 @@ void two_runners() {
         [&] { loop.run(deadline::never(), [](bool idle) noexcept { return idle; }); });
     other.join();
     run_until(loop, ran, 2);
+}
+
+// A job waits inside of the loop until a thread says that it is over, and wakes the loop. Meanwhile
+// the loop runs what the same thread, or another one, has pushed.
+struct waits_inside : bide::runnable {
+    explicit waits_inside(loop_type& of) : loop(of) {
+        run = bide::waker(
+            [](void* self) noexcept {
+                auto& me = *static_cast<waits_inside*>(self);
+                me.loop.run_inside([&me]() noexcept { return me.is_over(); });
+            },
+            this);
+    }
+    // As the outcome of a waiter, and its waker.
+    void end() noexcept {
+        over.store(true, std::memory_order_release);
+        loop.wake_any();
+    }
+    bool is_over() const noexcept { return over.load(std::memory_order_acquire); }
+
+    loop_type& loop;
+    atomic<bool> over{false};
+};
+
+void wait_inside() {
+    loop_type loop({}, nullptr, 0);
+    var<int> ran{0};
+    job a(ran);
+    waits_inside outer(loop);
+    loop.push(outer);
+    model::thread ender([&] {
+        loop.push(a);
+        outer.end();
+    });
+    run_until(loop, ran, 1);
+    ender.join();
+    MODEL_REQUIRE(outer.is_over());
+}
+
+void wait_inside_and_stop() {
+    loop_type loop({}, nullptr, 0);
+    waits_inside outer(loop);
+    loop.push(outer);
+    model::thread ender([&] { outer.end(); });
+    model::thread stopper([&] { loop.stop_run(); });
+    // The stop may come before the job, which the second run then runs.
+    loop.run(deadline::never(), [](bool) noexcept { return false; });
+    loop.run(deadline::never(), [&](bool) noexcept { return outer.is_over(); });
+    ender.join();
+    stopper.join();
 }
 
 // ---- With a lifecycle
@@ -224,6 +274,13 @@ TEST_CASE("run_loop: stop_run() ends a run and loses no push", "[run_loop]") {
 
 TEST_CASE("run_loop: a second thread continues with what the first one has left", "[run_loop]") {
     model::check("two runners in turn", {}, two_runners);
+}
+
+TEST_CASE("run_loop: a job that waits inside of the loop is woken, and no push is lost",
+          "[run_loop]") {
+    model::check("a wait inside, and its end", {}, wait_inside);
+    model::check("a wait inside, spurious returns", {.spurious = 1}, wait_inside);
+    model::check("a wait inside, its end, and a stop", {}, wait_inside_and_stop);
 }
 
 TEST_CASE("run_loop: with its lifecycle, no task and no post is lost at the end", "[run_loop]") {

@@ -20,7 +20,7 @@
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/driver.hpp>
-#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_runner.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_body.hpp>
@@ -90,7 +90,7 @@ private:
 
 } // namespace detail
 
-/// Runs tasks on a scheduler, and returns their outcomes from join_next() in the order of their
+/// Runs tasks on a scheduler or a run_loop, and returns their outcomes from join_next() in the order of their
 /// ends. T is the type of their values. A child that fails cancels no other child.
 ///
 /// Thread safety: any thread may call any member concurrently, except the destructor. A child may
@@ -107,7 +107,7 @@ public:
     using next_type = std::conditional_t<std::is_void_v<T>, bool, std::optional<nonvoid_t<T>>>;
 
     /// Makes an empty set. Its children run on `where`.
-    explicit join_set(scheduler& where) noexcept : scheduler_(where) {}
+    explicit join_set(task_runner& where) noexcept : home_(detail::runner_access::home(where)) {}
     join_set(const join_set&) = delete;
     join_set& operator=(const join_set&) = delete;
 
@@ -115,11 +115,11 @@ public:
     /// Blocks: until all children have ended. To avoid blocking, call cancel(), then await
     /// async_join_next() until it returns nothing. If the calling thread belongs to a scheduler,
     /// another thread takes its place, even if that is one more than
-    /// scheduler_options::max_blocking_threads.
+    /// scheduler_options::max_blocking_threads. On a run_loop, waits as ~task_group() does.
     /// Requires: no thread uses the set, except its children.
     ~join_set() {
         state_.cancel(cancel_reason::parent);
-        detail::block_until(state_.all.of_children());
+        detail::block_until(state_.all.of_children(), home_);
         while (auto* const left = state_.ended.take()) {
             static_cast<child*>(left)->drop_reference();
         }
@@ -143,10 +143,11 @@ public:
     ///
     /// If the set is cancelled, this waits until all children have ended, and skips the children
     /// that the cancellation has stopped.
-    /// Blocks: until a child has ended, or none is left.
+    /// Blocks: until a child has ended, or none is left. A task of a run_loop must not block there:
+    /// use async_join_next().
     /// Returns: the value (true if T is void); nothing (false) if no child is left.
     /// Throws: what the child threw; stopped_error, if the child was stopped by anything but the
-    /// set, or if it never ran because the scheduler has shut down.
+    /// set, or if it never ran because the runner has shut down.
     [[nodiscard]] next_type join_next() {
         wait_status what = state_.ended.try_reserve();
         if (what == wait_status::waiting) {
@@ -182,12 +183,11 @@ public:
 
 private:
     template <class S> void launch(S source) {
-        auto& core = detail::group_entry::core(scheduler_);
         using cell_type = detail::coroutine_cell<S, child>;
-        auto& cell = *new cell_type(core, false, std::move(source), state_);
+        auto& cell = *new cell_type(home_, false, std::move(source), state_);
         state_.ended.begin();
         state_.all.begin(cell.member());
-        core.start(cell);
+        home_.start(cell);
     }
 
     static next_type take(detail::ended_children& ended, wait_status what) {
@@ -230,7 +230,7 @@ private:
         }
     };
 
-    scheduler& scheduler_;
+    detail::task_home& home_;
     detail::join_set_state state_;
 };
 

@@ -8,6 +8,8 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waker.hpp>
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/loop.hpp>
@@ -97,6 +99,16 @@ public:
     void start(task_header& t) noexcept override { life_.start(t); }
     void post(runnable& r) noexcept override { life_.post(r); }
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
+
+    waker waker_of_caller() noexcept override {
+        const auto wake = [](void* self) noexcept {
+            static_cast<run_loop_core*>(self)->loop_.wake_any();
+        };
+        return is_here() ? waker(wake, this) : waker();
+    }
+    void run_tasks(const basic_waiter<platform>& w) noexcept override {
+        loop_.run_inside([&w]() noexcept { return w.is_complete(); });
+    }
 
 private:
     unsigned registry_here() const noexcept override { return 0; }

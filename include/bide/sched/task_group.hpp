@@ -12,11 +12,12 @@
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/sched/detail/group_cell.hpp>
-#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_runner.hpp>
 #include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
@@ -30,7 +31,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Runs tasks on a scheduler and waits for all of them. The first child that fails cancels the
+/// Runs tasks on a scheduler or a run_loop and waits for all of them. The first child that fails cancels the
 /// other children.
 ///
 /// A group with a limit never has more children at a time: spawn() blocks until there is room for
@@ -47,11 +48,11 @@ class task_group {
 
 public:
     /// Makes an empty group. Its children run on `where`.
-    explicit task_group(scheduler& where) noexcept : task_group(where, no_limit) {}
+    explicit task_group(task_runner& where) noexcept : task_group(where, no_limit) {}
     /// Makes an empty group of at most `limit` children at a time.
     /// Throws: std::invalid_argument if `limit` is zero.
-    task_group(scheduler& where, std::size_t limit)
-        : scheduler_(where), room_(permits_for(limit)),
+    task_group(task_runner& where, std::size_t limit)
+        : home_(detail::runner_access::home(where)), room_(permits_for(limit)),
           group_(limit == no_limit ? nullptr : &room_) {}
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
@@ -66,13 +67,13 @@ public:
     /// Throws: the first failure, when all have ended; stopped_error, if the awaiting task was
     /// cancelled, or if the group's cancellation has ended the body; std::bad_alloc.
     /// Cancellation: cancels the body and all children, and waits for them.
-    template <class F> static task<value_of<F>> run(scheduler& where, F body) {
+    template <class F> static task<value_of<F>> run(task_runner& where, F body) {
         return run_in(where, no_limit, std::move(body));
     }
     /// Runs body(group) as above, with a group of at most `limit` children at a time. The body does
     /// not count.
     /// Throws: std::invalid_argument in this call, if `limit` is zero.
-    template <class F> static task<value_of<F>> run(scheduler& where, std::size_t limit, F body) {
+    template <class F> static task<value_of<F>> run(task_runner& where, std::size_t limit, F body) {
         static_cast<void>(permits_for(limit));
         return run_in(where, limit, std::move(body));
     }
@@ -82,13 +83,16 @@ public:
     /// cancelled, cancels the children first.
     /// Blocks: until all children have ended. To avoid blocking, await async_join() before, or use
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
-    /// that is one more than scheduler_options::max_blocking_threads.
+    /// that is one more than scheduler_options::max_blocking_threads. If it runs the run_loop of the
+    /// group, it runs other tasks of the loop meanwhile, inside of this call. If no thread runs the
+    /// loop, the children do not end.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
     /// Runs a task as a child. Its value is dropped. If the group is cancelled, the child never
-    /// starts. If the scheduler has shut down, the child has failed with stopped_error.
-    /// Blocks: if the group has a limit, until there is room for one more child.
+    /// starts. If the runner has shut down, the child has failed with stopped_error.
+    /// Blocks: if the group has a limit, until there is room for one more child. A task of a run_loop
+    /// must not block there: use async_spawn().
     /// Throws: std::bad_alloc.
     template <class T> void spawn(task<T> child) { launch_in_room(std::move(child)); }
 
@@ -125,11 +129,11 @@ public:
     void cancel(cancel_reason why = cancel_reason::requested) noexcept { group_.cancel(why); }
 
     /// Waits until there are no children.
-    /// Blocks: until all children have ended.
+    /// Blocks: until all children have ended; as ~task_group().
     /// Throws: the exception of the first child that failed, in each call. A child that the group
     /// has cancelled, and that ended by stopped_error or never started, has not failed.
     void join() {
-        detail::block_until(group_.of_children());
+        detail::block_until(group_.of_children(), home_);
         group_.rethrow_if_failed();
     }
 
@@ -151,7 +155,8 @@ private:
         return limit < static_cast<std::size_t>(most) ? static_cast<std::ptrdiff_t>(limit) : most;
     }
 
-    template <class F> static task<value_of<F>> run_in(scheduler& where, std::size_t limit, F body);
+    template <class F>
+    static task<value_of<F>> run_in(task_runner& where, std::size_t limit, F body);
 
     template <class S> void launch_in_room(S source) {
         permit one = group_.has_limit() ? permit(room_) : permit();
@@ -170,13 +175,12 @@ private:
 
     template <class S>
     void launch(S source, void (detail::group::*begin)(detail::group_member&) noexcept) {
-        auto& core = detail::group_entry::core(scheduler_);
-        auto& cell = *new detail::group_cell<S>(core, false, std::move(source), group_);
+        auto& cell = *new detail::group_cell<S>(home_, false, std::move(source), group_);
         (group_.*begin)(cell.member());
-        core.start(cell);
+        home_.start(cell);
     }
 
-    scheduler& scheduler_;
+    detail::task_home& home_;
     const int unwinding_ = std::uncaught_exceptions();
     semaphore room_; // has a permit for each child that may be spawned, if there is a limit
     detail::group group_;
@@ -205,7 +209,7 @@ template <class F, class T> task<> run_body(F& body, task_group& of, body_outcom
 } // namespace detail
 
 template <class F>
-task<task_group::value_of<F>> task_group::run_in(scheduler& where, std::size_t limit, F body) {
+task<task_group::value_of<F>> task_group::run_in(task_runner& where, std::size_t limit, F body) {
     using value = value_of<F>;
     detail::body_outcome<value> outcome;
     task_group group(where, limit);
@@ -223,7 +227,7 @@ inline task_group::~task_group() {
     if (std::uncaught_exceptions() > unwinding_ || this_task::is_cancelled()) {
         group_.cancel(cancel_reason::parent);
     }
-    detail::block_until(group_.of_all());
+    detail::block_until(group_.of_all(), home_);
 }
 
 } // namespace bide::inline BIDE_ABI

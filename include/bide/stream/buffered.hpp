@@ -3,8 +3,8 @@
 #define BIDE_STREAM_BUFFERED_HPP
 
 /// \file
-/// buffered() and buffer_unordered(), which run the tasks of a stream on a scheduler, several at
-/// once, and yield their values.
+/// buffered() and buffer_unordered(), which run the tasks of a stream on a scheduler or a run_loop,
+/// several at once, and yield their values.
 ///
 /// \code
 /// auto pages = bide::map(std::move(addresses), [](address a) { return fetch(a); }); // tasks
@@ -15,7 +15,7 @@
 #include <bide/channel/select.hpp>
 #include <bide/core/config.hpp>
 #include <bide/sched/join_set.hpp>
-#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_runner.hpp>
 #include <bide/stream/detail/next.hpp>
 #include <bide/stream/merge.hpp>
 #include <bide/stream/stream.hpp>
@@ -80,7 +80,7 @@ template <class T> task<> end_all(join_set<T>& running) {
 }
 
 template <class T, receivable S>
-async_generator<T> run_buffered(scheduler& on, S source, std::size_t n, bool in_order) {
+async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool in_order) {
     using outcome = numbered_outcome<T>;
     join_set<outcome> running(on);
 #if BIDE_EXCEPTIONS
@@ -153,7 +153,7 @@ async_generator<T> run_buffered(scheduler& on, S source, std::size_t n, bool in_
 template <class S> using task_item_t = task_value_t<std::remove_cvref_t<stream_item_t<S>>>;
 
 template <stream S>
-async_generator<task_item_t<S>> make_buffered(scheduler& on, S source, std::size_t n,
+async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::size_t n,
                                               bool in_order) {
     using T = task_item_t<S>;
     static_assert(!std::is_void_v<T> && !std::is_reference_v<T>,
@@ -181,7 +181,7 @@ async_generator<task_item_t<S>> make_buffered(scheduler& on, S source, std::size
 /// the place of its value; what the stream throws; std::bad_alloc.
 template <stream S>
     requires detail::is_task<stream_item_t<S>>
-auto buffered(scheduler& on, S source, std::size_t n) {
+auto buffered(task_runner& on, S source, std::size_t n) {
     return detail::make_buffered(on, std::move(source), n, true);
 }
 
@@ -189,7 +189,7 @@ auto buffered(scheduler& on, S source, std::size_t n) {
 /// tasks end. A task counts as one of the n until it has ended and the consumer asks for an item.
 template <stream S>
     requires detail::is_task<stream_item_t<S>>
-auto buffer_unordered(scheduler& on, S source, std::size_t n) {
+auto buffer_unordered(task_runner& on, S source, std::size_t n) {
     return detail::make_buffered(on, std::move(source), n, false);
 }
 

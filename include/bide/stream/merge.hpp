@@ -3,7 +3,7 @@
 #define BIDE_STREAM_MERGE_HPP
 
 /// \file
-/// merge(), which runs streams as tasks of a scheduler and receives the items of all.
+/// merge(), which runs streams as tasks of a scheduler or a run_loop and receives the items of all.
 ///
 /// A merged stream has async_recv(), so it can be waited for with a time-out, with a stop token and
 /// in a select. merge() of one generator gives these to the generator.
@@ -20,7 +20,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/sched/join_set.hpp>
-#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_runner.hpp>
 #include <bide/stream/detail/next.hpp>
 #include <bide/stream/stream.hpp>
 #include <bide/task/task.hpp>
@@ -49,7 +49,7 @@ template <class T> class merge_state {
 
 public:
     // Throws: std::bad_alloc.
-    merge_state(scheduler& on, receiver<T>&& from, std::size_t pumps)
+    merge_state(task_runner& on, receiver<T>&& from, std::size_t pumps)
         : items_(std::move(from)), unfinished_(pumps), pumps_(on) {}
 
     template <stream S> void add(S source, sender<T> to) {
@@ -112,7 +112,7 @@ private:
 #endif
         // Order: relaxed; the pumps have ended.
         if (unfinished_.load(std::memory_order_relaxed) != 0) {
-            throw_error(errc::stopped); // the scheduler has shut down
+            throw_error(errc::stopped); // the runner has shut down
         }
     }
 
@@ -125,8 +125,8 @@ private:
 
 } // namespace detail
 
-/// The items of streams that run on a scheduler. Each item comes once, those of one stream in their
-/// order. Move-only.
+/// The items of streams that run on a scheduler or a run_loop. Each item comes once, those of one
+/// stream in their order. Move-only.
 ///
 /// If a stream fails, the other streams are cancelled, and async_recv() throws the exception after
 /// the items that were sent before. An item that a cancelled stream has made and that was not sent
@@ -144,17 +144,17 @@ public:
     /// Returns: an operation for co_await. Its value is the item, or nothing if all streams have
     /// ended.
     /// Throws: when awaited, also with as_result(): what a stream has thrown, in each call after the
-    /// items; stopped_error, if the scheduler has shut down before the streams have ended.
+    /// items; stopped_error, if the runner has shut down before the streams have ended.
     /// Cancellation: the wait is stopped, and the streams go on. No item is lost.
     async_op<std::optional<T>> async_recv() noexcept { return state_->recv(); }
 
 private:
     using state = detail::merge_state<T>;
-    template <stream First, stream... Others> friend auto merge(scheduler&, First, Others...);
-    template <stream S> friend auto merge(scheduler&, std::vector<S>);
+    template <stream First, stream... Others> friend auto merge(task_runner&, First, Others...);
+    template <stream S> friend auto merge(task_runner&, std::vector<S>);
 
     // `add` adds the streams to a state.
-    template <class Add> merged(scheduler& on, std::size_t streams, Add add) {
+    template <class Add> merged(task_runner& on, std::size_t streams, Add add) {
         auto [to, from] = make_channel<T>(streams);
         state_ = std::make_unique<state>(on, std::move(from), streams);
         add(*state_, to);
@@ -168,7 +168,8 @@ private:
 ///
 /// T must be an element of a channel: its moves do not throw. Items of references are copied.
 /// Throws: std::bad_alloc.
-template <stream First, stream... Others> auto merge(scheduler& on, First first, Others... others) {
+template <stream First, stream... Others>
+auto merge(task_runner& on, First first, Others... others) {
     using T = std::remove_cvref_t<stream_item_t<First>>;
     static_assert((std::same_as<T, std::remove_cvref_t<stream_item_t<Others>>> && ...),
                   "merge: all streams have the same type of items");
@@ -179,7 +180,7 @@ template <stream First, stream... Others> auto merge(scheduler& on, First first,
                      });
 }
 /// Merges any number of streams, as above.
-template <stream S> auto merge(scheduler& on, std::vector<S> streams) {
+template <stream S> auto merge(task_runner& on, std::vector<S> streams) {
     using T = std::remove_cvref_t<stream_item_t<S>>;
     return merged<T>(on, streams.size(), [&](detail::merge_state<T>& all, const sender<T>& to) {
         for (S& s : streams) {

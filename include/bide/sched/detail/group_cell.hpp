@@ -3,11 +3,14 @@
 #define BIDE_SCHED_DETAIL_GROUP_CELL_HPP
 
 // The parts that task_group and join_set share: their groups on the native platform, the cells of
-// their members, and the access to the scheduler that runs the members.
+// their members, and the blocking wait for the members.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waker.hpp>
 #include <bide/sched/detail/group.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
@@ -52,11 +55,19 @@ public:
     static scheduler_core& core(scheduler& s) noexcept { return *s.core_; }
 };
 
-// Blocks until the given end of a group. If the calling thread belongs to a scheduler, that
-// scheduler may meanwhile start one thread more than max_blocking_threads. So the members of the
-// group do not lack a thread.
-inline void block_until(group::end& until) noexcept {
+// Blocks until the given end of a group whose members run in `home`. If the calling thread is the
+// only one that runs them, it does so meanwhile. If the calling thread belongs to a scheduler, that
+// scheduler may meanwhile start one thread more than max_blocking_threads. So the members of the group
+// do not lack a thread.
+inline void block_until(group::end& until, task_home& home) noexcept {
     if (until.has_come()) {
+        return;
+    }
+    if (const waker here = home.waker_of_caller()) {
+        basic_waiter<native_platform> w(1, here);
+        if (until.enqueue(w) == wait_status::waiting) {
+            home.run_tasks(w);
+        }
         return;
     }
     scheduler* const here = scheduler::current();

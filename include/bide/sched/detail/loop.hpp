@@ -56,6 +56,13 @@ public:
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept;
 
+    // The same, called by a job of the loop, which waits: runs other jobs until is_over() returns true.
+    // The thread that makes it true calls wake_any() afterwards. stop_run() does not end it.
+    template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
+        turn mine(*this, true);
+        run_jobs(deadline::never(), [&](bool) noexcept { return is_over(); }, mine.outer_host());
+    }
+
     // Makes run() return: the call that is under way, or the next one. Any thread.
     void stop_run() noexcept {
         // Order: release [loop.stop]; the thread that returns sees what came before. A
@@ -108,6 +115,9 @@ private:
 
     static basic_loop*& running_here() noexcept { return Platform::template local<current>().loop; }
 
+    template <class IsOver>
+    std::size_t run_jobs(deadline until, IsOver&& is_over,
+                         basic_worker_host<Platform>*& outer) noexcept;
     runnable* next() noexcept;
     void execute(runnable& r) noexcept;
     void check_shared_work() noexcept;
@@ -141,11 +151,12 @@ private:
 
 template <class Platform> class basic_loop<Platform>::turn {
 public:
-    explicit turn(basic_loop& of) noexcept
-        : loop_(of), local_(worker_local<Platform>::get()),
+    // `inside`: the thread runs the loop already, and one of its jobs waits.
+    explicit turn(basic_loop& of, bool inside = false) noexcept
+        : loop_(of), inside_(inside), local_(worker_local<Platform>::get()),
           resumed_(Platform::template local<resume_state>()) {
         // Order: relaxed; it finds misuse. The calls of different threads happen one after the other.
-        if (of.is_running_.exchange(true, std::memory_order_relaxed)) {
+        if (!inside && of.is_running_.exchange(true, std::memory_order_relaxed)) {
             fatal("a run_loop must not be run by two threads, nor by one of its own tasks");
         }
         wake_scope<Platform>::hand_over_pending(); // this thread resumes them too late
@@ -160,8 +171,10 @@ public:
         running_here() = outer_loop_;
         resumed_ = outer_resumed_;
         local_ = outer_local_;
-        // Order: relaxed; as above.
-        loop_.is_running_.store(false, std::memory_order_relaxed);
+        if (!inside_) {
+            // Order: relaxed; as above.
+            loop_.is_running_.store(false, std::memory_order_relaxed);
+        }
     }
 
     // What the thread was before: a worker, if a task of another scheduler runs the loop.
@@ -169,6 +182,7 @@ public:
 
 private:
     basic_loop& loop_;
+    const bool inside_;
     worker_local<Platform>& local_;
     resume_state& resumed_;
     worker_local<Platform> outer_local_;
@@ -180,9 +194,19 @@ template <class Platform>
 template <class IsOver>
 std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over, bool may_stop) noexcept {
     turn mine(*this);
+    const auto ends = [&](bool idle) noexcept {
+        return (!idle && may_stop && take_stop()) || is_over(idle);
+    };
+    return run_jobs(until, ends, mine.outer_host());
+}
+
+template <class Platform>
+template <class IsOver>
+std::size_t basic_loop<Platform>::run_jobs(deadline until, IsOver&& is_over,
+                                           basic_worker_host<Platform>*& outer) noexcept {
     std::size_t ran = 0;
     interval_.wake(Platform::now());
-    while (!(may_stop && take_stop()) && !is_over(false)) {
+    while (!is_over(false)) {
         if (interval_.tick(&Platform::now)) {
             check_shared_work();
             if (until.has_passed()) {
@@ -200,7 +224,7 @@ std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over, bool may
         } else if (is_over(true) || until.has_passed()) {
             break;
         } else {
-            sleep(until, mine.outer_host());
+            sleep(until, outer);
             interval_.wake(Platform::now());
         }
     }

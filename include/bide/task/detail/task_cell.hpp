@@ -9,6 +9,7 @@
 #include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/frame_memory.hpp>
 #include <bide/task/detail/task_body.hpp>
@@ -82,6 +83,13 @@ class task_home : public basic_task_home<native_platform> {
 public:
     // Enqueues a new task. Refuses it if the home is closing.
     virtual void start(task_header& t) noexcept = 0;
+
+    // If the calling thread is the only one that runs tasks of this home, it must not sleep until one
+    // of them has ended: it runs them meanwhile. Then waker_of_caller() returns the waker that ends
+    // its sleep; otherwise an empty one. run_tasks() runs other tasks until `w`, which has that waker,
+    // is complete.
+    virtual waker waker_of_caller() noexcept { return {}; }
+    virtual void run_tasks(const basic_waiter<native_platform>&) noexcept {}
 
     virtual const unhandled& handler() const noexcept = 0;
 

@@ -1,0 +1,321 @@
+#include <bide/channel/channel.hpp>
+#include <bide/sched/join_set.hpp>
+#include <bide/sched/run_loop.hpp>
+#include <bide/sched/task_group.hpp>
+#include <bide/stream/buffered.hpp>
+#include <bide/stream/merge.hpp>
+#include <bide/stream/stream.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/task/async_generator.hpp>
+#include <bide/task/for_each_concurrent.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/gate.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// Groups, sets and streams whose tasks run on a run_loop: they wait without a thread, and where they
+// block the thread of the loop, it runs the other tasks meanwhile.
+
+using bide::join_set;
+using bide::run_loop;
+using bide::task;
+using bide::task_group;
+using bide::this_task::yield;
+
+namespace {
+
+task<> add(int& to, int n, int rounds = 1) {
+    for (int i = 0; i < rounds; ++i) {
+        co_await yield();
+    }
+    to += n;
+}
+
+task<> fail() {
+    co_await yield();
+    throw std::runtime_error("failed");
+}
+
+task<int> after(bide::event& e, int n) {
+    co_await e.async_wait();
+    co_return n;
+}
+
+task<> set(bide::event& e) {
+    co_await yield();
+    e.set();
+}
+
+task<> wait_for(bide::event& e, bool& stopped) {
+    const auto waited = co_await e.async_wait().as_result();
+    stopped = !waited.has_value();
+    if (stopped) {
+        co_await yield(); // still takes a turn of the loop
+    }
+}
+
+bide::async_generator<int> count(int from, int to) {
+    for (int i = from; i < to; ++i) {
+        co_await yield();
+        co_yield std::move(i);
+    }
+}
+
+} // namespace
+
+TEST_CASE("run_loop: the children of a group run in it, and async_join() waits for them") {
+    run_loop loop;
+    const auto root = [&]() -> task<int> {
+        int sum = 0;
+        task_group group(loop);
+        for (int i = 1; i <= 10; ++i) {
+            group.spawn(add(sum, i, i % 3));
+        }
+        co_await group.async_join();
+        co_return sum;
+    };
+    CHECK(loop.run_until(root()) == 55);
+}
+
+TEST_CASE("run_loop: task_group::run() runs a body there, and its first failure comes out") {
+    run_loop loop;
+    int sum = 0;
+    auto body = [&](task_group& group) -> task<int> {
+        group.spawn(add(sum, 1));
+        group.spawn(add(sum, 2, 3));
+        co_return 7;
+    };
+    CHECK(loop.run_until(task_group::run(loop, body)) == 7);
+    CHECK(sum == 3);
+
+    bide::event never;
+    bool stopped = false;
+    auto failing = [&](task_group& group) -> task<> {
+        group.spawn(wait_for(never, stopped));
+        group.spawn(fail());
+        co_return;
+    };
+    CHECK_THROWS_AS(loop.run_until(task_group::run(loop, failing)), std::runtime_error);
+    CHECK(stopped);
+    CHECK(loop.tasks() == 0);
+}
+
+TEST_CASE("run_loop: a group with a limit never has more children, and async_spawn() waits") {
+    run_loop loop;
+    int now = 0;
+    int most = 0;
+    const auto child = [&]() -> task<> {
+        most = std::max(most, ++now);
+        co_await yield();
+        --now;
+    };
+    const auto root = [&]() -> task<> {
+        task_group group(loop, 3);
+        for (int i = 0; i < 20; ++i) {
+            co_await group.async_spawn(child);
+        }
+        co_await group.async_join();
+    };
+    loop.run_until(root());
+    CHECK(most == 3);
+    CHECK(now == 0);
+}
+
+TEST_CASE("run_loop: a group that blocks the loop's thread at its end runs the other tasks") {
+    run_loop loop;
+    int sum = 0;
+    bide::event go;
+    const auto nested = [&](auto& self, int depth) -> task<> {
+        task_group group(loop);
+        group.spawn(add(sum, 1, depth));
+        if (depth != 0) {
+            group.spawn(self(self, depth - 1));
+        }
+        co_return; // the destructor of the group blocks
+    };
+    const auto root = [&]() -> task<int> {
+        {
+            task_group group(loop);
+            const auto child = [&]() -> task<> { sum += co_await after(go, 100); };
+            group.spawn(child);
+            group.spawn(nested(nested, 5));
+            loop.spawn(set(go)).detach(); // of no group, and the child waits for it
+            group.join();
+        }
+        co_return sum;
+    };
+    CHECK(loop.run_until(root()) == 106);
+}
+
+TEST_CASE("run_loop: a group that an exception leaves cancels its children, and they end first") {
+    run_loop loop;
+    bide::event never;
+    bool stopped = false;
+    const auto root = [&]() -> task<> {
+        task_group group(loop);
+        group.spawn(wait_for(never, stopped));
+        co_await yield();
+        throw std::runtime_error("leaves");
+    };
+    CHECK_THROWS_AS(loop.run_until(root()), std::runtime_error);
+    CHECK(stopped);
+}
+
+TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other threads") {
+    const test::watchdog guard;
+    run_loop loop;
+    for (int round = 0; round < 200; ++round) {
+        bide::event go;
+        std::thread other;
+        int sum = 0;
+        const auto root = [&]() -> task<> {
+            task_group group(loop);
+            const auto child = [&]() -> task<> { sum += co_await after(go, 1); };
+            group.spawn(child);
+            other = std::thread([&] { go.set(); });
+            co_return;
+        };
+        loop.run_until(root());
+        CHECK(sum == 1);
+        other.join();
+    }
+}
+
+TEST_CASE("run_loop: stop() does not end the wait for a group, but the run around it") {
+    run_loop loop;
+    int sum = 0;
+    bool ended = false;
+    const auto root = [&]() -> task<> {
+        {
+            task_group group(loop);
+            group.spawn(add(sum, 1, 3));
+            loop.stop();
+        }
+        ended = true;
+        co_await yield();
+        sum += 10;
+    };
+    loop.spawn(root()).detach();
+    loop.run();
+    CHECK(ended);
+    CHECK(sum == 1);
+    loop.run();
+    CHECK(sum == 11);
+}
+
+TEST_CASE("run_loop: its destructor ends the tasks that wait for groups, and their children") {
+    bide::event never;
+    bool stopped = false, also_stopped = false;
+    {
+        run_loop loop;
+        const auto joins = [&]() -> task<> {
+            task_group group(loop);
+            group.spawn(wait_for(never, stopped));
+            co_await group.async_join();
+        };
+        const auto waits = [&]() -> task<> {
+            task_group group(loop);
+            group.spawn(wait_for(never, also_stopped));
+            co_await never.async_wait(); // stopped: the destructor of the group blocks
+        };
+        loop.spawn(joins).detach();
+        loop.spawn(waits).detach();
+        loop.poll();
+    }
+    CHECK(stopped);
+    CHECK(also_stopped);
+}
+
+TEST_CASE("run_loop: a join_set returns the outcomes of its children in the order of their ends") {
+    run_loop loop;
+    const auto child = [](int n) -> task<int> {
+        for (int i = 0; i < n; ++i) {
+            co_await yield();
+        }
+        co_return n;
+    };
+    const auto root = [&]() -> task<std::vector<int>> {
+        join_set<int> set(loop);
+        for (const int n : {3, 1, 2}) {
+            set.spawn(child(n));
+        }
+        std::vector<int> got;
+        for (;;) {
+            const auto next = co_await set.async_join_next();
+            if (!next) {
+                break;
+            }
+            got.push_back(*next);
+        }
+        set.spawn(child(5)); // the destructor cancels it and blocks
+        co_return got;
+    };
+    CHECK(loop.run_until(root()) == std::vector{1, 2, 3});
+    CHECK(loop.tasks() == 0);
+}
+
+TEST_CASE("run_loop: for_each_concurrent and map_concurrent run in it, so many at a time") {
+    run_loop loop;
+    int now = 0;
+    int most = 0;
+    const auto twice = [&](int n) -> task<int> {
+        most = std::max(most, ++now);
+        co_await yield();
+        --now;
+        co_return 2 * n;
+    };
+    const std::vector<int> items{1, 2, 3, 4, 5, 6, 7};
+    CHECK(loop.run_until(bide::map_concurrent(items, 3, twice)) ==
+          std::vector{2, 4, 6, 8, 10, 12, 14});
+    CHECK(most == 3);
+    int sum = 0;
+    const auto each = [&](int n) { return add(sum, n); };
+    loop.run_until(bide::for_each_concurrent(items, 2, each));
+    CHECK(sum == 28);
+}
+
+TEST_CASE("run_loop: merge() and buffered() run their streams and tasks in it") {
+    run_loop loop;
+    const auto merged = [&]() -> task<std::vector<int>> {
+        auto all = bide::merge(loop, count(0, 5), count(10, 15));
+        std::vector<int> got;
+        for (;;) {
+            const auto item = co_await all.async_recv();
+            if (!item) {
+                break;
+            }
+            got.push_back(*item);
+        }
+        std::sort(got.begin(), got.end());
+        co_return got;
+    };
+    CHECK(loop.run_until(merged()) == std::vector{0, 1, 2, 3, 4, 10, 11, 12, 13, 14});
+
+    const auto square = [](int n) -> task<int> {
+        for (int i = n % 3; i < 3; ++i) {
+            co_await yield();
+        }
+        co_return n* n;
+    };
+    const auto buffered = [&](int most) -> task<int> {
+        auto squares = bide::buffered(loop, bide::map(count(0, 10), square), 4);
+        int last = -1;
+        for (int i = 0; i < most; ++i) {
+            const auto item = co_await squares.next();
+            last = *item;
+        }
+        co_return last;
+    };
+    CHECK(loop.run_until(buffered(10)) == 81);
+    CHECK(loop.run_until(buffered(3)) == 4); // the generator blocks at its end
+    CHECK(loop.tasks() == 0);
+}
