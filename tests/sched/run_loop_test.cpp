@@ -1,6 +1,9 @@
 #include <bide/channel/channel.hpp>
+#include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
+#include <bide/sched/trace.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
@@ -175,6 +178,117 @@ TEST_CASE("run_loop: when_all and when_any work in its tasks") {
 }
 
 // ---- When its functions return
+
+TEST_CASE(
+    "run_loop: the children of when_all run in argument order, in place if none of them waits") {
+    run_loop loop;
+    std::vector<int> order;
+    const auto twice = [&](int n) -> task<> {
+        co_await bide::when_all(note(order, 10 * n, 0), note(order, 10 * n + 1, 1));
+        order.push_back(n);
+    };
+    const auto root = [&]() -> task<> {
+        co_await bide::when_all(twice(1), twice(2), note(order, 3, 1));
+    };
+    loop.spawn(note(order, 0, 1)).detach();
+    auto all = loop.spawn(root());
+    loop.run();
+    // The first child waits: what it has forked, and then the other children, are queued in their order.
+    CHECK(order == std::vector{0, 11, 21, 3, 1, 2});
+    std::move(all).join();
+
+    int ended = 0;
+    const auto ready = [&]() -> task<> {
+        ++ended;
+        co_return;
+    };
+    const auto in_place = [&]() -> task<> { co_await bide::when_all(ready, ready, ready, ready); };
+    loop.spawn(in_place).detach();
+    CHECK(loop.run() == 1); // one run for the task and its children
+    CHECK(ended == 4);
+}
+
+TEST_CASE("run_loop: children in place let other tasks run, however many there are") {
+    run_loop loop;
+    constexpr int size = 10'000;
+    int ended = 0;
+    int turns = 0;
+    const auto child = [&]() -> task<> {
+        ++ended;
+        co_return;
+    };
+    const auto root = [&]() -> task<> {
+        std::vector<task<>> children;
+        for (int i = 0; i < size; ++i) {
+            children.push_back(child());
+        }
+        co_await bide::when_all(std::move(children));
+    };
+    const auto other = [&]() -> task<> {
+        while (ended < size) {
+            ++turns;
+            co_await yield();
+        }
+    };
+    loop.run_until(root()); // alone: it pauses, and goes on at once
+    CHECK(ended == size);
+    ended = 0;
+    loop.spawn(other()).detach();
+    loop.spawn(root()).detach();
+    loop.run();
+    CHECK(ended == size);
+    CHECK(turns > size / 256);
+}
+
+TEST_CASE("run_loop: children in place wait, fail and are cancelled as elsewhere") {
+    run_loop loop;
+    bide::event never;
+    bool stopped = false;
+    const auto fails = []() -> task<> {
+        co_await yield();
+        throw std::runtime_error("failed");
+    };
+    const auto any = [&]() -> task<> {
+        co_await bide::when_any(bide::when_all(wait_for_ever(never, stopped), number(1)), fails());
+    };
+    CHECK_THROWS_AS(loop.run_until(any()), std::runtime_error);
+    CHECK(stopped);
+
+    stopped = false;
+    const auto all = [&]() -> task<> {
+        co_await bide::when_all(number(1), wait_for_ever(never, stopped), number(2));
+    };
+    auto handle = loop.spawn(all());
+    loop.poll();
+    handle.cancel();
+    loop.run();
+    CHECK(handle.done());
+    CHECK(stopped);
+}
+
+TEST_CASE(
+    "run_loop: a child in place that blocks the loop in a group lets the other children run") {
+    run_loop loop;
+    bide::event go;
+    int sum = 0;
+    const auto blocks = [&]() -> task<> {
+        bide::task_group group(loop);
+        const auto child = [&]() -> task<> {
+            co_await go.async_wait();
+            sum += 1;
+        };
+        group.spawn(child);
+        co_return;
+    };
+    const auto sets = [&]() -> task<> {
+        go.set();
+        sum += 10;
+        co_return;
+    };
+    const auto root = [&]() -> task<> { co_await bide::when_all(blocks, sets); };
+    loop.run_until(root());
+    CHECK(sum == 11);
+}
 
 TEST_CASE("run_loop: run() returns when no task is left, however long they wait") {
     run_loop loop;
@@ -541,8 +655,73 @@ TEST_CASE("run_loop: dump() shows the number of tasks and the names of those tha
     char text[512];
     const std::string said(text, std::fread(text, 1, sizeof text, f));
     std::fclose(f);
-    CHECK(said.find("run_loop: 1 tasks left") != said.npos);
+    CHECK(said.find("run_loop: 1 tasks of 1 left") != said.npos);
+    CHECK(said.find("state: not run by any thread; queued by other threads: 0") != said.npos);
     CHECK(said.find("waits") != said.npos);
+}
+
+TEST_CASE("run_loop: dump() in a task says that the loop is awake") {
+    run_loop loop;
+    std::FILE* const f = std::tmpfile();
+    REQUIRE(f != nullptr);
+    loop.spawn([&] { loop.dump(f); }).detach();
+    loop.run();
+    std::rewind(f);
+    char text[512];
+    const std::string said(text, std::fread(text, 1, sizeof text, f));
+    std::fclose(f);
+    CHECK(said.find("state: awake") != said.npos);
+}
+
+namespace {
+
+// Counts the events. A loop has one thread.
+struct recorder final : bide::trace_sink {
+    void ran(unsigned worker, const char* task, std::int64_t begin,
+             std::int64_t end) noexcept override {
+        ok = ok && worker == 0 && begin <= end;
+        names.push_back(task != nullptr ? task : "");
+    }
+    void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
+        ok = ok && worker == 0 && begin <= end;
+        ++sleeps;
+    }
+    void stole(unsigned, unsigned, std::int64_t) noexcept override { ok = false; }
+
+    bool ok = true;
+    int sleeps = 0;
+    std::vector<std::string> names;
+};
+
+} // namespace
+
+TEST_CASE("run_loop: a trace gets its runs with the names of the tasks, and its sleeps") {
+    recorder trace;
+    run_loop loop({.trace = &trace});
+    const auto sleeps = []() -> task<> { co_await bide::this_task::sleep_for(1ms); };
+    loop.spawn(number(1).named("one")).detach();
+    loop.post(bide::waker([](void*) noexcept {}, nullptr));
+    loop.spawn(sleeps().named("sleeps")).detach();
+    loop.run();
+    CHECK(trace.ok);
+    CHECK(trace.sleeps >= 1);
+    CHECK(trace.names == std::vector<std::string>{"one", "", "sleeps", "sleeps"});
+}
+
+TEST_CASE("run_loop: a Chrome trace of it is JSON with one worker") {
+    bide::chrome_trace trace;
+    run_loop loop({.trace = &trace});
+    loop.run_until(number(1).named("root"));
+    std::FILE* const f = std::tmpfile();
+    REQUIRE(f != nullptr);
+    CHECK(trace.write(f));
+    std::rewind(f);
+    char text[2048];
+    const std::string said(text, std::fread(text, 1, sizeof text, f));
+    std::fclose(f);
+    CHECK(said.find("\"worker 0\"") != said.npos);
+    CHECK(said.find("\"root\"") != said.npos);
+    CHECK(said.find("\"worker 1\"") == said.npos);
 }
 
 #if BIDE_TESTS_CAN_DIE

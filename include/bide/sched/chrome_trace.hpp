@@ -20,10 +20,11 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Records what the workers of one scheduler do, and writes it as a Chrome trace, the JSON that
-/// ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a row, with the runs
-/// of tasks by their names, the sleeps and the steals. If another thread ran the worker while a run
-/// was blocked, that run stands in a row below. Workers do not wait for each other here.
+/// Records what the workers of one scheduler, or one run_loop, do, and writes it as a Chrome trace,
+/// the JSON that ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a row,
+/// with the runs of tasks by their names, the sleeps and the steals. If another thread ran the worker
+/// while a run was blocked, that run stands in a row below; so does a run of a loop that waited
+/// inside of the loop. Workers do not wait for each other here.
 /// \code
 /// bide::chrome_trace trace("trace.json");
 /// bide::scheduler s({.trace = &trace});

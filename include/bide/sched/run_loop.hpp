@@ -16,6 +16,7 @@
 #include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_runner.hpp>
+#include <bide/sched/trace.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
@@ -44,6 +45,10 @@ struct run_loop_options {
 
     /// How much later than necessary a sleep or a time-out may end. As in scheduler_options.
     std::chrono::microseconds timer_slack{0};
+
+    /// Receives what the loop does, as that of worker 0 (sched/trace.hpp). It must outlive the loop.
+    /// nullptr: no trace.
+    trace_sink* trace = nullptr;
 };
 
 namespace detail {
@@ -57,7 +62,8 @@ class run_loop_core final : public task_home {
 public:
     explicit run_loop_core(run_loop_options&& wanted)
         : unhandled_(std::move(wanted.on_unhandled)),
-          loop_(executor_ref::to(*this), wanted.io, timer_slack_ns(wanted.timer_slack)),
+          loop_(executor_ref::to(*this), wanted.io, timer_slack_ns(wanted.timer_slack),
+                wanted.trace),
           life_(loop_, +[]() -> executor_ref { return required_service<platform>(); }) {
         static_cast<void>(
             error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
@@ -210,11 +216,20 @@ public:
         return static_cast<std::size_t>(all.spawned - all.ended);
     }
 
-    /// Writes the number of tasks, and the names of those that wait, as text.
+    /// Writes the number of tasks, what the loop does, how many runnables of other threads wait for
+    /// it, and the names of the tasks that wait, as text. Each number is a snapshot.
     /// Throws: std::bad_alloc.
     /// Thread safety: any thread may call it at any time.
     void dump(std::FILE* to) {
-        std::fprintf(to, "bide run_loop: %zu tasks left\n", tasks());
+        const auto counts = core_->life().all();
+        const auto& loop = core_->loop();
+        std::fprintf(to, "bide run_loop: %llu tasks of %llu left\n",
+                     static_cast<unsigned long long>(counts.spawned - counts.ended),
+                     static_cast<unsigned long long>(counts.spawned));
+        const char* const state = loop.is_asleep()    ? "asleep"
+                                  : loop.is_running() ? "awake"
+                                                      : "not run by any thread";
+        std::fprintf(to, "state: %s; queued by other threads: %zu\n", state, loop.queued());
         detail::dump_timer(core_->loop().next_timer_ns(), to);
         detail::dump_waiting(core_->loop(), to);
     }

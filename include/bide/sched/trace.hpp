@@ -8,9 +8,9 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Receives what the workers of a scheduler do (scheduler_options::trace). Times are nanoseconds of
-/// the steady clock.
-/// Requires: it outlives the scheduler.
+/// Receives what the workers of a scheduler do (scheduler_options::trace), or a run_loop, which is
+/// its only worker, number 0 (run_loop_options::trace). Times are nanoseconds of the steady clock.
+/// Requires: it outlives the scheduler or the loop.
 /// Thread safety: calls for several workers come at the same time. Calls for one worker come one
 /// after the other, with one exception: if a thread blocked in a task and lost its worker
 /// meanwhile, its call for the end of that task may come at the same time as another call.

@@ -18,7 +18,8 @@
 /// On a worker of its scheduler, a task that awaits when_all() posts no child. It runs the children
 /// itself, in argument order, one after the other. Other workers take the children that it has not
 /// started, the last child first. If a child waits, the children that have not started are posted.
-/// Such an await spends one unit of the task's budget for each child.
+/// Such an await spends one unit of the task's budget for each child. A run_loop does the same on
+/// its one thread.
 ///
 /// The functions of this_task work in a child: a child has its own shields and its own stop token.
 ///

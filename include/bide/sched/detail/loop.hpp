@@ -21,6 +21,7 @@
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/injector.hpp>
+#include <bide/sched/trace.hpp>
 #include <bide/task/detail/task_registry.hpp>
 
 #include <algorithm>
@@ -42,8 +43,9 @@ public:
     };
 
     // `executor` posts to the loop.
-    basic_loop(executor_ref executor, driver* io, std::int64_t timer_slack_ns) noexcept
-        : executor_(executor), driver_(io),
+    basic_loop(executor_ref executor, driver* io, std::int64_t timer_slack_ns,
+               trace_sink* trace = nullptr) noexcept
+        : executor_(executor), driver_(io), trace_(trace),
           timers_(waker(&on_earlier_timer, this), timer_slack_ns) {}
     basic_loop(const basic_loop&) = delete;
     basic_loop& operator=(const basic_loop&) = delete;
@@ -60,6 +62,7 @@ public:
     // The thread that makes it true calls wake_any() afterwards. stop_run() does not end it.
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
         turn mine(*this, true);
+        enqueue_forked(); // the job does not take them back while it waits
         run_jobs(deadline::never(), [&](bool) noexcept { return is_over(); }, mine.outer_host());
     }
 
@@ -70,6 +73,13 @@ public:
         stopped_.exchange(true, std::memory_order_release);
         wake_any();
     }
+
+    // Snapshots. Any thread.
+    bool is_running() const noexcept {
+        // Order: relaxed; the value may be old when the caller reads it.
+        return is_running_.load(std::memory_order_relaxed);
+    }
+    bool is_asleep() const noexcept { return sleeper_.is_asleep(); }
 
     bool runs_here() const noexcept { return running_here() == this; }
     std::int64_t next_timer_ns() const noexcept { return timers_.next_ns(); }
@@ -99,7 +109,29 @@ private:
 
     // ---- The host of a task. See worker_host.
 
-    void yield(runnable& r) noexcept override { ready_.push(r); }
+    void yield(runnable& r) noexcept override {
+        enqueue_forked();
+        ready_.push(r);
+    }
+    // If nothing runs before the chain, it finds its children in `forked_`.
+    void pause(paused_chain& chain) noexcept override {
+        if (ready_.first() != nullptr) {
+            while (runnable* const r = forked_.pop()) {
+                chain.forked.push_front(*r);
+            }
+        } else {
+            paused_ = &chain;
+        }
+        ready_.push(chain);
+    }
+    void fork(run_list& children) noexcept override {
+        while (runnable* const r = children.pop()) {
+            forked_.push_front(*r);
+        }
+    }
+    bool take_back(runnable& r) noexcept override {
+        return forked_.first() == &r && forked_.pop() != nullptr;
+    }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
     // A task that blocks its thread blocks the loop: there is no other thread.
     bool blocks() noexcept override { return true; }
@@ -120,6 +152,7 @@ private:
                          basic_worker_host<Platform>*& outer) noexcept;
     runnable* next() noexcept;
     void execute(runnable& r) noexcept;
+    void enqueue_forked() noexcept;
     void check_shared_work() noexcept;
     void take_posted() noexcept;
     void sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept;
@@ -137,8 +170,11 @@ private:
 
     const executor_ref executor_;
     driver* const driver_;
+    trace_sink* const trace_;
     // Only the thread that runs the loop uses these:
     run_list ready_;
+    run_list forked_;            // the children of when_all that have not started, the newest first
+    runnable* paused_ = nullptr; // the first of `ready_`, if `forked_` is of its chain
     global_queue_interval interval_;
     worker worker_; // any thread reads its counters
     // Any thread uses these:
@@ -235,8 +271,27 @@ template <class Platform> void basic_loop<Platform>::execute(runnable& r) noexce
     auto& local = worker_local<Platform>::get();
     local.host = this;
     const worker_turn<Platform> whole(local);
-    r.run.wake();
+    if (trace_ == nullptr) {
+        r.run.wake();
+    } else {
+        const std::int64_t begin = Platform::now();
+        local.traced = true;
+        local.name = nullptr;
+        r.run.wake();
+        trace_->ran(worker::index, local.name, begin, Platform::now());
+    }
     local.host = nullptr;
+    if (std::exchange(paused_, nullptr) == nullptr) {
+        enqueue_forked(); // the chain that has forked them waits
+    }
+}
+
+// The next child of a parent runs first.
+template <class Platform> void basic_loop<Platform>::enqueue_forked() noexcept {
+    if (forked_.first() != nullptr) {
+        ready_.append(*forked_.first(), *forked_.last());
+        forked_ = {};
+    }
 }
 
 template <class Platform> runnable* basic_loop<Platform>::next() noexcept {
@@ -278,9 +333,13 @@ void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>*& o
         at = (std::min)(at, Platform::now() + outer->retry_ns);
     }
     auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed it
+    const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
     {
         const wake_scope<Platform> later(&bide::current_worker<Platform>);
         sleeper_.park(deadline::at_ns(at), driver_);
+    }
+    if (trace_ != nullptr) {
+        trace_->parked(worker::index, begin, Platform::now());
     }
     local.host = kept;
     if (outer != nullptr) {
