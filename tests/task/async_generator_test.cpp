@@ -196,6 +196,35 @@ TEST_CASE("async_generator: a million items use a bounded stack") {
     CHECK(sum == 500'000);
 }
 
+namespace {
+
+// Generators of generators. Each second one awaits a task before it yields.
+task<int> just(int n) { co_return n; }
+async_generator<int> nested(int depth) {
+    if (depth == 0) {
+        for (int i = 0; i < 4; ++i) {
+            co_yield std::move(i);
+        }
+        co_return;
+    }
+    auto inner = nested(depth - 1);
+    while (auto item = co_await inner.next()) {
+        if (depth % 2 == 0 && depth < 64) {
+            static_cast<void>(co_await just(*item));
+        }
+        co_yield std::move(*item);
+    }
+}
+
+} // namespace
+
+TEST_CASE("async_generator: a hundred thousand generators in a chain use a bounded stack") {
+    const test::watchdog guard;
+    CHECK(sync_wait(sum_of(nested(100'000))) == 2);
+    bide::scheduler s;
+    CHECK(sync_wait(s, sum_of(nested(20))) == 2);
+}
+
 // ---- Waits of the producer
 
 namespace {

@@ -30,6 +30,14 @@
 //
 // Consumer and producer transfer control to each other as a task and its awaiter do
 // (task/task.hpp). The item lies in the frame of the producer, and next() moves it out.
+//
+// Without symmetric transfer, each such step goes through a loop (core/resume.hpp). There, next()
+// calls the producer instead. If the producer yields during the call, it suspends and the call
+// returns, and the consumer continues without having been suspended. If the producer waits, the call
+// returns, too, and the yield transfers control, on whichever thread. The yield tells the two cases
+// apart by the innermost call of its own thread, which the producer knows if it is in that call. At
+// most `most_calls` calls are inside of each other: a longer chain of generators goes on through the
+// loop. So the stack stays bounded.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/task_context.hpp>
@@ -53,6 +61,53 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
+// A call of a producer by next(), on the stack of the caller.
+class generator_call {
+public:
+    static constexpr unsigned most_calls = 8;
+
+    // Calls the producer, or leaves it to the loop. Returns true if it has yielded or ended. Otherwise
+    // the caller must not access the producer, nor its consumer. `call` is a field of the producer.
+    BIDE_NEAR_LOCAL static bool run(std::coroutine_handle<> producer, const generator_call*& call,
+                                    transfer_node& node) noexcept {
+        generator_call*& innermost = here().innermost;
+        generator_call mine(innermost);
+        if (mine.depth_ > most_calls) {
+            call = nullptr;
+            static_cast<void>(transfer<native_platform>(producer, node));
+            return false;
+        }
+        call = innermost = &mine;
+        producer.resume();
+        innermost = mine.outer_;
+        return mine.yielded_;
+    }
+
+    // Called by the producer that yields: returns true if `call` is the innermost one of this thread,
+    // which then returns true.
+    BIDE_NEAR_LOCAL static bool ends(const generator_call* call) noexcept {
+        generator_call* const innermost = here().innermost;
+        if (call == nullptr || call != innermost) {
+            return false;
+        }
+        innermost->yielded_ = true;
+        return true;
+    }
+
+private:
+    struct calls {
+        generator_call* innermost = nullptr;
+    };
+    static calls& here() noexcept { return native_platform::local<calls>(); }
+
+    explicit generator_call(generator_call* outer) noexcept
+        : outer_(outer), depth_(outer != nullptr ? outer->depth_ + 1 : 1) {}
+
+    generator_call* const outer_;
+    const unsigned depth_;
+    bool yielded_ = false;
+};
+
 template <class T> class generator_promise {
     using item = std::remove_reference_t<T>;
 
@@ -72,6 +127,9 @@ public:
         template <class Promise>
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
             generator_promise& p = h.promise();
+            if (!BIDE_SYMMETRIC_TRANSFER && generator_call::ends(p.call_)) {
+                return std::noop_coroutine();
+            }
             return transfer<native_platform>(p.consumer_, p.node_);
         }
         void await_resume() const noexcept {}
@@ -124,7 +182,8 @@ private:
     basic_task_context<native_platform>* context_ = nullptr;
     executor_ref executor_;
     transfer_node node_;
-    item* item_ = nullptr; // nullptr when the producer has ended
+    item* item_ = nullptr;                 // nullptr when the producer has ended
+    const generator_call* call_ = nullptr; // the latest one, which may be over
     std::exception_ptr error_;
     awaited_frame* awaited_frames_ = nullptr; // what the producer awaits
 };
@@ -235,8 +294,7 @@ public:
     /// Returns true if the producer has ended.
     bool await_ready() const noexcept { return !of_.frame_.to; }
     /// Resumes the producer in the context and on the executor of the consumer.
-    template <class Promise>
-    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> consumer) noexcept {
+    template <class Promise> auto await_suspend(std::coroutine_handle<Promise> consumer) noexcept {
         promise_type& p = of_.promise();
         if constexpr (!std::is_void_v<Promise>) {
             p.executor_ = executor_of(consumer.promise());
@@ -248,7 +306,11 @@ public:
         }
         p.consumer_ = consumer;
         suspended_ = true;
-        return transfer<native_platform>(of_.frame_.to, p.node_);
+        if constexpr (BIDE_SYMMETRIC_TRANSFER) {
+            return transfer<native_platform>(of_.frame_.to, p.node_);
+        } else {
+            return !detail::generator_call::run(of_.frame_.to, p.call_, p.node_);
+        }
     }
     /// Returns the item, or nothing.
     /// Throws: as next().
