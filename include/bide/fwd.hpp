@@ -134,6 +134,10 @@ namespace detail {
 
 template <class T, class Platform, class Stamp> class basic_channel_core;
 template <class T, class Platform> class basic_unbounded_core;
+template <class T, class Platform> class basic_item_window;
+template <class Items, class Platform> class basic_locked_core;
+template <class T, class Platform>
+using basic_sliding_core = basic_locked_core<basic_item_window<T, Platform>, Platform>;
 
 } // namespace detail
 
@@ -171,6 +175,24 @@ using basic_unbounded_receiver =
 template <class T> using unbounded_sender = basic_unbounded_sender<T>;
 /// \overload
 template <class T> using unbounded_receiver = basic_unbounded_receiver<T>;
+
+/// See channel/priority_channel.hpp, which has the default arguments.
+template <class T, class Compare, class Platform> class basic_priority_channel;
+
+/// See channel/sliding_channel.hpp.
+template <class T, class Platform = native_platform> class basic_sliding_channel;
+/// Is the sliding channel of native threads and coroutines.
+template <class T> using sliding_channel = basic_sliding_channel<T>;
+/// Sends into a sliding channel.
+template <class T, class Platform = native_platform>
+using basic_sliding_sender = basic_sender<T, Platform, detail::basic_sliding_core<T, Platform>>;
+/// Receives from a sliding channel.
+template <class T, class Platform = native_platform>
+using basic_sliding_receiver = basic_receiver<T, Platform, detail::basic_sliding_core<T, Platform>>;
+/// \overload
+template <class T> using sliding_sender = basic_sliding_sender<T>;
+/// \overload
+template <class T> using sliding_receiver = basic_sliding_receiver<T>;
 
 /// See channel/oneshot.hpp.
 template <class T, class Platform> class basic_oneshot_sender;

@@ -12,8 +12,10 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/channel/oneshot.hpp>
+#include <bide/channel/priority_channel.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/channel/selector.hpp>
+#include <bide/channel/sliding_channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/channel/watch.hpp>
 
@@ -206,6 +208,7 @@ template <class T> bool are(const std::vector<T>& got, std::initializer_list<int
 template <class T> struct bounded {
     using value_type = T;
     static constexpr bool has_bound = true;
+    static constexpr bool has_rendezvous = true;
     explicit bounded(std::size_t capacity) : c(capacity) {}
     auto& tx() { return c; }
     auto& rx() { return c; }
@@ -214,6 +217,7 @@ template <class T> struct bounded {
 template <class T> struct bounded_handles {
     using value_type = T;
     static constexpr bool has_bound = true;
+    static constexpr bool has_rendezvous = true;
     explicit bounded_handles(std::size_t capacity) : c(bide::make_channel<T, platform>(capacity)) {}
     auto& tx() { return c.first; }
     auto& rx() { return c.second; }
@@ -236,6 +240,37 @@ template <class T> struct unbounded_handles {
     std::pair<bide::basic_unbounded_sender<T, platform>,
               bide::basic_unbounded_receiver<T, platform>>
         c;
+};
+
+// Its items are equal, so the first in is the first out.
+struct all_equal {
+    template <class T> bool operator()(const T&, const T&) const noexcept { return false; }
+};
+template <class T> struct priority {
+    using value_type = T;
+    static constexpr bool has_bound = true;
+    static constexpr bool has_rendezvous = false; // a capacity of 0 orders no items
+    explicit priority(std::size_t capacity) : c(capacity) {}
+    auto& tx() { return c; }
+    auto& rx() { return c; }
+    bide::basic_priority_channel<T, all_equal, platform> c;
+};
+template <class T> struct sliding {
+    using value_type = T;
+    static constexpr bool has_bound = false;
+    explicit sliding(std::size_t capacity) : c(capacity) {}
+    auto& tx() { return c; }
+    auto& rx() { return c; }
+    bide::basic_sliding_channel<T, platform> c;
+};
+template <class T> struct sliding_handles {
+    using value_type = T;
+    static constexpr bool has_bound = false;
+    explicit sliding_handles(std::size_t capacity)
+        : c(bide::make_sliding_channel<T, platform>(capacity)) {}
+    auto& tx() { return c.first; }
+    auto& rx() { return c.second; }
+    std::pair<bide::basic_sliding_sender<T, platform>, bide::basic_sliding_receiver<T, platform>> c;
 };
 
 // ---- Coroutines
@@ -553,7 +588,9 @@ template <class C> void goes_through_in_every_form() {
     goes_on_to_the_next_receiver<C>();
     goes_through_a_selector<C>();
     if constexpr (C::has_bound) {
-        comes_from_a_thread_that_waits<C>();
+        if constexpr (C::has_rendezvous) {
+            comes_from_a_thread_that_waits<C>();
+        }
         comes_from_a_coroutine_that_waits<C>();
     }
 }
@@ -567,6 +604,17 @@ TEMPLATE_LIST_TEST_CASE("element: any goes through a channel, in every form", ""
 TEMPLATE_LIST_TEST_CASE("element: any goes through an unbounded channel, in every form", "",
                         elements) {
     goes_through_in_every_form<unbounded<TestType>>();
+}
+
+TEMPLATE_LIST_TEST_CASE("element: any goes through a priority channel, in every form", "",
+                        elements) {
+    goes_through_in_every_form<priority<TestType>>();
+}
+
+TEMPLATE_LIST_TEST_CASE("element: any goes through a sliding channel, in every form", "",
+                        elements) {
+    goes_through_in_every_form<sliding<TestType>>();
+    goes_through_in_every_form<sliding_handles<TestType>>();
 }
 
 TEMPLATE_LIST_TEST_CASE("element: any goes from handle to handle, in every form", "", elements) {

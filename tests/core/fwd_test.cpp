@@ -25,6 +25,9 @@ struct parts {
     bide::unbounded_channel<int>* log;
     bide::unbounded_sender<int>* log_in;
     bide::unbounded_receiver<int>* log_out;
+    bide::sliding_channel<int>* latest;
+    bide::sliding_sender<int>* latest_in;
+    bide::sliding_receiver<int>* latest_out;
     bide::oneshot_sender<int>* answer_in;
     bide::oneshot_receiver<int>* answer_out;
     bide::broadcast<int>* news;

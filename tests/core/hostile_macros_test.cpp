@@ -87,9 +87,11 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/channel/oneshot.hpp>
+#include <bide/channel/priority_channel.hpp>
 #include <bide/channel/ring.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/channel/selector.hpp>
+#include <bide/channel/sliding_channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/channel/watch.hpp>
 #include <bide/core/async_op.hpp>

@@ -84,7 +84,7 @@ public:
 
     /// Returns true if a send would have had to wait, or to fail, at one instant. Always true with
     /// a capacity of 0.
-    bool is_full() const noexcept { return size() == capacity(); }
+    bool is_full() const noexcept { return core_.is_full(); }
 
 private:
     friend detail::send_operations<basic_channel, T, Platform>;

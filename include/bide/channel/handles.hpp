@@ -155,8 +155,8 @@ public:
     std::size_t capacity() const noexcept { return core().capacity(); }
 
     /// Returns true if a send would have had to wait, or to fail, at one instant. Always true with
-    /// a capacity of 0, never for an unbounded channel.
-    bool is_full() const noexcept { return size() == capacity(); }
+    /// a capacity of 0, never for an unbounded or a sliding channel.
+    bool is_full() const noexcept { return core().is_full(); }
 
     /// Returns true if both handles belong to one channel, on any side. Returns false if either was
     /// moved from.

@@ -129,6 +129,7 @@ public:
 
     std::size_t capacity() const noexcept { return ring_.capacity(); }
     std::size_t size() const noexcept { return ring_.size(); }
+    bool is_full() const noexcept { return size() == capacity(); }
 
     // What a thread does before it queues. With a large capacity it first pauses, so that the other
     // side moves many items from its own processor. Then it yields a few times, because the other

@@ -30,7 +30,7 @@ public:
     /// The type of an item.
     using value_type = T;
 
-    /// Receives the oldest item.
+    /// Receives the oldest item; from a priority_channel, the greatest.
     /// Blocks: while there is no item.
     /// Returns: the item; nothing if the channel is closed and every item was received.
     /// Memory order: what happens before the send happens before the return.
@@ -40,7 +40,7 @@ public:
     /// Returns: the item, errc::closed or errc::stopped.
     result<T> recv(std::stop_token token);
 
-    /// Receives the oldest item if there is one. Never blocks, except while another thread is
+    /// Receives as recv() does, if there is an item. Never blocks, except while another thread is
     /// between two steps of its own send.
     /// Returns: the item; errc::empty; errc::closed if no more items will come.
     result<T> try_recv() noexcept;

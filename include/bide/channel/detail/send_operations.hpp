@@ -27,8 +27,9 @@ template <class Self, class T, class Platform> class send_operations {
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
 
 public:
-    /// Sends an item, behind all items in the channel. In each form of send, an item that was not
-    /// sent comes back in the error. If a form throws, the caller's item is unchanged.
+    /// Sends an item, behind all items in the channel; a priority_channel orders them. In each form
+    /// of send, an item that was not sent comes back in the error. If a form throws, the caller's
+    /// item is unchanged.
     /// Blocks: while the channel is full.
     /// Returns: errc::closed, with the item, if the channel is closed.
     /// Memory order: what happens before the call happens before the return of the recv() that

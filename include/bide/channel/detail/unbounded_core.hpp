@@ -80,6 +80,7 @@ public:
     static constexpr std::size_t capacity() noexcept { return static_cast<std::size_t>(-1); }
 
     std::size_t size() const noexcept { return sides_.size(); }
+    static constexpr bool is_full() noexcept { return false; }
 
     // Runs before a thread queues: it yields a few times, so that senders supply many items.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CHANNEL_DETAIL_LOCKED_CORE_HPP
+#define BIDE_CHANNEL_DETAIL_LOCKED_CORE_HPP
+
+// A channel under one lock, without its public operations: items in a container and two queues of
+// waiters, a Source of item_wait.hpp. The container, Items, has
+//
+//   value_type, name           the item; the name of the channel, for messages
+//   bool send_waits            true if there may be no room; then is_full()
+//   displaced                  what a put() that finds no room leaves to its caller, which destroys
+//                              it without the lock; default-constructible
+//   size(), capacity(), empty()
+//   put(T&, displaced&)        moves an item in; there is room, if sends wait
+//   bool put_back(T&)          moves a received item in again; false if there is no room: the item
+//                              is untouched
+//   take(put)                  put(T&) moves the next item out; not empty
+//
+// Whenever the lock is free, a receiver waits only if there is no item, and a sender only if there
+// is no room. A thread that changes that moves the item of the waiter before it releases the lock:
+// a send hands its item to the first waiting receiver, and a receive moves the item of the first
+// waiting sender in. So no waiter is woken to look again, and no re-check is needed. (A select whose
+// choice has selected another case may still be queued; it does not count.)
+//
+// A wait that was decided under the lock is published after it. The release of the lock is the last
+// access of each operation to the channel, and the destructor acquires the lock first. So a caller
+// that got the item, or saw the channel closed, may destroy the channel at once.
+
+#include <bide/channel/detail/brief_lock.hpp>
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Items, class Platform> class basic_locked_core {
+    using T = typename Items::value_type;
+
+public:
+    // A node carries the T to send, or the receiver's destination.
+    using node = basic_waiter<Platform>;
+    using displaced = typename Items::displaced;
+
+    template <class... More>
+    explicit basic_locked_core(std::size_t capacity, More... more)
+        : items_(capacity, std::move(more)...) {}
+    ~basic_locked_core();
+
+    basic_locked_core(const basic_locked_core&) = delete;
+    basic_locked_core& operator=(const basic_locked_core&) = delete;
+
+    // A send never lacks memory.
+    static constexpr bool send_allocates = false;
+
+    // Moves `value` in: granted. Otherwise waiting (full) or closed, and `value` is untouched.
+    wait_status send(T& value, displaced& old) noexcept;
+    wait_status send(T& value) noexcept {
+        displaced old; // destroyed without the lock
+        return send(value, old);
+    }
+
+    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
+    template <class Put> wait_status recv(Put&& put) noexcept;
+
+    // Send or receive up to `most` items, and return the number of items. make(i) makes item i.
+    template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept {
+        std::size_t sent = 0;
+        while (sent < most && send(make(sent)) == wait_status::granted) {
+            ++sent;
+        }
+        return sent;
+    }
+    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
+
+    // Queues `w` on a side and returns waiting, or settles `w` and returns its status.
+    wait_status enqueue(node& w, side which) noexcept;
+
+    // Cancels the wait of `w`. Returns false if it is decided, or if `w` is not queued yet; then a
+    // later enqueue() refuses it with `why`.
+    bool cancel(node& w, side which, wait_status why) noexcept {
+        const lock_word seen = lock::acquire(word_);
+        const bool ended = queue_of(which).withdraw(w, why);
+        lock::release(word_, seen);
+        return ended;
+    }
+
+    // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else back.
+    // Returns false if there is no room, or if the channel is closed; the item is untouched then.
+    bool pass_on(T& item) noexcept;
+
+    // Fails every later send, and every waiter. Returns true if this call closed it.
+    bool close() noexcept;
+    // Order: relaxed; a snapshot.
+    bool is_closed() const noexcept {
+        return (word_.load(std::memory_order_relaxed) & closed) != 0;
+    }
+
+    std::size_t capacity() const noexcept { return items_.capacity(); }
+    // Order: relaxed; a snapshot.
+    std::size_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
+    bool is_full() const noexcept { return Items::send_waits && size() == capacity(); }
+
+    // Runs before a thread queues: it yields a few times, so that the other side moves many items.
+    template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
+        return basic_spin<Platform>::yielding(try_again, yields);
+    }
+    std::int64_t spin_budget_ns() const noexcept { return 0; }
+
+private:
+    using lock = brief_lock<Platform>;
+    using lock_word = typename lock::word;
+    using wait_queue = basic_waiter_queue<Platform>;
+    using wake_list = basic_wake_list<Platform>;
+
+    static constexpr lock_word closed = 2; // every send fails; set under the lock, once
+    static constexpr int yields = 8;
+
+    wait_queue& queue_of(side which) noexcept {
+        return which == side::sending ? senders_ : receivers_;
+    }
+
+    // Requires: the lock
+
+    bool has_room() const noexcept {
+        if constexpr (Items::send_waits) {
+            return !items_.is_full();
+        } else {
+            return true;
+        }
+    }
+    // Takes out the first waiter of a queue that may have an item, and moves the item by
+    // move(node&). Returns false if there is no such waiter.
+    template <class Move>
+    static bool meet(wait_queue& waiting, Move&& move, wake_list& granted) noexcept;
+    bool hand_over(T& item, wake_list& granted) noexcept;
+    // Requires: has_room().
+    void insert(T& item, displaced& old, wake_list& granted) noexcept;
+    // Requires: not empty.
+    template <class Put> void extract(Put& put, wake_list& granted) noexcept;
+
+    void unlock(lock_word next) noexcept {
+        // Order: relaxed; it is only read as a snapshot.
+        count_.store(items_.size(), std::memory_order_relaxed);
+        lock::release(word_, next);
+    }
+
+    alignas(cache_line_pair) typename lock::atomic word_{0};
+    Items items_;                                              // under the lock
+    wait_queue senders_;                                       // under the lock
+    wait_queue receivers_;                                     // under the lock
+    typename Platform::template atomic<std::size_t> count_{0}; // changes under the lock
+};
+
+template <class Items, class Platform> basic_locked_core<Items, Platform>::~basic_locked_core() {
+    lock::acquire(word_); // every operation has released it
+    if (!senders_.empty() || !receivers_.empty()) {
+        (senders_.empty() ? receivers_ : senders_).fatal_destroyed(Items::name, this);
+    }
+    lock::release(word_, closed);
+    // Each item is destroyed without the lock: its destructor may use the channel.
+    std::optional<T> item;
+    while (recv(into(item)) == wait_status::granted) {
+        item.reset();
+    }
+}
+
+template <class Items, class Platform>
+template <class Move>
+bool basic_locked_core<Items, Platform>::meet(wait_queue& waiting, Move&& move,
+                                              wake_list& granted) noexcept {
+    while (!waiting.empty()) {
+        node& w = waiting.pop();
+        if (w.claim()) { // else its choice selected another wait
+            move(w);
+            w.commit();
+            granted.push(w);
+            return true;
+        }
+    }
+    return false;
+}
+
+template <class Items, class Platform>
+bool basic_locked_core<Items, Platform>::hand_over(T& item, wake_list& granted) noexcept {
+    return meet(receivers_, [&item](node& w) noexcept { deliver(item, w); }, granted);
+}
+
+template <class Items, class Platform>
+void basic_locked_core<Items, Platform>::insert(T& item, displaced& old,
+                                                wake_list& granted) noexcept {
+    if (!hand_over(item, granted)) {
+        items_.put(item, old);
+    }
+}
+
+template <class Items, class Platform>
+template <class Put>
+void basic_locked_core<Items, Platform>::extract(Put& put, wake_list& granted) noexcept {
+    items_.take(put);
+    if constexpr (Items::send_waits) {
+        auto admit = [this](node& w) noexcept {
+            displaced none;
+            items_.put(item_of<T>(w), none);
+        };
+        meet(senders_, admit, granted);
+    }
+}
+
+template <class Items, class Platform>
+wait_status basic_locked_core<Items, Platform>::send(T& value, displaced& old) noexcept {
+    wake_list granted;
+    const lock_word seen = lock::acquire(word_);
+    const wait_status what = seen == closed ? wait_status::closed
+                             : has_room()   ? wait_status::granted
+                                            : wait_status::waiting;
+    if (what == wait_status::granted) {
+        insert(value, old, granted);
+    }
+    unlock(seen);
+    granted.publish(wait_status::granted);
+    return what;
+}
+
+template <class Items, class Platform>
+template <class Put>
+wait_status basic_locked_core<Items, Platform>::recv(Put&& put) noexcept {
+    wake_list granted;
+    const lock_word seen = lock::acquire(word_);
+    const wait_status what = !items_.empty()  ? wait_status::granted
+                             : seen == closed ? wait_status::closed
+                                              : wait_status::waiting;
+    if (what == wait_status::granted) {
+        extract(put, granted);
+    }
+    unlock(seen);
+    granted.publish(wait_status::granted);
+    return what;
+}
+
+template <class Items, class Platform>
+template <class Put>
+std::size_t basic_locked_core<Items, Platform>::recv_n(Put&& put, std::size_t most) noexcept {
+    wake_list granted;
+    std::size_t received = 0;
+    const lock_word seen = lock::acquire(word_);
+    for (; received < most && !items_.empty(); ++received) {
+        extract(put, granted);
+    }
+    unlock(seen);
+    granted.publish(wait_status::granted);
+    return received;
+}
+
+template <class Items, class Platform>
+wait_status basic_locked_core<Items, Platform>::enqueue(node& w, side which) noexcept {
+    displaced old;
+    wake_list granted;
+    const lock_word seen = lock::acquire(word_);
+    const bool sends = which == side::sending;
+    const bool over = seen == closed;
+    const bool may = sends ? !over && has_room() : !items_.empty();
+    wait_status what = may ? wait_status::granted : over ? wait_status::closed : w.forbidden();
+    if (what == wait_status::waiting) {
+        queue_of(which).push(w);
+    } else if ((may || over) && !w.claim()) {
+        what = wait_status::waiting; // its choice selected another wait: it need not queue
+    } else if (may || over) {
+        w.commit(); // at once: it does not wait for what follows, and meets no other choice
+        if (may && sends) {
+            insert(item_of<T>(w), old, granted);
+        } else if (may) {
+            auto put = [&w](T& item) noexcept { deliver(item, w); };
+            extract(put, granted);
+        }
+    }
+    unlock(seen);
+    granted.publish(wait_status::granted);
+    if (what != wait_status::waiting) {
+        w.settle(what);
+    }
+    return what;
+}
+
+template <class Items, class Platform>
+bool basic_locked_core<Items, Platform>::pass_on(T& item) noexcept {
+    wake_list granted;
+    const lock_word seen = lock::acquire(word_);
+    const bool passed = seen != closed && (hand_over(item, granted) || items_.put_back(item));
+    unlock(seen);
+    granted.publish(wait_status::granted);
+    return passed;
+}
+
+template <class Items, class Platform> bool basic_locked_core<Items, Platform>::close() noexcept {
+    wake_list failed;
+    const bool first = lock::acquire(word_) != closed;
+    senders_.pop_all(failed);
+    receivers_.pop_all(failed);
+    lock::release(word_, closed);
+    failed.publish(wait_status::closed);
+    return first;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CHANNEL_PRIORITY_CHANNEL_HPP
+#define BIDE_CHANNEL_PRIORITY_CHANNEL_HPP
+
+/// \file
+/// A bounded channel from which the greatest item comes first.
+
+#include <bide/channel/detail/item_heap.hpp>
+#include <bide/channel/detail/locked_core.hpp>
+#include <bide/channel/detail/receive_operations.hpp>
+#include <bide/channel/detail/send_operations.hpp>
+#include <bide/channel/handles.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/fwd.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <stdexcept>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class T, class Compare, class Platform>
+using basic_priority_core = basic_locked_core<basic_item_heap<T, Compare, Platform>, Platform>;
+
+// Throws: std::invalid_argument if it is 0.
+inline std::size_t capacity_to_order(std::size_t capacity) {
+    if (capacity == 0) {
+        BIDE_THROW(
+            std::invalid_argument("bide::priority_channel: a capacity of 0 orders no items"));
+    }
+    return capacity;
+}
+
+} // namespace detail
+
+/// A bounded channel for threads and coroutines, from which the greatest item by Compare comes
+/// first. compare(a, b) returns true if a is less than b, as for std::priority_queue. Equal items
+/// come out in the order in which they came in. The channel never contains more than `capacity`
+/// items.
+///
+/// The order is that of the items in the channel. Items of senders that wait are not in it: if the
+/// channel is full, senders wait in the order in which they came, whatever they send. So each
+/// sender's wait is bounded by the number of receives, and no item of low priority waits for ever
+/// outside. A receive takes the greatest item, and then the item of the first waiting sender goes in.
+/// Receivers are served in the order in which they came.
+///
+/// If a send succeeded, its item is received or stays in the channel, also after close(). If the
+/// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
+/// gets the item. If no receiver waits, the item goes back into the channel, before all items that
+/// equal it. If the channel is full or closed, the item is destroyed.
+///
+/// Compare must be noexcept, or std::less or std::greater of a T whose operator is noexcept: it also
+/// runs on a thread that receives, for the item of a sender that waits, and that thread has no one
+/// to throw to. It is the same with the moves of T. So no exception can lose an item. If Compare is
+/// not a strict weak order, the items come out in some order; none is lost.
+///
+/// T is moved into the channel, inside it, and out of it under the lock of the channel, also by
+/// other threads than those that send or receive it. Each operation makes up to log2(size) moves and
+/// twice as many comparisons. If T is large, send a std::unique_ptr<T>. Neither Compare, nor the
+/// moves of T, nor the destructor of a moved-from T may use the channel; the destructor of an item
+/// may.
+///
+/// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
+/// channel, even if the send or close() has not returned. A sender that knows that its item was
+/// received may destroy it, even if that receive has not returned.
+template <class T, class Compare, class Platform>
+class basic_priority_channel
+    : public detail::send_operations<basic_priority_channel<T, Compare, Platform>, T, Platform>,
+      public detail::receive_operations<basic_priority_channel<T, Compare, Platform>, T, Platform> {
+public:
+    /// The type of an item.
+    using value_type = T;
+    /// The type of the comparison.
+    using value_compare = Compare;
+
+    /// Constructs an empty channel. Allocates here and nowhere else.
+    /// Throws: std::invalid_argument if `capacity` is 0 (for that, see channel/channel.hpp),
+    /// std::length_error if no memory can hold `capacity` items, std::bad_alloc, and what the move of
+    /// Compare throws.
+    explicit basic_priority_channel(std::size_t capacity, Compare compare = Compare())
+        : core_(detail::capacity_to_order(capacity), std::move(compare)) {}
+
+    /// Destroys the items in the channel.
+    /// Requires: there are no waiters; terminates otherwise.
+    ~basic_priority_channel() = default;
+
+    basic_priority_channel(const basic_priority_channel&) = delete;
+    basic_priority_channel& operator=(const basic_priority_channel&) = delete;
+
+    /// Closes the channel: later sends fail, and waiting senders get their items back. Receivers
+    /// receive the items in the channel, and then learn that it is closed.
+    /// Returns: true if this call closed it; false if it was closed already.
+    bool close() noexcept { return core_.close(); }
+    /// Returns true if close() was called.
+    bool is_closed() const noexcept { return core_.is_closed(); }
+
+    /// Returns the capacity.
+    std::size_t capacity() const noexcept { return core_.capacity(); }
+
+    /// Returns how many items were in the channel at one instant; never more than capacity().
+    std::size_t size() const noexcept { return core_.size(); }
+    /// Returns true if no item was in the channel at one instant.
+    bool empty() const noexcept { return size() == 0; }
+
+    /// Returns true if a send would have had to wait, or to fail, at one instant.
+    bool is_full() const noexcept { return core_.is_full(); }
+
+private:
+    friend detail::send_operations<basic_priority_channel, T, Platform>;
+    friend detail::receive_operations<basic_priority_channel, T, Platform>;
+
+    auto& source() noexcept { return core_; }
+    detail::keep_alive hold() noexcept { return {}; } // the caller keeps the channel
+
+    detail::basic_priority_core<T, Compare, Platform> core_;
+};
+
+/// The priority channel of native threads and coroutines.
+template <class T, class Compare = std::less<>>
+using priority_channel = basic_priority_channel<T, Compare, native_platform>;
+
+/// Sends into a priority channel (channel/handles.hpp).
+template <class T, class Compare = std::less<>, class Platform = native_platform>
+using basic_priority_sender =
+    basic_sender<T, Platform, detail::basic_priority_core<T, Compare, Platform>>;
+/// Receives from a priority channel (channel/handles.hpp).
+template <class T, class Compare = std::less<>, class Platform = native_platform>
+using basic_priority_receiver =
+    basic_receiver<T, Platform, detail::basic_priority_core<T, Compare, Platform>>;
+
+/// Makes a priority channel with a default-constructed Compare.
+/// Returns: its first sender and its first receiver.
+/// Throws: as the constructor of the channel.
+template <class T, class Compare = std::less<>, class Platform = native_platform>
+[[nodiscard]] auto make_priority_channel(std::size_t capacity) {
+    return detail::handle_maker<
+        basic_priority_sender<T, Compare, Platform>,
+        basic_priority_receiver<T, Compare, Platform>>::make(detail::capacity_to_order(capacity));
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

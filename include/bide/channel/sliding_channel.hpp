@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CHANNEL_SLIDING_CHANNEL_HPP
+#define BIDE_CHANNEL_SLIDING_CHANNEL_HPP
+
+/// \file
+/// A channel that keeps the latest items: a send to a full one takes the place of the oldest item.
+
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/item_window.hpp>
+#include <bide/channel/detail/locked_core.hpp>
+#include <bide/channel/detail/receive_operations.hpp>
+#include <bide/channel/detail/send_operations.hpp>
+#include <bide/channel/handles.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Throws: std::invalid_argument if it is 0.
+inline std::size_t capacity_to_slide(std::size_t capacity) {
+    if (capacity == 0) {
+        BIDE_THROW(std::invalid_argument("bide::sliding_channel: a capacity of 0 keeps no item"));
+    }
+    return capacity;
+}
+
+} // namespace detail
+
+/// A first-in-first-out channel for threads and coroutines that keeps the latest `capacity` items.
+/// A send never waits: if the channel is full, the oldest item makes room. With a capacity of 1, the
+/// channel conflates: a receiver gets the latest item that no receiver has received. A send never
+/// returns errc::full, errc::timeout or errc::stopped. replace() returns the item that made room;
+/// the other forms of send destroy it, without a lock.
+///
+/// Each item is received at most once, by one of the receivers, so T need not be copyable. In a
+/// watch (channel/watch.hpp) each receiver reads each latest value, as a copy; in a broadcast
+/// (channel/broadcast.hpp) each subscriber gets each value, and learns how many it has missed.
+///
+/// Receivers are served in the order in which they came. While a receiver waits, no item is
+/// displaced. If an item was granted to a coroutine that is destroyed before it resumes, the next
+/// waiting receiver gets the item. If no receiver waits, the item goes back into the channel as the
+/// oldest. If the channel is full or closed, the item is destroyed.
+///
+/// T is moved into the channel and out of it under the lock of the channel, also by other threads
+/// than those that send or receive it. Neither its moves nor the destructor of a moved-from T may
+/// use the channel; the destructor of an item may.
+///
+/// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
+/// channel, even if the send or close() has not returned.
+template <class T, class Platform>
+class basic_sliding_channel
+    : public detail::send_operations<basic_sliding_channel<T, Platform>, T, Platform>,
+      public detail::receive_operations<basic_sliding_channel<T, Platform>, T, Platform> {
+public:
+    /// The type of an item.
+    using value_type = T;
+
+    /// Constructs an empty channel. Allocates here and nowhere else.
+    /// Throws: std::invalid_argument if `capacity` is 0, std::length_error if no memory can hold
+    /// `capacity` items, std::bad_alloc.
+    explicit basic_sliding_channel(std::size_t capacity = 1)
+        : core_(detail::capacity_to_slide(capacity)) {}
+
+    /// Destroys the items in the channel.
+    /// Requires: there are no waiters; terminates otherwise.
+    ~basic_sliding_channel() = default;
+
+    basic_sliding_channel(const basic_sliding_channel&) = delete;
+    basic_sliding_channel& operator=(const basic_sliding_channel&) = delete;
+
+    /// Sends an item as send() does.
+    /// Returns: the oldest item, if it made room, or nothing; errc::closed, with the item, if the
+    /// channel is closed.
+    result<std::optional<T>, send_error<T>> replace(T&& value) noexcept {
+        std::optional<T> oldest;
+        const wait_status what = core_.send(value, oldest);
+        if (what != wait_status::granted) {
+            return unexpected<send_error<T>>{send_error<T>{errc_of(what), T(std::move(value))}};
+        }
+        return oldest;
+    }
+
+    /// Closes the channel: later sends fail. Receivers receive the items in the channel, and then
+    /// learn that it is closed.
+    /// Returns: true if this call closed it; false if it was closed already.
+    bool close() noexcept { return core_.close(); }
+    /// Returns true if close() was called.
+    bool is_closed() const noexcept { return core_.is_closed(); }
+
+    /// Returns the capacity.
+    std::size_t capacity() const noexcept { return core_.capacity(); }
+
+    /// Returns how many items were in the channel at one instant; never more than capacity().
+    std::size_t size() const noexcept { return core_.size(); }
+    /// Returns true if no item was in the channel at one instant.
+    bool empty() const noexcept { return size() == 0; }
+
+    /// Returns false: a send always makes room.
+    static constexpr bool is_full() noexcept { return false; }
+
+private:
+    friend detail::send_operations<basic_sliding_channel, T, Platform>;
+    friend detail::receive_operations<basic_sliding_channel, T, Platform>;
+
+    auto& source() noexcept { return core_; }
+    detail::keep_alive hold() noexcept { return {}; } // the caller keeps the channel
+
+    detail::basic_sliding_core<T, Platform> core_;
+};
+
+/// Makes a sliding channel.
+/// Returns: its first sender and its first receiver.
+/// Throws: as the constructor of the channel.
+template <class T, class Platform = native_platform>
+[[nodiscard]] std::pair<basic_sliding_sender<T, Platform>, basic_sliding_receiver<T, Platform>>
+make_sliding_channel(std::size_t capacity = 1) {
+    return detail::
+        handle_maker<basic_sliding_sender<T, Platform>, basic_sliding_receiver<T, Platform>>::make(
+            detail::capacity_to_slide(capacity));
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,467 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/channel_waits.hpp"
+#include "support/counted.hpp"
+#include "support/death.hpp"
+#include "support/foreign_wait.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/stop.hpp"
+
+#include <bide/channel/priority_channel.hpp>
+#include <bide/channel/select.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace test::channel_waits;
+
+namespace {
+
+using priority = bide::priority_channel<int>;
+static_assert(!std::is_copy_constructible_v<priority> && !std::is_move_constructible_v<priority>);
+static_assert(!std::is_default_constructible_v<priority>);
+static_assert(std::is_same_v<priority::value_compare, std::less<>>);
+static_assert(noexcept(std::declval<priority&>().try_send(1)));
+
+// Its tens are its priority; its ones say when it was sent.
+struct by_tens {
+    bool operator()(int a, int b) const noexcept { return a / 10 < b / 10; }
+};
+using tens = bide::priority_channel<int, by_tens>;
+
+} // namespace
+
+TEST_CASE("priority_channel: the greatest item comes first, and equal items in their order") {
+    test::jitter chance(test::run_seed());
+    INFO("seed " << test::run_seed());
+    for (int n = 0; n < 70; ++n) {
+        tens ch(70);
+        ints all;
+        for (int i = 0; i < n; ++i) {
+            const int item = static_cast<int>(chance.below(6)) * 10 + i % 10;
+            all.push_back(item);
+            REQUIRE(ch.try_send(item));
+        }
+        REQUIRE(ch.size() == static_cast<std::size_t>(n));
+        std::stable_sort(all.begin(), all.end(), [](int a, int b) { return a / 10 > b / 10; });
+        REQUIRE(take_all(ch) == all);
+        REQUIRE(ch.empty());
+    }
+}
+
+TEST_CASE("priority_channel: any mix of sends and receives gives what a sorted list gives") {
+    test::jitter chance(test::run_seed());
+    INFO("seed " << test::run_seed());
+    tens ch(20);
+    ints model; // the next one is the first
+    bool same = true;
+    for (int i = 0; i < 20'000; ++i) {
+        if (chance.below(2) == 0) {
+            const int item = static_cast<int>(chance.below(5)) * 10 + i % 10;
+            const bool sent = ch.try_send(item).has_value();
+            same = same && sent == (model.size() < 20);
+            if (sent) {
+                model.insert(std::find_if(model.begin(), model.end(),
+                                          [&](int m) { return m / 10 < item / 10; }),
+                             item);
+            }
+        } else {
+            const auto got = ch.try_recv();
+            same = same && got.has_value() == !model.empty();
+            if (got) {
+                same = same && *got == model.front();
+                model.erase(model.begin());
+            }
+        }
+    }
+    CHECK(same);
+}
+
+TEST_CASE("priority_channel: a comparison decides, also one that std defines") {
+    bide::priority_channel<std::string, std::greater<std::string>> least(3);
+    for (const char* s : {"b", "a", "c"}) {
+        CHECK(least.send(s));
+    }
+    CHECK(least.recv() == "a");
+    CHECK(least.recv() == "b");
+    int asked = 0;
+    auto count = [&asked](int a, int b) noexcept {
+        ++asked;
+        return a < b;
+    };
+    bide::priority_channel<int, decltype(count)> counts(2, count);
+    CHECK(counts.send(1));
+    CHECK(asked == 0);
+    CHECK(counts.send(2));
+    CHECK(asked == 1);
+    CHECK(counts.recv() == 2);
+}
+
+TEST_CASE("priority_channel: a comparison that is no order loses no item") {
+    test::jitter chance(test::run_seed());
+    INFO("seed " << test::run_seed());
+    auto any = [&chance](const test::counted_once&, const test::counted_once&) noexcept {
+        return chance.below(2) == 0;
+    };
+    test::tally t;
+    {
+        bide::priority_channel<test::counted_once, decltype(any)> ch(50, any);
+        ints seen(400);
+        for (int i = 0; i < 400; ++i) {
+            while (!ch.try_send(test::counted_once(t, i))) {
+                ++seen[static_cast<std::size_t>(ch.recv()->number())];
+            }
+        }
+        while (auto got = ch.try_recv()) {
+            ++seen[static_cast<std::size_t>(got->number())];
+        }
+        CHECK(std::count(seen.begin(), seen.end(), 1) == 400);
+    }
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
+TEST_CASE("priority_channel: waiting senders go in in their order, whatever they send") {
+    priority ch(2);
+    send_ending waits[3];
+    REQUIRE(ch.send(5));
+    REQUIRE(ch.send(6));
+    let_go(ch.async_send(1), waits[0]);
+    let_go(ch.async_send(9), waits[1]);
+    let_go(ch.async_send(7), waits[2]);
+    CHECK(came_back(ch.try_send(8), errc::full, 8));
+    CHECK(ch.is_full());
+    CHECK(ch.recv() == 6); // the greatest of the two inside; 1 goes in
+    CHECK(is_sent(waits[0]));
+    CHECK_FALSE(waits[1].done);
+    CHECK(ch.recv() == 5); // 9 goes in
+    CHECK(ch.recv() == 9); // 7 goes in
+    CHECK(take_all(ch) == ints{7, 1});
+    CHECK(is_sent(waits[2]));
+}
+
+TEMPLATE_TEST_CASE("priority_channel: each form of wait is served, first come first served", "",
+                   test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    const test::watchdog guard;
+    bide::basic_priority_channel<int, std::less<>, platform> ch(1);
+    std::stop_source never = test::new_stop();
+    int got[forms_of_recv] = {};
+    for (int i = 0; i < forms_of_recv; ++i) {
+        // One after the other: a thread that sleeps has queued.
+        test::team one(1, [&](int) { got[i] = recv_by(i, ch, never.get_token()).value_or(-1); });
+        REQUIRE(test::are_asleep<TestType>(1));
+        REQUIRE(ch.send(10 + i));
+        one.join();
+        REQUIRE(got[i] == 10 + i);
+        REQUIRE(ch.empty());
+    }
+    REQUIRE(ch.send(99));
+    for (int i = 0; i < forms_of_send; ++i) {
+        bool sent = false;
+        test::team one(1, [&](int) { sent = send_by(i, ch, i, never.get_token()).has_value(); });
+        REQUIRE(test::are_asleep<TestType>(1));
+        REQUIRE(ch.recv() == (i == 0 ? 99 : i - 1));
+        one.join();
+        REQUIRE(sent);
+    }
+    CHECK(ch.recv() == forms_of_send - 1);
+}
+
+TEMPLATE_TEST_CASE("priority_channel: close brings the items of senders back, and receivers drain "
+                   "it in order",
+                   "", test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    const test::watchdog guard;
+    std::stop_source never = test::new_stop();
+    {
+        bide::basic_priority_channel<int, std::less<>, platform> ch(2);
+        REQUIRE(ch.send(1));
+        REQUIRE(ch.send(2));
+        bool back[forms_of_send] = {};
+        test::team waiting(forms_of_send, [&](int i) {
+            back[i] = came_back(send_by(i, ch, 10 + i, never.get_token()), errc::closed, 10 + i);
+        });
+        REQUIRE(test::are_asleep<TestType>(forms_of_send));
+        CHECK(ch.close());
+        CHECK_FALSE(ch.close());
+        waiting.join();
+        CHECK(std::count(back, back + forms_of_send, true) == forms_of_send);
+        CHECK(came_back(ch.try_send(3), errc::closed, 3));
+        CHECK(ch.recv() == 2);
+        CHECK(ch.try_recv() == 1);
+        CHECK(is(ch.try_recv(), errc::closed));
+        CHECK_FALSE(ch.recv());
+    }
+    bide::basic_priority_channel<int, std::less<>, platform> ch(2);
+    bool told[forms_of_recv] = {};
+    test::team waiting(forms_of_recv, [&](int i) { told[i] = !recv_by(i, ch, never.get_token()); });
+    REQUIRE(test::are_asleep<TestType>(forms_of_recv));
+    ch.close();
+    waiting.join();
+    CHECK(std::count(told, told + forms_of_recv, true) == forms_of_recv);
+}
+
+TEST_CASE("priority_channel: a wait that ends early has no effect on either side") {
+    const test::watchdog guard;
+    priority ch(1);
+    std::stop_source stop = test::new_stop();
+    CHECK(is(ch.try_recv(), errc::empty));
+    CHECK(is(ch.try_recv_for(1ms), errc::timeout));
+    limited_ending stopped;
+    let_go(ch.async_recv().with_stop(stop.get_token()), stopped);
+    recv_ending next;
+    let_go(ch.async_recv(), next);
+    stop.request_stop();
+    REQUIRE(ends(stopped));
+    CHECK(is(*stopped.out, errc::stopped));
+    CHECK(ch.send(3)); // to the one behind it
+    CHECK(has(next, 3));
+    CHECK(is(ch.recv(stop.get_token()), errc::stopped));
+
+    CHECK(ch.send(5));
+    CHECK(came_back(ch.try_send_for(6, 1ms), errc::timeout, 6));
+    CHECK(came_back(ch.send(stop.get_token(), 7), errc::stopped, 7));
+    send_ending behind;
+    {
+        send_ending gone;
+        auto destroyed = hold(ch.async_send(8), gone);
+        destroyed.start();
+        let_go(ch.async_send(2), behind);
+    } // destroyed while it waits
+    CHECK(ch.recv() == 5);
+    CHECK(is_sent(behind));
+    CHECK(take_all(ch) == ints{2});
+}
+
+TEST_CASE("priority_channel: an item of a destroyed coroutine goes on, or back before its equals") {
+    test::manual_executor later;
+    tens ch(3);
+    recv_ending none[4];
+    std::size_t at = 0;
+    const auto granted = [&](int item) {
+        auto r = hold(ch.async_recv().resume_on(later), none[at++]);
+        r.start();
+        REQUIRE(ch.send(item));
+        REQUIRE(ch.empty());
+        later.drop_all();
+        return r;
+    };
+    auto first = granted(11);
+    recv_ending next;
+    let_go(ch.async_recv(), next);
+    first.destroy();
+    CHECK(has(next, 11)); // the waiter has it
+
+    auto second = granted(12);
+    for (const int item : {13, 25}) {
+        REQUIRE(ch.send(item));
+    }
+    second.destroy();
+    CHECK(take_all(ch) == ints{25, 12, 13});
+
+    auto third = granted(14);
+    for (const int item : {15, 16, 17}) {
+        REQUIRE(ch.send(item));
+    }
+    third.destroy(); // there is no room
+    CHECK(take_all(ch) == ints{15, 16, 17});
+
+    auto last = granted(18);
+    ch.close();
+    last.destroy();
+    CHECK(ch.empty()); // nothing comes back into a closed one
+}
+
+TEST_CASE("priority_channel: batches go in as far as there is room, and come out in order") {
+    priority ch(3);
+    ints five{3, 1, 4, 1, 5};
+    CHECK(ch.try_send_n(five) == 3);
+    CHECK(ch.size() == 3);
+    send_ending waits;
+    let_go(ch.async_send(9), waits);
+    ints out;
+    CHECK(ch.try_recv_n(out, 2) == 2);
+    CHECK(out == ints{4, 9}); // 9 went in when 4 had come out
+    CHECK(ch.recv_n(out, 9) == 2);
+    CHECK(out == ints{4, 9, 3, 1});
+    CHECK(ch.try_recv_n(out, 1) == 0);
+}
+
+TEST_CASE("priority_channel: a select sends to it and receives from it, and never from itself") {
+    priority ch(1);
+    priority other(1);
+    int mine = 7;
+    {
+        auto s = bide::select(bide::on_recv(ch), bide::on_send(ch, mine));
+        REQUIRE(s.index() == 1); // it has room and no item
+        auto r = bide::select(bide::on_recv(ch), bide::on_recv(other));
+        REQUIRE(r.index() == 0);
+        CHECK(r.get<0>() == 7);
+    }
+    // A select that waits with a case on each side of a channel, and one elsewhere.
+    REQUIRE(ch.send(1));
+    std::atomic<int> chosen{-1};
+    [](priority& full, priority& empty, std::atomic<int>& out) -> test::detached {
+        int value = 5;
+        auto op = bide::async_select(bide::on_send(full, value), bide::on_recv(empty));
+        auto s = co_await std::move(op);
+        out = static_cast<int>(s.index());
+    }(ch, other, chosen);
+    CHECK(chosen == -1);
+    CHECK(ch.recv() == 1);
+    CHECK(chosen == 0);
+    CHECK(other.send(2)); // its node is gone: the item stays
+    CHECK(other.size() == 1);
+    CHECK(take_all(ch) == ints{5});
+}
+
+TEST_CASE("priority_channel: an event loop waits for an item with its own waker") {
+    priority ch(1);
+    test::journal turns;
+    test::foreign_wait foreign(ch.async_recv().as_case(), turns, 2);
+    CHECK_FALSE(foreign.start());
+    CHECK(ch.send(4));
+    CHECK(turns.entries() == ints{2});
+    CHECK(*foreign.collect() == 4);
+    test::foreign_wait gone(ch.async_recv().as_case(), turns, 3);
+    CHECK_FALSE(gone.start());
+    CHECK(gone.cancel());
+    CHECK(ch.send(5));
+    CHECK(ch.size() == 1);
+}
+
+TEST_CASE("priority_channel: its handles close it when a side has gone") {
+    auto [tx, rx] = bide::make_priority_channel<int>(2);
+    CHECK(tx.send(1));
+    auto copy = tx;
+    CHECK(copy.send(2));
+    CHECK(tx.is_full());
+    CHECK(rx.capacity() == 2);
+    {
+        const auto gone = std::move(tx);
+        const auto gone_too = std::move(copy);
+    }
+    CHECK(came_back(tx.send(3), errc::closed, 3)); // moved from
+    CHECK(rx.recv() == 2);
+    CHECK(rx.recv() == 1);
+    CHECK_FALSE(rx.recv());
+    CHECK_THROWS_AS(bide::make_priority_channel<int>(0), std::invalid_argument);
+}
+
+TEST_CASE("priority_channel: it allocates in its constructor, which rejects what it cannot keep") {
+    CHECK_THROWS_AS(priority(0), std::invalid_argument);
+    CHECK_THROWS_AS(priority((std::numeric_limits<std::size_t>::max)()), std::length_error);
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const std::size_t before = test::allocations_here();
+    priority ch(100);
+    CHECK(test::allocations_here() == before + 1);
+    for (int round = 0; round < 2; ++round) {
+        for (int i = 0; i < 100; ++i) {
+            static_cast<void>(ch.try_send(i % 7));
+        }
+        while (ch.try_recv()) {
+        }
+    }
+    CHECK(test::allocations_here() == before + 1);
+}
+
+namespace {
+
+// An item whose destructor uses its channel, unless it was moved from.
+class nosy {
+public:
+    struct order {
+        bool operator()(const nosy&, const nosy&) const noexcept { return false; }
+    };
+    using home = bide::priority_channel<nosy, order>;
+
+    nosy(home& at, int& visits) noexcept : home_(&at), visits_(&visits) {}
+    nosy(nosy&& other) noexcept
+        : home_(std::exchange(other.home_, nullptr)), visits_(other.visits_) {}
+    ~nosy() {
+        if (home_ != nullptr) {
+            ++*visits_;
+            static_cast<void>(home_->size());
+            static_cast<void>(home_->try_recv());
+            home_->close();
+        }
+    }
+
+private:
+    home* home_;
+    int* visits_;
+};
+
+} // namespace
+
+TEST_CASE("priority_channel: the destructor of an item may use it, even the dying one") {
+    const test::watchdog guard;
+    int visits = 0;
+    {
+        nosy::home ch(30);
+        for (int i = 0; i < 30; ++i) {
+            REQUIRE(ch.send(nosy(ch, visits)));
+        }
+    }
+    CHECK(visits == 30);
+}
+
+TEST_CASE(
+    "priority_channel: a receiver that has its item, or is told of the close, may destroy it") {
+    using jittery = bide::basic_priority_channel<int, std::less<>, test::jittery>;
+    INFO("seed " << test::run_seed());
+    std::atomic<int> wrong{0};
+    int touched = test::late_touches<jittery>(
+        2, 500,
+        [](void* place, int round) {
+            return ::new (place) jittery(static_cast<std::size_t>(1 + round % 2));
+        },
+        [&](jittery& ch) { wrong += ch.send(3) ? 0 : 1; },
+        [&](jittery& ch, int) {
+            for (int i = 0; i < 2; ++i) {
+                wrong += ch.recv() == 3 ? 0 : 1;
+            }
+        });
+    touched += test::late_touches<jittery>(
+        1, 500, [](void* place, int) { return ::new (place) jittery(1); },
+        [](jittery& ch) { ch.close(); }, [&](jittery& ch, int) { wrong += ch.recv() ? 1 : 0; });
+    CHECK(touched == 0);
+    CHECK(wrong == 0);
+}
+
+#if BIDE_TESTS_CAN_DIE
+TEST_CASE("priority_channel: destroying it while there are waiters terminates with a message") {
+    const std::string said = test::dies([] {
+        auto ch = std::make_unique<priority>(1);
+        static_cast<void>(ch->send(1));
+        send_ending none;
+        auto waits = hold(ch->async_send(2), none);
+        waits.start();
+        ch.reset();
+    });
+    CHECK(test::contains(said, "bide: priority_channel 0x"));
+    CHECK(test::contains(said, "destroyed with 1 waiting"));
+}
+#endif

@@ -1,0 +1,293 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/channel_waits.hpp"
+#include "support/counted.hpp"
+#include "support/death.hpp"
+#include "support/foreign_wait.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/stop.hpp"
+
+#include <bide/channel/select.hpp>
+#include <bide/channel/sliding_channel.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace test::channel_waits;
+
+namespace {
+
+using sliding = bide::sliding_channel<int>;
+static_assert(!std::is_copy_constructible_v<sliding> && !std::is_move_constructible_v<sliding>);
+static_assert(noexcept(std::declval<sliding&>().replace(1)));
+static_assert(!sliding::is_full());
+
+} // namespace
+
+TEST_CASE("sliding_channel: a receiver gets the latest items, each once") {
+    for (std::size_t capacity = 1; capacity < 6; ++capacity) {
+        sliding ch(capacity);
+        int sent = 0;
+        for (int n = 0; n < 12; ++n) {
+            const int from = sent;
+            for (int i = 0; i < n; ++i) {
+                REQUIRE(ch.send(sent++));
+            }
+            const int first = std::max(from, sent - static_cast<int>(capacity));
+            REQUIRE(ch.size() == static_cast<std::size_t>(sent - first));
+            REQUIRE(take_all(ch) == numbers(first, sent));
+            REQUIRE(ch.empty());
+        }
+    }
+}
+
+TEST_CASE("sliding_channel: no form of send waits, and each displaces the oldest item") {
+    sliding ch;
+    CHECK(ch.capacity() == 1);
+    CHECK(ch.send(1));
+    CHECK(ch.send(std::stop_token(), 2));
+    CHECK(ch.try_send(3));
+    CHECK(ch.try_send_for(4, 0s));
+    CHECK(ch.try_send_until(5, steady_clock::time_point::min()));
+    send_ending now;
+    let_go(ch.async_send(6), now);
+    CHECK(is_sent(now));
+    int mine = 7;
+    auto s = bide::select(bide::on_send(ch, mine));
+    CHECK(s.get<0>());
+    ints batch{8, 9, 10};
+    CHECK(ch.try_send_n(batch) == 3);
+    CHECK_FALSE(ch.is_full());
+    CHECK(ch.recv() == 10);
+    CHECK(is(ch.try_recv(), errc::empty));
+}
+
+TEST_CASE("sliding_channel: replace returns the item that made room, and send destroys it") {
+    using item = std::unique_ptr<int>;
+    bide::sliding_channel<item> ch;
+    auto first = ch.replace(std::make_unique<int>(1));
+    REQUIRE(first);
+    CHECK_FALSE(*first);
+    auto second = ch.replace(std::make_unique<int>(2));
+    REQUIRE((second && *second));
+    CHECK(***second == 1);
+    ch.close();
+    auto third = ch.replace(std::make_unique<int>(3));
+    REQUIRE_FALSE(third);
+    CHECK(third.error().code == errc::closed);
+    CHECK(*third.error().value == 3);
+    CHECK(**ch.recv() == 2);
+    CHECK_FALSE(ch.recv());
+
+    test::tally t;
+    {
+        bide::sliding_channel<test::counted_once> counts(2);
+        for (int i = 0; i < 10; ++i) {
+            REQUIRE(counts.send(test::counted_once(t, i)));
+            REQUIRE(t.alive() == std::min(i + 1, 2));
+        }
+    }
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
+TEMPLATE_TEST_CASE("sliding_channel: waiting receivers of each form get one item each, in their "
+                   "order, and none is displaced",
+                   "", test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    const test::watchdog guard;
+    bide::basic_sliding_channel<int, platform> ch;
+    std::stop_source never = test::new_stop();
+    ints got(forms_of_recv);
+    for (int i = 0; i < forms_of_recv; ++i) {
+        // A coroutine first, then a thread; one after the other: a thread that sleeps has queued.
+        ending<std::optional<int>> coroutine;
+        let_go(ch.async_recv(), coroutine);
+        test::team one(1, [&](int) {
+            got[static_cast<std::size_t>(i)] = recv_by(i, ch, never.get_token()).value_or(-1);
+        });
+        REQUIRE(test::are_asleep<TestType>(1));
+        REQUIRE(ch.send(10 * i));
+        const auto old = ch.replace(10 * i + 1);
+        REQUIRE((old && !*old));
+        one.join();
+        REQUIRE(*coroutine.out == 10 * i);
+        REQUIRE(got[static_cast<std::size_t>(i)] == 10 * i + 1);
+    }
+    CHECK(ch.empty());
+    bool told[forms_of_recv] = {};
+    test::team waiting(forms_of_recv, [&](int i) { told[i] = !recv_by(i, ch, never.get_token()); });
+    REQUIRE(test::are_asleep<TestType>(forms_of_recv));
+    CHECK(ch.close());
+    waiting.join();
+    CHECK(std::count(told, told + forms_of_recv, true) == forms_of_recv);
+    CHECK(came_back(ch.send(1), errc::closed, 1));
+}
+
+TEST_CASE("sliding_channel: a receiver that gives up takes nothing") {
+    const test::watchdog guard;
+    sliding ch;
+    std::stop_source stop = test::new_stop();
+    limited_ending stopped;
+    let_go(ch.async_recv().with_stop(stop.get_token()), stopped);
+    stop.request_stop();
+    REQUIRE(ends(stopped));
+    CHECK(is(*stopped.out, errc::stopped));
+    CHECK(is(ch.try_recv_for(1ms), errc::timeout));
+    CHECK(is(ch.recv(stop.get_token()), errc::stopped));
+    test::journal turns;
+    test::foreign_wait foreign(ch.async_recv().as_case(), turns, 2);
+    CHECK_FALSE(foreign.start());
+    CHECK(foreign.cancel());
+    {
+        recv_ending none;
+        auto gone = hold(ch.async_recv(), none);
+        gone.start();
+    }
+    CHECK(ch.send(5));
+    CHECK(ch.size() == 1);
+    CHECK(turns.size() == 0);
+}
+
+TEST_CASE("sliding_channel: an item of a destroyed coroutine comes back as the oldest") {
+    test::manual_executor later;
+    sliding ch(2);
+    recv_ending none[4];
+    std::size_t at = 0;
+    const auto granted = [&](int item) {
+        auto r = hold(ch.async_recv().resume_on(later), none[at++]);
+        r.start();
+        REQUIRE(ch.send(item));
+        REQUIRE(ch.empty());
+        later.drop_all();
+        return r;
+    };
+    auto first = granted(1);
+    recv_ending next;
+    let_go(ch.async_recv(), next);
+    first.destroy();
+    CHECK(has(next, 1)); // the waiter has it
+    auto second = granted(2);
+    CHECK(ch.send(3));
+    second.destroy();
+    CHECK(take_all(ch) == ints{2, 3});
+    auto third = granted(4);
+    CHECK(ch.send(5));
+    CHECK(ch.send(6));
+    third.destroy(); // the oldest of three
+    CHECK(take_all(ch) == ints{5, 6});
+    auto last = granted(7);
+    ch.close();
+    last.destroy();
+    CHECK(ch.empty());
+}
+
+TEST_CASE("sliding_channel: a constructor allocates and rejects a capacity, and nothing else") {
+    CHECK_THROWS_AS(sliding(0), std::invalid_argument);
+    CHECK_THROWS_AS(sliding((std::numeric_limits<std::size_t>::max)()), std::length_error);
+    CHECK_THROWS_AS(bide::make_sliding_channel<int>(0), std::invalid_argument);
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const std::size_t before = test::allocations_here();
+    sliding ch(3);
+    CHECK(test::allocations_here() == before + 1);
+    for (int i = 0; i < 100; ++i) {
+        static_cast<void>(ch.send(i));
+    }
+    CHECK(test::allocations_here() == before + 1);
+}
+
+TEST_CASE("sliding_channel: its handles close it when a side has gone") {
+    auto [tx, rx] = bide::make_sliding_channel<int>();
+    CHECK(tx.send(1));
+    CHECK_FALSE(tx.is_full());
+    CHECK(tx.send(2));
+    {
+        const auto gone = std::move(tx);
+    }
+    CHECK(rx.recv() == 2);
+    CHECK_FALSE(rx.recv());
+    CHECK(came_back(tx.send(3), errc::closed, 3)); // moved from
+}
+
+namespace {
+
+// An item whose destructor uses its channel, unless it was moved from.
+class nosy {
+public:
+    using home = bide::sliding_channel<nosy>;
+
+    nosy(home& at, int& visits) noexcept : home_(&at), visits_(&visits) {}
+    nosy(nosy&& other) noexcept
+        : home_(std::exchange(other.home_, nullptr)), visits_(other.visits_) {}
+    ~nosy() {
+        if (home_ != nullptr) {
+            ++*visits_;
+            static_cast<void>(home_->size());
+            static_cast<void>(home_->is_closed());
+            const auto got = home_->try_recv();
+        }
+    }
+
+private:
+    home* home_;
+    int* visits_;
+};
+
+} // namespace
+
+TEST_CASE("sliding_channel: the destructor of a displaced item may use it") {
+    const test::watchdog guard;
+    int visits = 0;
+    {
+        nosy::home ch;
+        for (int i = 0; i < 9; ++i) {
+            REQUIRE(ch.send(nosy(ch, visits)));
+        }
+    }
+    CHECK(visits == 9);
+}
+
+TEST_CASE("sliding_channel: a receiver that has its item may destroy it before the send returns") {
+    using jittery = bide::basic_sliding_channel<int, test::jittery>;
+    INFO("seed " << test::run_seed());
+    std::atomic<int> wrong{0};
+    const int touched = test::late_touches<jittery>(
+        1, 1'000, [](void* place, int) { return ::new (place) jittery; },
+        [&](jittery& ch) { wrong += ch.send(3) ? 0 : 1; },
+        [&](jittery& ch, int) { wrong += ch.recv() == 3 ? 0 : 1; });
+    CHECK(touched == 0);
+    CHECK(wrong == 0);
+}
+
+#if BIDE_TESTS_CAN_DIE
+TEST_CASE("sliding_channel: destroying it while there are waiters terminates with a message") {
+    const std::string said = test::dies([] {
+        auto ch = std::make_unique<sliding>();
+        recv_ending none;
+        auto waits = hold(ch->async_recv(), none);
+        waits.start();
+        ch.reset();
+    });
+    CHECK(test::contains(said, "bide: sliding_channel 0x"));
+    CHECK(test::contains(said, "destroyed with 1 waiting"));
+}
+#endif
