@@ -24,7 +24,7 @@ template <class T> class item_array {
 
 public:
     // Throws: std::length_error(too_large) if no memory can hold so many objects, std::bad_alloc.
-    item_array(std::size_t capacity, const char* too_large) : capacity_(capacity) {
+    item_array(std::size_t capacity, [[maybe_unused]] const char* too_large) : capacity_(capacity) {
         if (capacity > (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(place)) {
             BIDE_THROW(std::length_error(too_large));
         }
