@@ -22,6 +22,7 @@ void add_all(harness& h) {
     add_ping_pong(h);
     add_batches(h);
     add_coroutines(h);
+    add_priorities(h);
 }
 
 void print_peers() {

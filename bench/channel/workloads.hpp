@@ -21,6 +21,7 @@ void add_selects(harness&);   // select_rx, select_both
 void add_ping_pong(harness&); // two threads take turns
 void add_batches(harness&);   // sixteen at a time
 void add_coroutines(harness&);
+void add_priorities(harness&); // the greatest message first
 
 // "spsc/capacity=N": room for all messages.
 struct load {

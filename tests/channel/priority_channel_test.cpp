@@ -335,6 +335,31 @@ TEST_CASE("priority_channel: a select sends to it and receives from it, and neve
     CHECK(take_all(ch) == ints{5});
 }
 
+TEST_CASE(
+    "priority_channel: a coroutine that is resumed by a send, a receive or a close may use it") {
+    const test::watchdog guard;
+    priority ch(1);
+    ints got;
+    [](priority& from, ints& out) -> test::detached {
+        for (;;) {
+            const std::optional<int> item = co_await from.async_recv();
+            if (!item) {
+                out.push_back(static_cast<int>(from.size()));
+                co_return;
+            }
+            out.push_back(*item);
+        }
+    }(ch, got);
+    CHECK(ch.send(1));
+    CHECK(ch.send(2));
+    ch.close();
+    CHECK(got == ints{1, 2, 0});
+    priority full(1);
+    CHECK(full.send(0));
+    send_each(full, {1, 2, 3});
+    CHECK(take_all(full) == ints{0, 1, 2, 3});
+}
+
 TEST_CASE("priority_channel: an event loop waits for an item with its own waker") {
     priority ch(1);
     test::journal turns;

@@ -149,6 +149,20 @@ TEST_CASE("priority_channel: what was sent before close is received, and then it
         MODEL_REQUIRE((s.outcome() == wait_status::closed) == (s.value.value == 1));
         MODEL_REQUIRE(!c.close() && c.size() == 0);
     });
+    model::check("priority: close against senders that wait, or come to wait", {}, [] {
+        core c(1);
+        put(c, 4);
+        sender<core> first(1);
+        sender<core> second(2);
+        MODEL_REQUIRE(first.enqueue(c) == wait_status::waiting);
+        model::thread closing([&] { MODEL_REQUIRE(c.close()); });
+        MODEL_REQUIRE(wait_in(c, second) == wait_status::closed);
+        closing.join();
+        await(first.w);
+        MODEL_REQUIRE(first.outcome() == wait_status::closed);
+        MODEL_REQUIRE(first.value.value == 1 && second.value.value == 2);
+        MODEL_REQUIRE(take(c) == 4 && take(c) == 0);
+    });
     model::check("sliding: close against send", {}, [] {
         window c(1);
         wait_status sent{};
