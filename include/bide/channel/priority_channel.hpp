@@ -59,10 +59,10 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// not a strict weak order, the items come out in some order; none is lost.
 ///
 /// T is moved into the channel, inside it, and out of it under the lock of the channel, also by
-/// other threads than those that send or receive it. Each operation makes up to log2(size) moves and
-/// twice as many comparisons. If T is large, send a std::unique_ptr<T>. Neither Compare, nor the
-/// moves of T, nor the destructor of a moved-from T may use the channel; the destructor of an item
-/// may.
+/// other threads than those that send or receive it. A send makes up to log2(size) moves and as many
+/// comparisons, a receive up to twice as many. If T is large, send a std::unique_ptr<T>. Neither
+/// Compare, nor the moves of T, nor the destructor of a moved-from T may use the channel; the
+/// destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
 /// channel, even if the send or close() has not returned. A sender that knows that its item was
