@@ -6,6 +6,7 @@
 //   all/saturated         one thread locks two mutexes together while three other threads each want
 //                         one of them all the time: how often that thread gets both, in a second
 //   keyed/uncontended     one of 16 keys, one thread
+//   objects/uncontended   an object of a pool is borrowed and returned, one thread
 
 #include "support/batch_timer.hpp"
 #include "support/cpus.hpp"
@@ -17,12 +18,14 @@
 
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/keyed_mutex.hpp>
+#include <bide/sync/object_pool.hpp>
 #include <bide/sync/once.hpp>
 #include <bide/sync/scoped_lock.hpp>
 
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +34,7 @@
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <pthread.h>
 
@@ -292,6 +296,69 @@ void add_keyed(harness& h) {
     h.add(std::move(t));
 }
 
+// ---- objects
+
+class std_pool {
+public:
+    template <class Use> void borrowed(Use use) {
+        std::unique_ptr<int> mine;
+        {
+            std::unique_lock held(mutex_);
+            returned_.wait(held, [this] { return !idle_.empty() || made_ < 8; });
+            if (!idle_.empty()) {
+                mine = std::move(idle_.back());
+                idle_.pop_back();
+            } else {
+                ++made_;
+            }
+        }
+        if (mine == nullptr) {
+            mine = std::make_unique<int>(1);
+        }
+        use(*mine);
+        {
+            const std::lock_guard held(mutex_);
+            idle_.push_back(std::move(mine));
+        }
+        returned_.notify_one();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable returned_;
+    std::vector<std::unique_ptr<int>> idle_;
+    int made_ = 0;
+};
+
+class pool {
+public:
+    template <class Use> void borrowed(Use use) { use(*objects_.acquire()); }
+
+private:
+    static bide::object_pool_options up_to(std::size_t limit) {
+        bide::object_pool_options options;
+        options.limit = limit;
+        return options;
+    }
+    bide::object_pool<int> objects_{up_to(8), [] { return 1; }};
+};
+
+template <class Pool> sample borrow(const setting& with) {
+    isolated<Pool> objects;
+    return timed(with, [&] { objects.subject.borrowed([](int& object) { ++object; }); });
+}
+
+void add_objects(harness& h) {
+    const setting with = h.make_setting(50, 15);
+    table t{"objects/uncontended",
+            "an object of a pool is borrowed and returned, one thread",
+            {{"pair", "ns", 2, true}},
+            {}};
+    t.add("std::mutex and a vector", [with] { return borrow<std_pool>(with); });
+    t.add("bide::object_pool", [with] { return borrow<pool>(with); });
+    h.add(std::move(t));
+}
+
 } // namespace
 
 void add_meetings(harness& h) {
@@ -300,6 +367,7 @@ void add_meetings(harness& h) {
     add_once(h);
     add_all(h);
     add_keyed(h);
+    add_objects(h);
 }
 
 } // namespace bench

@@ -62,12 +62,14 @@
 #include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/notify.hpp>
+#include <bide/sync/object_pool.hpp>
 #include <bide/sync/once.hpp>
 #include <bide/sync/permit.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
+#include <bide/task/acquire_object.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/compose.hpp>

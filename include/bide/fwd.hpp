@@ -111,6 +111,10 @@ template <class Platform> class basic_once_flag;
 using once_flag = basic_once_flag<native_platform>;
 /// See sync/once.hpp.
 template <class T, class Platform = native_platform> class once_cell;
+/// See sync/object_pool.hpp.
+template <class T, class Platform = native_platform> class object_pool;
+/// \overload
+template <class T, class Platform = native_platform> class object_lease;
 /// See sync/notify.hpp.
 template <class Platform> class basic_notify;
 /// Is the notify of native threads and coroutines.

@@ -15,6 +15,8 @@ struct parts {
     bide::once_flag* begun;
     bide::once_cell<int>* found;
     bide::lazy<int>* made;
+    bide::object_pool<int>* numbers;
+    bide::object_lease<int>* number;
     bide::notify* changed;
     bide::condition_variable* condition;
     bide::synchronized_value<int>* value;

@@ -117,15 +117,15 @@ auto on_send(Channel&&, Argument&&) {
                   "this case is chosen, or a pointer to one");
 }
 
-/// Makes a case that acquires n permits as semaphore::acquire() does.
-/// Throws: std::invalid_argument, as semaphore::acquire() does.
-template <class Semaphore> auto on_acquire(Semaphore& from, std::ptrdiff_t n = 1) {
-    return detail::case_of(from.async_acquire(n).as_result());
+/// Makes a case that acquires n permits of a semaphore (1 by default), or an object of an object_pool.
+/// Throws: as acquire(). The callables of an object_pool throw in the select that has chosen the case.
+template <class From, class... Count> auto on_acquire(From& from, Count... n) {
+    return detail::case_of(from.async_acquire(n...).as_result());
 }
 /// \overload
-template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1) {
-    using none = detail::case_type_t<decltype(from->async_acquire(n).as_result())>;
-    return from != nullptr ? on_acquire(*from, n) : none();
+template <class From, class... Count> auto on_acquire(From* from, Count... n) {
+    using none = detail::case_type_t<decltype(from->async_acquire(n...).as_result())>;
+    return from != nullptr ? on_acquire(*from, n...) : none();
 }
 
 /// Makes a case that locks as lock() does, for each type that has async_lock(): a mutex of this

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SYNC_OBJECT_POOL_HPP
+#define BIDE_SYNC_OBJECT_POOL_HPP
+
+/// \file
+/// A bounded pool of objects that are expensive to make, such as connections. Callers borrow them.
+//
+// The right to have an object is a permit (detail/permit_queue.hpp), so the callers wait in that
+// queue, and no wait is added here. detail/idle_objects.hpp has the objects that are not in use, and
+// the proof that there are never more than the limit.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/fwd.hpp>
+#include <bide/sync/detail/idle_objects.hpp>
+#include <bide/sync/detail/object_place.hpp>
+#include <bide/sync/detail/permit_queue.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// Configures an object_pool.
+struct object_pool_options {
+    /// The most objects that exist at a time, at least 1. It has to be set.
+    std::size_t limit = 0;
+    /// The number of objects that do not expire, at most `limit`. They are made on demand, too.
+    std::size_t keep = 0;
+    /// An object that was idle for this time has expired. By default, none expires.
+    std::chrono::nanoseconds idle_time = (std::chrono::nanoseconds::max)();
+};
+
+namespace detail {
+
+struct object_pool_access; // task/acquire_object.hpp
+
+} // namespace detail
+
+/// An object of an object_pool that is borrowed, or nothing. Returns it to the pool when it is
+/// destroyed.
+template <class T, class Platform> class [[nodiscard]] object_lease {
+    using pool = object_pool<T, Platform>;
+    using object = detail::pooled_object<T, Platform>;
+
+public:
+    /// Constructs a lease of nothing.
+    object_lease() noexcept = default;
+    /// Takes over what `other` has. `other` has nothing then.
+    object_lease(object_lease&& other) noexcept
+        : of_(other.of_), mine_(std::exchange(other.mine_, nullptr)) {}
+    /// Returns its object and takes over what `other` has.
+    object_lease& operator=(object_lease&& other) noexcept {
+        if (this != &other) {
+            reset();
+            of_ = other.of_;
+            mine_ = std::exchange(other.mine_, nullptr);
+        }
+        return *this;
+    }
+    /// Returns the object to the pool.
+    ~object_lease() { reset(); }
+
+    /// Returns true if it has an object.
+    explicit operator bool() const noexcept { return mine_ != nullptr; }
+    /// Returns the object; nullptr if it has none.
+    T* get() const noexcept { return mine_ != nullptr ? std::addressof(mine_->value) : nullptr; }
+    /// Returns the object.
+    /// Requires: it has one.
+    T& operator*() const noexcept { return mine_->value; }
+    /// Returns the object.
+    /// Requires: it has one.
+    T* operator->() const noexcept { return std::addressof(mine_->value); }
+
+    /// Returns the object to the pool, which destroys it if it is closed, and destroys objects that
+    /// have expired. Has nothing then.
+    void reset() noexcept {
+        if (object* const mine = std::exchange(mine_, nullptr)) {
+            of_->take_back(*mine);
+        }
+    }
+    /// Destroys the object, because it is broken. The pool makes another one when it needs one. Has
+    /// nothing then.
+    void discard() noexcept {
+        if (object* const mine = std::exchange(mine_, nullptr)) {
+            of_->destroy(*mine);
+        }
+    }
+
+private:
+    friend detail::object_place<T, Platform>;
+    object_lease(pool& of, object& mine) noexcept : of_(&of), mine_(&mine) {}
+
+    pool* of_ = nullptr;
+    object* mine_ = nullptr;
+};
+
+/// A bounded pool of objects for threads and coroutines. A caller borrows an object, and waits if
+/// all of them are lent, first come, first served. The object that was returned last is lent first.
+/// If none is idle, the caller that needs one makes it.
+///
+/// Several threads may call the two callables at a time. They run on the thread of the caller that
+/// borrows, with no lock held, and so do the destructors of the objects. If `make` borrows from the
+/// same pool, it may wait for itself. If it throws, the caller gets the exception, and the next
+/// waiter its turn. If the check returns false, the object is destroyed, and the caller gets
+/// another one; if the check throws, the object is destroyed, and the caller gets the exception.
+///
+/// An object that has expired is not lent. The pool has no thread of its own: it destroys such
+/// objects when an object is returned, when all idle ones have expired and one is acquired, and in
+/// trim(). A program that wants idle objects to end in an idle pool calls trim() now and then.
+///
+/// A borrowed object costs no allocation; an object that is made costs one, besides its own.
+///
+/// Memory order: what happens before the return of an object happens before it is lent again.
+///
+/// Destroys: not until every lease has returned its object; terminates otherwise.
+template <class T, class Platform> class object_pool {
+    static_assert(
+        std::is_object_v<T> && !std::is_const_v<T> && std::is_nothrow_destructible_v<T>,
+        "bide: a pool has objects that are not const and whose destructor does not throw");
+
+    using object = detail::pooled_object<T, Platform>;
+    using place = detail::object_place<T, Platform>;
+    using queue = detail::basic_permit_queue<Platform>;
+    using wait = thread_wait<queue, Platform>;
+
+public:
+    /// The type of the objects.
+    using value_type = T;
+    /// Has a borrowed object.
+    using lease = object_lease<T, Platform>;
+
+    /// Constructs a pool without objects. make() returns a T, which need not be movable.
+    /// is_good(object) is called with each idle object before it is lent.
+    /// Throws: std::invalid_argument if the limit is 0 or too large, if `keep` is more than the
+    /// limit, or if the idle time is negative; std::bad_alloc; what moving the callables throws.
+    template <class Make, class IsGood = detail::always_good>
+    explicit object_pool(const object_pool_options& options, Make make, IsGood is_good = {})
+        : permits_(valid(options)), idle_(options.idle_time.count(), options.keep),
+          limit_(options.limit),
+          source_(std::make_unique<detail::object_source_of<T, Platform, Make, IsGood>>(
+              std::move(make), std::move(is_good))) {}
+
+    /// Destroys the idle objects and the callables.
+    /// Requires: every object was returned, and no caller waits; terminates otherwise.
+    ~object_pool() {
+        permits_.require_no_waiters("object_pool", this);
+        if (permits_.forget(limit_) != limit_) {
+            detail::fatal("object_pool", this, "destroyed while an object is borrowed");
+        }
+        idle_.close();
+    }
+
+    object_pool(const object_pool&) = delete;
+    object_pool& operator=(const object_pool&) = delete;
+
+    /// Borrows an object, and makes one if none is idle and fewer than the limit exist.
+    /// Blocks: until an object or room for one is free and every earlier waiter has had its turn.
+    /// Throws: closed_error if the pool is closed; what the callables throw.
+    lease acquire() { return std::move(lend(wait_until(deadline::never())).value()); }
+
+    /// Borrows an object as acquire() does, if that needs no wait for another caller.
+    /// Throws: what the callables throw.
+    /// Returns: the object; nothing if all are lent or callers wait, or if it is closed.
+    lease try_acquire() { return or_nothing(lend(wait_until(deadline::poll()))); }
+
+    /// Borrows an object as acquire() does, but waits for other callers at most `rest`.
+    /// Throws: what the callables throw. The time does not limit these.
+    /// Returns: the object; nothing after the time-out, or if it is closed.
+    template <class R, class P> lease try_acquire_for(const std::chrono::duration<R, P>& rest) {
+        return or_nothing(lend(wait_until(deadline::after(rest))));
+    }
+    /// Borrows an object as try_acquire_for() does, but waits at most until a point in time.
+    template <class C, class D> lease try_acquire_until(const std::chrono::time_point<C, D>& when) {
+        return or_nothing(lend(wait_until(deadline::at(when))));
+    }
+
+    /// Borrows an object as acquire() does, unless a stop is requested during the wait.
+    /// Throws: what the callables throw.
+    /// Returns: errc::stopped or errc::closed if it has none.
+    result<lease> acquire(std::stop_token stop) {
+        return lend(permits_.try_take(1) ? wait_status::granted
+                                         : wait::stoppable(permits_, 1, stop));
+    }
+
+    /// Borrows an object as acquire() does, for a coroutine, which calls the callables when it
+    /// resumes. If `make` has to wait, see async_acquire_object() (task/acquire_object.hpp).
+    /// Returns: an operation for co_await; its value is the lease. What the callables throw, the
+    /// await throws.
+    basic_async_op<lease, Platform> async_acquire() noexcept {
+        return {acquiring{{permits_, 1}, *this}};
+    }
+
+    /// Closes the pool: every present and later wait fails with errc::closed, and the idle objects
+    /// are destroyed. A borrowed object stays valid, and is destroyed when it is returned.
+    void close() noexcept {
+        permits_.close();
+        idle_.close();
+    }
+    /// Returns true if close() was called.
+    bool is_closed() const noexcept { return permits_.is_closed(); }
+
+    /// Destroys the objects that have expired. If every object is lent, does nothing.
+    /// Returns: the number of objects that it has destroyed.
+    std::size_t trim() noexcept {
+        if (!permits_.try_take(1)) {
+            return 0;
+        }
+        const std::size_t destroyed = destroy_expired(idle_.now());
+        permits_.give(1);
+        return destroyed;
+    }
+
+    /// Returns the most objects that exist at a time.
+    std::size_t limit() const noexcept { return limit_; }
+    /// Returns the number of objects that exist or are being made. It may be outdated when the
+    /// caller reads it.
+    std::size_t size() const noexcept { return idle_.size(); }
+    /// Returns the number of objects that are not lent. It may be outdated when the caller reads it.
+    std::size_t idle() const noexcept { return idle_.idle(); }
+    /// Returns the number of waiters. It may be outdated when the caller reads it.
+    std::size_t waiters() const noexcept { return permits_.waiters(); }
+
+private:
+    friend lease;
+    friend place;
+    friend detail::object_pool_access;
+
+    // A wait for a permit that lend() makes a lease of (core/wait_ops.hpp).
+    struct acquiring : queue::taking {
+        object_pool& of;
+
+        result<lease> collect(wait_status what) const { return of.lend(what); }
+        void give_back(wait_status what) const noexcept {
+            if (what == wait_status::granted) {
+                of.permits_.give(1);
+            }
+        }
+    };
+
+    static std::ptrdiff_t valid(const object_pool_options& options) {
+        if (options.limit == 0 || options.limit > static_cast<std::size_t>((queue::max)())) {
+            BIDE_THROW(std::invalid_argument("bide::object_pool: limit outside [1, max]"));
+        }
+        if (options.keep > options.limit) {
+            BIDE_THROW(std::invalid_argument("bide::object_pool: keeps more than its limit"));
+        }
+        if (options.idle_time.count() < 0) {
+            BIDE_THROW(std::invalid_argument("bide::object_pool: negative idle time"));
+        }
+        return static_cast<std::ptrdiff_t>(options.limit);
+    }
+    static lease or_nothing(result<lease> got) noexcept { return got ? std::move(*got) : lease(); }
+
+    wait_status wait_until(deadline end) noexcept {
+        return permits_.try_take(1) ? wait_status::granted : wait::until(permits_, 1, end);
+    }
+
+    // Makes a lease of a permit.
+    result<lease> lend(wait_status what) {
+        if (what != wait_status::granted) {
+            return unexpected{errc_of(what)};
+        }
+        place mine(*this);
+        const detail::pool_step next = mine.find();
+        if (next == detail::pool_step::closed) {
+            return unexpected{errc::closed};
+        }
+        if (next == detail::pool_step::make) {
+            mine.fill(source_->make());
+        }
+        return mine.lend();
+    }
+
+    // The permit is given back last, as idle_objects needs it.
+    void take_back(object& returned) noexcept {
+        const std::int64_t now = idle_.now();
+        if (idle_.put(returned, now)) {
+            destroy_expired(now);
+        } else {
+            delete &returned;
+        }
+        permits_.give(1);
+    }
+    void destroy(object& broken) noexcept {
+        delete &broken;
+        idle_.lose();
+        permits_.give(1);
+    }
+    // Requires: the caller has a permit.
+    std::size_t destroy_expired(std::int64_t now) noexcept {
+        std::size_t destroyed = 0;
+        for (; object* const old = idle_.pop_expired(now); ++destroyed) {
+            delete old;
+        }
+        return destroyed;
+    }
+
+    queue permits_;
+    detail::idle_objects<T, Platform> idle_;
+    const std::size_t limit_;
+    const std::unique_ptr<detail::object_source<T, Platform>> source_;
+};
+
+/// The type of the objects is what the callable makes.
+template <class Make, class... IsGood>
+explicit object_pool(object_pool_options, Make, IsGood...)
+    -> object_pool<std::invoke_result_t<Make&>>;
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_ACQUIRE_OBJECT_HPP
+#define BIDE_TASK_ACQUIRE_OBJECT_HPP
+
+/// \file
+/// Borrows an object of an object_pool (sync/object_pool.hpp) that a coroutine makes.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/sync/object_pool.hpp>
+#include <bide/task/task.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct object_pool_access {
+    template <class T> using pool = object_pool<T, native_platform>;
+
+    // A wait for a permit, which the caller then has.
+    template <class T> struct reserving : pool<T>::queue::taking {
+        result<void> collect(wait_status what) const noexcept { return result_of(what); }
+        void give_back(wait_status what) const noexcept {
+            if (what == wait_status::granted) {
+                this->from.give(1);
+            }
+        }
+    };
+    template <class T> static async_op<void> reserve(pool<T>& of) noexcept {
+        return {reserving<T>{{of.permits_, 1}}};
+    }
+};
+
+} // namespace detail
+
+/// Borrows an object as object_pool::async_acquire() does. If none is idle, awaits the task of a T
+/// that make() returns, and adds that object to the pool. T has to be movable here.
+///
+/// To limit the time of the wait and of make() together, use with_timeout(), which cancels both.
+/// Returns: a task; its value is the lease.
+/// Throws: when it is awaited: closed_error if the pool is closed; what `make`, its task and the
+/// check of the pool throw. The next waiter gets its turn then, also if the task is cancelled.
+template <class T, class Make>
+task<object_lease<T>> async_acquire_object(object_pool<T>& pool, Make make) {
+    co_await detail::object_pool_access::reserve<T>(pool);
+    detail::object_place<T, native_platform> mine(pool);
+    const detail::pool_step next = mine.find();
+    if (next == detail::pool_step::closed) {
+        detail::throw_error(errc::closed);
+    }
+    if (next == detail::pool_step::make) {
+        T made = co_await make();
+        const auto take = [&made]() -> T&& { return std::move(made); };
+        mine.fill(std::make_unique<detail::pooled_object<T, native_platform>>(std::in_place, take)
+                      .release());
+    }
+    co_return mine.lend();
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
