@@ -82,6 +82,7 @@
 #include <bide/task/retry.hpp>
 #include <bide/task/strand.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/task_local_value.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <bide/version.hpp>

@@ -8,6 +8,7 @@
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
+#include <cstddef>
 
 namespace bide::inline BIDE_ABI {
 
@@ -17,6 +18,39 @@ namespace bide::inline BIDE_ABI {
 struct suspension {
     executor_ref* where = nullptr; // resumes the chain
     waker interrupt;               // ends the wait, on any thread
+};
+
+// A value of a task_local_value (task/task_local_value.hpp), for as long as a scope lasts. It does
+// not change.
+template <class Platform> struct task_binding {
+    const void* key = nullptr;
+    const void* value = nullptr;
+    const task_binding* outer = nullptr;
+    mutable typename Platform::template atomic<std::size_t> uses{0}; // by groups made in the scope
+};
+
+// Refers to a binding, or to nothing. It must be destroyed before the scope of the binding ends.
+template <class Platform> class task_binding_use {
+public:
+    explicit task_binding_use(const task_binding<Platform>* of) noexcept : of_(of) {
+        if (of_ != nullptr) {
+            // Order: relaxed; the count only shows a misuse at the end of the scope.
+            of_->uses.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+    task_binding_use(const task_binding_use&) = delete;
+    task_binding_use& operator=(const task_binding_use&) = delete;
+    ~task_binding_use() {
+        if (of_ != nullptr) {
+            // Order: relaxed; as above.
+            of_->uses.fetch_sub(1, std::memory_order_relaxed);
+        }
+    }
+
+    const task_binding<Platform>* get() const noexcept { return of_; }
+
+private:
+    const task_binding<Platform>* const of_;
 };
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
@@ -55,6 +89,9 @@ public:
     // Returns the time by which the chain is cancelled.
     virtual deadline limit() const noexcept { return deadline::never(); }
 
+    // Returns the innermost value of the chain's scopes, or nullptr.
+    virtual const task_binding<Platform>* values() const noexcept { return nullptr; }
+
     // Returns the name for reports, or nullptr.
     virtual const char* name() const noexcept { return nullptr; }
 
@@ -73,6 +110,12 @@ protected:
 // Returns the time by which a chain is cancelled; `context` may be nullptr.
 template <class Platform> deadline limit_of(const basic_task_context<Platform>* context) noexcept {
     return context != nullptr ? context->limit() : deadline::never();
+}
+
+// Returns the innermost value of the chain's scopes, or nullptr; `context` may be nullptr.
+template <class Platform>
+const task_binding<Platform>* values_of(const basic_task_context<Platform>* context) noexcept {
+    return context != nullptr ? context->values() : nullptr;
 }
 
 // Returns the context of a promise; nullptr if it has none.

@@ -149,8 +149,9 @@ public:
     // thread.
     void cancel_in_turn() noexcept;
 
-    // The time by which the maker of the group is cancelled.
+    // The time by which the maker of the group is cancelled, and the values of its scopes.
     deadline limit() const noexcept { return limit_; }
+    const task_binding<Platform>* values() const noexcept { return values_.get(); }
 
     end& of_children() noexcept { return children_; }
     end& of_all() noexcept { return all_; }
@@ -182,6 +183,7 @@ private:
     }
 
     semaphore* const room_;
+    const task_binding_use<Platform> values_{values_of(worker_local<Platform>::get().running)};
     const deadline limit_ = limit_of(worker_local<Platform>::get().running);
     typename Platform::template atomic<word> lock_{0};
     // Guarded by it:

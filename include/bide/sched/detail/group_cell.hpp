@@ -34,6 +34,7 @@ public:
 
     group_member& member() noexcept { return member_; }
     deadline limit() const noexcept final { return member_.limit(); }
+    const task_binding<native_platform>* values() const noexcept final { return member_.values(); }
 
     kept_outcome<void>& kept() noexcept { return kept_; }
     void settled() noexcept {}

@@ -6,6 +6,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/task_context.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <bide/task/detail/task_registry.hpp>
 
@@ -28,6 +29,7 @@ public:
     basic_group_member& operator=(const basic_group_member&) = delete;
 
     deadline limit() const noexcept { return group_.limit(); }
+    const task_binding<Platform>* values() const noexcept { return group_.values(); }
 
     // Called when the task has ended and its frame is destroyed. `error` is its exception;
     // `stopped` means that it never ran.

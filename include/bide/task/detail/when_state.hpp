@@ -67,6 +67,7 @@ protected:
     bool has_begun() const noexcept { return begun_; }
 
     deadline limit() const noexcept override { return when_->limit(); }
+    const task_binding<Platform>* values() const noexcept override { return when_->values(); }
 
 private:
     friend class basic_when_state<Platform>;
@@ -239,6 +240,7 @@ private:
     }
 
     deadline limit() const noexcept { return limit_of(context_); }
+    const task_binding<Platform>* values() const noexcept { return values_of(context_); }
     executor_ref where() const noexcept { return where_; }
     executor_ref home() const noexcept { return where_ ? where_ : on_this_thread<Platform>::ref(); }
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_TASK_LOCAL_VALUE_HPP
+#define BIDE_TASK_TASK_LOCAL_VALUE_HPP
+
+/// \file
+/// Values that a task and its children see, and so do the functions that they call, without passing
+/// them on: the number of a request, the name of a user. They are the scoped values of Java (JEP 506).
+///
+/// A value has a scope, which is a task. Everything that this task awaits is in the scope: its
+/// coroutines, the children of when_all() and when_any(), and the members of a task_group or a
+/// join_set that it makes. They end before the scope does, so the value is destroyed after the last
+/// access. It does not change meanwhile, so several threads may read it.
+///
+/// A task that is spawned on a scheduler is in no scope, for it may outlive every scope, and each
+/// spawned task would have to count a reference. To pass a value on, spawn a scope:
+/// `s.spawn(with_value(key, *key.get(), work()))`.
+//
+// A scope is the only child of a when_state, as that of with_deadline() is, and has a binding in the
+// frame of with_value(). A task without values has no memory for them: its context finds those of its
+// parent.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/task.hpp>
+
+#include <concepts>
+#include <coroutine>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// Is the key of a value. Usually a variable of a namespace:
+/// \code
+/// inline bide::task_local_value<std::string> request_id;
+/// \endcode
+/// Thread safety: any thread may call get() concurrently.
+template <class T> class task_local_value {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>,
+                  "bide: a task_local_value has an object that is not const; get() is const");
+
+public:
+    /// The type of the value.
+    using value_type = T;
+
+    /// Makes a key. No task has a value for it.
+    constexpr task_local_value() noexcept = default;
+    task_local_value(const task_local_value&) = delete;
+    task_local_value& operator=(const task_local_value&) = delete;
+
+    /// Returns the value of the innermost scope around the running task that sets this key. It looks
+    /// at one scope after the other, from the innermost one on.
+    ///
+    /// It finds the running task through the thread that runs it, as the functions of this_task do
+    /// (task/this_task.hpp).
+    /// Returns: nullptr if no scope sets it, or if no task runs. The value lives as long as its scope.
+    const T* get() const noexcept {
+        const auto* at = values_of(worker_local<native_platform>::get().running);
+        while (at != nullptr && at->key != this) {
+            at = at->outer;
+        }
+        return at != nullptr ? static_cast<const T*>(at->value) : nullptr;
+    }
+};
+
+namespace detail {
+
+// The task of a scope.
+template <task_source S> class scope_child final : public body_child<S> {
+    using binding = task_binding<native_platform>;
+
+public:
+    scope_child(const void* key, const void* value) noexcept {
+        binding_.key = key;
+        binding_.value = value;
+    }
+    ~scope_child() {
+        // Order: relaxed; the program orders the end of a group before the end of the scope.
+        if (binding_.uses.load(std::memory_order_relaxed) != 0) {
+            fatal("task_local_value", binding_.key,
+                  "had a scope that ended before a task_group or join_set that was made in it");
+        }
+    }
+
+    // Finds the scopes around this one; made for co_await, because it needs the promise of the parent.
+    struct nesting {
+        explicit nesting(scope_child& c) noexcept : child(c) {}
+        nesting(const nesting&) = delete;
+        nesting& operator=(const nesting&) = delete;
+
+        bool await_ready() const noexcept { return false; }
+        template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+            child.binding_.outer = values_of(task_context_of<native_platform>(h.promise()));
+            return false;
+        }
+        void await_resume() const noexcept {}
+
+        scope_child& child;
+    };
+    nesting nest() noexcept { return nesting(*this); }
+
+private:
+    const binding* values() const noexcept override { return &binding_; }
+
+    binding binding_;
+};
+
+template <class T, task_source S>
+task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S work) {
+    task_when_state state(task_when_state::until::all);
+    scope_child<S> child(std::addressof(key), std::addressof(value));
+    child.open(std::move(work));
+    state.add(child, &child.frame());
+    co_await child.nest();
+    co_await state.wait();
+    child.rethrow_if_failed();
+    if constexpr (!std::is_void_v<task_value_t<S>>) {
+        co_return child.value();
+    }
+}
+
+} // namespace detail
+
+/// Runs a task, or the task that a callable returns, in a scope in which `key` has a value. An inner
+/// scope of the same key hides the outer one. The task is a child of the awaiting task, as that of
+/// when_all() is: it has its own shields and its own stop token, and a cancellation reaches it.
+/// Returns: a task; its value is that of the task.
+/// Throws: as when_all(), if awaited: what the task throws. What the construction of the value throws,
+/// in this call; std::bad_alloc.
+/// Requires: the key outlives the scope. A task_group or join_set that is made in the scope is
+/// destroyed in it; otherwise the end of the scope terminates.
+template <class T, class U, detail::task_source S>
+    requires std::constructible_from<T, U>
+task<detail::task_value_t<S>> with_value(const task_local_value<T>& key, U&& value, S work) {
+    static_assert(std::is_move_constructible_v<T>, "bide: the value moves into its scope");
+    return detail::run_with_value<T, S>(key, T(std::forward<U>(value)), std::move(work));
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
