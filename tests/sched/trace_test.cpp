@@ -186,6 +186,56 @@ TEST_CASE("trace: a run of something that is no task has no name") {
     CHECK(seen.runs_of("") == 1);
 }
 
+TEST_CASE("trace: a task and its children have the name that the task was last given") {
+    const test::watchdog guard;
+    recorder seen;
+    bool good = bide::this_task::name() == nullptr;
+    bide::this_task::set_name("no task runs"); // does nothing
+    {
+        scheduler s(traced(2, false, seen));
+        const auto is_named = [](const char* name) {
+            const char* const now = bide::this_task::name();
+            return now != nullptr && std::string(now) == name;
+        };
+        const auto child = [&](bool& is) -> task<> {
+            co_await bide::this_task::yield();
+            is = is_named("second");
+        };
+        const auto parent = [&]() -> task<> {
+            good = good && is_named("first");
+            bide::this_task::set_name("second");
+            good = good && is_named("second");
+            co_await bide::this_task::yield();
+            bool children[2] = {};
+            auto a = child(children[0]);
+            auto b = child(children[1]);
+            co_await bide::when_all(std::move(a), std::move(b));
+            good = good && children[0] && children[1];
+            const auto renames = []() -> task<> {
+                bide::this_task::set_name("third");
+                co_return;
+            };
+            auto c = renames();
+            co_await bide::when_all(std::move(c));
+            good = good && is_named("third");
+        };
+        s.spawn(parent().named("first")).join();
+        s.spawn([] { bide::this_task::set_name("function"); }).join();
+        s.spawn([&] { good = good && bide::this_task::name() == nullptr; }).join();
+        s.spawn_blocking([&] {
+             good = good && bide::this_task::name() == nullptr;
+             bide::this_task::set_name("blocking");
+             good = good && is_named("blocking");
+         }).join();
+    }
+    CHECK(good);
+    CHECK(bide::this_task::name() == nullptr);
+    CHECK(seen.runs_of("first") == 0); // it was renamed in its first run
+    CHECK(seen.runs_of("second") >= 2);
+    CHECK(seen.runs_of("third") >= 1);
+    CHECK(seen.runs_of("function") == 1);
+}
+
 TEST_CASE("trace: agrees with stats(), and so does a Chrome trace") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard(2 * test::patience);
@@ -278,6 +328,47 @@ TEST_CASE("trace: a run that blocks lasts until its end, although another thread
 }
 
 // ---- Dumps
+
+TEST_CASE("dump: shows the name that a task has given itself") {
+    const test::watchdog guard;
+    bide::semaphore never(0);
+    scheduler s(with(2, false));
+    const auto renames = [&](const char* name) -> task<> {
+        bide::this_task::set_name(name);
+        co_await waits(never);
+    };
+    auto a = s.spawn(renames("order 1").named("order"));
+    auto b = s.spawn(renames(nullptr).named("nameless"));
+    REQUIRE(test::has_waiters(never, 2));
+    const std::string text = dumped(s);
+    INFO(text);
+    CHECK(says(text, " 1  \"order 1\"\n"));
+    CHECK(says(text, " 1  unnamed\n"));
+    CHECK(!says(text, "nameless"));
+    never.release(2);
+    std::move(a).join();
+    std::move(b).join();
+}
+
+TEST_CASE("dump: tasks are renamed meanwhile") {
+    const test::watchdog guard;
+    scheduler s(with(2, false));
+    std::atomic<bool> end{false};
+    const auto renames = [&]() -> task<> {
+        for (int i = 0; !end; ++i) {
+            bide::this_task::set_name(i % 2 == 0 ? "even" : "odd");
+            co_await bide::this_task::sleep_for(1us);
+        }
+    };
+    auto a = s.spawn(renames());
+    auto b = s.spawn(renames());
+    for (int i = 0; i < 200; ++i) {
+        CHECK(says(dumped(s), "waiting tasks: "));
+    }
+    end = true;
+    std::move(a).join();
+    std::move(b).join();
+}
 
 TEST_CASE("dump: lists the names of the tasks that wait, with their numbers, and no others") {
     const test::watchdog guard;

@@ -85,6 +85,26 @@ inline bide::deadline deadline() noexcept {
     return limit_of(worker_local<native_platform>::get().running);
 }
 
+/// Sets the name of the running task in dumps and traces, in the place of task::named(). A child of
+/// when_all() or when_any() has the name of its parent, and sets that. A function that is spawned has a
+/// name only by this. The current run is traced with the new name. If no task runs, does nothing.
+/// Requires: the text outlives the scheduler and its trace, as a literal does; it is not copied.
+inline void set_name(const char* name) noexcept {
+    auto& here = worker_local<native_platform>::get();
+    if (here.running != nullptr) {
+        here.running->set_name(name);
+        if (here.traced) {
+            here.name = name;
+        }
+    }
+}
+
+/// Returns the name of the running task; nullptr if it has none, or if no task runs.
+inline const char* name() noexcept {
+    const auto* const task = worker_local<native_platform>::get().running;
+    return task != nullptr ? task->name() : nullptr;
+}
+
 /// Returns a token that is stopped when the running task is cancelled and not shielded. If no task
 /// runs, the token is empty.
 ///

@@ -92,8 +92,9 @@ public:
     // Returns the innermost value of the chain's scopes, or nullptr.
     virtual const task_binding<Platform>* values() const noexcept { return nullptr; }
 
-    // Returns the name for reports, or nullptr.
+    // Returns the name for reports, or nullptr. Sets it; any thread may read it meanwhile.
     virtual const char* name() const noexcept { return nullptr; }
+    virtual void set_name(const char*) noexcept {}
 
     // Returns the runnable that resumes the chain without a wait. The caller posts it.
     virtual runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept = 0;

@@ -17,6 +17,7 @@
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/task_registry.hpp>
 
+#include <atomic>
 #include <cstdint>
 
 namespace bide::inline BIDE_ABI {
@@ -80,7 +81,12 @@ public:
         }
     }
 
-    const char* name() const noexcept override { return name_; }
+    // Order: acquire; the text, which the task may have written, for a dump.
+    const char* name() const noexcept override { return name_.load(std::memory_order_acquire); }
+    // Order: release; as above.
+    void set_name(const char* name) noexcept override {
+        name_.store(name, std::memory_order_release);
+    }
 
     // The gate that opens when the task ends, if it is kept.
     gate& ended_gate() noexcept { return ended_gate_; }
@@ -102,7 +108,6 @@ protected:
     virtual void discard_outcome() noexcept = 0;
     virtual void destroy() noexcept = 0;
 
-    void set_name(const char* name) noexcept { name_ = name; }
     home_type& home() noexcept { return home_; }
 
 private:
@@ -138,7 +143,7 @@ private:
 
     home_type& home_;
     gate ended_gate_{1};
-    const char* name_ = nullptr;
+    typename Platform::template atomic<const char*> name_{nullptr};
 };
 
 } // namespace detail

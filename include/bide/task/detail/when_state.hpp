@@ -68,6 +68,8 @@ protected:
 
     deadline limit() const noexcept override { return when_->limit(); }
     const task_binding<Platform>* values() const noexcept override { return when_->values(); }
+    const char* name() const noexcept final { return when_->name(); }
+    void set_name(const char* name) noexcept final { when_->set_name(name); }
 
 private:
     friend class basic_when_state<Platform>;
@@ -241,6 +243,12 @@ private:
 
     deadline limit() const noexcept { return limit_of(context_); }
     const task_binding<Platform>* values() const noexcept { return values_of(context_); }
+    const char* name() const noexcept { return context_ != nullptr ? context_->name() : nullptr; }
+    void set_name(const char* name) noexcept {
+        if (context_ != nullptr) {
+            context_->set_name(name);
+        }
+    }
     executor_ref where() const noexcept { return where_; }
     executor_ref home() const noexcept { return where_ ? where_ : on_this_thread<Platform>::ref(); }
 
