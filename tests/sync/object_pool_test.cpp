@@ -117,6 +117,12 @@ template <class Pool> test::held hold(Pool& p, bool& mine) {
     co_await std::suspend_always();
 }
 
+template <class Pool>
+test::held_on<test::manual_executor> hold_on(test::manual_executor&, Pool& p, bool& mine) {
+    const auto held = co_await p.async_acquire();
+    mine = true;
+}
+
 } // namespace
 
 TEMPLATE_TEST_CASE("object_pool: objects are made on demand, lent again, the last returned first",
@@ -244,13 +250,26 @@ TEST_CASE(
     }
     CHECK(p.idle() == 1);
     {
+        test::manual_executor loop;
+        auto held = p.acquire();
+        auto gone = hold_on(loop, p, mine = false);
+        gone.start();
+        held.discard(); // grants the room, in which the coroutine would make an object
+        CHECK(p.waiters() == 0);
+        gone.destroy();
+        loop.drop_all();
+        CHECK_FALSE(mine);
+        CHECK(all.made == 2);
+        CHECK(p.acquire()->number() == 3);
+    }
+    {
         test::journal turns;
         auto held = p.acquire();
         test::foreign_wait wait(p.async_acquire().as_result().as_case(), turns, 0);
         CHECK_FALSE(wait.start());
         CHECK(wait.cancel());
     }
-    CHECK(all.made == 2);
+    CHECK(all.made == 3);
     CHECK(p.try_acquire());
 }
 
