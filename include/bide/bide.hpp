@@ -45,6 +45,7 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>
+#include <bide/sched/spawn_options.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/sched/trace.hpp>

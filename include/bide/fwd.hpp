@@ -265,6 +265,8 @@ struct run_loop_options;
 struct scheduler_options;
 /// \overload
 struct scheduler_stats;
+/// See sched/spawn_options.hpp.
+struct spawn_options;
 /// See sched/task_group.hpp.
 class task_group;
 /// See sched/join_set.hpp.

@@ -231,7 +231,7 @@ template <class Platform> executor_ref spare_executor() noexcept {
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();
     if (here.host != nullptr && here.running != nullptr &&
-        here.running->will_go_on(here.host->executor())) {
+        here.host->serves(here.running->goes_on_at())) {
         here.host->add_timer(t);
     } else {
         required_service<Platform>().add(t);

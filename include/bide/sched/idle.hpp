@@ -51,6 +51,9 @@
 // worker that announces later sees the job [idle.handed_over], and a worker that slept before is
 // woken, or the bit is set.
 //
+// No other worker looks for a job that only one thread may run. Its pusher wakes that thread's worker,
+// which is then a searcher more. A worker that was woken for another job, and takes such a one, says `more`.
+//
 // The watcher is a sleeper that sleeps with a time-out while other workers run. It looks from time
 // to time for jobs that wake no worker: those pushed into a LIFO slot. The slot's worker is
 // expected to take them at once. A push that relies on the watcher sets `deferred`, and no
@@ -100,6 +103,13 @@ public:
         return wake(searching_ | has_watcher, has_watcher);
     }
 
+    /// For a job that only the thread of that worker may run. Returns true if the worker sleeps: the
+    /// caller must unpark it, and it counts as searching.
+    [[nodiscard]] bool wake_worker(unsigned which) noexcept {
+        // Order: seq_cst [idle.announce]; after the job was made visible.
+        return count(word_.load(std::memory_order_seq_cst), sleeping_) != 0 && remove(which, false);
+    }
+
     // ---- A worker, each with a number of its own below `workers`
 
     /// Counts the caller as searching. Returns false, and does not count it, if at least half of
@@ -123,7 +133,9 @@ public:
     /// Removes the caller from the sleepers and counts it as searching. Returns false if a waker
     /// has already removed it. Then it counts as searching, too, and its token is there or on its
     /// way.
-    [[nodiscard]] bool retract(unsigned self) noexcept;
+    [[nodiscard]] bool retract(unsigned self) noexcept {
+        return remove(self, took_deferred_[self]);
+    }
 
     /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If none does, no
     /// worker would see a new job.
@@ -215,6 +227,7 @@ private:
     unsigned wake(word relied_on, word leaves_it = 0) noexcept;
     template <class Rule> unsigned decide(word seen, Rule rule) noexcept;
     unsigned take_first(unsigned last_choice) noexcept;
+    bool remove(unsigned which, bool restores_deferred) noexcept;
     bool unlock_as(word& seen, word next) noexcept;
 
     static constexpr unsigned width = 64;
@@ -359,19 +372,21 @@ bool basic_idle<Platform>::announce(unsigned self, bool searching, bool may_watc
     }
 }
 
-template <class Platform> bool basic_idle<Platform>::retract(unsigned self) noexcept {
+// Removes that worker from the sleepers, if it sleeps, and counts it as searching.
+template <class Platform>
+bool basic_idle<Platform>::remove(unsigned which, bool restores_deferred) noexcept {
     word seen = lock::acquire(word_);
-    const bool asleep = (bits_of(self) & bit_of(self)) != 0;
-    bits_of(self) = bits_of(self) & ~bit_of(self);
+    const bool asleep = (bits_of(which) & bit_of(which)) != 0;
+    bits_of(which) = bits_of(which) & ~bit_of(which);
     for (;;) {
         word next = seen;
         if (asleep) {
             next += searcher - sleeper;
-            if ((seen & has_watcher) != 0 && watcher_ == self) {
+            if ((seen & has_watcher) != 0 && watcher_ == which) {
                 next &= ~has_watcher;
             }
         }
-        if (took_deferred_[self] && (next & sleeping_) != 0) {
+        if (restores_deferred && (next & sleeping_) != 0) {
             next |= deferred;
         }
         if (unlock_as(seen, next)) {

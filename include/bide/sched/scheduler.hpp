@@ -10,6 +10,7 @@
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler_options.hpp>
+#include <bide/sched/spawn_options.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/join_handle.hpp>
@@ -19,6 +20,7 @@
 #include <cstdio>
 #include <memory>
 #include <new>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -71,7 +73,28 @@ public:
         }
     }
 
-    // For spawn(), schedule(), post() and executor() see task_runner.
+    // For spawn() without options, schedule(), post() and executor() see task_runner.
+    using task_runner::spawn;
+
+    /// Starts a task, or the function or the task that a function returns, in a class or on one worker.
+    /// Throws: as task_runner::spawn(); std::invalid_argument if there is no such worker as `how` names,
+    /// or if it names one and a priority. The task, or the function, has not begun and is destroyed.
+    /// Thread safety: any thread may call it.
+    template <class S> auto spawn(S source, const spawn_options& how) {
+        return spawn_in(core_->home_of(how), std::move(source));
+    }
+
+    /// Starts a task that stays on the calling thread: spawn() with spawn_options::worker.
+    /// Throws: as spawn(); std::invalid_argument if this_worker() returns nothing.
+    template <class S> auto spawn_local(S source) {
+        return spawn(std::move(source), {.worker = core_->local_worker()});
+    }
+
+    /// Returns the number of the worker for which the calling thread was started: the thread's own, even
+    /// if it runs another worker meanwhile. Returns nothing on a thread that the scheduler has started
+    /// for blocking tasks, which may also run a worker, and on any other thread. A pinned task always
+    /// gets its spawn_options::worker.
+    std::optional<unsigned> this_worker() const noexcept { return core_->thread_here(); }
 
     /// Runs a function that blocks, on a thread for blocking tasks: an idle one, else a new one. If
     /// there are max_blocking_threads already, the function waits for the next one that becomes

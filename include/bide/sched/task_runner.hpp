@@ -46,18 +46,14 @@ public:
     /// holds for all functions below.
     /// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
     /// Thread safety: any thread may call it. A task that calls it must not have ended.
-    template <class T> join_handle<T> spawn(task<T> t) {
-        using cell = detail::joined_coroutine_cell<task<T>>;
-        return launch<T>(*new cell(home_, true, std::move(t)));
-    }
+    template <class T> join_handle<T> spawn(task<T> t) { return spawn_in(home_, std::move(t)); }
 
     /// Starts a task that runs a function. The return value or the exception of the function is the
     /// outcome.
     template <class F>
         requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
     auto spawn(F function) -> join_handle<result_of<F>> {
-        using cell = detail::function_cell<F, result_of<F>>;
-        return launch<result_of<F>>(*new cell(home_, std::move(function), false, true));
+        return spawn_in(home_, std::move(function));
     }
 
     /// Starts the task that a function returns. The function is called at once, on the calling
@@ -65,8 +61,7 @@ public:
     template <class F>
         requires std::is_invocable_v<F&&> && detail::task_source<F>
     auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
-        using cell = detail::joined_coroutine_cell<F>;
-        return launch<detail::task_value_t<F>>(*new cell(home_, true, std::move(function)));
+        return spawn_in(home_, std::move(function));
     }
 
     /// Moves the coroutine that awaits it to the runner, behind what is queued there.
@@ -89,12 +84,32 @@ protected:
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
+    // The three ways to spawn, for a task of any home of the runner.
+    template <class T> static join_handle<T> spawn_in(detail::task_home& home, task<T> t) {
+        using cell = detail::joined_coroutine_cell<task<T>>;
+        return launch<T>(home, *new cell(home, true, std::move(t)));
+    }
+    template <class F>
+        requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
+    static auto spawn_in(detail::task_home& home, F function) -> join_handle<result_of<F>> {
+        using cell = detail::function_cell<F, result_of<F>>;
+        return launch<result_of<F>>(home, *new cell(home, std::move(function), false, true));
+    }
+    template <class F>
+        requires std::is_invocable_v<F&&> && detail::task_source<F>
+    static auto spawn_in(detail::task_home& home, F function)
+        -> join_handle<detail::task_value_t<F>> {
+        using cell = detail::joined_coroutine_cell<F>;
+        return launch<detail::task_value_t<F>>(home, *new cell(home, true, std::move(function)));
+    }
+
 private:
     friend detail::runner_access;
 
-    template <class T> join_handle<T> launch(detail::joined_task<T>& of) noexcept {
+    template <class T>
+    static join_handle<T> launch(detail::task_home& home, detail::joined_task<T>& of) noexcept {
         join_handle<T> handle(of);
-        home_.start(of);
+        home.start(of);
         return handle;
     }
 

@@ -65,7 +65,7 @@ public:
                 child.cancel(cancel_reason::timeout);
             } else if (here.host != nullptr && here.running != nullptr &&
                        here.running == task_context_of<platform>(h.promise()) &&
-                       here.host->executor() == executor_of(h.promise())) {
+                       here.host->serves(executor_of(h.promise()))) {
                 here.host->add_timer(child.timer_);
             } else {
                 required_service<platform>().add(child.timer_);

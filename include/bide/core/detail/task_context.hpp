@@ -73,9 +73,9 @@ public:
     // begin_wait() without end_wait(), and does not access the chain afterwards.
     virtual void wake() noexcept = 0;
 
-    // Returns whether the chain has called begin_wait() and will resume at `there`. Called on the
-    // thread that runs the chain.
-    virtual bool will_go_on(executor_ref there) const noexcept = 0;
+    // Returns where the chain will resume, if it has called begin_wait(); else refers to none. Called
+    // on the thread that runs the chain.
+    virtual executor_ref goes_on_at() const noexcept = 0;
 
     // Returns whether the chain is cancelled or its scheduler ends, unless the chain shields itself
     // from that.

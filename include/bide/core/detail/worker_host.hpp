@@ -62,7 +62,15 @@ public:
     // Returns the scheduler's executor; it refers to none on a resumer.
     virtual executor_ref executor() noexcept = 0;
 
+    // Returns true if `where` is an executor of the scheduler.
+    bool serves(executor_ref where) noexcept {
+        return where && (where == executor() || has_queue(where));
+    }
+
 protected:
+    // Returns true if `where` is another executor of the scheduler than executor().
+    virtual bool has_queue(executor_ref) noexcept { return false; }
+
     ~basic_worker_host() = default;
 };
 

@@ -80,8 +80,12 @@ public:
 
     // ---- Tasks
 
-    // Enqueues a new task. Refuses it if the scheduler is closing.
-    void start(header& t) noexcept;
+    // Enqueues a new task. Refuses it if the scheduler is closing. push(r, w) enqueues; `w` is the worker
+    // of the calling thread, or nullptr.
+    void start(header& t) noexcept {
+        start(t, [this](runnable& r, worker* w) noexcept { push(r, w); });
+    }
+    template <class Push> void start(header& t, Push&& push) noexcept;
 
     // Counts a task that an external thread spawns, during an external_call. Returns false if the
     // scheduler is closing: the caller then ends the task.
@@ -108,8 +112,11 @@ public:
         task_ended();
     }
 
-    // Enqueues `r`. Any thread.
-    void post(runnable& r) noexcept;
+    // Enqueues `r`. Any thread. For push() see start().
+    void post(runnable& r) noexcept {
+        post(r, [this](runnable& one, worker* w) noexcept { push(one, w); });
+    }
+    template <class Push> void post(runnable& r, Push&& push) noexcept;
 
     // See basic_task_home.
     unsigned registry_here() const noexcept {
@@ -158,6 +165,9 @@ public:
     }
 
 private:
+    void push(runnable& r, worker* w) noexcept {
+        w != nullptr ? pool_.push_local(*w, r) : pool_.push(r);
+    }
     void close() noexcept;
     void forward_unrun() noexcept;
 
@@ -185,11 +195,12 @@ template <class Platform, class Pool> basic_lifecycle<Platform, Pool>::~basic_li
 // ---- Tasks
 
 template <class Platform, class Pool>
-void basic_lifecycle<Platform, Pool>::start(header& t) noexcept {
+template <class Push>
+void basic_lifecycle<Platform, Pool>::start(header& t, Push&& push) noexcept {
     if (worker* const w = pool_.current_worker()) {
         w->spawned.add(1);
         if (!is_closing()) {
-            pool_.push_local(*w, t.to_run());
+            push(t.to_run(), w);
         } else {
             t.refuse();
         }
@@ -197,20 +208,21 @@ void basic_lifecycle<Platform, Pool>::start(header& t) noexcept {
     }
     const external_call here(*this);
     if (admit()) {
-        pool_.push(t.to_run());
+        push(t.to_run(), static_cast<worker*>(nullptr));
     } else {
         t.refuse();
     }
 }
 
 template <class Platform, class Pool>
-void basic_lifecycle<Platform, Pool>::post(runnable& r) noexcept {
+template <class Push>
+void basic_lifecycle<Platform, Pool>::post(runnable& r, Push&& push) noexcept {
     if (worker* const w = pool_.current_worker()) {
-        pool_.push_local(*w, r);
+        push(r, w);
         return;
     }
     const external_call here(*this);
-    pool_.push(r);
+    push(r, static_cast<worker*>(nullptr));
     // Order: seq_cst [lifecycle.unrun]; read after the push. shutdown() writes it before it empties
     // the queue.
     if (ended_.load(std::memory_order_seq_cst)) {

@@ -9,6 +9,7 @@
 //
 //   at intervals      timers that are due, the driver, and one job from the injector, or half of what
 //                     another worker has more (global_queue_interval in worker.hpp)
+//   high, low, pinned jobs, in their turns, if there ever was one (class_queues.hpp)
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; it grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
@@ -34,6 +35,7 @@
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/maintenance.hpp>
+#include <bide/sched/detail/pool_owner.hpp>
 #include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
@@ -47,44 +49,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What a pool calls of the scheduler that owns it.
-template <class Platform> class basic_pool_owner {
-    using worker = basic_worker<Platform>;
-
-public:
-    // The calling thread leaves `w`: makes another thread run it. Returns false if there is none.
-    virtual bool replace(worker& w) noexcept = 0;
-    // Called if replace() has found no thread. The next thread that becomes free then calls
-    // replace_blocked() or take_blocked(). Returns false if no thread will become free and none can
-    // be started.
-    virtual bool request_replacement() noexcept { return true; }
-    // Returns true if the calling thread runs a worker in place of the worker's own thread.
-    virtual bool is_substitute() const noexcept { return false; }
-    // Makes a thread run `w` that has lost its own worker and waits. Returns false if none waits.
-    virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
-    // Called when a worker has found nothing to run and has announced that. Announcements are
-    // read-modify-writes of one word. So the worker with the last announcement sees what all
-    // workers did before theirs.
-    virtual void found_nothing() noexcept = 0;
-    // The executor of the tasks.
-    virtual executor_ref executor() noexcept = 0;
-    // The address by which threads know the scheduler (fork_context.hpp).
-    virtual const void* scheduler_id() const noexcept { return this; }
-
-protected:
-    ~basic_pool_owner() = default;
-};
-
-struct pool_options {
-    unsigned workers;
-    bool steal;
-    driver* io;                      // one of the idle workers sleeps in it
-    std::int64_t max_timed_sleep_ns; // 0: there is no watcher
-    trace_sink* trace = nullptr;
-    std::int64_t timer_slack_ns = 0;
-    unsigned spare_processors = 0; // more processors than workers
-};
-
 template <class Platform> class basic_pool {
 public:
     using worker = basic_worker<Platform>;
@@ -92,6 +56,7 @@ public:
     using owner = basic_pool_owner<Platform>;
     using options = pool_options;
     using thread_role = basic_thread_role<Platform>;
+    using thread_queue = basic_thread_queue<Platform>;
 
     basic_pool(owner& of, const options& wanted)
         : owner_(of), trace_(wanted.trace), timer_slack_ns_(wanted.timer_slack_ns),
@@ -103,12 +68,22 @@ public:
     basic_pool& operator=(const basic_pool&) = delete;
 
     // Runs the worker `w` on the calling thread. Returns after stop(), or if the thread has blocked
-    // and lost the worker.
-    void run(worker& w) noexcept;
+    // and lost the worker. `mine` are the jobs that only this thread may run, if it has any.
+    void run(worker& w, thread_queue* mine = nullptr) noexcept;
+
+    // Runs these jobs on their thread, which owns no worker, until there is none.
+    void run_pinned(thread_queue& mine) noexcept;
 
     // Enqueues `r`: on the thread of the worker `w`, and on any thread.
     void push_local(worker& w, runnable& r) noexcept { queues_.push_local(w, r); }
     void push(runnable& r) noexcept { queues_.push(r); }
+    // The same for a class that is not normal, and for a job that only the own thread of `home` may run.
+    void push(task_priority of, runnable& r) noexcept { queues_.push(of, r); }
+    void push_pinned(worker& home, runnable& r) noexcept {
+        if (!queues_.push_pinned(home, r)) {
+            owner_.wake_thread(home.index);
+        }
+    }
 
     // Wakes a worker that sleeps. That worker then calls found_nothing() of the owner. If no worker
     // sleeps, each worker that becomes idle makes this call.
@@ -133,6 +108,7 @@ public:
     std::size_t queued() const noexcept { return queues_.queued(); }
     bool steals() const noexcept { return queues_.steals(); }
     executor_ref executor() noexcept { return owner_.executor(); }
+    bool has_queue(executor_ref where) noexcept { return owner_.has_queue(where); }
     const basic_idle<Platform>& idle() const noexcept { return queues_.idle(); }
 
     // ---- Blocked workers. See blocked_workers.hpp.
@@ -190,11 +166,15 @@ private:
 
 // ---- Running
 
-template <class Platform> void basic_pool<Platform>::run(worker& w) noexcept {
+template <class Platform> void basic_pool<Platform>::run(worker& w, thread_queue* mine) noexcept {
     thread_role& here = thread_role::here();
     auto& resumed = Platform::template local<resume_state>();
-    here = {this, &w};
+    here = {this, &w, mine};
     w.ownership.begin(&here);
+    w.mine = mine;
+    if (mine != nullptr) {
+        mine->set_owned(w.index);
+    }
     resumed.worker = owner_.executor();
     while (here.worker == &w) {
         runnable* const r = find(w);
@@ -207,6 +187,19 @@ template <class Platform> void basic_pool<Platform>::run(worker& w) noexcept {
     drop_thread_lane();
     here = {};
     resumed.worker = {};
+    if (mine != nullptr) {
+        mine->set_owned(mine->none);
+    }
+}
+
+template <class Platform> void basic_pool<Platform>::run_pinned(thread_queue& mine) noexcept {
+    thread_role& here = thread_role::here();
+    here = {this, nullptr, &mine};
+    while (!mine.empty()) {
+        mine.pop()->run.wake();
+    }
+    drop_thread_lane();
+    here = {};
 }
 
 template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable& r) noexcept {
@@ -263,10 +256,7 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
         queues_.push_behind(w, *behind);
     }
     if (r == nullptr) {
-        r = queues_.local_work(w);
-    }
-    if (r == nullptr) {
-        r = queues_.fetch(w);
+        r = queues_.next(w);
     }
     return r != nullptr ? r : search_or_sleep(w);
 }
@@ -278,8 +268,12 @@ template <class Platform> runnable* basic_pool<Platform>::check_shared_work(work
     queues_.release_child(w, now);
     maintenance_.poll(w, now);
     w.ring.trim();
-    runnable* const injected = queues_.take_injected(w);
-    return injected != nullptr ? injected : queues_.balance(w);
+    runnable* r = queues_.take_injected(w);
+    r = r != nullptr ? r : queues_.balance(w);
+    if (r != nullptr && queues_.classes().in_use()) {
+        queues_.push_ring(w, *std::exchange(r, nullptr)); // it may not be the turn of a normal job
+    }
+    return r;
 }
 
 // ---- Searching and sleeping
@@ -294,8 +288,12 @@ runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool b
         more = more || !queues_.has_nothing(w);        // a job that it was woken for is still there
         return own;
     }
-    more = false;
+    const bool woken = std::exchange(more, false);
     runnable* r = queues_.fetch(w);
+    if (r == nullptr) {
+        r = queues_.take_pinned(w);
+        more = r != nullptr && woken; // as above
+    }
     if (r == nullptr && queues_.steals()) {
         unsigned taken = 1;
         r = queues_.steal(w, taken, more);
@@ -325,7 +323,7 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
     w.is_searching = true;
     for (;;) {
         if (searching) {
-            bool more = woken;
+            bool more = woken && !w.take_woken_for_pinned();
             runnable* r = search(w, watches, leaves_arms, more);
             if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
                 basic_spin<Platform>::until(

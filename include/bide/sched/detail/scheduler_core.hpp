@@ -17,18 +17,22 @@
 #include <bide/sched/detail/cpu_count.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
+#include <bide/sched/detail/queue_home.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler_options.hpp>
+#include <bide/sched/spawn_options.hpp>
 #include <bide/task/detail/task_cell.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -55,6 +59,19 @@ public:
 
     void start(task_header& t) noexcept override { life_.start(t); }
 
+    // Returns the home of a task that is spawned with these options.
+    // Throws: std::invalid_argument, see scheduler::spawn().
+    task_home& home_of(const spawn_options& how) {
+        return how.priority == task_priority::normal && !how.worker ? *this : queue_of(how);
+    }
+
+    // Returns the number of the worker for which the calling thread was started, if it was for one.
+    std::optional<unsigned> thread_here() const noexcept {
+        const auto& here = pool_type::thread_role::here();
+        return here.pool == &pool_ && here.pinned != nullptr ? std::optional(here.pinned->index)
+                                                             : std::nullopt;
+    }
+
     // Starts a blocking task.
     // Throws: std::system_error if there is no thread for it. The task is refused then.
     void start_blocking(task_header& t);
@@ -79,6 +96,16 @@ public:
 
     const lifecycle& life() const noexcept { return life_; }
 
+    // The same. Throws: std::invalid_argument if it was for none.
+    unsigned local_worker() const {
+        const std::optional<unsigned> mine = thread_here();
+        if (!mine) {
+            BIDE_THROW(std::invalid_argument("scheduler::spawn_local(): this thread is none that "
+                                             "the scheduler keeps for a worker"));
+        }
+        return *mine;
+    }
+
 private:
     // Of basic_task_home, task_home and basic_pool_owner.
     unsigned registry_here() const noexcept override { return life_.registry_here(); }
@@ -99,6 +126,7 @@ private:
         current_scheduler::here() = {};
     }
     const void* scheduler_id() const noexcept override { return &scheduler_; }
+    task_home& queue_of(const spawn_options& how);
     static pool_options options_of_pool(const scheduler_options& wanted);
 
     bool replace(worker& w) noexcept override { return threads_.replace(w); }
@@ -108,12 +136,16 @@ private:
         return threads_.hand_to_idle_thread(w);
     }
     void found_nothing() noexcept override { life_.found_nothing(); }
+    void wake_thread(unsigned number) noexcept override { threads_.wake_thread(number); }
+    bool has_queue(executor_ref where) noexcept override;
 
     scheduler& scheduler_;
     const unhandled unhandled_;
     std::optional<driver::attachment> attached_;
     pool_type pool_;
     worker_threads threads_;
+    priority_home high_, low_;
+    std::deque<pinned_home> pinned_; // one for each worker
     lifecycle life_;
 };
 
@@ -132,7 +164,12 @@ inline pool_options scheduler_core::options_of_pool(const scheduler_options& wan
 inline scheduler_core::scheduler_core(scheduler& of, scheduler_options&& wanted)
     : scheduler_(of), unhandled_(std::move(wanted.on_unhandled)),
       pool_(*this, options_of_pool(wanted)), threads_(of, pool_, wanted),
+      high_(*this, pool_, life_, task_priority::high),
+      low_(*this, pool_, life_, task_priority::low),
       life_(pool_, +[]() -> executor_ref { return required_service<platform>(); }) {
+    for (worker& w : pool_.workers()) {
+        pinned_.emplace_back(*this, pool_, life_, w);
+    }
     static_cast<void>(
         error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
     if (wanted.io != nullptr) {
@@ -159,6 +196,26 @@ inline scheduler_core::~scheduler_core() {
 }
 
 // ---- Tasks
+
+inline task_home& scheduler_core::queue_of(const spawn_options& how) {
+    if (!how.worker) {
+        return how.priority == task_priority::high ? high_ : low_;
+    }
+    if (how.priority != task_priority::normal) {
+        BIDE_THROW(std::invalid_argument("scheduler::spawn(): a pinned task has no priority"));
+    }
+    if (*how.worker >= pinned_.size()) {
+        BIDE_THROW(std::invalid_argument("scheduler::spawn(): there is no such worker"));
+    }
+    return pinned_[*how.worker];
+}
+
+// A pinned task asks on its own thread.
+inline bool scheduler_core::has_queue(executor_ref where) noexcept {
+    const std::optional<unsigned> mine = thread_here();
+    return where == high_.executor() || where == low_.executor() ||
+           (mine && where == pinned_[*mine].executor());
+}
 
 inline void scheduler_core::start_blocking(task_header& t) {
     const lifecycle::external_call here(life_);

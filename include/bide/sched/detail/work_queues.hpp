@@ -4,7 +4,7 @@
 
 // The queues of a pool (pool.hpp): each worker's LIFO slot, ring and children, the injector behind
 // them, and the fork lanes. Each push makes its job visible and then asks idle.hpp which worker to wake
-// [idle.announce].
+// [idle.announce]. High, low and pinned jobs have queues of their own (class_queues.hpp).
 //
 // A push into a LIFO slot wakes no worker while there is a watcher. The watcher is an idle worker
 // that sleeps with a time-out while other workers run (maintenance.hpp). If a worker has run no
@@ -16,6 +16,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/fwd.hpp>
+#include <bide/sched/detail/class_queues.hpp>
 #include <bide/sched/detail/fork_lanes.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
@@ -79,12 +80,21 @@ public:
         }
     }
 
+    // Takes the job of this turn, if that is a high, a low or a pinned one. Otherwise, takes a job by the
+    // next three functions.
+    runnable* next(worker& w) noexcept;
+
     // Takes a job from the LIFO slot, at most three times in a row, or from the ring.
     runnable* local_work(worker& w) noexcept;
 
     // Takes a fair share from the injector: returns the first job and moves the rest to the ring.
-    // If the injector is empty, takes from the LIFO slot.
+    // If the injector is empty, takes from the LIFO slot, or a high or a low job.
     runnable* fetch(worker& w) noexcept;
+
+    // Takes a job that only this thread may run.
+    runnable* take_pinned(worker& w) noexcept {
+        return classes_.in_use() && w.mine != nullptr ? w.mine->pop() : nullptr;
+    }
 
     // Takes one job from the injector.
     runnable* take_injected(worker& w) noexcept {
@@ -121,7 +131,7 @@ public:
         // Order: relaxed; the slot holds what the owner has put there, unless another worker took
         // it.
         return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
-               injector_.empty();
+               injector_.empty() && !(classes_.in_use() && has_class_work(w));
     }
 
     // The last look of `w` before it sleeps, which decides [idle.announce]. `but_arms`: a watcher
@@ -134,8 +144,17 @@ public:
         injector_.push(r);
         unpark(idle_.wake_one());
     }
-    runnable* pop() noexcept { return injector_.pop(); }
-    std::size_t queued() const noexcept { return injector_.size(); }
+    void push(task_priority of, runnable& r) noexcept {
+        classes_.push(of, r);
+        unpark(idle_.wake_one());
+    }
+    // Pushes a job that only the thread of `home` may run. Returns false if the thread owns no worker:
+    // the caller then wakes it.
+    bool push_pinned(worker& home, runnable& r) noexcept;
+
+    // The jobs that any worker may take from a queue of all, and pinned ones.
+    runnable* pop() noexcept;
+    std::size_t queued() const noexcept;
 
     void unpark(unsigned number) noexcept {
         if (number != basic_idle<Platform>::none) {
@@ -172,6 +191,7 @@ public:
     std::deque<worker>& workers() noexcept { return workers_; }
     const std::deque<worker>& workers() const noexcept { return workers_; }
     basic_fork_lanes<Platform>& lanes() noexcept { return lanes_; }
+    const basic_class_queues<Platform>& classes() const noexcept { return classes_; }
     bool steals() const noexcept { return steals_; }
     bool may_watch() const noexcept { return may_watch_; }
 
@@ -185,6 +205,9 @@ private:
         return static_cast<unsigned>((std::max)(callers, 0));
     }
 
+    bool has_class_work(const worker& w) const noexcept {
+        return !classes_.empty() || (w.mine != nullptr && !w.mine->empty());
+    }
     runnable* take_lifo(worker& w) noexcept;
     runnable* swap_lifo(worker& w, runnable* with) noexcept;
     run_list take(worker& w, std::size_t most) noexcept;
@@ -206,6 +229,7 @@ private:
     std::deque<worker> workers_;
     basic_idle<Platform> idle_;
     alignas(cache_line_pair) basic_injector<Platform> injector_;
+    basic_class_queues<Platform> classes_;
     alignas(cache_line_pair) basic_fork_lanes<Platform> lanes_;
     alignas(cache_line_pair) typename Platform::template atomic<int> callers_{0};
 };
@@ -333,7 +357,8 @@ template <class Platform> runnable* basic_work_queues<Platform>::fetch(worker& w
     run_list share = take(w, shares_rings_ ? fair_share() : std::size_t{1});
     runnable* const first = share.pop();
     if (first == nullptr) {
-        return take_lifo(w);
+        runnable* const r = take_lifo(w);
+        return r == nullptr && classes_.in_use() ? classes_.pop() : r;
     }
     const bool more = share.first() != nullptr;
     push_all(w, share);
@@ -341,26 +366,6 @@ template <class Platform> runnable* basic_work_queues<Platform>::fetch(worker& w
         unpark(idle_.wake_one()); // as after any push [idle.announce]
     }
     return first;
-}
-
-template <class Platform>
-bool basic_work_queues<Platform>::sees_work(const worker& w, bool but_arms) const noexcept {
-    if (!has_nothing(w)) {
-        return true;
-    }
-    for (const worker& other : workers_) {
-        if (!steals_) {
-            break;
-        }
-        if (!other.ring.empty() || !other.children.empty()) {
-            return true;
-        }
-        // Order: seq_cst [idle.announce]; sees a push that did not see this worker's announcement.
-        if (!may_watch_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
-            return true;
-        }
-    }
-    return steals_ && !but_arms && lanes_.has_work();
 }
 
 template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w) noexcept {
@@ -376,7 +381,7 @@ template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w)
     while (runnable* const r = steals_ ? nullptr : w.ring.pop()) {
         injector_.push(*r);
     }
-    if (!w.ring.empty() || !injector_.empty()) {
+    if (!w.ring.empty() || !injector_.empty() || (classes_.in_use() && !classes_.empty())) {
         unpark(idle_.wake_one());
     }
 }
@@ -384,6 +389,7 @@ template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w)
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
 
+#include <bide/sched/detail/class_work.hpp>
 #include <bide/sched/detail/work_stealing.hpp>
 
 #endif

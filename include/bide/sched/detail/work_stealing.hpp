@@ -4,7 +4,7 @@
 
 // How an idle worker takes jobs from the queues of other workers (work_queues.hpp): half of a ring,
 // the oldest child, the oldest arm of a fork-join, or, as the watcher, a job that a LIFO slot holds
-// for too long.
+// for too long. And its last look at all queues.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -97,6 +97,26 @@ template <class Platform> runnable* basic_work_queues<Platform>::take_stale(work
         }
     }
     return nullptr;
+}
+
+template <class Platform>
+bool basic_work_queues<Platform>::sees_work(const worker& w, bool but_arms) const noexcept {
+    if (!has_nothing(w) || has_class_work(w)) {
+        return true;
+    }
+    for (const worker& other : workers_) {
+        if (!steals_) {
+            break;
+        }
+        if (!other.ring.empty() || !other.children.empty()) {
+            return true;
+        }
+        // Order: seq_cst [idle.announce]; sees a push that did not see this worker's announcement.
+        if (!may_watch_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
+            return true;
+        }
+    }
+    return steals_ && !but_arms && lanes_.has_work();
 }
 
 } // namespace detail

@@ -40,6 +40,7 @@
 #include <bide/core/timer_queue.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/child_deque.hpp>
+#include <bide/sched/detail/class_queues.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <bide/task/detail/task_registry.hpp>
 
@@ -60,6 +61,8 @@ template <class Platform> struct basic_worker;
 template <class Platform> struct basic_thread_role {
     basic_pool<Platform>* pool = nullptr;
     basic_worker<Platform>* worker = nullptr;
+    basic_thread_queue<Platform>* pinned =
+        nullptr; // what only this thread may run, if there is such
     static basic_thread_role& here() noexcept {
         return Platform::template local<basic_thread_role>();
     }
@@ -275,7 +278,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
     basic_worker(basic_pool<Platform>& of, unsigned number) noexcept
-        : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1),
+        : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1), pinned(number),
           timers(waker(&on_earlier_timer, this), of.timer_slack_ns()) {
         arm.run = waker(&on_arm, this);
     }
@@ -291,6 +294,14 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool blocks() noexcept override { return pool.blocks(*this); }
     void unblocks() noexcept override { pool.unblocks(*this); }
     executor_ref executor() noexcept override { return pool.executor(); }
+
+    // The owner has taken the token. Returns true if it is for a job of `mine`.
+    bool take_woken_for_pinned() noexcept {
+        // Order: relaxed; the token was acquired.
+        const bool is_for_pinned = woken_for_pinned.load(std::memory_order_relaxed);
+        woken_for_pinned.store(false, std::memory_order_relaxed);
+        return is_for_pinned;
+    }
 
     void has_stolen(unsigned n) noexcept {
         stolen.add(n);
@@ -323,7 +334,12 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool must_check_leader = false;  // timers may be left that no sleeper wakes for
     bool left_driver = false;        // no worker may be in the driver
     bool ran_arm = false;            // the last thing that it ran was an arm
+    class_turns turns;
+    basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
     basic_posted_fork<Platform> arm;
+
+    // Set by a thread that wakes the worker for a job of `mine`, before it leaves the token.
+    typename Platform::template atomic<bool> woken_for_pinned{false};
 
     // Only the watcher uses this: the value of `polled` before its sleep.
     typename Platform::template atomic<std::uint64_t> polled_when_seen{0};
@@ -332,6 +348,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     alignas(cache_line_pair) typename Platform::template atomic<runnable*> lifo{nullptr};
     basic_run_queue<Platform, Platform::model ? 4U : 256U> ring;
     basic_child_deque<Platform, Platform::model ? 4U : 256U> children;
+    basic_thread_queue<Platform> pinned; // jobs that only the worker's own thread may run
     alignas(cache_line_pair) basic_sleeper<Platform, driver> sleeper;
     basic_timer_queue<Platform> timers;
     basic_task_registry<Platform> tasks;
@@ -339,6 +356,8 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
         overflowed, parked, woken, injected, timers_fired;
 
 private:
+    bool has_queue(executor_ref where) noexcept override { return pool.has_queue(where); }
+
     static void on_arm(void* self) noexcept {
         auto& me = *static_cast<basic_worker*>(self);
         me.pool.run_arm(me.arm);

@@ -7,7 +7,8 @@
 // If the thread of a worker blocks in a task, another thread runs the worker. A thread that lost
 // its own worker and has nothing to do is preferred (an idle thread). Otherwise a thread for
 // blocking tasks does it (a substitute). A thread that returns from blocking and has lost its
-// worker ends its task and becomes an idle thread.
+// worker ends its task and becomes an idle thread. An idle thread runs the jobs that are pinned to it.
+// It is not in the list meanwhile, so it gets no worker.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
@@ -96,6 +97,9 @@ public:
     // thread for blocking tasks and none can be started.
     bool request_replacement() noexcept;
 
+    // Unparks the own thread of that worker, if it is an idle thread. Any thread.
+    void wake_thread(unsigned number) noexcept { threads_[number].parker.unpark(); }
+
     // A thread for blocking tasks may use every processor, whichever thread has started it.
     void unpin() noexcept {
         if (pin_) {
@@ -121,19 +125,19 @@ private:
         }
         void run_own_worker() noexcept;
         void run_as_substitute() noexcept;
+        worker* wait_for_worker() noexcept;
 
         worker_threads& all;
         worker& mine;
         os_thread thread;
+        basic_parker<platform> parker; // where it waits as an idle thread
+        // Under the lock:
+        own_thread* next_idle = nullptr;
+        worker* next_worker = nullptr;
     };
 
-    // A thread that has lost its worker and waits for another one.
-    struct idle_thread {
-        idle_thread* next = nullptr;
-        worker* next_worker = nullptr; // nullptr: the thread ends
-        basic_parker<platform> parker;
-    };
-
+    bool begin_idle(own_thread& me) noexcept;
+    worker* end_idle(own_thread& me) noexcept;
     void serve_request() noexcept;
     void begin_worker(unsigned index) noexcept;
     void end_worker(unsigned index) noexcept;
@@ -149,7 +153,7 @@ private:
     std::deque<own_thread> threads_;
     platform::atomic<std::uint32_t> lock_{0};
     // Under the lock:
-    idle_thread* idle_threads_ = nullptr;
+    own_thread* idle_threads_ = nullptr; // those that have lost their workers and wait for others
     bool over_ = false;
     runnable request_; // queued among blocking tasks while `requested_`
     platform::atomic<bool> requested_{false};
@@ -202,26 +206,52 @@ inline void worker_threads::own_thread::run_own_worker() noexcept {
         all.mask_.apply_only(mine.index);
     }
     all.begin_worker(mine.index);
-    all.pool_.run(mine);
-    for (;;) {
-        idle_thread me;
-        lock::acquire(all.lock_);
-        const bool over = all.over_;
-        if (!over) {
-            me.next = std::exchange(all.idle_threads_, &me);
-        }
-        lock::release(all.lock_);
-        if (over) {
-            break;
-        }
-        all.pool_.replace_blocked(); // a thread may have found no idle thread before
-        me.parker.park();
-        if (me.next_worker == nullptr) {
-            break;
-        }
-        all.pool_.run(*me.next_worker);
+    for (worker* w = &mine; w != nullptr; w = wait_for_worker()) {
+        all.pool_.run(*w, &mine.pinned);
     }
     all.end_worker(mine.index);
+}
+
+// Returns the worker that the thread is to run, or nullptr if it is to end. The token of the parker says
+// that there is a worker or a pinned job for the thread, or that it is to end, or that this was so before.
+inline worker_threads::worker* worker_threads::own_thread::wait_for_worker() noexcept {
+    for (;;) {
+        all.pool_.run_pinned(mine.pinned);
+        if (!all.begin_idle(*this)) {
+            return nullptr;
+        }
+        all.pool_.replace_blocked(); // a thread may have found no idle thread before
+        parker.park();
+        if (worker* const other = all.end_idle(*this)) {
+            return other;
+        }
+    }
+}
+
+// Adds an idle thread to the list. Returns false at the end of the scheduler.
+inline bool worker_threads::begin_idle(own_thread& me) noexcept {
+    lock::acquire(lock_);
+    const bool over = over_;
+    if (!over) {
+        me.next_idle = std::exchange(idle_threads_, &me);
+    }
+    lock::release(lock_);
+    return !over;
+}
+
+// Removes an idle thread from the list, if no other thread has. Returns the worker for it, or nullptr.
+inline worker_threads::worker* worker_threads::end_idle(own_thread& me) noexcept {
+    lock::acquire(lock_);
+    own_thread** at = &idle_threads_;
+    while (*at != nullptr && *at != &me) {
+        at = &(*at)->next_idle;
+    }
+    if (*at != nullptr) {
+        *at = me.next_idle;
+    }
+    worker* const next = std::exchange(me.next_worker, nullptr);
+    lock::release(lock_);
+    return next;
 }
 
 inline void worker_threads::own_thread::run_as_substitute() noexcept {
@@ -238,15 +268,15 @@ inline bool worker_threads::replace(worker& w) noexcept {
 
 inline bool worker_threads::hand_to_idle_thread(worker& w) noexcept {
     lock::acquire(lock_);
-    idle_thread* const other = idle_threads_;
+    own_thread* const other = idle_threads_;
     if (other != nullptr) {
-        idle_threads_ = other->next;
+        idle_threads_ = other->next_idle;
+        other->next_worker = &w;
     }
     lock::release(lock_);
     if (other == nullptr) {
         return false;
     }
-    other->next_worker = &w;
     other->parker.unpark();
     return true;
 }
@@ -285,18 +315,15 @@ inline void worker_threads::serve_request() noexcept {
 inline void worker_threads::finish() noexcept {
     lock::acquire(lock_);
     over_ = true;
-    idle_thread* waiting = std::exchange(idle_threads_, nullptr);
+    idle_threads_ = nullptr;
     lock::release(lock_);
-    while (waiting != nullptr) {
-        idle_thread* const next = waiting->next; // the node is on the thread's stack
-        waiting->parker.unpark();
-        waiting = next;
+    for (own_thread& p : threads_) {
+        p.parker.unpark();
     }
     blocking_.finish();
     for (own_thread& p : threads_) {
         p.thread.join();
     }
-    threads_.clear();
 }
 
 } // namespace detail

@@ -63,7 +63,7 @@ private:
         const executor_ref where = *at_->where;
         where.post(run_);
     }
-    bool will_go_on(executor_ref) const noexcept override { return false; }
+    executor_ref goes_on_at() const noexcept override { return {}; }
     bool is_cancelled() noexcept override { return false; }
     runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
         leaf_ = leaf;

@@ -82,8 +82,8 @@ public:
         return may_wait;
     }
     void end_wait() noexcept override { state_.end_wait(); }
-    bool will_go_on(executor_ref there) const noexcept override {
-        return state_.is_waiting() && *at_->where == there;
+    executor_ref goes_on_at() const noexcept override {
+        return state_.is_waiting() ? *at_->where : executor_ref();
     }
     void wake() noexcept override {
         if (state_.wake()) {

@@ -1,0 +1,589 @@
+#include <bide/sched/spawn_options.hpp>
+
+#include <bide/channel/channel.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/this_task.hpp>
+#include <bide/task/with_deadline.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using bide::join_handle;
+using bide::scheduler;
+using bide::spawn_options;
+using bide::task;
+using bide::task_priority;
+using bide::this_task::sleep_for;
+using bide::this_task::yield;
+using test::with;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr task_priority high = task_priority::high;
+constexpr task_priority normal = task_priority::normal;
+constexpr task_priority low = task_priority::low;
+
+// Occupies a worker until open() was called.
+class closed_road {
+public:
+    explicit closed_road(scheduler& on)
+        : task_(on.spawn([this] {
+              reached_ = true;
+              return test::spin_until(open_);
+          })) {
+        REQUIRE(test::spin_until(reached_));
+    }
+    bool open() {
+        open_ = true;
+        return std::move(task_).join();
+    }
+
+private:
+    std::atomic<bool> reached_{false};
+    std::atomic<bool> open_{false};
+    join_handle<bool> task_;
+};
+
+// The classes of what one worker has run, in order.
+struct log_book {
+    std::vector<task_priority> ran;
+
+    std::ptrdiff_t count(std::size_t first, std::size_t last, task_priority of) const {
+        const auto at = [this](std::size_t i) {
+            return ran.begin() + static_cast<std::ptrdiff_t>(i);
+        };
+        return std::count(at(first), at(last), of);
+    }
+};
+
+task<> take(bide::semaphore& from) { static_cast<void>(co_await from.async_acquire()); }
+
+task<> yields(log_book& book, task_priority mine, int times) {
+    for (int i = 0; i < times; ++i) {
+        book.ran.push_back(mine);
+        co_await yield();
+    }
+}
+
+} // namespace
+
+// ---- Classes
+
+TEST_CASE("priority: of any 16 tasks that a worker takes, 12 are high, 3 normal and 1 low") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    log_book book;
+    constexpr int each = 1'000;
+    {
+        closed_road road(s);
+        for (int i = 0; i < each; ++i) {
+            for (const task_priority p : {low, normal, high}) {
+                s.spawn([&book, p] { book.ran.push_back(p); }, {.priority = p}).detach();
+            }
+        }
+        REQUIRE(road.open());
+    }
+    s.shutdown();
+    REQUIRE(book.ran.size() == 3 * each);
+    // All three classes have tasks until the last high one was taken.
+    const auto last_high = static_cast<std::size_t>(
+        std::find(book.ran.rbegin(), book.ran.rend(), high).base() - book.ran.begin());
+    CHECK(last_high >= 16 * (each / 12));
+    CHECK(last_high <= 16 * (each / 12 + 1));
+    bool exact = true;
+    for (std::size_t i = 0; i + 16 <= last_high; ++i) {
+        exact = exact && book.count(i, i + 16, high) == 12 && book.count(i, i + 16, normal) == 3 &&
+                book.count(i, i + 16, low) == 1;
+    }
+    CHECK(exact);
+    // From then on, normal tasks have the turns of high ones, until the last normal one was taken.
+    const auto last_normal = static_cast<std::size_t>(
+        std::find(book.ran.rbegin(), book.ran.rend(), normal).base() - book.ran.begin());
+    bool shared = true;
+    for (std::size_t i = last_high; i + 16 <= last_normal; ++i) {
+        shared = shared && book.count(i, i + 16, low) == 1;
+    }
+    CHECK(shared);
+}
+
+TEST_CASE("priority: a task that was resumed is in its class again") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    log_book book;
+    constexpr int each = 320;
+    {
+        closed_road road(s);
+        for (int i = 0; i < 3; ++i) { // more than one of each, so each class always has a task
+            s.spawn(yields(book, low, each), {.priority = low}).detach();
+            s.spawn(yields(book, normal, each)).detach();
+            s.spawn(yields(book, high, each), {.priority = high}).detach();
+        }
+        REQUIRE(road.open());
+    }
+    while (s.stats().completed != s.stats().spawned) {
+        std::this_thread::yield();
+    }
+    s.shutdown();
+    REQUIRE(book.ran.size() == 9 * each);
+    bool exact = true;
+    for (std::size_t i = 0; i + 16 <= 3 * each; ++i) {
+        exact = exact && book.count(i, i + 16, high) == 12 && book.count(i, i + 16, normal) == 3 &&
+                book.count(i, i + 16, low) == 1;
+    }
+    CHECK(exact);
+}
+
+TEST_CASE("priority: classes that always have tasks starve no class") {
+    const unsigned workers = GENERATE(1u, 2u, 4u);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    std::atomic<bool> enough{false};
+    std::atomic<std::uint64_t> runs{0};
+    const auto busy = [&]() -> task<> {
+        while (!enough) {
+            ++runs;
+            co_await yield();
+        }
+    };
+    for (unsigned i = 0; i < 2 * workers; ++i) {
+        s.spawn(busy, {.priority = high}).detach();
+        s.spawn(busy).detach();
+    }
+    // Each of its steps waits for one turn of low tasks, of one of the workers at most.
+    const auto steps = [&]() -> task<std::uint64_t> {
+        std::uint64_t longest = 0;
+        for (int i = 0; i < 100; ++i) {
+            const std::uint64_t before = runs;
+            co_await yield();
+            longest = std::max(longest, runs - before);
+        }
+        co_return longest;
+    };
+    auto handle = s.spawn(steps, {.priority = low});
+    const std::uint64_t longest = std::move(handle).join();
+    enough = true;
+    // A worker takes it within 16 turns. A thread without a processor may count no runs meanwhile, and
+    // the counts of other workers are those of their turns, so this holds exactly for one worker.
+    CHECK((workers != 1 || longest <= 16));
+    s.shutdown();
+}
+
+TEST_CASE("priority: one class alone uses all turns, and wakes workers that sleep") {
+    const task_priority p = GENERATE(high, normal, low);
+    const unsigned workers = GENERATE(1u, 3u);
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(workers, naps));
+    static_cast<void>(test::fall_asleep(s));
+    for (int i = 0; i < 200; ++i) {
+        CHECK(s.spawn([i] { return i; }, {.priority = p}).join() == i);
+    }
+    bide::channel<int> there(0);
+    bide::channel<int> back(0);
+    const auto echo = [&]() -> task<> {
+        for (int i = 0; i < 200; ++i) {
+            const auto got = co_await there.async_recv();
+            static_cast<void>(co_await back.async_send(*got + 1));
+        }
+    };
+    const auto ask = [&]() -> task<int> {
+        int n = 0;
+        for (int i = 0; i < 200; ++i) {
+            static_cast<void>(co_await there.async_send(n));
+            const auto got = co_await back.async_recv();
+            n = *got;
+        }
+        co_return n;
+    };
+    auto answers = s.spawn(echo, {.priority = p});
+    CHECK(s.spawn(ask, {.priority = p}).join() == 200);
+    std::move(answers).join();
+}
+
+TEST_CASE("priority: what a task awaits runs in its class, and what it spawns does not") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    log_book book;
+    const auto child = [&](task_priority as) -> task<> {
+        co_await yield();
+        book.ran.push_back(as);
+    };
+    const auto parent = [&]() -> task<> {
+        auto spawned = s.spawn([&] { book.ran.push_back(normal); });
+        co_await child(low);
+        co_await bide::when_all(child(low), child(low));
+        co_await std::move(spawned).async_join();
+    };
+    {
+        closed_road road(s);
+        auto handle = s.spawn(parent, {.priority = low});
+        s.spawn(yields(book, high, 400), {.priority = high}).detach();
+        REQUIRE(road.open());
+        std::move(handle).join();
+    }
+    s.shutdown();
+    // The three children of low class have waited for turns of low tasks, at least one each. The
+    // spawned task has had the next turn of normal ones.
+    REQUIRE(book.count(0, book.ran.size(), low) == 3);
+    const auto first_low = static_cast<std::size_t>(
+        std::find(book.ran.begin(), book.ran.end(), low) - book.ran.begin());
+    const auto first_normal = static_cast<std::size_t>(
+        std::find(book.ran.begin(), book.ran.end(), normal) - book.ran.begin());
+    CHECK(first_low >= 15 + 15);
+    CHECK(first_normal <= 15 + 5);
+}
+
+TEST_CASE(
+    "priority: sleeps, time-outs and cancellation work in each class, and with a timer_slack") {
+    const task_priority p = GENERATE(high, normal, low);
+    const test::watchdog guard;
+    bide::scheduler_options wanted = with(2, true);
+    wanted.timer_slack = 1ms;
+    scheduler s(wanted);
+    bide::semaphore none(0);
+    const auto waits = [&]() -> task<int> {
+        co_await sleep_for(1ms);
+        const auto got = co_await none.async_acquire().with_timeout(1ms);
+        const auto late = co_await bide::with_timeout(take(none), 1ms);
+        co_return (got ? 10 : 1) + (late ? 20 : 2);
+    };
+    CHECK(s.spawn(waits, {.priority = p}).join() == 3);
+    CHECK(s.stats().timers_fired >= 3); // its scheduler has fired them, as for any task
+    auto cancelled = s.spawn(take(none), {.priority = p});
+    cancelled.cancel();
+    CHECK_THROWS_AS(std::move(cancelled).join(), bide::stopped_error);
+}
+
+// ---- Pinned tasks
+
+namespace {
+
+// Counts how often its owner runs on another thread than at first, or beside another owner of it.
+class one_thread {
+public:
+    void visit() {
+        const int before = inside_++; // a data race, if two threads come
+        wrong_ += before != 0 || (first_ && *first_ != std::this_thread::get_id()) ? 1 : 0;
+        first_ = std::this_thread::get_id();
+        ++visits_;
+        --inside_;
+    }
+    int wrong() const { return wrong_; }
+    int visits() const { return visits_; }
+    std::optional<std::thread::id> id() const { return first_; }
+
+private:
+    int inside_ = 0, wrong_ = 0, visits_ = 0;
+    std::optional<std::thread::id> first_;
+};
+
+struct visits_when_destroyed {
+    explicit visits_when_destroyed(one_thread& of) noexcept : it(&of) {}
+    visits_when_destroyed(visits_when_destroyed&& other) noexcept
+        : it(std::exchange(other.it, nullptr)) {}
+    ~visits_when_destroyed() {
+        if (it != nullptr) {
+            it->visit();
+        }
+    }
+    one_thread* it;
+};
+
+task<> wander(one_thread& here, bide::semaphore& some) {
+    here.visit();
+    co_await yield();
+    here.visit();
+    co_await sleep_for(100us);
+    here.visit();
+    static_cast<void>(co_await some.async_acquire().with_timeout(100us));
+    here.visit();
+}
+
+} // namespace
+
+TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its worker") {
+    const unsigned workers = GENERATE(1u, 2u, 4u);
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    std::vector<std::thread::id> started(workers);
+    bide::scheduler_options wanted = with(workers, naps);
+    wanted.on_worker_start = [&started](unsigned i) { started[i] = std::this_thread::get_id(); };
+    scheduler s(wanted);
+    bide::semaphore some(0);
+    std::vector<one_thread> seen(workers);
+    std::vector<join_handle<void>> all;
+    for (int n = 0; n < 20; ++n) {
+        for (unsigned i = 0; i < workers; ++i) {
+            auto whole = [&here = seen[i], &some,
+                          last = visits_when_destroyed(seen[i])]() -> task<> {
+                co_await wander(here, some);
+                co_await bide::when_all(wander(here, some), wander(here, some));
+                static_cast<void>(co_await bide::with_timeout(wander(here, some), 1h));
+            };
+            all.push_back(s.spawn(std::move(whole), {.worker = i}));
+        }
+    }
+    std::thread outside([&] {
+        for (int i = 0; i < 20; ++i) {
+            some.release();
+            std::this_thread::yield();
+        }
+    });
+    for (auto& h : all) {
+        std::move(h).join();
+    }
+    outside.join();
+    for (unsigned i = 0; i < workers; ++i) {
+        CHECK(seen[i].wrong() == 0);
+        CHECK(seen[i].visits() == 20 * 17);
+        CHECK(seen[i].id() == started[i]);
+    }
+}
+
+TEST_CASE("pinned task: is never stolen, and waits while its thread is busy") {
+    const test::watchdog guard;
+    scheduler s(with(4, true));
+    std::atomic<bool> open{false};
+    std::atomic<bool> reached{false};
+    auto busy = s.spawn(
+        [&] {
+            reached = true;
+            return test::spin_until(open);
+        },
+        {.worker = 2});
+    REQUIRE(test::spin_until(reached));
+    std::atomic<int> ran{0};
+    std::vector<join_handle<void>> pinned;
+    for (int i = 0; i < 100; ++i) {
+        pinned.push_back(s.spawn([&] { ++ran; }, {.worker = 2}));
+    }
+    for (int i = 0; i < 1'000; ++i) {
+        s.spawn([] {}).join(); // the other workers are there
+    }
+    CHECK(ran == 0);
+    open = true;
+    CHECK(std::move(busy).join());
+    for (auto& h : pinned) {
+        std::move(h).join();
+    }
+    CHECK(ran == 100);
+}
+
+TEST_CASE("pinned task: a wake from any thread reaches its worker, whichever workers sleep") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(3, naps));
+    for (int round = 0; round < 100; ++round) {
+        const unsigned mine = static_cast<unsigned>(round) % 3;
+        if (round % 10 == 0) {
+            static_cast<void>(test::fall_asleep(s));
+        }
+        CHECK(s.spawn([&s] { return s.this_worker(); }, {.worker = mine}).join() == mine);
+    }
+    // Two pinned tasks of different threads that wake each other.
+    bide::channel<int> there(0);
+    bide::channel<int> back(0);
+    int wrong = 0;
+    const auto echo = [&]() -> task<> {
+        for (int i = 0; i < 300; ++i) {
+            const auto got = co_await there.async_recv();
+            static_cast<void>(co_await back.async_send(*got + 1));
+        }
+    };
+    const auto ask = [&]() -> task<int> {
+        int n = 0;
+        for (int i = 0; i < 300; ++i) {
+            static_cast<void>(co_await there.async_send(n));
+            const auto got = co_await back.async_recv();
+            n = *got;
+            wrong += s.this_worker() == 2u ? 0 : 1;
+        }
+        co_return n;
+    };
+    auto answers = s.spawn(echo, {.worker = 0});
+    CHECK(s.spawn(ask, {.worker = 2}).join() == 300);
+    std::move(answers).join();
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("pinned task: has every other turn of normal tasks, and starves none") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    std::vector<int> ran;
+    const auto yields_as = [&](int who, int times) -> task<> {
+        for (int i = 0; i < times; ++i) {
+            ran.push_back(who);
+            co_await yield();
+        }
+    };
+    {
+        closed_road road(s);
+        s.spawn([&] { return yields_as(0, 300); }).detach();
+        s.spawn([&] { return yields_as(1, 300); }, {.worker = 0}).detach();
+        REQUIRE(road.open());
+    }
+    while (s.stats().completed != s.stats().spawned) {
+        std::this_thread::yield();
+    }
+    s.shutdown();
+    REQUIRE(ran.size() == 600);
+    bool in_turn = true;
+    for (std::size_t i = 1; i < 590; ++i) {
+        in_turn = in_turn && ran[i] != ran[i - 1];
+    }
+    CHECK(in_turn);
+}
+
+TEST_CASE("pinned task: its thread runs it also after it has lost its worker") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    bide::event first_over;
+    bide::event go;
+    one_thread seen;
+    bide::event waits;
+    // A pinned task waits. Then the thread blocks, and another thread takes its worker over, which goes
+    // on to run tasks. When the thread returns, it has none.
+    auto pinned = s.spawn(
+        [&]() -> task<> {
+            seen.visit();
+            waits.set();
+            co_await go.async_wait();
+            seen.visit();
+            co_await yield();
+            seen.visit();
+            co_await sleep_for(1ms);
+            seen.visit();
+        },
+        {.worker = 0});
+    waits.wait();
+    std::atomic<bool> stop{false};
+    auto blocks = s.spawn(
+        [&] {
+            seen.visit();
+            first_over.wait();
+            seen.visit();
+        },
+        {.worker = 0});
+    auto keeps_substitute = s.spawn([&] {
+        const bool is_substitute = !s.this_worker(); // a thread for blocking tasks runs the worker
+        first_over.set();
+        return test::spin_until(stop) && is_substitute;
+    });
+    std::move(blocks).join();
+    go.set();
+    std::move(pinned).join(); // while the other thread has the worker
+    CHECK(s.spawn([&] { return s.this_worker(); }, {.worker = 0}).join() == 0u);
+    stop = true;
+    CHECK(std::move(keeps_substitute).join());
+    CHECK(s.spawn([&] { return s.this_worker(); }, {.worker = 0}).join() == 0u);
+    CHECK(seen.wrong() == 0);
+    CHECK(seen.visits() == 6);
+}
+
+TEST_CASE("pinned task: spawn_local() keeps a task on the thread of its spawner") {
+    const test::watchdog guard;
+    scheduler s(with(3, true));
+    one_thread seen;
+    const auto local = [&]() -> task<> {
+        co_await yield();
+        seen.visit();
+    };
+    const auto spawner = [&]() -> task<std::optional<unsigned>> {
+        seen.visit();
+        auto a = s.spawn_local(local);
+        auto b = s.spawn_local([&] { seen.visit(); });
+        auto c = s.spawn_local(local());
+        co_await std::move(a).async_join();
+        co_await std::move(b).async_join();
+        co_await std::move(c).async_join();
+        co_return s.this_worker();
+    };
+    CHECK(s.spawn(spawner, {.worker = 1}).join() == 1u);
+    CHECK(seen.wrong() == 0);
+    CHECK(seen.visits() == 4);
+    CHECK(seen.id().has_value());
+}
+
+TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refused") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const auto text = [&](auto&& call) -> std::string {
+        try {
+            call();
+        } catch (const std::invalid_argument& e) {
+            return e.what();
+        }
+        return {};
+    };
+    CHECK(text([&] { s.spawn([] {}, {.worker = 2}).detach(); }) ==
+          "scheduler::spawn(): there is no such worker");
+    CHECK(text([&] { s.spawn([] {}, {.priority = low, .worker = 0}).detach(); }) ==
+          "scheduler::spawn(): a pinned task has no priority");
+    CHECK(text([&] { s.spawn_local([] {}).detach(); }) ==
+          "scheduler::spawn_local(): this thread is none that the scheduler keeps for a worker");
+    CHECK_FALSE(s.this_worker());
+    scheduler other(with(1, true));
+    CHECK_FALSE(other.spawn([&] { return s.this_worker(); }).join());
+    CHECK_FALSE(s.spawn_blocking([&] { return s.this_worker(); }).join());
+}
+
+// ---- The end
+
+TEST_CASE("spawn_options: tasks of each kind run, or are stopped, when the scheduler ends") {
+    const unsigned workers = GENERATE(1u, 3u);
+    const test::watchdog guard;
+    for (int round = 0; round < 20; ++round) {
+        bide::semaphore none(0);
+        std::atomic<int> ended{0};
+        std::vector<join_handle<void>> all;
+        {
+            scheduler s(with(workers, round % 2 == 0));
+            const auto waits = [&]() -> task<> {
+                struct at_end {
+                    std::atomic<int>& n;
+                    ~at_end() { ++n; }
+                } const counts{ended};
+                co_await yield();
+                static_cast<void>(co_await none.async_acquire());
+            };
+            for (const task_priority p : {low, normal, high}) {
+                for (int i = 0; i < 5; ++i) {
+                    all.push_back(s.spawn(waits, {.priority = p}));
+                }
+            }
+            for (unsigned i = 0; i < 15; ++i) {
+                all.push_back(s.spawn(waits, {.worker = i % workers}));
+            }
+            if (round % 4 < 2) {
+                std::this_thread::yield();
+            }
+        }
+        int stopped = 0;
+        for (auto& h : all) {
+            try {
+                std::move(h).join();
+            } catch (const bide::stopped_error&) {
+                ++stopped;
+            }
+        }
+        CHECK(stopped == 30);
+        CHECK(ended <= 30);
+    }
+}
