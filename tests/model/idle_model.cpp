@@ -1,4 +1,5 @@
 #include <bide/core/parker.hpp>
+#include <bide/sched/detail/class_queues.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/sched/run_queue.hpp>
@@ -388,6 +389,122 @@ TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another wa
         MODEL_REQUIRE(i.retract(0));
         i.announce(1, false, false); // a later sleeper looks later
         MODEL_REQUIRE(seen || i.end_search(false) == 1);
+    });
+}
+
+// ---- Jobs that only one thread may run
+
+namespace {
+
+using thread_queue = bide::detail::basic_thread_queue<platform>;
+
+// Pushes a job and wakes the worker of its thread. Returns false if the thread must be unparked.
+bool push_pinned(thread_queue& to, job& j, idle& i, bool& woken) {
+    const unsigned at = to.push(j);
+    woken = at != to.none && i.wake_worker(at);
+    return at != to.none;
+}
+
+} // namespace
+
+TEST_CASE(
+    "idle: a push of a pinned job wakes the worker of its thread, or the thread sees the push",
+    "[idle]") {
+    check("a pinned push, announce", "a pinned push, announce, weak", [] {
+        idle i(2);
+        thread_queue mine(0);
+        job j;
+        bool woken = false;
+        i.announce(1, false, false); // another sleeper, which is not woken
+        model::thread pushing([&] { push_pinned(mine, j, i, woken); });
+        i.announce(0, false, false);
+        const bool seen = !mine.empty();
+        pushing.join();
+        MODEL_REQUIRE(woken || seen);
+        require_counts(i, woken ? 1 : 2, woken ? 1 : 0);
+    });
+    check("a pinned push, announce, retract", "a pinned push, announce, retract, weak", [] {
+        idle i(2);
+        thread_queue mine(0);
+        job j;
+        bool woken = false;
+        model::thread pushing([&] { push_pinned(mine, j, i, woken); });
+        i.announce(0, i.start_search(), false);
+        const bool retracted = !mine.empty() && i.retract(0);
+        pushing.join();
+        MODEL_REQUIRE(retracted != woken);
+        require_counts(i, 0, 1);
+    });
+}
+
+TEST_CASE("idle: a push of a pinned job reaches a thread that changes its worker or loses it",
+          "[idle]") {
+    // Another thread sleeps in the worker that the thread had.
+    check("a pinned push, another worker", "a pinned push, another worker, weak", [] {
+        idle i(3);
+        thread_queue mine(0);
+        job j;
+        bool woken = false;
+        i.announce(0, false, false);
+        model::thread pushing([&] { push_pinned(mine, j, i, woken); });
+        mine.set_owned(1);
+        i.announce(1, false, false);
+        const bool seen = !mine.empty();
+        pushing.join();
+        MODEL_REQUIRE(woken || seen);
+        MODEL_REQUIRE(seen || (i.retract(0) && !i.retract(1))); // it is 1 that was woken
+    });
+    check("a pinned push, no worker", "a pinned push, no worker, weak", [] {
+        idle i(1);
+        thread_queue mine(0);
+        job j;
+        bool woken = false;
+        bool unparked = false;
+        model::thread pushing([&] { unparked = !push_pinned(mine, j, i, woken); });
+        mine.set_owned(mine.none);
+        const bool seen = !mine.empty();
+        pushing.join();
+        MODEL_REQUIRE(unparked || seen);
+    });
+}
+
+TEST_CASE("idle: a job for any worker finds one beside a pinned job", "[idle]") {
+    // Worker 0 sleeps, and takes the pinned job first.
+    check("a pinned push, a push", "a pinned push, a push, weak", [] {
+        idle i(3);
+        thread_queue mine(0);
+        work w;
+        job j;
+        bool is_mine = false;
+        i.announce(0, false, false);
+        i.announce(1, false, false);
+        model::thread pushing([&] { push_pinned(mine, j, i, is_mine); });
+        w.push(0);
+        const unsigned woken = i.wake_one();
+        pushing.join();
+        MODEL_REQUIRE(is_mine || woken == 0);
+        MODEL_REQUIRE(!is_mine || woken != 0);
+        const unsigned next = i.end_search(!is_mine);
+        MODEL_REQUIRE(woken == 1 ? next == none : next == 1);
+        require_counts(i, 0, 1);
+    });
+    // Worker 0 watches, and a push into a slot relies on that.
+    check("a pinned push to the watcher, a LIFO push", "the same, weak", [] {
+        idle i(3);
+        thread_queue mine(0);
+        platform::atomic<int> slot{0};
+        job j;
+        bool is_mine = false;
+        MODEL_REQUIRE(i.announce(0, false, true));
+        MODEL_REQUIRE(!i.announce(1, false, true));
+        model::thread pushing([&] { push_pinned(mine, j, i, is_mine); });
+        slot.exchange(1, seq_cst);
+        const unsigned woken = i.wake_unless_watched();
+        pushing.join();
+        MODEL_REQUIRE(is_mine);
+        const unsigned next = i.end_search(false);
+        MODEL_REQUIRE((woken == 1 && next == none) || (woken == none && next == 1));
+        require_counts(i, 0, 1);
     });
 }
 

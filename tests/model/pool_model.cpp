@@ -11,6 +11,7 @@
 #include <support/catch.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -402,13 +403,21 @@ TEST_CASE("pool: a worker that goes to sleep sees a job that moves between two r
 namespace {
 
 using pool = bide::detail::basic_pool<platform>;
+using thread_queue = pool::thread_queue;
 
 class crew;
+
+// What a thread of a crew is.
+struct home {
+    thread_queue* of = nullptr;
+    bool is_substitute = false;
+};
 
 struct job : bide::runnable {
     crew* of = nullptr;
     var<int> pushed{0};
     var<int> ran{0};
+    thread_queue* only = nullptr; // runs on the thread of this queue
     // What it does:
     job* pushes = nullptr;               // pushes these jobs, on the worker that runs it
     int count = 0;                       // how many
@@ -429,8 +438,14 @@ public:
 
     void start(unsigned n) {
         threads_.push_back(std::make_unique<model::thread>([this, n] {
-            all.run(all.workers()[n]);
-            while (begins_to_wait(n)) {
+            auto& mine = all.workers()[n].pinned;
+            platform::local<home>().of = &mine;
+            all.run(all.workers()[n], &mine);
+            for (;;) {
+                all.run_pinned(mine);
+                if (!begins_to_wait(n)) {
+                    break;
+                }
                 work_on(n);
             }
         }));
@@ -438,7 +453,7 @@ public:
     void start_stand_in() {
         begins_to_wait(workers_); // it is there as soon as a worker blocks
         threads_.push_back(std::make_unique<model::thread>([this] {
-            platform::local<bool>() = true;
+            platform::local<home>().is_substitute = true;
             do {
                 work_on(workers_);
             } while (begins_to_wait(workers_));
@@ -453,6 +468,15 @@ public:
     void push(job& j) noexcept {
         prepare(j);
         all.push(j);
+    }
+    void push(bide::task_priority of, job& j) noexcept {
+        prepare(j);
+        all.push(of, j);
+    }
+    void push_pinned(unsigned to, job& j) noexcept {
+        prepare(j);
+        j.only = &all.workers()[to].pinned;
+        all.push_pinned(all.workers()[to], j);
     }
     void push_local(pool::worker& at, job& j) noexcept {
         prepare(j);
@@ -486,7 +510,7 @@ public:
 private:
     struct seat {
         parker bed;
-        var<pool::worker*> gets{nullptr};
+        atomic<pool::worker*> gets{nullptr};
     };
     static constexpr unsigned over = 1U << 31;
 
@@ -501,10 +525,16 @@ private:
     void work_on(unsigned n) noexcept {
         seat& mine = seats_[n];
         mine.bed.park();
-        if (pool::worker* const w = mine.gets) {
-            mine.gets = nullptr;
-            all.run(*w);
+        // The token may be for a pinned job: then the thread no longer waits.
+        const unsigned was = waiting_.fetch_and(~(1U << n), std::memory_order_acq_rel);
+        if ((was & (over | 1U << n)) != 0) {
+            return;
         }
+        pool::worker* w = nullptr;
+        while ((w = mine.gets.exchange(nullptr, std::memory_order_acq_rel)) == nullptr) {
+            mine.bed.park();
+        }
+        all.run(*w, platform::local<home>().of);
     }
 
     // The first thread that waits.
@@ -520,7 +550,7 @@ private:
             }
             if (waiting_.compare_exchange_strong(seen, seen & ~(1U << n), std::memory_order_acq_rel,
                                                  std::memory_order_relaxed)) {
-                seats_[n].gets = &w;
+                seats_[n].gets.store(&w, std::memory_order_release);
                 seats_[n].bed.unpark();
                 return true;
             }
@@ -535,7 +565,8 @@ private:
         return true;
     }
     bool hand_to_idle_thread(pool::worker& w) noexcept override { return assign(w, workers_); }
-    bool is_substitute() const noexcept override { return platform::local<bool>(); }
+    bool is_substitute() const noexcept override { return platform::local<home>().is_substitute; }
+    void wake_thread(unsigned n) noexcept override { seats_[n].bed.unpark(); }
     void found_nothing() noexcept override {}
     bide::executor_ref executor() noexcept override { return {}; }
 
@@ -548,6 +579,7 @@ private:
 
 void job::execute() noexcept {
     MODEL_REQUIRE(pushed == 1);
+    MODEL_REQUIRE(only == nullptr || only == platform::local<home>().of);
     crew& c = *of;
     for (int i = 0; i < count; ++i) {
         c.push_local(*c.all.current_worker(), pushes[i]);
@@ -872,6 +904,111 @@ TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps", "[pool
     check_at_random("two workers, one blocked before the other, at random",
                     blocked_before_the_last);
     check_at_random("two workers, both blocked, at random", both_blocked);
+}
+
+// ---- Classes, and pinned jobs
+
+namespace {
+
+// A job of each class. A worker runs what comes from outside, whichever it was.
+void of_each_class(unsigned n) {
+    crew c(2, workers(n));
+    job all[2];
+    for (unsigned i = 0; i < n; ++i) {
+        c.start(i);
+    }
+    c.push(bide::task_priority::low, all[0]);
+    c.push(bide::task_priority::high, all[1]);
+    c.check_end();
+    require_ran(all, 2);
+}
+
+// Jobs for these threads, and so many for any worker.
+void pinned_to(unsigned n, std::initializer_list<unsigned> threads, int others) {
+    crew c(static_cast<int>(threads.size()) + others, workers(n));
+    job all[3];
+    for (unsigned i = 0; i < n; ++i) {
+        c.start(i);
+    }
+    job* next = all;
+    for (const unsigned t : threads) {
+        c.push_pinned(t, *next++);
+    }
+    for (int i = 0; i < others; ++i) {
+        c.push(*next++);
+    }
+    c.check_end();
+    require_ran(all, static_cast<int>(next - all));
+}
+
+// A pinned job runs until a job for any worker has run, which is pushed beside it: another worker has
+// to run that one.
+void pinned_job_beside_another() {
+    crew c(2, workers(2));
+    job all[2];
+    all[0].looks = &all[1].done;
+    c.start(0);
+    c.start(1);
+    c.push_pinned(0, all[0]);
+    c.push(all[1]);
+    c.check_end();
+    require_ran(all, 2);
+}
+
+// A pinned job blocks its thread. The substitute runs the worker, and wakes the thread. The next pinned
+// job comes at any time: while the thread has its worker, waits for one, or gets one.
+void pinned_to_a_blocked_thread() {
+    crew c(3, workers(1));
+    parker token;
+    job all[3];
+    all[0].sleeps = &token;
+    all[1].wakes = &token;
+    c.start(0);
+    c.start_stand_in();
+    c.push_pinned(0, all[0]);
+    c.push(all[1]);
+    c.push_pinned(0, all[2]);
+    c.check_end();
+    require_ran(all, 3);
+}
+
+// The same with a thread that has lost its worker for sure: the substitute runs a job until the last
+// pinned job has run.
+void pinned_without_a_worker() {
+    crew c(3, workers(1));
+    parker token;
+    job all[3];
+    all[0].sleeps = &token;
+    all[0].pushes = &all[1];
+    all[0].count = 1;
+    all[1].wakes = &token;
+    all[1].looks = &all[2].done;
+    c.start(0);
+    c.start_stand_in();
+    c.push_pinned(0, all[0]);
+    c.push_pinned(0, all[2]);
+    c.check_end();
+    require_ran(all, 3);
+}
+
+} // namespace
+
+TEST_CASE("pool: high and low jobs are run, whichever worker sleeps", "[pool]") {
+    check_at_random("one worker, two classes, at random", [] { of_each_class(1); });
+    check_at_random("two workers, two classes, at random", [] { of_each_class(2); });
+}
+
+TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or is lost", "[pool]") {
+    check_at_random("one worker, one pinned job, at random", [] { pinned_to(1, {0}, 0); });
+    check_at_random("two workers, two pinned jobs, at random", [] { pinned_to(2, {0, 1}, 0); });
+    check_at_random("two workers, a pinned job, a job, at random", [] { pinned_to(2, {1}, 1); });
+    check_at_random("a pinned job until another job has run, at random", pinned_job_beside_another);
+    check_at_random("pinned to a blocked thread, at random", pinned_to_a_blocked_thread);
+    check_at_random("pinned to a thread without a worker, at random", pinned_without_a_worker);
+}
+
+TEST_CASE("pool: a pinned job and its thread, in every execution", "[pool][.long]") {
+    model::check("one worker, one pinned job", {}, [] { pinned_to(1, {0}, 0); });
 }
 
 // ---- The driver

@@ -477,16 +477,18 @@ TEST_CASE("pinned task: its thread runs it also after it has lost its worker") {
     auto blocks = s.spawn(
         [&] {
             seen.visit();
+            auto keeps_substitute = s.spawn([&] {
+                const bool is_substitute =
+                    !s.this_worker(); // a thread for blocking tasks runs the worker
+                first_over.set();
+                return test::spin_until(stop) && is_substitute;
+            });
             first_over.wait();
             seen.visit();
+            return keeps_substitute;
         },
         {.worker = 0});
-    auto keeps_substitute = s.spawn([&] {
-        const bool is_substitute = !s.this_worker(); // a thread for blocking tasks runs the worker
-        first_over.set();
-        return test::spin_until(stop) && is_substitute;
-    });
-    std::move(blocks).join();
+    auto keeps_substitute = std::move(blocks).join();
     go.set();
     std::move(pinned).join(); // while the other thread has the worker
     CHECK(s.spawn([&] { return s.this_worker(); }, {.worker = 0}).join() == 0u);
