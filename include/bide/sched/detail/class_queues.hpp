@@ -121,8 +121,8 @@ public:
     }
 
     // Returns the job of the turn, or nullptr if the turn is of a normal job or its class has none.
-    // `mine` are the jobs of the calling thread, or nullptr.
-    runnable* take_in_turn(class_turns& turns, thread_queue* mine) noexcept {
+    // `mine` are the jobs of the calling thread, or nullptr. Not inlined: most schedulers never call it.
+    BIDE_NOINLINE runnable* take_in_turn(class_turns& turns, thread_queue* mine) noexcept {
         const task_priority turn = turns.next();
         runnable* r = turn == task_priority::low ? low_.pop() : nullptr;
         if (r == nullptr && turn != task_priority::normal) {

@@ -34,9 +34,15 @@ bool basic_work_queues<Platform>::push_pinned(worker& home, runnable& r) noexcep
 }
 
 template <class Platform> runnable* basic_work_queues<Platform>::next(worker& w) noexcept {
-    runnable* r = classes_.in_use() ? classes_.take_in_turn(w.turns, w.mine) : nullptr;
-    r = r != nullptr ? r : local_work(w);
-    r = r != nullptr ? r : fetch(w);
+    if (classes_.in_use()) [[unlikely]] {
+        if (runnable* const r = classes_.take_in_turn(w.turns, w.mine)) {
+            return r;
+        }
+    }
+    if (runnable* const r = local_work(w)) {
+        return r;
+    }
+    runnable* const r = fetch(w);
     return r != nullptr ? r : take_pinned(w);
 }
 

@@ -197,7 +197,7 @@ inline scheduler_core::~scheduler_core() {
 
 // ---- Tasks
 
-inline task_home& scheduler_core::queue_of(const spawn_options& how) {
+BIDE_NOINLINE inline task_home& scheduler_core::queue_of(const spawn_options& how) {
     if (!how.worker) {
         return how.priority == task_priority::high ? high_ : low_;
     }
