@@ -3,6 +3,7 @@
 #include <bide/channel/channel.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
@@ -223,6 +224,35 @@ TEST_CASE("async_generator: a hundred thousand generators in a chain use a bound
     CHECK(sync_wait(sum_of(nested(100'000))) == 2);
     bide::scheduler s;
     CHECK(sync_wait(s, sum_of(nested(20))) == 2);
+}
+
+namespace {
+
+async_generator<int> waits_for(bide::event& e) {
+    co_await e.async_wait();
+    int one = 1;
+    co_yield std::move(one);
+}
+async_generator<int> sets(bide::event& e) {
+    e.set(); // resumes the other producer here
+    int three = 3;
+    co_yield std::move(three);
+}
+
+} // namespace
+
+TEST_CASE("async_generator: a producer that another producer resumes yields to its own consumer") {
+    bide::event e;
+    int waited = 0;
+    int set = 0;
+    test::held first = add_all(waits_for(e), waited);
+    first.start();
+    test::held second = add_all(sets(e), set);
+    second.start();
+    CHECK(first.done());
+    CHECK(second.done());
+    CHECK(waited == 1);
+    CHECK(set == 1);
 }
 
 // ---- Waits of the producer

@@ -71,7 +71,7 @@ public:
     BIDE_NEAR_LOCAL static bool run(std::coroutine_handle<> producer, const generator_call*& call,
                                     transfer_node& node) noexcept {
         generator_call*& innermost = here().innermost;
-        generator_call mine(innermost);
+        generator_call mine(innermost, producer);
         if (mine.depth_ > most_calls) {
             call = nullptr;
             static_cast<void>(transfer<native_platform>(producer, node));
@@ -83,11 +83,13 @@ public:
         return mine.yielded_;
     }
 
-    // Called by the producer that yields: returns true if `call` is the innermost one of this thread,
-    // which then returns true.
-    BIDE_NEAR_LOCAL static bool ends(const generator_call* call) noexcept {
+    // Called by the producer that yields, whose latest call is `call`: returns true if that is the
+    // innermost call of this thread, which then returns true. If `call` is over, another call may have
+    // its address, but not its producer: that call would be the latest one.
+    BIDE_NEAR_LOCAL static bool ends(std::coroutine_handle<> producer,
+                                     const generator_call* call) noexcept {
         generator_call* const innermost = here().innermost;
-        if (call == nullptr || call != innermost) {
+        if (call == nullptr || call != innermost || innermost->producer_ != producer) {
             return false;
         }
         innermost->yielded_ = true;
@@ -100,10 +102,11 @@ private:
     };
     static calls& here() noexcept { return native_platform::local<calls>(); }
 
-    explicit generator_call(generator_call* outer) noexcept
-        : outer_(outer), depth_(outer != nullptr ? outer->depth_ + 1 : 1) {}
+    generator_call(generator_call* outer, std::coroutine_handle<> producer) noexcept
+        : outer_(outer), producer_(producer), depth_(outer != nullptr ? outer->depth_ + 1 : 1) {}
 
     generator_call* const outer_;
+    const std::coroutine_handle<> producer_;
     const unsigned depth_;
     bool yielded_ = false;
 };
@@ -127,7 +130,7 @@ public:
         template <class Promise>
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
             generator_promise& p = h.promise();
-            if (!BIDE_SYMMETRIC_TRANSFER && generator_call::ends(p.call_)) {
+            if (!BIDE_SYMMETRIC_TRANSFER && generator_call::ends(h, p.call_)) {
                 return std::noop_coroutine();
             }
             return transfer<native_platform>(p.consumer_, p.node_);
