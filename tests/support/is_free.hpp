@@ -1,14 +1,20 @@
 #ifndef BIDE_TESTS_SUPPORT_IS_FREE_HPP
 #define BIDE_TESTS_SUPPORT_IS_FREE_HPP
 
+#include <thread>
+
 namespace test {
 
-// Returns true if the mutex can be locked now. Locks it for a moment.
+// Returns true if another thread can lock the mutex now. It does so for a moment. (The owner of a
+// std::mutex must not ask.)
 template <class Mutex> bool is_free(Mutex& m) {
-    const bool got = m.try_lock();
-    if (got) {
-        m.unlock();
-    }
+    bool got = false;
+    std::thread([&] {
+        got = m.try_lock();
+        if (got) {
+            m.unlock();
+        }
+    }).join();
     return got;
 }
 
