@@ -131,7 +131,7 @@ TEST_CASE(
         CHECK(executor.size() == 1);
         executor.drop_all();
     }
-    CHECK(is_free(a));
-    CHECK(is_free(b));
-    CHECK(is_free(c));
+    CHECK(test::is_free(a));
+    CHECK(test::is_free(b));
+    CHECK(test::is_free(c));
 }

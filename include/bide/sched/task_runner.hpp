@@ -84,17 +84,19 @@ protected:
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
-    // The three ways to spawn, for a task of any home of the runner.
+    /// Starts a task that belongs to `home`, which is a part of the runner. Otherwise as spawn().
     template <class T> static join_handle<T> spawn_in(detail::task_home& home, task<T> t) {
         using cell = detail::joined_coroutine_cell<task<T>>;
         return launch<T>(home, *new cell(home, true, std::move(t)));
     }
+    /// Starts a task that runs a function, in the same way.
     template <class F>
         requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
     static auto spawn_in(detail::task_home& home, F function) -> join_handle<result_of<F>> {
         using cell = detail::function_cell<F, result_of<F>>;
         return launch<result_of<F>>(home, *new cell(home, std::move(function), false, true));
     }
+    /// Starts the task that a function returns, in the same way.
     template <class F>
         requires std::is_invocable_v<F&&> && detail::task_source<F>
     static auto spawn_in(detail::task_home& home, F function)

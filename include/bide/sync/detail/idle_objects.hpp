@@ -53,7 +53,7 @@ template <class T, class Platform> class idle_objects {
 public:
     using object = pooled_object<T, Platform>;
 
-    static constexpr std::int64_t forever = (std::numeric_limits<std::int64_t>::max)();
+    static constexpr std::int64_t never_expires = (std::numeric_limits<std::int64_t>::max)();
 
     idle_objects(std::int64_t idle_ns, std::size_t keep) noexcept
         : idle_ns_(idle_ns), keep_(keep) {}
@@ -61,7 +61,7 @@ public:
     idle_objects& operator=(const idle_objects&) = delete;
 
     // The time for the calls below. The clock is not read if no object expires.
-    std::int64_t now() const noexcept { return idle_ns_ == forever ? 0 : Platform::now(); }
+    std::int64_t now() const noexcept { return idle_ns_ == never_expires ? 0 : Platform::now(); }
 
     // Decides the next step, and stores the object of the first two. If the last returned object
     // has expired, all have.
@@ -98,7 +98,7 @@ public:
 
     // Takes out an object that has expired, for the caller to destroy; nullptr if there is none.
     object* pop_expired(std::int64_t now) noexcept {
-        if (idle_ns_ == forever) {
+        if (idle_ns_ == never_expires) {
             return nullptr;
         }
         const held inside(*this);
@@ -166,7 +166,7 @@ private:
     // Returns whether the object has expired and is not one of those to keep. If it is true, the
     // object counts no longer.
     bool is_spare(const object& o, std::int64_t now) noexcept {
-        if (idle_ns_ == forever || size_ <= keep_ || now - o.since < idle_ns_) {
+        if (idle_ns_ == never_expires || size_ <= keep_ || now - o.since < idle_ns_) {
             return false;
         }
         size_ = size_ - 1;
