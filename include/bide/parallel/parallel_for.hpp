@@ -193,7 +193,9 @@ void parallel_for_chunks(const fork_policy& on, It first, End last, Body&& body)
 } // namespace bide::inline BIDE_ABI
 
 // A chunk's iterators stay valid without it.
+/// \cond
 template <class It>
 inline constexpr bool std::ranges::enable_borrowed_range<bide::parallel_chunk<It>> = true;
+/// \endcond
 
 #endif
