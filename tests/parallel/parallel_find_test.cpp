@@ -229,7 +229,9 @@ TEST_CASE("parallel_find_if: predicates and projections may be members") {
     CHECK(bide::parallel_find_if(s, items, &item::is_named) - items.begin() == 123);
     CHECK(bide::parallel_find_if(s, items, &item::is_good) - items.begin() == 200);
     CHECK(bide::parallel_find(s, items, "here", &item::name) - items.begin() == 123);
-    const auto is_long = [](const std::string& name) { return name.size() > 3; };
+    // A predicate without a declared result type: it cannot even be asked about an item.
+    const auto is_long = [](const auto& name) { return name.size() > 3; };
+    CHECK(bide::parallel_find_if(s, items, is_long, &item::name) - items.begin() == 123);
     CHECK(bide::parallel_any_of(s, items, is_long, &item::name));
     CHECK_FALSE(bide::parallel_all_of(s, items, is_long, &item::name));
     CHECK(bide::parallel_none_of(s, std::span(items).first(100), is_long, &item::name));

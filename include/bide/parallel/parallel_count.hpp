@@ -25,12 +25,12 @@ namespace detail {
 template <class It, class Predicate, class Projection>
 std::iter_difference_t<It> count_in(const fork_policy& on, const elements<It>& all,
                                     Predicate& predicate, Projection& projection) {
-    using reference = std::iter_reference_t<It>;
+    using projected = std::invoke_result_t<Projection&, std::iter_reference_t<It>>;
     native_platform::atomic<std::uint64_t> count{0};
     detail::loop_on(on.forks(), all.numbers(), on.options(),
                     [&](std::uint64_t from, std::uint64_t to) {
                         std::uint64_t here = 0;
-                        detail::run_with_callee<reference>(predicate, [&](auto& callee) {
+                        detail::run_with_callee<projected>(predicate, [&](auto& callee) {
                             const It end = all.at(to);
                             for (It it = all.at(from); it != end; ++it) {
                                 here += std::invoke(callee, std::invoke(projection, *it)) ? 1 : 0;

@@ -33,6 +33,7 @@ template <wanted_match Wanted, class Forker, class It, class Predicate, class Pr
 std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options& options,
                       Predicate& predicate, Projection& projection) {
     using platform = typename Forker::platform;
+    using projected = std::invoke_result_t<Projection&, std::iter_reference_t<It>>;
     constexpr std::uint64_t none = (std::numeric_limits<std::uint64_t>::max)();
     if (all.size == 0) {
         return 0;
@@ -40,7 +41,7 @@ std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options&
     typename platform::template atomic<std::uint64_t> found{none};
     auto leaf = [&](std::uint64_t from, std::uint64_t to) -> std::uint64_t {
         std::uint64_t match = none;
-        detail::run_with_callee<std::iter_reference_t<It>>(predicate, [&](auto& callee) {
+        detail::run_with_callee<projected>(predicate, [&](auto& callee) {
             const It end = all.at(to);
             const It at = std::find_if(all.at(from), end, [&](auto&& element) -> bool {
                 return std::invoke(
