@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -80,6 +81,25 @@ TEST_CASE("parallel_count_if: predicates and projections may be members") {
     CHECK(bide::parallel_max_element(s, people, {}, &person::age)->age == 99);
     CHECK(bide::parallel_max_element(s, people, {}, &person::name)->name == "99");
 }
+
+TEST_CASE("parallel_min_element: the bounds may be an array and a pointer") {
+    bide::scheduler s(test::with(2, true));
+    int numbers[100] = {};
+    numbers[7] = 3;
+    CHECK(bide::parallel_min_element(s, numbers, numbers + 100, std::greater<>()) == numbers + 7);
+    CHECK(bide::parallel_max_element(s, numbers, numbers + 100, std::less<>()) == numbers + 7);
+}
+
+#if !defined(__clang__) ||                                                                         \
+    __clang_major__ >= 16 // before, clang cannot compile the views of libstdc++
+TEST_CASE("parallel_min_element: views whose differences are wider than all integers") {
+    bide::scheduler s(test::with(2, true));
+    const auto numbers = std::views::iota(std::size_t{0}, std::size_t{5'000});
+    CHECK(*bide::parallel_min_element(s, numbers) == 0);
+    CHECK(*bide::parallel_max_element(s, numbers) == 4'999);
+    CHECK(bide::parallel_count_if(s, numbers, [](auto n) { return n % 2 == 0; }) == 2'500);
+}
+#endif
 
 TEST_CASE("parallel_min_element: what a comparison throws leaves it") {
     bide::scheduler s(test::with(2, true));

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <new>
+#include <ranges>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -236,6 +237,18 @@ TEST_CASE("parallel_find_if: predicates and projections may be members") {
     CHECK_FALSE(bide::parallel_all_of(s, items, is_long, &item::name));
     CHECK(bide::parallel_none_of(s, std::span(items).first(100), is_long, &item::name));
 }
+
+#if !defined(__clang__) ||                                                                         \
+    __clang_major__ >= 16 // before, clang cannot compile the views of libstdc++
+TEST_CASE("parallel_find_if: views whose differences are wider than all integers") {
+    bide::scheduler s(test::with(2, true));
+    const auto numbers = std::views::iota(std::size_t{0}, std::size_t{5'000});
+    const auto is_wanted = [](auto number) { return number == 3'210; };
+    CHECK(*bide::parallel_find_if(s, numbers, is_wanted) == 3'210);
+    CHECK(bide::parallel_find(s, numbers, 5'000u) == numbers.end());
+    CHECK(bide::parallel_any_of(s, numbers.begin(), numbers.end(), is_wanted));
+}
+#endif
 
 TEST_CASE("parallel_find_if: what the predicate threw leaves it when no match precedes") {
     bide::scheduler s(test::with(3, true));

@@ -51,7 +51,7 @@ It best_in(const fork_policy& on, const elements<It>& all, Better better) {
         on.forks(), all.numbers(), on.options(), [&](std::uint64_t from, std::uint64_t to) {
             const It end = all.at(to);
             It here = all.at(from);
-            for (It it = std::next(here); it != end; ++it) {
+            for (It it = here; ++it != end;) {
                 if (better(it, here)) {
                     here = it;
                 }
@@ -69,6 +69,13 @@ It best_in(const fork_policy& on, const elements<It>& all, Better better) {
     // Order: relaxed; the loop's joins order the leaves before it.
     return all.at(best.load(std::memory_order_relaxed));
 }
+
+// What compares elements of a range.
+template <class Compare, class It, class Projection>
+concept compares_in =
+    std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
+    std::predicate<Compare&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>,
+                   std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
 
 template <class It, class Compare, class Projection>
 It least_in(const fork_policy& on, const elements<It>& all, Compare& less, Projection& projection) {
@@ -112,6 +119,7 @@ std::iter_difference_t<It> parallel_count_if(const fork_policy& on, It first, En
 /// Requires: less is a strict weak order; otherwise the result is any element. less and projection
 /// may be called by several threads at once.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+    requires detail::compares_in<Compare, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_min_element(const fork_policy& on, Range&& range,
                                                              Compare less = {},
                                                              Projection projection = {}) {
@@ -120,7 +128,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_min_element(const fork_policy& 
 
 /// Returns the least element of [first, last) in the same way.
 template <class It, class End, class Compare = std::ranges::less, class Projection = std::identity>
-    requires parallel_bounds<It, End>
+    requires parallel_bounds<It, End> && detail::compares_in<Compare, It, Projection>
 It parallel_min_element(const fork_policy& on, It first, End last, Compare less = {},
                         Projection projection = {}) {
     return detail::least_in(on, detail::elements_of(first, last), less, projection);
@@ -129,6 +137,7 @@ It parallel_min_element(const fork_policy& on, It first, End last, Compare less 
 /// Returns an iterator to the first of the greatest elements by less(projection(a),
 /// projection(b)), or the end of an empty range. Otherwise as parallel_min_element().
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+    requires detail::compares_in<Compare, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_max_element(const fork_policy& on, Range&& range,
                                                              Compare less = {},
                                                              Projection projection = {}) {
@@ -137,7 +146,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_max_element(const fork_policy& 
 
 /// Returns the greatest element of [first, last) in the same way.
 template <class It, class End, class Compare = std::ranges::less, class Projection = std::identity>
-    requires parallel_bounds<It, End>
+    requires parallel_bounds<It, End> && detail::compares_in<Compare, It, Projection>
 It parallel_max_element(const fork_policy& on, It first, End last, Compare less = {},
                         Projection projection = {}) {
     return detail::greatest_in(on, detail::elements_of(first, last), less, projection);

@@ -28,6 +28,20 @@ namespace detail {
 
 enum class wanted_match { first, any };
 
+// Returns how many elements are before the first match. std::find_if looks at several elements in one
+// step of its loop. It refuses iterators whose difference is wider than all integers, such as those of
+// std::views::iota over 64 bits.
+template <class It, class Matches>
+std::uint64_t find_serially(const It& begin, const It& end, Matches matches) {
+    if constexpr (std::contiguous_iterator<It>) {
+        auto* const first = detail::unwrap(begin);
+        return static_cast<std::uint64_t>(std::find_if(first, detail::unwrap(end), matches) -
+                                          first);
+    } else {
+        return static_cast<std::uint64_t>(std::ranges::find_if(begin, end, matches) - begin);
+    }
+}
+
 // Returns the number of a match, or all.size if there is none.
 template <wanted_match Wanted, class Forker, class It, class Predicate, class Projection>
 std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options& options,
@@ -42,12 +56,13 @@ std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options&
     auto leaf = [&](std::uint64_t from, std::uint64_t to) -> std::uint64_t {
         std::uint64_t match = none;
         detail::run_with_callee<projected>(predicate, [&](auto& callee) {
-            const It end = all.at(to);
-            const It at = std::find_if(all.at(from), end, [&](auto&& element) -> bool {
-                return std::invoke(
-                    callee, std::invoke(projection, static_cast<decltype(element)>(element)));
-            });
-            match = at == end ? none : from + static_cast<std::uint64_t>(at - all.at(from));
+            const It begin = all.at(from);
+            const std::uint64_t at =
+                detail::find_serially(begin, all.at(to), [&](auto&& element) -> bool {
+                    return std::invoke(
+                        callee, std::invoke(projection, static_cast<decltype(element)>(element)));
+                });
+            match = at == to - from ? none : from + at;
         });
         if (match == none) {
             return none;
@@ -144,8 +159,8 @@ std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Ran
 }
 
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
-/// If there are several, returns any of them: all calls that have not begun are left out as soon as
-/// one is known.
+/// If there are several, returns any of them: as soon as one is known, no thread begins another part
+/// of the range, except the part at its beginning.
 /// Throws: what the first call in the order of the range threw, and stopped_error after a stop, each
 /// only if no match was found.
 /// Otherwise as parallel_find_if().

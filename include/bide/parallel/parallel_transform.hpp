@@ -113,7 +113,7 @@ Out parallel_copy(const fork_policy& on, Range&& range, Out out) {
     return to.at(all.size);
 }
 
-/// Assigns `value` to each element of the range.
+/// Assigns `value` to each element of the range. `value` must not be an element of the range.
 /// Otherwise as parallel_for().
 template <parallel_range Range, class T>
     requires parallel_output<std::ranges::iterator_t<Range>, const T&>
