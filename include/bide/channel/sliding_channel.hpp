@@ -55,7 +55,8 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// use the channel; the destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
-/// channel, even if the send or close() has not returned.
+/// channel, even if the send or close() has not returned. This does not hold for a send of several
+/// items in one call.
 template <class T, class Platform>
 class basic_sliding_channel
     : public detail::send_operations<basic_sliding_channel<T, Platform>, T, Platform>,

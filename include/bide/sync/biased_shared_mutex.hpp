@@ -33,7 +33,7 @@ namespace bide::inline BIDE_ABI {
 /// A shared_mutex that is biased to readers. SharedTimedLockable. While it is biased, readers on
 /// different threads share no cache line. A writer ends the bias, and waits in line with the readers
 /// that come after it, first come, first served; so neither side starves. It is biased from the
-/// beginning, and again when as many reads as it has slots needed no wait since the last write.
+/// beginning, and again when as many reads as it has slots needed no wait since the bias ended.
 ///
 /// A writer pays for it: a write that ends the bias writes all slots. It takes a cache line pair for
 /// each slot and one more: 2,176 bytes with 16 slots.

@@ -3,7 +3,7 @@
 #define BIDE_SYNC_DETAIL_PERMIT_LOAN_HPP
 
 // A loan of a permit queue: permits that a layer above it holds, for callers that do not access the
-// queue (detail/reader_slots.hpp). A loan begins if there are no waiters, and ends before the first
+// queue (detail/biased_permits.hpp). A loan begins if there are no waiters, and ends before the first
 // waiter that needs its permits is queued. Both happen under the lock of the queue:
 //
 //   loan, then a waiter    the waiter acquires the lock after the loan began, and ends it
