@@ -88,6 +88,13 @@ TEST_CASE("task_local_value: the awaited tasks see it, and what they call, and n
         int captured = 4;
         const auto callable = [captured]() -> task<int> { co_return captured * 10 + seen(); };
         CHECK(run(with_value(number, 5, callable)) == 45);
+        int at_the_call = 0;
+        const auto makes_task = [&at_the_call] {
+            at_the_call = seen(); // the scope has not begun
+            return sees();
+        };
+        CHECK(run(with_value(number, 5, makes_task)) == 5);
+        CHECK(at_the_call == -1);
         const auto around = []() -> task<int> {
             const int before = seen();
             const int inside = co_await with_value(number, 6, sees_later());

@@ -14,6 +14,10 @@
 /// A task that is spawned on a scheduler is in no scope, for it may outlive every scope, and each
 /// spawned task would have to count a reference. To pass a value on, spawn a scope:
 /// `s.spawn(with_value(key, *key.get(), work()))`.
+///
+/// A function that another thread runs for the task is in no scope either: a function of
+/// spawn_blocking(), and the parts of a parallel algorithm (parallel/) that other threads run. Read the
+/// value before, and capture it.
 //
 // A scope is the only child of a when_state, as that of with_deadline() is, and has a binding in the
 // frame of with_value(). A task without values has no memory for them: its context finds those of its
@@ -126,9 +130,10 @@ task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S 
 
 } // namespace detail
 
-/// Runs a task, or the task that a callable returns, in a scope in which `key` has a value. An inner
-/// scope of the same key hides the outer one. The task is a child of the awaiting task, as that of
-/// when_all() is: it has its own shields and its own stop token, and a cancellation reaches it.
+/// Runs a task, or the task that a callable returns, in a scope in which `key` has a value. The
+/// callable itself is called before the scope begins. An inner scope of the same key hides the outer
+/// one. The task is a child of the awaiting task, as that of when_all() is: it has its own shields and
+/// its own stop token, and a cancellation reaches it.
 /// Returns: a task; its value is that of the task.
 /// Throws: as when_all(), if awaited: what the task throws. What the construction of the value throws,
 /// in this call; std::bad_alloc.
