@@ -217,6 +217,18 @@ TEST_CASE("parallel_find_if: a stop ends it, unless what it needs is known") {
                     bide::stopped_error);
 }
 
+TEST_CASE("parallel_find: two iterators do as a range, and so with parallel_find_any()") {
+    bide::scheduler s(test::with(2, true));
+    int numbers[1'000] = {};
+    numbers[700] = 7;
+    const auto is_seven = [](int n) { return n == 7; };
+    CHECK(bide::parallel_find(s, numbers, numbers + 1'000, 7) == numbers + 700);
+    CHECK(bide::parallel_find(s, numbers, numbers + 700, 7) == numbers + 700);
+    CHECK(bide::parallel_find(s, numbers, numbers + 1'000, -7, std::negate<>()) == numbers + 700);
+    CHECK(bide::parallel_find_any(s, numbers, numbers + 1'000, is_seven) == numbers + 700);
+    CHECK(bide::parallel_find_any(s, numbers, numbers + 700, is_seven) == numbers + 700);
+}
+
 TEST_CASE("parallel_find_if: predicates and projections may be members") {
     bide::scheduler s(test::with(2, true));
     struct item {

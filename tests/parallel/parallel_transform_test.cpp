@@ -124,3 +124,15 @@ TEST_CASE("parallel_copy: copies as std::copy does, and parallel_fill() assigns 
         REQUIRE(copies.back() == "end");
     }
 }
+
+TEST_CASE("parallel_copy: two iterators do as a range, and so with parallel_fill()") {
+    bide::scheduler s(test::with(2, true));
+    int numbers[1'000] = {};
+    bide::parallel_fill(s, numbers + 1, numbers + 999, 7);
+    CHECK(std::count(numbers, numbers + 1'000, 7) == 998);
+    std::deque<int> copies(1'000, 1);
+    CHECK(bide::parallel_copy(s, numbers, numbers + 999, copies.begin()) == copies.end() - 1);
+    CHECK(copies.front() == 0);
+    CHECK(copies.back() == 1);
+    CHECK(std::count(copies.begin(), copies.end(), 7) == 998);
+}

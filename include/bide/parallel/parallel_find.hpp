@@ -151,11 +151,23 @@ It parallel_find_if(const fork_policy& on, It first, End last, Predicate predica
 /// Returns an iterator to the first element whose projection equals `value`, or the end.
 /// Otherwise as parallel_find_if().
 template <parallel_range Range, class T, class Projection = std::identity>
+    requires std::regular_invocable<Projection&, std::ranges::range_reference_t<Range>>
 std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Range&& range,
                                                       const T& value, Projection projection = {}) {
     auto equals = [&value](auto&& element) -> bool { return element == value; };
     return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(range), equals,
                                                          projection);
+}
+
+/// Searches [first, last) in the same way.
+template <class It, class End, class T, class Projection = std::identity>
+    requires parallel_bounds<It, End> &&
+             std::regular_invocable<Projection&, std::iter_reference_t<It>>
+It parallel_find(const fork_policy& on, It first, End last, const T& value,
+                 Projection projection = {}) {
+    auto equals = [&value](auto&& element) -> bool { return element == value; };
+    return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(first, last),
+                                                         equals, projection);
 }
 
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
@@ -171,6 +183,15 @@ std::ranges::borrowed_iterator_t<Range> parallel_find_any(const fork_policy& on,
                                                           Projection projection = {}) {
     return detail::found_in<detail::wanted_match::any>(on, detail::elements_of(range), predicate,
                                                        projection);
+}
+
+/// Searches [first, last) in the same way.
+template <class It, class End, class Predicate, class Projection = std::identity>
+    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
+It parallel_find_any(const fork_policy& on, It first, End last, Predicate predicate,
+                     Projection projection = {}) {
+    return detail::found_in<detail::wanted_match::any>(on, detail::elements_of(first, last),
+                                                       predicate, projection);
 }
 
 /// Returns true if predicate(projection(element)) is true for an element of the range.

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 
@@ -62,6 +63,24 @@ Out transform_pairs_in(const fork_policy& on, const elements<It>& all, Second se
     return to.at(all.size);
 }
 
+template <class It, class Out>
+Out copy_in(const fork_policy& on, const elements<It>& all, Out out) {
+    const elements<Out> to{out, all.size};
+    detail::loop_on(on.forks(), all.numbers(), on.options(),
+                    [&](std::uint64_t begin, std::uint64_t end) {
+                        std::ranges::copy(all.at(begin), all.at(end), to.at(begin));
+                    });
+    return to.at(all.size);
+}
+
+template <class It, class T>
+void fill_in(const fork_policy& on, const elements<It>& all, const T& value) {
+    detail::loop_on(on.forks(), all.numbers(), on.options(),
+                    [&](std::uint64_t begin, std::uint64_t end) {
+                        std::ranges::fill(all.at(begin), all.at(end), value);
+                    });
+}
+
 template <class F, class It>
 using transformed_t = std::invoke_result_t<F&, std::iter_reference_t<It>>;
 
@@ -104,13 +123,14 @@ Out parallel_transform(const fork_policy& on, It first, End last, Second second,
 template <parallel_range Range, class Out>
     requires parallel_output<Out, std::ranges::range_reference_t<Range>>
 Out parallel_copy(const fork_policy& on, Range&& range, Out out) {
-    const auto all = detail::elements_of(range);
-    const detail::elements<Out> to{out, all.size};
-    detail::loop_on(on.forks(), all.numbers(), on.options(),
-                    [&](std::uint64_t begin, std::uint64_t end) {
-                        std::ranges::copy(all.at(begin), all.at(end), to.at(begin));
-                    });
-    return to.at(all.size);
+    return detail::copy_in(on, detail::elements_of(range), std::move(out));
+}
+
+/// Copies [first, last) in the same way.
+template <class It, class End, class Out>
+    requires parallel_bounds<It, End> && parallel_output<Out, std::iter_reference_t<It>>
+Out parallel_copy(const fork_policy& on, It first, End last, Out out) {
+    return detail::copy_in(on, detail::elements_of(first, last), std::move(out));
 }
 
 /// Assigns `value` to each element of the range. `value` must not be an element of the range.
@@ -118,11 +138,14 @@ Out parallel_copy(const fork_policy& on, Range&& range, Out out) {
 template <parallel_range Range, class T>
     requires parallel_output<std::ranges::iterator_t<Range>, const T&>
 void parallel_fill(const fork_policy& on, Range&& range, const T& value) {
-    const auto all = detail::elements_of(range);
-    detail::loop_on(on.forks(), all.numbers(), on.options(),
-                    [&](std::uint64_t begin, std::uint64_t end) {
-                        std::ranges::fill(all.at(begin), all.at(end), value);
-                    });
+    detail::fill_in(on, detail::elements_of(range), value);
+}
+
+/// Assigns `value` to each element of [first, last) in the same way.
+template <class It, class End, class T>
+    requires parallel_bounds<It, End> && parallel_output<It, const T&>
+void parallel_fill(const fork_policy& on, It first, End last, const T& value) {
+    detail::fill_in(on, detail::elements_of(first, last), value);
 }
 
 } // namespace bide::inline BIDE_ABI
