@@ -174,7 +174,8 @@ public:
 
     /// Borrows an object as acquire() does, if that needs no wait for another caller.
     /// Throws: what the callables throw.
-    /// Returns: the object; nothing if all are lent or callers wait, or if it is closed.
+    /// Returns: the object; nothing if other callers have, make or destroy as many objects as the
+    /// limit, if callers wait, or if it is closed.
     lease try_acquire() { return or_nothing(lend(wait_until(deadline::poll()))); }
 
     /// Borrows an object as acquire() does, but waits for other callers at most `rest`.
@@ -213,7 +214,8 @@ public:
     /// Returns true if close() was called.
     bool is_closed() const noexcept { return permits_.is_closed(); }
 
-    /// Destroys the objects that have expired. If every object is lent, does nothing.
+    /// Destroys the objects that have expired. Meanwhile, it counts as a caller that has an object. If
+    /// every object is lent, does nothing.
     /// Returns: the number of objects that it has destroyed.
     std::size_t trim() noexcept {
         if (!permits_.try_take(1)) {
