@@ -2,6 +2,7 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sched/trace.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
@@ -15,6 +16,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -421,6 +424,44 @@ TEST_CASE("pinned task: a wake from any thread reaches its worker, whichever wor
     CHECK(s.spawn(ask, {.worker = 2}).join() == 300);
     std::move(answers).join();
     CHECK(wrong == 0);
+}
+
+namespace {
+
+// When the thread of worker 0 has been woken, spawns a task there before the worker looks for one.
+struct spawns_when_woken final : bide::trace_sink {
+    std::atomic<bool> armed{false};
+    std::function<void()> task;
+
+    void ran(unsigned, const char*, std::int64_t, std::int64_t) noexcept override {}
+    void parked(unsigned worker, std::int64_t, std::int64_t) noexcept override {
+        if (worker == 0 && armed.exchange(false)) {
+            scheduler::current()->spawn_local(task).detach();
+        }
+    }
+    void stole(unsigned, unsigned, std::int64_t) noexcept override {}
+};
+
+} // namespace
+
+TEST_CASE("pinned task: a worker that was woken for another task passes that wake on") {
+    const test::watchdog guard;
+    std::atomic<bool> ran{false};
+    spawns_when_woken sink;
+    sink.task = [&ran] { static_cast<void>(test::spin_until(ran)); };
+    bide::scheduler_options wanted = with(3, false);
+    wanted.trace = &sink;
+    scheduler s(std::move(wanted));
+    REQUIRE(test::eventually([&s] { return test::fall_asleep(s); }));
+    sink.armed = true;
+    // Worker 2 keeps the inner task in its slot and wakes worker 0 for it, which takes the pinned task, as
+    // it looks at the slots of others last. So it has to wake worker 1.
+    const auto busy = [&] {
+        s.spawn([&ran] { ran = true; }).detach();
+        return test::eventually([&ran] { return ran.load(); }, test::patience / 4);
+    };
+    CHECK(s.spawn(busy, {.worker = 2}).join());
+    CHECK_FALSE(sink.armed);
 }
 
 TEST_CASE("pinned task: has every other turn of normal tasks, and starves none") {
