@@ -442,11 +442,13 @@ public:
             platform::local<home>().of = &mine;
             all.run(all.workers()[n], &mine);
             for (;;) {
-                all.run_pinned(mine);
-                if (!begins_to_wait(n)) {
+                if (pool::worker* const blocked = all.run_pinned(mine)) {
+                    all.run(*blocked, &mine);
+                } else if (begins_to_wait(n)) {
+                    work_on(n);
+                } else {
                     break;
                 }
-                work_on(n);
             }
         }));
     }

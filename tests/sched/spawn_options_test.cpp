@@ -540,6 +540,46 @@ TEST_CASE("pinned task: its thread runs it also after it has lost its worker") {
     CHECK(seen.visits() == 6);
 }
 
+TEST_CASE("pinned task: a thread without a worker that runs some takes a blocked worker") {
+    const test::watchdog guard;
+    bide::scheduler_options wanted = with(1, false);
+    wanted.max_blocking_threads = 1;
+    scheduler s(std::move(wanted));
+    bide::event has_lost;
+    bide::event ran;
+    std::atomic<bool> polls{false};
+    std::atomic<bool> over{false};
+    // The thread of the worker blocks in this task, and so loses the worker. From then on, a pinned task
+    // keeps it from being idle.
+    const auto blocks = [&] {
+        // On the only thread for blocking tasks. When it blocks too, no thread is left but the first one.
+        auto second = s.spawn([&] {
+            has_lost.set();
+            const bool both = test::spin_until(polls);
+            s.spawn([&] {
+                 over = true;
+                 ran.set();
+             }).detach();
+            ran.wait();
+            return both;
+        });
+        has_lost.wait();
+        return second;
+    };
+    auto first = s.spawn(blocks, {.worker = 0});
+    const auto poller = [&]() -> task<bool> {
+        const auto end = std::chrono::steady_clock::now() + test::patience / 2;
+        while (!over && std::chrono::steady_clock::now() < end) {
+            polls = true;
+            co_await yield();
+        }
+        co_return over;
+    };
+    auto second = std::move(first).join();
+    CHECK(s.spawn(poller, {.worker = 0}).join());
+    CHECK(std::move(second).join());
+}
+
 TEST_CASE("pinned task: spawn_local() keeps a task on the thread of its spawner") {
     const test::watchdog guard;
     scheduler s(with(3, true));

@@ -71,8 +71,9 @@ public:
     // and lost the worker. `mine` are the jobs that only this thread may run, if it has any.
     void run(worker& w, thread_queue* mine = nullptr) noexcept;
 
-    // Runs these jobs on their thread, which owns no worker, until there is none.
-    void run_pinned(thread_queue& mine) noexcept;
+    // Runs these jobs on their thread, which owns no worker, until there is none. Returns before that, with
+    // a worker that the thread is to run, if a worker needs a thread: jobs that yield may never end.
+    worker* run_pinned(thread_queue& mine) noexcept;
 
     // Enqueues `r`: on the thread of the worker `w`, and on any thread.
     void push_local(worker& w, runnable& r) noexcept { queues_.push_local(w, r); }
@@ -192,14 +193,18 @@ template <class Platform> void basic_pool<Platform>::run(worker& w, thread_queue
     }
 }
 
-template <class Platform> void basic_pool<Platform>::run_pinned(thread_queue& mine) noexcept {
+template <class Platform>
+auto basic_pool<Platform>::run_pinned(thread_queue& mine) noexcept -> worker* {
     thread_role& here = thread_role::here();
     here = {this, nullptr, &mine};
-    while (!mine.empty()) {
+    worker* next = nullptr;
+    while (next == nullptr && !mine.empty()) {
         mine.pop()->run.wake();
+        next = take_blocked();
     }
     drop_thread_lane();
     here = {};
+    return next;
 }
 
 template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable& r) noexcept {

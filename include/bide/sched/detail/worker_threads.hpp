@@ -8,7 +8,7 @@
 // its own worker and has nothing to do is preferred (an idle thread). Otherwise a thread for
 // blocking tasks does it (a substitute). A thread that returns from blocking and has lost its
 // worker ends its task and becomes an idle thread. An idle thread runs the jobs that are pinned to it.
-// It is not in the list meanwhile, so it gets no worker.
+// It is not in the list meanwhile: after each of these jobs it looks for a blocked worker itself.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
@@ -216,7 +216,9 @@ inline void worker_threads::own_thread::run_own_worker() noexcept {
 // that there is a worker or a pinned job for the thread, or that it is to end, or that this was so before.
 inline worker_threads::worker* worker_threads::own_thread::wait_for_worker() noexcept {
     for (;;) {
-        all.pool_.run_pinned(mine.pinned);
+        if (worker* const blocked = all.pool_.run_pinned(mine.pinned)) {
+            return blocked;
+        }
         if (!all.begin_idle(*this)) {
             return nullptr;
         }
