@@ -188,6 +188,42 @@ TEST_CASE("priority: classes that always have tasks starve no class") {
     s.shutdown();
 }
 
+TEST_CASE("priority: without stealing, a task waits for its turn where each worker finds it") {
+    const test::watchdog guard;
+    bide::scheduler_options wanted = with(2, false);
+    wanted.enable_stealing = false;
+    std::atomic<bool> opens[2] = {};
+    std::atomic<int> begun{0};
+    scheduler s(std::move(wanted));
+    const auto road = [&](unsigned i) {
+        ++begun;
+        return test::spin_until(opens[i]);
+    };
+    auto zero = s.spawn([&road] { return road(0); }, {.worker = 0});
+    auto one = s.spawn([&road] { return road(1); }, {.worker = 1});
+    REQUIRE(test::eventually([&begun] { return begun == 2; }));
+    int ran = 0;
+    int kept = 0;
+    std::vector<join_handle<void>> all;
+    for (int i = 0; i < 500; ++i) {
+        all.push_back(s.spawn([&] { ++ran; }));
+        for (int k = 0; k < 4; ++k) {
+            // If worker 0 had taken a normal task and not run it, that task would wait for the end of this
+            // one, even if worker 1 had nothing to do.
+            all.push_back(
+                s.spawn([&] { kept += s.stats(0).injected == static_cast<unsigned>(ran) ? 0 : 1; },
+                        {.priority = high}));
+        }
+    }
+    opens[0] = true;
+    for (auto& h : all) {
+        std::move(h).join();
+    }
+    opens[1] = true;
+    CHECK((std::move(zero).join() && std::move(one).join()));
+    CHECK(kept == 0);
+}
+
 TEST_CASE("priority: one class alone uses all turns, and wakes workers that sleep") {
     const task_priority p = GENERATE(high, normal, low);
     const unsigned workers = GENERATE(1u, 3u);

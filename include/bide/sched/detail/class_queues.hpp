@@ -7,8 +7,7 @@
 // to that thread. They are lists under a lock (injector.hpp). Normal tasks never touch them. As long as
 // none of them was used, a worker reads one flag for each job that it takes.
 //
-// Each worker counts turns. A turn of a class that has no job goes to the normal jobs, then to high
-// ones, then to low ones.
+// Each worker counts turns. A turn of a class that has no job goes to the highest class that has one.
 //
 // A high or a low job is a job like one in the injector: any worker takes it, and its push wakes one
 // that sleeps [idle.announce].
@@ -121,8 +120,8 @@ public:
     }
 
     // Returns the job of the turn, or nullptr if the turn is of a normal job or its class has none.
-    // `mine` are the jobs of the calling thread, or nullptr. Not inlined: most schedulers never call it.
-    BIDE_NOINLINE runnable* take_in_turn(class_turns& turns, thread_queue* mine) noexcept {
+    // `mine` are the jobs of the calling thread, or nullptr.
+    runnable* take_in_turn(class_turns& turns, thread_queue* mine) noexcept {
         const task_priority turn = turns.next();
         runnable* r = turn == task_priority::low ? low_.pop() : nullptr;
         if (r == nullptr && turn != task_priority::normal) {

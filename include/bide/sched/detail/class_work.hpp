@@ -11,6 +11,7 @@
 #include <bide/sched/detail/work_queues.hpp>
 
 #include <cstddef>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -33,9 +34,22 @@ bool basic_work_queues<Platform>::push_pinned(worker& home, runnable& r) noexcep
     return true;
 }
 
+// Not inlined: most schedulers never call it.
+template <class Platform>
+BIDE_NOINLINE runnable* basic_work_queues<Platform>::take_in_turn(worker& w) noexcept {
+    if (runnable* const r = classes_.take_in_turn(w.turns, w.mine)) {
+        return r;
+    }
+    if (!std::exchange(w.injector_is_due, false)) {
+        return nullptr;
+    }
+    runnable* const injected = take_injected(w);
+    return injected != nullptr ? injected : balance(w);
+}
+
 template <class Platform> runnable* basic_work_queues<Platform>::next(worker& w) noexcept {
     if (classes_.in_use()) [[unlikely]] {
-        if (runnable* const r = classes_.take_in_turn(w.turns, w.mine)) {
+        if (runnable* const r = take_in_turn(w)) {
             return r;
         }
     }

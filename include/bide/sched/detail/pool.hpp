@@ -273,12 +273,12 @@ template <class Platform> runnable* basic_pool<Platform>::check_shared_work(work
     queues_.release_child(w, now);
     maintenance_.poll(w, now);
     w.ring.trim();
-    runnable* r = queues_.take_injected(w);
-    r = r != nullptr ? r : queues_.balance(w);
-    if (r != nullptr && queues_.classes().in_use()) {
-        queues_.push_ring(w, *std::exchange(r, nullptr)); // it may not be the turn of a normal job
+    if (queues_.classes().in_use()) { // this may not be the turn of a normal job
+        w.injector_is_due = true;
+        return nullptr;
     }
-    return r;
+    runnable* const injected = queues_.take_injected(w);
+    return injected != nullptr ? injected : queues_.balance(w);
 }
 
 // ---- Searching and sleeping

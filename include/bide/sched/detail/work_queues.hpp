@@ -208,6 +208,7 @@ private:
     bool has_class_work(const worker& w) const noexcept {
         return !classes_.empty() || (w.mine != nullptr && !w.mine->empty());
     }
+    runnable* take_in_turn(worker& w) noexcept;
     runnable* take_lifo(worker& w) noexcept;
     runnable* swap_lifo(worker& w, runnable* with) noexcept;
     run_list take(worker& w, std::size_t most) noexcept;

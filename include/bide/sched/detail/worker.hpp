@@ -334,6 +334,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool must_check_leader = false;  // timers may be left that no sleeper wakes for
     bool left_driver = false;        // no worker may be in the driver
     bool ran_arm = false;            // the last thing that it ran was an arm
+    bool injector_is_due = false;    // its next turn of normal jobs begins with the injector
     class_turns turns;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
     basic_posted_fork<Platform> arm;
