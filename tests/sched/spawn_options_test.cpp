@@ -640,6 +640,33 @@ TEST_CASE("pinned task: spawn_local() keeps a task on the thread of its spawner"
     CHECK(seen.id().has_value());
 }
 
+TEST_CASE("pinned task: on_worker_start() may spawn the first task of its thread") {
+    const test::watchdog guard;
+    std::vector<one_thread> seen(3);
+    std::atomic<int> wrong{0};
+    std::atomic<int> ended{0};
+    bide::scheduler_options wanted = with(3, true);
+    wanted.on_worker_start = [&](unsigned i) {
+        scheduler& s = *scheduler::current();
+        wrong += s.this_worker() == i ? 0 : 1;
+        seen[i].visit();
+        if (s.this_worker()) {
+            s.spawn_local([&ended, &here = seen[i]] {
+                 here.visit();
+                 ++ended;
+             }).detach();
+        }
+    };
+    scheduler s(std::move(wanted));
+    CHECK(test::eventually([&ended] { return ended == 3; }, test::patience / 2));
+    s.shutdown();
+    CHECK(wrong == 0);
+    for (const one_thread& one : seen) {
+        CHECK(one.visits() == 2);
+        CHECK(one.wrong() == 0);
+    }
+}
+
 TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refused") {
     const test::watchdog guard;
     scheduler s(with(2, true));

@@ -92,8 +92,8 @@ public:
 
     /// Returns the number of the worker for which the calling thread was started: the thread's own, even
     /// if it runs another worker meanwhile. Returns nothing on a thread that the scheduler has started
-    /// for blocking tasks, which may also run a worker, and on any other thread. A pinned task always
-    /// gets its spawn_options::worker.
+    /// for blocking tasks, which may also run a worker, in on_worker_stop, and on any other thread. A
+    /// pinned task always gets its spawn_options::worker.
     std::optional<unsigned> this_worker() const noexcept { return core_->thread_here(); }
 
     /// Runs a function that blocks, on a thread for blocking tasks: an idle one, else a new one. If

@@ -205,6 +205,7 @@ inline void worker_threads::own_thread::run_own_worker() noexcept {
     if (all.pin_) {
         all.mask_.apply_only(mine.index);
     }
+    pool_type::thread_role::here() = {&all.pool_, nullptr, &mine.pinned}; // for on_worker_start
     all.begin_worker(mine.index);
     for (worker* w = &mine; w != nullptr; w = wait_for_worker()) {
         all.pool_.run(*w, &mine.pinned);
