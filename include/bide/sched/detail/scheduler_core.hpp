@@ -179,9 +179,7 @@ inline scheduler_core::scheduler_core(scheduler& of, scheduler_options&& wanted)
 
 inline void scheduler_core::open() {
     if (const std::error_code error = threads_.start()) {
-        if (threads_.empty()) {
-            life_.no_worker_started();
-        }
+        life_.no_worker_started();
         shutdown(deadline::never());
         BIDE_THROW(std::system_error(error, "a worker of a scheduler cannot be started"));
     }

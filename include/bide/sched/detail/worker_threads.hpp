@@ -23,6 +23,7 @@
 #include <bide/sched/detail/cpu_count.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler_options.hpp>
+#include <bide/sync/detail/gate.hpp>
 
 #include <cstdint>
 #include <deque>
@@ -69,12 +70,9 @@ public:
     worker_threads(const worker_threads&) = delete;
     worker_threads& operator=(const worker_threads&) = delete;
 
-    // Starts the threads. Returns an error if one cannot be started. The started threads run
-    // until finish().
+    // Starts the threads, which run until finish(). Returns an error if one cannot be started: then none of
+    // them runs a worker or calls on_worker_start, which might rely on the others.
     std::error_code start() noexcept;
-
-    // Returns true if no thread was started.
-    bool empty() const noexcept { return threads_.empty(); }
 
     // See basic_blocking_pool::post().
     bool post_blocking(runnable& r, std::error_code& why) noexcept {
@@ -151,6 +149,8 @@ private:
     const std::function<void(unsigned)> on_stop_;
     basic_blocking_pool<platform> blocking_;
     std::deque<own_thread> threads_;
+    basic_gate<platform> start_is_over_{1};
+    bool some_failed_ = false; // written before the gate opens
     platform::atomic<std::uint32_t> lock_{0};
     // Under the lock:
     own_thread* idle_threads_ = nullptr; // those that have lost their workers and wait for others
@@ -179,9 +179,12 @@ inline std::error_code worker_threads::start() noexcept {
                 threads_.pop_back();
             }
             threads_.pop_back();
+            some_failed_ = true;
+            start_is_over_.arrive(1);
             return error;
         }
     }
+    start_is_over_.arrive(1);
     return {};
 }
 
@@ -201,6 +204,10 @@ inline void worker_threads::end_worker(unsigned index) noexcept {
 }
 
 inline void worker_threads::own_thread::run_own_worker() noexcept {
+    all.start_is_over_.wait();
+    if (all.some_failed_) {
+        return;
+    }
     os_thread::name_this(all.name_, "-", mine.index);
     if (all.pin_) {
         all.mask_.apply_only(mine.index);
