@@ -84,6 +84,7 @@
 #include <bide/task/strand.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/task_local_value.hpp>
+#include <bide/task/task_tag.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <bide/version.hpp>

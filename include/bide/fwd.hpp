@@ -248,6 +248,8 @@ struct retry_policy;
 class strand;
 /// See task/cancel_reason.hpp.
 enum class cancel_reason : std::uint8_t;
+/// See task/task_tag.hpp.
+class task_tag;
 /// See task/lazy.hpp.
 template <class T, class F = T (*)()> class lazy;
 

@@ -222,7 +222,7 @@ TEST_CASE("chrome_trace: writes JSON with any task names") {
     };
     chrome_trace t;
     for (const auto& [name, read] : names) {
-        t.ran(0, name, 1, 2);
+        t.ran(0, name, {}, 1, 2);
     }
     const written all = write(t);
     REQUIRE(all.good);
@@ -230,6 +230,20 @@ TEST_CASE("chrome_trace: writes JSON with any task names") {
     for (std::size_t i = 0; i < std::size(names); ++i) {
         CHECK(all.events[i]["name"].text == names[i].second);
     }
+}
+
+TEST_CASE("chrome_trace: the tag of a task is an argument of its runs") {
+    chrome_trace t;
+    t.ran(0, "a", bide::task_tag("plain"), 1, 2);
+    t.ran(0, "b", bide::task_tag("a \"b\", \\"), 2, 3);
+    t.ran(0, "c", {}, 3, 4);
+    const written all = write(t);
+    REQUIRE(all.good);
+    REQUIRE(all.events.size() == 3);
+    CHECK(all.events[0]["args"]["tag"].text == "plain");
+    CHECK(all.events[0]["cat"].text == "run");
+    CHECK(all.events[1]["args"]["tag"].text == "a \"b\", \\");
+    CHECK(all.events[2]["args"].members.empty());
 }
 
 TEST_CASE("chrome_trace: an empty trace is JSON, too") {
@@ -244,7 +258,7 @@ TEST_CASE("chrome_trace: an empty trace is JSON, too") {
 TEST_CASE("chrome_trace: each event has a kind, a worker, a time and a length, in microseconds") {
     chrome_trace t;
     const std::int64_t start = bide::native_platform::now() + 1'000'000;
-    t.ran(0, "task", start, start + 1);
+    t.ran(0, "task", {}, start, start + 1);
     t.parked(0, start + 1'000, start + 3'456'789);
     t.stole(70, 3, start + 2'000'001);
     const written all = write(t);
@@ -280,13 +294,13 @@ TEST_CASE("chrome_trace: each event has a kind, a worker, a time and a length, i
 TEST_CASE("chrome_trace: events that overlap have rows of their own, below their worker's") {
     chrome_trace t;
     const std::int64_t now = bide::native_platform::now() + 1'000'000;
-    t.ran(1, "first", now, now + 10);
-    t.ran(1, "second", now + 10, now + 30);
-    t.ran(1, "blocked", now + 5, now + 40); // recorded last, because it ended last
-    t.ran(1, "blocked, too", now + 7, now + 50);
-    t.ran(1, "third", now + 30, now + 60);
-    t.ran(1, "blocked again", now + 45, now + 70);
-    t.ran(2, "elsewhere", now, now + 100);
+    t.ran(1, "first", {}, now, now + 10);
+    t.ran(1, "second", {}, now + 10, now + 30);
+    t.ran(1, "blocked", {}, now + 5, now + 40); // recorded last, because it ended last
+    t.ran(1, "blocked, too", {}, now + 7, now + 50);
+    t.ran(1, "third", {}, now + 30, now + 60);
+    t.ran(1, "blocked again", {}, now + 45, now + 70);
+    t.ran(2, "elsewhere", {}, now, now + 100);
     const written all = write(t);
     REQUIRE(all.good);
     std::map<std::string, std::set<std::string>> rows;
@@ -318,7 +332,7 @@ TEST_CASE("chrome_trace: keeps any number of events that overlap") {
     chrome_trace t;
     const std::int64_t now = bide::native_platform::now();
     for (int i = 0; i < 100; ++i) {
-        t.ran(0, "blocked", now, now + 100 + i);
+        t.ran(0, "blocked", {}, now, now + 100 + i);
     }
     const written all = write(t);
     CHECK(all.good);
@@ -333,7 +347,7 @@ TEST_CASE("chrome_trace: keeps a worker's first events, and counts the rest") {
     const std::int64_t now = bide::native_platform::now() + 1'000'000;
     for (std::size_t i = 0; i < told; ++i) {
         const auto at = now + static_cast<std::int64_t>(i);
-        t.ran(0, "a", at, at + 1);
+        t.ran(0, "a", {}, at, at + 1);
         t.parked(65, at, at + 1);
     }
     t.stole(2, 1, now);
@@ -360,7 +374,7 @@ TEST_CASE("chrome_trace: the destructor writes to the path if there is one") {
         directory / ("bide-chrome-trace-" + std::to_string(bide::native_platform::now()) + ".json");
     {
         chrome_trace t(file.string());
-        t.ran(0, "a", 1, 2);
+        t.ran(0, "a", {}, 1, 2);
         CHECK(!std::filesystem::exists(file));
     }
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> from(
@@ -374,7 +388,7 @@ TEST_CASE("chrome_trace: the destructor writes to the path if there is one") {
 
 TEST_CASE("chrome_trace: write() returns whether it could write") {
     chrome_trace t;
-    t.ran(0, "a", 1, 2);
+    t.ran(0, "a", {}, 1, 2);
     CHECK(!t.write("no-such-directory/trace.json"));
     if (std::FILE* const full = std::fopen("/dev/full", "w")) {
         CHECK(!t.write(full));
@@ -392,7 +406,7 @@ TEST_CASE("chrome_trace: may be written while workers record events") {
     test::team workers(4, [&](int i) {
         for (int n = 0; n < each; ++n) {
             const std::int64_t now = bide::native_platform::now();
-            t.ran(static_cast<unsigned>(i / 2), "a", now, now + 1); // two for each
+            t.ran(static_cast<unsigned>(i / 2), "a", {}, now, now + 1); // two for each
         }
         --left;
     });
@@ -415,17 +429,17 @@ TEST_CASE("chrome_trace: without memory it drops events, and counts them") {
     chrome_trace t;
     {
         const test::out_of_memory none;
-        t.ran(0, "a", 1, 2); // no memory for its worker
+        t.ran(0, "a", {}, 1, 2); // no memory for its worker
     }
     CHECK(t.dropped() == 1);
-    t.ran(0, "a", 1, 2);
+    t.ran(0, "a", {}, 1, 2);
     {
         const test::out_of_memory none;
-        t.ran(1, "a", 1, 2); // no memory for its events
-        t.ran(1'000, "a", 1, 2);
-        t.ran(0, "b", 1, 2); // there was memory
+        t.ran(1, "a", {}, 1, 2); // no memory for its events
+        t.ran(1'000, "a", {}, 1, 2);
+        t.ran(0, "b", {}, 1, 2); // there was memory
     }
-    t.ran(1, "c", 1, 2);
+    t.ran(1, "c", {}, 1, 2);
     const written all = write(t);
     CHECK(all.good);
     CHECK(all.events.size() == 3);

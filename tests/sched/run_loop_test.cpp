@@ -677,10 +677,11 @@ namespace {
 
 // Counts the events. A loop has one thread.
 struct recorder final : bide::trace_sink {
-    void ran(unsigned worker, const char* task, std::int64_t begin,
+    void ran(unsigned worker, const char* task, bide::task_tag tag, std::int64_t begin,
              std::int64_t end) noexcept override {
         ok = ok && worker == 0 && begin <= end;
         names.push_back(task != nullptr ? task : "");
+        tags.push_back(tag);
     }
     void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
         ok = ok && worker == 0 && begin <= end;
@@ -691,6 +692,7 @@ struct recorder final : bide::trace_sink {
     bool ok = true;
     int sleeps = 0;
     std::vector<std::string> names;
+    std::vector<bide::task_tag> tags;
 };
 
 } // namespace
@@ -699,13 +701,15 @@ TEST_CASE("run_loop: a trace gets its runs with the names of the tasks, and its 
     recorder trace;
     run_loop loop({.trace = &trace});
     const auto sleeps = []() -> task<> { co_await bide::this_task::sleep_for(1ms); };
-    loop.spawn(number(1).named("one")).detach();
+    const bide::task_tag red("red");
+    loop.spawn(number(1).named("one").tagged(red)).detach();
     loop.post(bide::waker([](void*) noexcept {}, nullptr));
     loop.spawn(sleeps().named("sleeps")).detach();
     loop.run();
     CHECK(trace.ok);
     CHECK(trace.sleeps >= 1);
     CHECK(trace.names == std::vector<std::string>{"one", "", "sleeps", "sleeps"});
+    CHECK(trace.tags == std::vector<bide::task_tag>{red, {}, {}, {}});
 }
 
 TEST_CASE("run_loop: a Chrome trace of it is JSON with one worker") {

@@ -469,7 +469,7 @@ struct spawns_when_woken final : bide::trace_sink {
     std::atomic<bool> armed{false};
     std::function<void()> task;
 
-    void ran(unsigned, const char*, std::int64_t, std::int64_t) noexcept override {}
+    void ran(unsigned, const char*, bide::task_tag, std::int64_t, std::int64_t) noexcept override {}
     void parked(unsigned worker, std::int64_t, std::int64_t) noexcept override {
         if (worker == 0 && armed.exchange(false)) {
             scheduler::current()->spawn_local(task).detach();

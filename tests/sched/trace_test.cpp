@@ -44,6 +44,7 @@ public:
     struct span {
         unsigned worker;
         std::string name; // "": none
+        bide::task_tag tag;
         std::int64_t begin;
         std::int64_t end;
     };
@@ -52,15 +53,15 @@ public:
         unsigned count;
     };
 
-    void ran(unsigned worker, const char* name, std::int64_t begin,
+    void ran(unsigned worker, const char* name, bide::task_tag tag, std::int64_t begin,
              std::int64_t end) noexcept override {
         const std::lock_guard lock(mutex_);
-        runs.push_back({worker, name != nullptr ? name : "", begin, end});
+        runs.push_back({worker, name != nullptr ? name : "", tag, begin, end});
         all.push_back(runs.back());
     }
     void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
         const std::lock_guard lock(mutex_);
-        parks.push_back({worker, "", begin, end});
+        parks.push_back({worker, "", {}, begin, end});
         all.push_back(parks.back());
     }
     void stole(unsigned worker, unsigned count, std::int64_t) noexcept override {
@@ -169,6 +170,36 @@ TEST_CASE("trace: records each run with the name of its task") {
     CHECK(seen.runs_of("one") == 2);
     CHECK(seen.runs_of("") == 3);
     CHECK(seen.runs.size() == 18);
+}
+
+TEST_CASE("trace: records each run with the tag of its task") {
+    const test::watchdog guard;
+    const bide::task_tag red("red");
+    const bide::task_tag blue("blue");
+    recorder seen;
+    {
+        scheduler s(traced(1, false, seen));
+        s.spawn(yields(2).tagged(red)).join();
+        s.spawn([] {}, {.tag = blue}).join();
+        s.spawn(yields(0)).join();
+        const auto renamed = [&]() -> task<> {
+            co_await bide::this_task::yield();
+            bide::this_task::set_tag(blue); // this run counts as blue
+            auto a = yields(0);
+            auto b = yields(0);
+            co_await bide::when_all(std::move(a), std::move(b)); // in place
+        };
+        s.spawn(renamed().named("renamed").tagged(red)).join();
+        bide::event ran;
+        s.post(bide::waker([](void* e) noexcept { static_cast<bide::event*>(e)->set(); }, &ran));
+        ran.wait();
+    }
+    std::vector<std::string> tags;
+    for (const recorder::span& run : seen.runs) {
+        tags.emplace_back(run.tag ? run.tag.text() : "none");
+    }
+    CHECK(tags ==
+          std::vector<std::string>{"red", "red", "red", "blue", "none", "red", "blue", "none"});
 }
 
 TEST_CASE("trace: a run of something that is no task has no name") {
@@ -350,6 +381,32 @@ TEST_CASE("dump: shows the name that a task has given itself") {
     std::move(b).join();
 }
 
+TEST_CASE("dump: shows the tags of the tasks that wait, and counts each name and tag apart") {
+    const test::watchdog guard;
+    const bide::task_tag red("red");
+    const bide::task_tag quoted("q\"t");
+    bide::semaphore never(0);
+    scheduler s(with(2, false));
+    std::vector<bide::join_handle<>> all;
+    all.push_back(s.spawn(waits(never).named("reader").tagged(red)));
+    all.push_back(s.spawn(waits(never).named("reader"), {.tag = red}));
+    all.push_back(s.spawn(waits(never).named("reader").tagged(quoted)));
+    all.push_back(s.spawn(waits(never).named("reader")));
+    all.push_back(s.spawn(waits(never).tagged(red)));
+    REQUIRE(test::has_waiters(never, 5));
+    const std::string text = dumped(s);
+    INFO(text);
+    CHECK(says(text, "waiting tasks: 5\n"
+                     "         1  unnamed, tag \"red\"\n"
+                     "         1  \"reader\"\n"
+                     "         1  \"reader\", tag \"q\\\"t\"\n"
+                     "         2  \"reader\", tag \"red\"\n"));
+    never.release(5);
+    for (auto& h : all) {
+        std::move(h).join();
+    }
+}
+
 TEST_CASE("dump: tasks are renamed meanwhile") {
     const test::watchdog guard;
     scheduler s(with(2, false));
@@ -357,6 +414,7 @@ TEST_CASE("dump: tasks are renamed meanwhile") {
     const auto renames = [&]() -> task<> {
         for (int i = 0; !end; ++i) {
             bide::this_task::set_name(i % 2 == 0 ? "even" : "odd");
+            bide::this_task::set_tag(bide::task_tag(i % 3 == 0 ? "third" : "other"));
             co_await bide::this_task::sleep_for(1us);
         }
     };

@@ -8,6 +8,7 @@
 #include <bide/sched/detail/growing_table.hpp>
 #include <bide/sched/detail/quoted.hpp>
 #include <bide/sched/trace.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <algorithm>
 #include <array>
@@ -22,7 +23,8 @@ namespace bide::inline BIDE_ABI {
 
 /// Records what the workers of one scheduler, or one run_loop, do, and writes it as a Chrome trace,
 /// the JSON that ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a row,
-/// with the runs of tasks by their names, the sleeps and the steals. If another thread ran the worker
+/// with the runs of tasks by their names, the sleeps and the steals. The tag of a task is an argument
+/// of its runs, "tag". If another thread ran the worker
 /// while a run was blocked, that run stands in a row below; so does a run of a loop that waited
 /// inside of the loop. Workers do not wait for each other here.
 /// \code
@@ -52,30 +54,31 @@ public:
     std::uint64_t dropped() noexcept;
 
     /// Records a run. See trace_sink.
-    void ran(unsigned worker, const char* task, std::int64_t begin,
+    void ran(unsigned worker, const char* task, task_tag tag, std::int64_t begin,
              std::int64_t end) noexcept override {
-        record(worker, {begin, end, task, 0, event_kind::run, 0});
+        record(worker, {begin, end, task, 0, event_kind::run, tag, 0});
     }
     /// Records a sleep. See trace_sink.
     void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
-        record(worker, {begin, end, nullptr, 0, event_kind::park, 0});
+        record(worker, {begin, end, nullptr, 0, event_kind::park, {}, 0});
     }
     /// Records a steal. See trace_sink.
     void stole(unsigned worker, unsigned count, std::int64_t at) noexcept override {
-        record(worker, {at, at, nullptr, count, event_kind::theft, 0});
+        record(worker, {at, at, nullptr, count, event_kind::theft, {}, 0});
     }
 
 private:
     using platform = native_platform;
     using lock = lock_bits<platform, std::uint32_t>;
 
-    enum class event_kind : std::uint16_t { run, park, theft };
+    enum class event_kind : std::uint8_t { run, park, theft };
     struct event {
         std::int64_t begin;
         std::int64_t end;
         const char* name;
         std::uint32_t count;
         event_kind kind;
+        task_tag tag;
         std::uint16_t row;
     };
 
@@ -256,6 +259,11 @@ inline void chrome_trace::write_event(output& out, const event& e, unsigned work
     case event_kind::run:
         detail::write_quoted(out.to, e.name != nullptr ? e.name : "unnamed");
         std::fputs(",\"cat\":\"run\"", out.to);
+        if (e.tag) {
+            std::fputs(",\"args\":{\"tag\":", out.to);
+            detail::write_quoted(out.to, e.tag.text());
+            std::fputc('}', out.to);
+        }
         break;
     case event_kind::park: std::fputs("\"parked\",\"cat\":\"park\"", out.to); break;
     case event_kind::theft:

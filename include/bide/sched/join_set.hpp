@@ -53,7 +53,9 @@ struct join_set_state {
 template <class T> class join_set_child : public task_header, public ended_children::child {
 public:
     join_set_child(task_home& home, bool kept, join_set_state& of) noexcept
-        : task_header(home, kept), member_(of.all, *this), ended_(of.ended) {}
+        : task_header(home, kept), member_(of.all, *this), ended_(of.ended) {
+        set_tag(of.all.tag());
+    }
 
     group_member& member() noexcept { return member_; }
     deadline limit() const noexcept final { return member_.limit(); }

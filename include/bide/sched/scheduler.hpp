@@ -81,7 +81,7 @@ public:
     /// or if it names one and a priority. The task, or the function, has not begun and is destroyed.
     /// Thread safety: any thread may call it.
     template <class S> auto spawn(S source, const spawn_options& how) {
-        return spawn_in(core_->home_of(how), std::move(source));
+        return spawn_in(core_->home_of(how), std::move(source), how.tag);
     }
 
     /// Starts a task that stays on the calling thread: spawn() with spawn_options::worker.

@@ -3,6 +3,7 @@
 #define BIDE_SCHED_SPAWN_OPTIONS_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <optional>
 
@@ -37,6 +38,10 @@ struct spawn_options {
     /// The priority must be normal: every other turn of that class is for these tasks, while the worker
     /// has others.
     std::optional<unsigned> worker{};
+
+    /// The tag of the task in dumps and traces. No tag leaves that of task::tagged(). A function that is
+    /// spawned may have a tag, too.
+    task_tag tag{};
 };
 
 } // namespace bide::inline BIDE_ABI

@@ -12,6 +12,7 @@
 #include <bide/task/detail/unqueued_wait.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <type_traits>
 #include <utility>
@@ -84,33 +85,41 @@ protected:
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
-    /// Starts a task that belongs to `home`, which is a part of the runner. Otherwise as spawn().
-    template <class T> static join_handle<T> spawn_in(detail::task_home& home, task<T> t) {
+    /// Starts a task that belongs to `home`, which is a part of the runner. `tag` replaces its own,
+    /// unless it is none. Otherwise as spawn().
+    template <class T>
+    static join_handle<T> spawn_in(detail::task_home& home, task<T> t, task_tag tag = {}) {
         using cell = detail::joined_coroutine_cell<task<T>>;
-        return launch<T>(home, *new cell(home, true, std::move(t)));
+        return launch<T>(home, *new cell(home, true, std::move(t)), tag);
     }
     /// Starts a task that runs a function, in the same way.
     template <class F>
         requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
-    static auto spawn_in(detail::task_home& home, F function) -> join_handle<result_of<F>> {
+    static auto spawn_in(detail::task_home& home, F function, task_tag tag = {})
+        -> join_handle<result_of<F>> {
         using cell = detail::function_cell<F, result_of<F>>;
-        return launch<result_of<F>>(home, *new cell(home, std::move(function), false, true));
+        return launch<result_of<F>>(home, *new cell(home, std::move(function), false, true), tag);
     }
     /// Starts the task that a function returns, in the same way.
     template <class F>
         requires std::is_invocable_v<F&&> && detail::task_source<F>
-    static auto spawn_in(detail::task_home& home, F function)
+    static auto spawn_in(detail::task_home& home, F function, task_tag tag = {})
         -> join_handle<detail::task_value_t<F>> {
         using cell = detail::joined_coroutine_cell<F>;
-        return launch<detail::task_value_t<F>>(home, *new cell(home, true, std::move(function)));
+        return launch<detail::task_value_t<F>>(home, *new cell(home, true, std::move(function)),
+                                               tag);
     }
 
 private:
     friend detail::runner_access;
 
     template <class T>
-    static join_handle<T> launch(detail::task_home& home, detail::joined_task<T>& of) noexcept {
+    static join_handle<T> launch(detail::task_home& home, detail::joined_task<T>& of,
+                                 task_tag tag) noexcept {
         join_handle<T> handle(of);
+        if (tag) {
+            of.set_tag(detail::tag_access::number_of(tag));
+        }
         home.start(of);
         return handle;
     }

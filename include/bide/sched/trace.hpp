@@ -3,6 +3,7 @@
 #define BIDE_SCHED_TRACE_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <cstdint>
 
@@ -20,9 +21,9 @@ public:
     trace_sink& operator=(const trace_sink&) = delete;
     virtual ~trace_sink() = default;
 
-    /// Called when the worker has run a job. `task` is the task's name; nullptr if the task has no
-    /// name or if the job is no task.
-    virtual void ran(unsigned worker, const char* task, std::int64_t begin,
+    /// Called when the worker has run a job. `task` is the task's name, and `tag` its tag; nullptr and
+    /// no tag if the task has none or if the job is no task.
+    virtual void ran(unsigned worker, const char* task, task_tag tag, std::int64_t begin,
                      std::int64_t end) noexcept = 0;
     /// Called when the worker has slept.
     virtual void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept = 0;

@@ -20,9 +20,11 @@
 #include <bide/task/detail/awaited_frame.hpp>
 #include <bide/task/detail/frame_memory.hpp>
 #include <bide/task/detail/sync_loop.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <type_traits>
@@ -67,7 +69,12 @@ public:
         return std::exchange(executor_, to);
     }
     basic_task_context<native_platform>* task_context() const noexcept { return context_; }
+
     awaited_frame*& awaited_frames() noexcept { return awaited_frames_; }
+
+    // The number of the tag that a spawned task takes. Requires, for both: it has not begun.
+    void set_tag(std::uint8_t tag) noexcept { tag_ = tag; }
+    std::uint8_t tag() const noexcept { return tag_; }
 
     // Makes this the first coroutine of a chain, which no coroutine awaits.
     void begin(basic_task_context<native_platform>& context, executor_ref where) noexcept {
@@ -94,7 +101,10 @@ private:
     template <class> friend class bide::task;
 
     std::coroutine_handle<> parent_; // the awaiting coroutine; if empty, the context gets the end
-    basic_task_context<native_platform>* context_ = nullptr;
+    union {
+        std::uint8_t tag_ = 0; // until the coroutine begins
+        basic_task_context<native_platform>* context_;
+    };
     union {
         executor_ref executor_;
         transfer_node to_parent_; // from the end of the coroutine on
@@ -225,6 +235,14 @@ public:
         return std::move(*this);
     }
 
+    /// Sets the tag of the task in dumps and traces, if it is spawned; spawn_options::tag comes before
+    /// it. A member of a group or a set has this tag in the place of that of the group's maker.
+    /// Requires: the task was not moved from; otherwise terminates with a message.
+    task tagged(task_tag tag) && noexcept {
+        promise().set_tag(detail::tag_access::number_of(tag));
+        return std::move(*this);
+    }
+
     /// Awaits the task; made by operator co_await.
     struct awaiter {
         /// Takes the coroutine over.
@@ -254,6 +272,8 @@ public:
                 p.executor_ = executor_of(parent.promise());
                 p.context_ = task_context_of<native_platform>(parent.promise());
                 awaiting_.begin(parent, &child_);
+            } else {
+                p.context_ = nullptr;
             }
             child_.awaits = &p.awaited_frames();
             p.parent_ = parent;

@@ -23,8 +23,10 @@
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/unqueued_wait.hpp>
 #include <bide/task/interval.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <stop_token>
 
 namespace bide::inline BIDE_ABI {
@@ -103,6 +105,25 @@ inline void set_name(const char* name) noexcept {
 inline const char* name() noexcept {
     const auto* const task = worker_local<native_platform>::get().running;
     return task != nullptr ? task->name() : nullptr;
+}
+
+/// Sets the tag of the running task in dumps and traces, as set_name() sets its name; `{}` takes the
+/// tag away. The members of a group or a set that the task makes afterwards have the tag, too. If no
+/// task runs, does nothing.
+inline void set_tag(task_tag tag) noexcept {
+    auto& here = worker_local<native_platform>::get();
+    if (here.running != nullptr) {
+        const std::uint8_t number = detail::tag_access::number_of(tag);
+        here.running->set_tag(number);
+        if (here.traced) {
+            here.tag = number;
+        }
+    }
+}
+
+/// Returns the tag of the running task; no tag if it has none, or if no task runs.
+inline task_tag tag() noexcept {
+    return detail::tag_access::of(tag_of(worker_local<native_platform>::get().running));
 }
 
 /// Returns a token that is stopped when the running task is cancelled and not shielded. If no task

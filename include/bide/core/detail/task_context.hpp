@@ -9,6 +9,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <cstdint>
 
 namespace bide::inline BIDE_ABI {
 
@@ -96,6 +97,10 @@ public:
     virtual const char* name() const noexcept { return nullptr; }
     virtual void set_name(const char*) noexcept {}
 
+    // Returns the number of the tag for reports (task/task_tag.hpp); 0: none. Sets it in the same way.
+    virtual std::uint8_t tag() const noexcept { return 0; }
+    virtual void set_tag(std::uint8_t) noexcept {}
+
     // Returns the runnable that resumes the chain without a wait. The caller posts it.
     virtual runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept = 0;
 
@@ -117,6 +122,12 @@ template <class Platform> deadline limit_of(const basic_task_context<Platform>* 
 template <class Platform>
 const task_binding<Platform>* values_of(const basic_task_context<Platform>* context) noexcept {
     return context != nullptr ? context->values() : nullptr;
+}
+
+// Returns the number of the chain's tag, or 0; `context` may be nullptr.
+template <class Platform>
+std::uint8_t tag_of(const basic_task_context<Platform>* context) noexcept {
+    return context != nullptr ? context->tag() : std::uint8_t{0};
 }
 
 // Returns the context of a promise; nullptr if it has none.

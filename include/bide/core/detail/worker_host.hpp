@@ -84,6 +84,7 @@ template <class Platform> struct worker_local {
     basic_task_context<Platform>* over = nullptr;    // the task that has ended
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
+    std::uint8_t tag = 0;                            // of the last task, if `traced`
     // In sync_wait(): the queue of what else the thread has to run. nullptr after a wait that was
     // tried in vain, until the next run.
     const basic_ready_queue<Platform>* alone = nullptr;

@@ -13,8 +13,10 @@
 #include <bide/sched/detail/quoted.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <bide/task/detail/task_registry.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -45,17 +47,26 @@ public:
     // Adds the tasks of a registry. Throws: std::bad_alloc.
     void add(basic_task_registry<native_platform>& from) { from.snapshot(all_); }
 
-    // Returns the names of the tasks that wait, sorted. A task without a name is "". Throws:
-    // std::bad_alloc.
-    std::vector<std::string_view> waiting() const {
-        std::vector<std::string_view> names;
+    // The name and the tag of a task; "" if it has none.
+    struct labels {
+        std::string_view name;
+        std::string_view tag;
+        friend auto operator<=>(const labels&, const labels&) noexcept = default;
+    };
+
+    // Returns the labels of the tasks that wait, sorted. Throws: std::bad_alloc.
+    std::vector<labels> waiting() const {
+        const auto view = [](const char* text) noexcept {
+            return text != nullptr ? std::string_view(text) : std::string_view();
+        };
+        std::vector<labels> found;
         for (const header* const t : all_) {
             if (t->is_waiting()) {
-                names.emplace_back(t->name() != nullptr ? t->name() : "");
+                found.push_back({view(t->name()), view(tag_access::of(t->tag()).text())});
             }
         }
-        std::sort(names.begin(), names.end());
-        return names;
+        std::sort(found.begin(), found.end());
+        return found;
     }
 
 private:
@@ -68,17 +79,21 @@ template <class Workers> void dump_waiting(Workers& workers, std::FILE* to) {
     for (auto& w : workers) {
         tasks.add(w.tasks);
     }
-    const std::vector<std::string_view> names = tasks.waiting();
-    std::fprintf(to, "waiting tasks: %zu\n", names.size());
-    for (auto at = names.begin(); at != names.end();) {
-        const auto others = std::upper_bound(at, names.end(), *at);
+    const std::vector<task_snapshot::labels> found = tasks.waiting();
+    std::fprintf(to, "waiting tasks: %zu\n", found.size());
+    for (auto at = found.begin(); at != found.end();) {
+        const auto others = std::upper_bound(at, found.end(), *at);
         std::fprintf(to, "  %8zu  ", static_cast<std::size_t>(others - at));
-        if (at->empty()) {
-            std::fputs("unnamed\n", to);
+        if (at->name.empty()) {
+            std::fputs("unnamed", to);
         } else {
-            write_quoted(to, *at);
-            std::fputc('\n', to);
+            write_quoted(to, at->name);
         }
+        if (!at->tag.empty()) {
+            std::fputs(", tag ", to);
+            write_quoted(to, at->tag);
+        }
+        std::fputc('\n', to);
         at = others;
     }
 }

@@ -149,9 +149,10 @@ public:
     // thread.
     void cancel_in_turn() noexcept;
 
-    // The time by which the maker of the group is cancelled, and the values of its scopes.
+    // The time by which the maker of the group is cancelled, the values of its scopes, and its tag.
     deadline limit() const noexcept { return limit_; }
     const task_binding<Platform>* values() const noexcept { return values_.get(); }
+    std::uint8_t tag() const noexcept { return tag_; }
 
     end& of_children() noexcept { return children_; }
     end& of_all() noexcept { return all_; }
@@ -185,6 +186,7 @@ private:
     semaphore* const room_;
     const task_binding_use<Platform> values_{values_of(worker_local<Platform>::get().running)};
     const deadline limit_ = limit_of(worker_local<Platform>::get().running);
+    const std::uint8_t tag_ = tag_of(worker_local<Platform>::get().running);
     typename Platform::template atomic<word> lock_{0};
     // Guarded by it:
     end children_{*this, false};

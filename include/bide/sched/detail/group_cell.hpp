@@ -30,7 +30,9 @@ using group_member = basic_group_member<native_platform>;
 class group_task : public task_header {
 public:
     group_task(task_home& home, bool kept, group& g) noexcept
-        : task_header(home, kept), member_(g, *this) {}
+        : task_header(home, kept), member_(g, *this) {
+        set_tag(g.tag());
+    }
 
     group_member& member() noexcept { return member_; }
     deadline limit() const noexcept final { return member_.limit(); }

@@ -23,6 +23,7 @@
 #include <bide/sched/injector.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/task/detail/task_registry.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <algorithm>
 #include <array>
@@ -277,8 +278,9 @@ template <class Platform> void basic_loop<Platform>::execute(runnable& r) noexce
         const std::int64_t begin = Platform::now();
         local.traced = true;
         local.name = nullptr;
+        local.tag = 0;
         r.run.wake();
-        trace_->ran(worker::index, local.name, begin, Platform::now());
+        trace_->ran(worker::index, local.name, tag_access::of(local.tag), begin, Platform::now());
     }
     local.host = nullptr;
     if (std::exchange(paused_, nullptr) == nullptr) {

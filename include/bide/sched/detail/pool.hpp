@@ -40,6 +40,7 @@
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/trace.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -220,8 +221,9 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
         const std::int64_t begin = Platform::now();
         local.traced = true;
         local.name = nullptr;
+        local.tag = 0;
         r.run.wake();
-        trace_->ran(index, local.name, begin, Platform::now());
+        trace_->ran(index, local.name, tag_access::of(local.tag), begin, Platform::now());
     }
     local.host = nullptr;
 }

@@ -16,6 +16,7 @@
 #include <bide/task/task.hpp>
 
 #include <coroutine>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -158,11 +159,17 @@ public:
     task_body& operator=(const task_body&) = delete;
     ~task_body() { destroy(); }
 
+    // What task::named() and task::tagged() have set.
+    struct labels {
+        const char* name;
+        std::uint8_t tag;
+    };
+
     // Takes the source: a task, or a callable, which is then called at its final address. Returns
-    // the name of the task.
+    // the labels of the task.
     // Throws: what the move of a callable throws; what its call throws.
     // Requires: a task that was not moved from; terminates otherwise.
-    const char* open(S&& source) {
+    labels open(S&& source) {
         if constexpr (is_task<S>) {
             return adopt(source);
         } else {
@@ -203,7 +210,7 @@ private:
         return std::coroutine_handle<promise_type>::from_address(frame_.to.address()).promise();
     }
 
-    const char* adopt(task<value>& t) noexcept {
+    labels adopt(task<value>& t) noexcept {
         frame_.to = task_access::release(t);
         if (!frame_.to) {
             fatal("a task was spawned or composed after it was moved from");
@@ -211,7 +218,7 @@ private:
         if constexpr (std::is_same_v<Frame, awaited_frame>) {
             frame_.awaits = &promise().awaited_frames();
         }
-        return task_access::name_of(t);
+        return {task_access::name_of(t), promise().tag()};
     }
 
     [[no_unique_address]] std::conditional_t<is_task<S>, nothing, std::optional<S>> callable_;

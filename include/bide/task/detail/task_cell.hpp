@@ -158,7 +158,11 @@ public:
     template <class... Args>
     coroutine_cell(task_home& home, bool kept, S&& source, Args&... args)
         : End(home, kept, args...) {
-        this->set_name(body_.open(std::move(source)));
+        const auto labels = body_.open(std::move(source));
+        this->set_name(labels.name);
+        if (labels.tag != 0) { // else that of End
+            this->set_tag(labels.tag);
+        }
     }
 
 private:

@@ -246,6 +246,11 @@ private:
     std::uint8_t refused_ = 0;
     static_assert(local::whole_budget <= 0xff);
 
+protected:
+    // The tag of a spawned task; it is here because here is a byte that no other field uses.
+    typename Platform::template atomic<std::uint8_t> tag_{0};
+
+private:
     runnable run_;
     // Valid while the chain waits, or is queued after a wait:
     std::coroutine_handle<> leaf_;
@@ -284,6 +289,7 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
         here.running = this;
         if (here.traced) {
             here.name = this->name();
+            here.tag = this->tag();
         }
         const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : leaf_;
         if (next) {

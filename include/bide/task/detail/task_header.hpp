@@ -58,6 +58,7 @@ class basic_task_header : public basic_task_control<Platform>,
                           public basic_task_links<Platform, basic_task_header<Platform>> {
     using control = basic_task_control<Platform>;
     using control::state_;
+    using control::tag_;
 
 public:
     using home_type = basic_task_home<Platform>;
@@ -87,6 +88,10 @@ public:
     void set_name(const char* name) noexcept override {
         name_.store(name, std::memory_order_release);
     }
+    // Order: acquire [task.tag]; the tag's place in the table of tags, for a dump.
+    std::uint8_t tag() const noexcept override { return tag_.load(std::memory_order_acquire); }
+    // Order: release [task.tag]; the same.
+    void set_tag(std::uint8_t tag) noexcept override { tag_.store(tag, std::memory_order_release); }
 
     // The gate that opens when the task ends, if it is kept.
     gate& ended_gate() noexcept { return ended_gate_; }

@@ -88,6 +88,7 @@ std::coroutine_handle<> basic_when_state<Platform>::ended_in_place(child& c, loc
     here.running = context_;
     if (here.traced) {
         here.name = context_->name();
+        here.tag = context_->tag();
     }
     c.settle_in_place();
     ++ended_in_place_;

@@ -70,6 +70,8 @@ protected:
     const task_binding<Platform>* values() const noexcept override { return when_->values(); }
     const char* name() const noexcept final { return when_->name(); }
     void set_name(const char* name) noexcept final { when_->set_name(name); }
+    std::uint8_t tag() const noexcept final { return when_->tag(); }
+    void set_tag(std::uint8_t tag) noexcept final { when_->set_tag(tag); }
 
 private:
     friend class basic_when_state<Platform>;
@@ -247,6 +249,12 @@ private:
     void set_name(const char* name) noexcept {
         if (context_ != nullptr) {
             context_->set_name(name);
+        }
+    }
+    std::uint8_t tag() const noexcept { return tag_of(context_); }
+    void set_tag(std::uint8_t tag) noexcept {
+        if (context_ != nullptr) {
+            context_->set_tag(tag);
         }
     }
     executor_ref where() const noexcept { return where_; }
