@@ -16,8 +16,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <optional>
 #include <stdexcept>
+#include <stop_token>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -61,6 +64,19 @@ task<> wait_for(bide::event& e, bool& stopped) {
     if (stopped) {
         co_await yield(); // still takes a turn of the loop
     }
+}
+
+bool is_asleep(run_loop& loop) {
+    std::FILE* const f = std::tmpfile();
+    if (f == nullptr) {
+        return false;
+    }
+    loop.dump(f);
+    std::rewind(f);
+    char text[512];
+    const std::string said(text, std::fread(text, 1, sizeof text, f));
+    std::fclose(f);
+    return said.find("state: asleep") != said.npos;
 }
 
 bide::async_generator<int> count(int from, int to) {
@@ -188,6 +204,47 @@ TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other t
         CHECK(sum == 1);
         other.join();
     }
+}
+
+TEST_CASE("run_loop: a canceller that is the last to leave a group wakes the loop that waits for it") {
+    const test::watchdog guard;
+    run_loop loop;
+    bide::event began, entered, leave, over;
+    auto hold = [&]() noexcept {
+        entered.set();
+        leave.wait(); // the canceller is in the group until then
+    };
+    std::optional<std::stop_callback<decltype(hold)>> held;
+    task_group* group = nullptr;
+    std::thread canceller([&] {
+        began.wait();
+        group->cancel();
+    });
+    // When the loop sleeps, its group has no child left, and the canceller alone can end the wait.
+    std::thread watcher([&] {
+        while (!over.is_set() && !is_asleep(loop)) {
+            std::this_thread::yield();
+        }
+        leave.set();
+    });
+    const auto child = [&]() -> task<> {
+        held.emplace(bide::this_task::get_stop_token(), hold);
+        began.set();
+        entered.wait(); // runs while it is cancelled, so that it ends without its canceller
+        co_return;
+    };
+    const auto root = [&]() -> task<> {
+        task_group mine(loop);
+        group = &mine;
+        mine.spawn(child);
+        mine.join();
+        co_return;
+    };
+    loop.run_until(root());
+    over.set();
+    canceller.join();
+    watcher.join();
+    CHECK(leave.is_set());
 }
 
 TEST_CASE("run_loop: stop() does not end the wait for a group, but the run around it") {

@@ -190,6 +190,7 @@ TEST_CASE("trace: records each run with the tag of its task") {
             co_await bide::when_all(std::move(a), std::move(b)); // in place
         };
         s.spawn(renamed().named("renamed").tagged(red)).join();
+        s.spawn([&] { bide::this_task::set_tag(blue); }).join();
         bide::event ran;
         s.post(bide::waker([](void* e) noexcept { static_cast<bide::event*>(e)->set(); }, &ran));
         ran.wait();
@@ -198,8 +199,8 @@ TEST_CASE("trace: records each run with the tag of its task") {
     for (const recorder::span& run : seen.runs) {
         tags.emplace_back(run.tag ? run.tag.text() : "none");
     }
-    CHECK(tags ==
-          std::vector<std::string>{"red", "red", "red", "blue", "none", "red", "blue", "none"});
+    CHECK(tags == std::vector<std::string>{"red", "red", "red", "blue", "none", "red", "blue", "blue",
+                                           "none"});
 }
 
 TEST_CASE("trace: a run of something that is no task has no name") {

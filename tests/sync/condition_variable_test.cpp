@@ -500,6 +500,58 @@ TEMPLATE_TEST_CASE(
     CHECK(g.is_free());
 }
 
+TEMPLATE_TEST_CASE(
+    "condition_variable: the limit that ended a wait is its outcome, also if the other one comes then",
+    "", EACH_LOCK) {
+    const test::watchdog guard;
+    guarded<TestType> g;
+    std::stop_source stop;
+    std::atomic<what> end{};
+    std::atomic<int> calls{0};
+    SECTION("a time-out, then a stop") {
+        const auto wait = [](guarded<TestType>& in, std::stop_source& source, std::atomic<int>& n,
+                             std::atomic<what>& ended) -> test::detached {
+            typename TestType::lock lock(in.mutex);
+            const auto stops = [&source, &n] {
+                if (++n == 2) { // the time is over
+                    source.request_stop();
+                }
+                return false;
+            };
+            const auto got = co_await in.changed.async_wait(lock, stops)
+                                 .with_timeout(1ms)
+                                 .with_stop(source.get_token());
+            lock.unlock();
+            ended = of(got);
+        };
+        wait(g, stop, calls, end);
+        CHECK(ends(end, what::timeout));
+    }
+    SECTION("a stop, then the deadline") {
+        const auto until = steady_clock::now() + 20ms;
+        const auto wait = [](guarded<TestType>& in, std::stop_token token,
+                             steady_clock::time_point when, std::atomic<int>& n,
+                             std::atomic<what>& ended) -> test::detached {
+            typename TestType::lock lock(in.mutex);
+            const auto waits = [when, &n] {
+                while (++n > 1 && steady_clock::now() < when + 1ms) {
+                }
+                return false;
+            };
+            const auto got =
+                co_await in.changed.async_wait(lock, waits).with_deadline(when).with_stop(token);
+            lock.unlock();
+            ended = of(got);
+        };
+        wait(g, stop.get_token(), until, calls, end);
+        const bool early = steady_clock::now() < until;
+        stop.request_stop();
+        const bool in_time = early && steady_clock::now() < until;
+        CHECK((ends(end, what::stopped) || !in_time));
+    }
+    CHECK(g.is_free());
+}
+
 TEMPLATE_TEST_CASE("condition_variable: a stop ends the waits it is for and no other", "",
                    EACH_LOCK) {
     using base = typename TestType::base;

@@ -11,7 +11,12 @@
 #include "support/waiting.hpp"
 
 #include <bide/channel/select.hpp>
+#include <bide/core/choice.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sync/detail/notify_queue.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/notify.hpp>
 #include <bide/task/join_handle.hpp>
@@ -431,6 +436,18 @@ TEST_CASE("notify: a waiter that gives up leaves the queue, and no notification 
     CHECK_FALSE(n.try_wait());
 }
 
+TEST_CASE("notify: cancel_wait() of a waiter that did not have to wait says that it is complete") {
+    bide::notify n;
+    test::journal turns;
+    foreign w(n, turns, 0);
+    n.notify_one();
+    CHECK(w.start()); // takes the permit
+    CHECK_FALSE(w.cancel());
+    CHECK(w.is_complete());
+    CHECK(turns.size() == 0);
+    CHECK_FALSE(n.try_wait());
+}
+
 TEST_CASE("notify: what notify_one() gave to a coroutine that is destroyed goes to the next") {
     const test::watchdog guard;
     bide::notify n;
@@ -508,6 +525,32 @@ TEST_CASE("notify: a select that happens otherwise takes no notification") {
         std::this_thread::yield();
     }
     CHECK(first == 1);
+}
+
+TEST_CASE("notify: a seat whose choice selects another wait keeps its mark, and passes it on") {
+    using queue = bide::detail::basic_notify_queue<bide::native_platform>;
+    const bool of_all = GENERATE(false, true);
+    queue q;
+    queue::seat marked;
+    q.enable(marked);
+    of_all ? q.notify_all() : q.notify_one();
+    bide::basic_choice<bide::native_platform> with;
+    bide::basic_waiter<bide::native_platform> case_of_it;
+    case_of_it.contest(with);
+    REQUIRE(with.claim());
+    with.commit(); // between the look at the seat and its wait, another case happens
+    CHECK(q.enqueue(case_of_it, marked) == bide::wait_status::waiting);
+    SECTION("to the permit") {
+        q.disable(marked);
+        CHECK(q.try_take() == !of_all);
+    }
+    SECTION("or to its own next wait") {
+        CHECK(q.take(marked) ==
+              (of_all ? bide::wait_status::all_let_go : bide::wait_status::granted));
+        q.disable(marked);
+    }
+    CHECK_FALSE(q.try_take());
+    q.require_no_waiters();
 }
 
 TEST_CASE("notify: a stop resumes no coroutine on the thread that requests it") {

@@ -13,12 +13,14 @@
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/catch.hpp>
+#include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <coroutine>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -162,6 +164,36 @@ TEST_CASE("task_tag: where no task runs, there is no tag and set_tag() does noth
     scheduler s(with(1, false));
     const auto awaits = []() -> task<task_tag> { co_return co_await own_tag().tagged(red); };
     CHECK(s.spawn(awaits().tagged(blue)).join() == blue);
+}
+
+namespace {
+
+// Awaits a task for another library's coroutine, whose promise it does not pass on.
+struct erased {
+    task<>::awaiter inner;
+
+    explicit erased(task<>&& t) : inner(std::move(t).operator co_await()) {}
+    bool await_ready() const noexcept { return inner.await_ready(); }
+    auto await_suspend(std::coroutine_handle<> h) noexcept { return inner.await_suspend(h); }
+    void await_resume() { inner.await_resume(); }
+};
+
+test::detached await_erased(task<> t, bool& ended) {
+    erased all(std::move(t));
+    co_await all;
+    ended = true;
+}
+
+} // namespace
+
+TEST_CASE("task_tag: a task with a tag that a coroutine awaits without its promise has no context") {
+    bide::semaphore never(0);
+    bool ended = false;
+    const auto waits = [&]() -> task<> { const auto permit = co_await never.async_acquire(); };
+    await_erased(waits().tagged(red), ended);
+    CHECK_FALSE(ended);
+    never.release();
+    CHECK(ended);
 }
 
 TEST_CASE("task_tag: children have the tag of their task, and tasks of the scheduler do not") {

@@ -49,7 +49,7 @@ public:
         timer_.when = until;
         timer_.fire = waker(&on_timeout, this);
     }
-    ~timed_child() { disarm(); }
+    ~timed_child() { cancel_timer<platform>(timer_); } // waits for a timer that fires at the moment
 
     // Arms the timer; made for co_await, because it needs the promise of the parent. If the parent is
     // a task of this worker's scheduler, which ends after the task, the scheduler takes the timer.
@@ -78,10 +78,8 @@ public:
     };
     arming arm() noexcept { return arming(*this); }
 
-    // When it returns, the timer does not fire and is not firing.
-    void disarm() noexcept { cancel_timer<platform>(timer_); }
-
-    // Returns the outcome of the child.
+    // Returns the outcome of the child. The timer may still fire: it only cancels a child that has
+    // ended.
     // Throws: the exception of the child, if it was not ended by its deadline.
     // Requires: the child has ended.
     template <class R> R result() {
@@ -121,7 +119,6 @@ task<as_result_t<task_value_t<S>>> run_with_deadline(S work, bide::deadline unti
     state.add(child);
     co_await child.arm();
     co_await state.wait();
-    child.disarm();
     co_return child.template result<result>();
 }
 
