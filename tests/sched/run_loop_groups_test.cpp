@@ -206,7 +206,8 @@ TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other t
     }
 }
 
-TEST_CASE("run_loop: a canceller that is the last to leave a group wakes the loop that waits for it") {
+TEST_CASE(
+    "run_loop: a canceller that is the last to leave a group wakes the loop that waits for it") {
     const test::watchdog guard;
     run_loop loop;
     bide::event began, entered, leave, over;

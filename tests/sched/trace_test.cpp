@@ -199,8 +199,8 @@ TEST_CASE("trace: records each run with the tag of its task") {
     for (const recorder::span& run : seen.runs) {
         tags.emplace_back(run.tag ? run.tag.text() : "none");
     }
-    CHECK(tags == std::vector<std::string>{"red", "red", "red", "blue", "none", "red", "blue", "blue",
-                                           "none"});
+    CHECK(tags == std::vector<std::string>{"red", "red", "red", "blue", "none", "red", "blue",
+                                           "blue", "none"});
 }
 
 TEST_CASE("trace: a run of something that is no task has no name") {

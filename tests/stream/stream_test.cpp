@@ -12,10 +12,13 @@
 #include <support/gate.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
+#include <support/waiting.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <coroutine>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -144,6 +147,23 @@ TEST_CASE("stream: references stay references, and move-only items are moved") {
                         [](const std::unique_ptr<int>& p) { return *p > 0; });
     const auto unboxed = items_of(map(std::move(owned), [](std::unique_ptr<int> p) { return *p; }));
     CHECK(unboxed == std::vector{1, 2});
+}
+
+TEST_CASE("map: an rvalue reference that the function returns is an item of its own") {
+    bide::unbounded_channel<std::unique_ptr<int>> some;
+    REQUIRE(some.send(std::make_unique<int>(5)));
+    some.close();
+    const auto pass = [](std::unique_ptr<int>&& p) -> std::unique_ptr<int>&& {
+        return std::move(p);
+    };
+    auto passed = map(&some, pass);
+    STATIC_REQUIRE(
+        std::is_same_v<decltype(passed)::next_type, std::optional<std::unique_ptr<int>>>);
+    const auto first = [&]() -> task<int> {
+        const auto got = co_await passed.next();
+        co_return got ? **got : 0;
+    };
+    CHECK(sync_wait(first()) == 5);
 }
 
 TEST_CASE("stream: no item is copied, and no item allocates") {
@@ -278,6 +298,53 @@ TEST_CASE("take_until: a point in time ends it, at the latest at the next item")
     CHECK(clock::now() >= until);
     CHECK(items_of(take_until(numbers(0, 3), clock::now() + 1h)) == std::vector{0, 1, 2});
     CHECK(items_of(take_until(numbers(0, 3), clock::now() - 1h)).empty());
+}
+
+namespace {
+
+// A clock that shows a late time to `late_for` reads, from the read `late_at` on, and is set back then.
+struct set_back {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<set_back>;
+    static constexpr bool is_steady = false;
+
+    static time_point now() noexcept {
+        const int read = ++reads;
+        return time_point(read >= late_at && read < late_at + late_for ? 2h : 0h);
+    }
+
+    inline static std::atomic<int> reads{0}, late_at{0}, late_for{0};
+};
+
+} // namespace
+
+TEST_CASE("take_until: a clock that is set back when the time is over does not make it throw") {
+    const test::watchdog guard;
+    for (int late_at = 1; late_at < 7; ++late_at) {
+        for (int late_for = 1; late_for < 5; ++late_for) {
+            CAPTURE(late_at, late_for);
+            set_back::reads = 0;
+            set_back::late_at = late_at;
+            set_back::late_for = late_for;
+            bide::unbounded_channel<int> none;
+            std::atomic<int> ended{0};
+            const auto one = [](bide::unbounded_channel<int>& from,
+                                std::atomic<int>& how) -> test::detached {
+                auto until = take_until(&from, set_back::time_point(1h));
+                try {
+                    how = (co_await until.next()).has_value() ? 1 : 2;
+                } catch (const std::exception&) {
+                    how = 3;
+                }
+            };
+            one(none, ended);
+            none.close(); // ends the wait if the clock has not
+            REQUIRE(test::eventually([&] { return ended != 0; }));
+            CHECK(ended == 2);
+        }
+    }
 }
 
 TEST_CASE("take_until: the end of the stream, or a cancellation of the consumer, ends it, too") {

@@ -500,9 +500,9 @@ TEMPLATE_TEST_CASE(
     CHECK(g.is_free());
 }
 
-TEMPLATE_TEST_CASE(
-    "condition_variable: the limit that ended a wait is its outcome, also if the other one comes then",
-    "", EACH_LOCK) {
+TEMPLATE_TEST_CASE("condition_variable: the limit that ended a wait is its outcome, also if the "
+                   "other one comes then",
+                   "", EACH_LOCK) {
     const test::watchdog guard;
     guarded<TestType> g;
     std::stop_source stop;
@@ -584,6 +584,8 @@ TEMPLATE_TEST_CASE("condition_variable: a stop ends the waits it is for and no o
         CHECK_FALSE(g.changed.wait(lock, stop.get_token()));
         CHECK_FALSE(g.changed.wait(lock, stop.get_token(), [] { return false; }));
         CHECK(g.changed.wait(lock, stop.get_token(), [] { return true; }));
+        int calls = 0; // what was true last counts
+        CHECK(g.changed.wait(lock, stop.get_token(), [&calls] { return ++calls == 2; }));
         CHECK(lock.owns_lock());
     }
     std::atomic<what> end{};

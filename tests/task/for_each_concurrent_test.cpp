@@ -10,18 +10,21 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
+#include <bide/task/with_deadline.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
+#include <support/scheduling.hpp>
 #include <support/tasks.hpp>
 #include <support/waiting.hpp>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -216,6 +219,69 @@ TEST_CASE(
         }
         CHECK(t.alive() == 50);
         CHECK(t.copied == 0);
+    }
+}
+
+namespace {
+
+struct rude {
+    int number;
+    void operator&() const = delete;
+    template <class T> void operator,(T&&) const = delete;
+};
+
+} // namespace
+
+TEST_CASE("map_concurrent: items and values may overload the address and the comma operator") {
+    std::vector<rude> items{{1}, {2}, {3}};
+    const auto twice = [](rude& r) -> task<rude> { co_return rude{2 * r.number}; };
+    const auto values = sync_wait(bide::map_concurrent(items, 2, twice));
+    REQUIRE(values.size() == 3);
+    CHECK(values[0].number + 10 * values[1].number + 100 * values[2].number == 642);
+}
+
+TEST_CASE("for_each_concurrent: runs inside of itself, and a failure in the depth ends all of it") {
+    const unsigned count = GENERATE(1u, 2u);
+    const test::watchdog guard;
+    scheduler s(test::with(count, false));
+    std::atomic<int> alive{0};
+    struct counted {
+        explicit counted(std::atomic<int>& n) : of(n) { ++of; }
+        counted(const counted&) = delete;
+        counted& operator=(const counted&) = delete;
+        ~counted() { --of; }
+        std::atomic<int>& of;
+    };
+    const std::vector<int> three{1, 2, 3};
+    std::atomic<int> leaves{0};
+    bool fails = false;
+    const auto nested = [&](const auto& self, int depth) -> task<> {
+        const counted mine(alive);
+        const auto each = [&, depth](int i) -> task<> {
+            if (depth != 0) {
+                co_await self(self, depth - 1);
+            } else {
+                co_await bide::this_task::yield();
+                ++leaves;
+                if (fails && i == 2) {
+                    throw std::runtime_error("in the depth");
+                }
+            }
+        };
+        co_await for_each_concurrent(three, 2, each);
+    };
+    sync_wait(s, nested(nested, 4));
+    CHECK(leaves == 243);
+    CHECK(alive == 0);
+    fails = true;
+    CHECK_THROWS_AS(sync_wait(s, nested(nested, 4)), std::runtime_error);
+    CHECK(alive == 0);
+    fails = false;
+    for (int round = 0; round < 40; ++round) {
+        const auto limit = std::chrono::microseconds(20 * round);
+        const auto got = sync_wait(s, bide::with_timeout(nested(nested, 4), limit));
+        CHECK((got || got.error() == bide::errc::timeout));
+        CHECK(alive == 0);
     }
 }
 

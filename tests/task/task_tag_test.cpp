@@ -186,7 +186,8 @@ test::detached await_erased(task<> t, bool& ended) {
 
 } // namespace
 
-TEST_CASE("task_tag: a task with a tag that a coroutine awaits without its promise has no context") {
+TEST_CASE(
+    "task_tag: a task with a tag that a coroutine awaits without its promise has no context") {
     bide::semaphore never(0);
     bool ended = false;
     const auto waits = [&]() -> task<> { const auto permit = co_await never.async_acquire(); };

@@ -60,8 +60,8 @@ template <stream S, class F> class [[nodiscard]] mapped {
 public:
     /// The type of an item.
     using value_type = std::remove_cvref_t<R>;
-    /// The result of next(): std::optional, or a pointer if the function returns a reference.
-    using next_type = std::conditional_t<std::is_reference_v<R>, std::remove_reference_t<R>*,
+    /// The result of next(): std::optional, or a pointer if the function returns an lvalue reference.
+    using next_type = std::conditional_t<std::is_lvalue_reference_v<R>, std::remove_reference_t<R>*,
                                          std::optional<value_type>>;
 
     /// Takes the stream and the function over.
@@ -96,7 +96,7 @@ public:
         if (!item) {
             return {};
         }
-        if constexpr (std::is_reference_v<R>) {
+        if constexpr (std::is_lvalue_reference_v<R>) {
             return std::addressof(function_(static_cast<stream_item_t<S>&&>(*item)));
         } else {
             return next_type(function_(static_cast<stream_item_t<S>&&>(*item)));
@@ -141,8 +141,8 @@ async_generator<stream_item_t<S>> taken_until(S source, Limit limit) {
     while (!is_over(limit)) {
         if constexpr (receivable<S>) {
             auto got = co_await limited_by(limit, next_of(source));
-            if (!got && !is_over(limit)) {
-                throw_error(got.error()); // the consumer is cancelled
+            if (!got && got.error() == errc::stopped && !is_over(limit)) {
+                throw_error(errc::stopped); // the consumer is cancelled
             }
             if (!got || !*got) {
                 break;

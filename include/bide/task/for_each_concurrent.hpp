@@ -41,6 +41,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
@@ -195,7 +196,7 @@ task<std::vector<typename concurrent_run<Range, F>::value>> map_concurrent(Range
     std::vector<value*> in_order(size);
     for (auto& part : parts) {
         for (numbered& one : part) {
-            in_order[one.index] = &one.what;
+            in_order[one.index] = std::addressof(one.what);
         }
     }
     std::vector<value> all;
