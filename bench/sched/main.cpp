@@ -38,6 +38,7 @@ void add_all(harness& h) {
     add_contended(h);
     add_bounded(h);
     add_strands(h);
+    add_priorities(h);
     add_bursts(h);
 }
 

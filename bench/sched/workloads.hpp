@@ -37,10 +37,11 @@ void add_parked(harness&);  // a million that wait: what each takes, in time and
 void add_timers(harness&);  // that fire
 void add_wake(harness&);    // from outside, of a pool that sleeps
 void add_idle(harness&);
-void add_contended(harness&); // by workers
-void add_bounded(harness&);   // at most 64 tasks at a time
-void add_strands(harness&);   // posts that must not overlap
-void add_bursts(harness&);    // waits under overload
+void add_contended(harness&);  // by workers
+void add_bounded(harness&);    // at most 64 tasks at a time
+void add_strands(harness&);    // posts that must not overlap
+void add_priorities(harness&); // classes of tasks
+void add_bursts(harness&);     // waits under overload
 
 // Of the time of a run; or of that divided among what is counted.
 struct unit {
