@@ -20,6 +20,7 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <type_traits>
@@ -210,6 +211,75 @@ TEST_CASE("keyed_mutex: equal hashes are told apart, and what Hash throws locks 
     CHECK(m.try_lock(1));
     static_cast<void>(m.async_lock(4)); // an operation that is not awaited locks nothing
     CHECK(m.try_lock(4));
+}
+
+namespace {
+
+// A key whose copy and comparison throw on demand: when `left` calls have been made.
+struct fragile {
+    int number;
+
+    explicit fragile(int n) : number(n) { ++alive; }
+    fragile(const fragile& other) : number(other.number) {
+        use(copies_left);
+        ++alive;
+    }
+    fragile& operator=(const fragile&) = delete;
+    ~fragile() { --alive; }
+    void operator&() const = delete;
+
+    static void use(int& left) {
+        if (left >= 0 && left-- == 0) {
+            throw std::runtime_error("fragile");
+        }
+    }
+
+    inline static int copies_left = -1, looks_left = -1, alive = 0;
+};
+struct same_hash {
+    std::size_t operator()(const fragile&) const { return 1; }
+};
+struct equal_fragile {
+    bool operator()(const fragile& a, const fragile& b) const {
+        fragile::use(fragile::looks_left);
+        return a.number == b.number;
+    }
+};
+
+} // namespace
+
+TEST_CASE("keyed_mutex: what Equal or the copy of a key throws locks nothing and loses no key") {
+    {
+        bide::keyed_mutex<fragile, same_hash, equal_fragile> m(1);
+        const fragile a(1);
+        const fragile b(2);
+        const auto held = m.lock(a);
+        const auto fails = [&](int& left, int at) {
+            const auto once = [&](auto call) {
+                left = at;
+                bool threw = false;
+                try {
+                    static_cast<void>(call());
+                } catch (const std::runtime_error&) {
+                    threw = true;
+                }
+                left = -1;
+                return threw;
+            };
+            return once([&] { return m.lock(b); }) && once([&] { return m.try_lock(b); }) &&
+                   once([&] { return m.try_lock_for(b, 1ms); }) &&
+                   once([&] { return m.lock(std::stop_token(), b); }) &&
+                   once([&] { return m.async_lock(b); });
+        };
+        CHECK(fails(fragile::looks_left, 0));
+        CHECK(fails(fragile::looks_left, 1)); // the second look, with the key that was made
+        CHECK(fails(fragile::copies_left, 0));
+        CHECK(fragile::alive == 3); // a, b and the copy of a
+        CHECK_FALSE(m.try_lock(a));
+        const auto other = m.lock(b);
+        CHECK_FALSE(m.try_lock(other.key()));
+    }
+    CHECK(fragile::alive == 0);
 }
 
 TEMPLATE_TEST_CASE("keyed_mutex: no two threads or coroutines hold one key", "", test::native,
