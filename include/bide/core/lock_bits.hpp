@@ -81,6 +81,10 @@ template <class Platform, class Word> struct lock_bits {
         wake_after(&word, word.exchange(next, std::memory_order_release));
     }
 
+    /// Releases the lock of a word that has no other bits. On x86-64, release() is a loop around a
+    /// CAS, and this is one exchange.
+    static void release_plain(atomic& word) noexcept { release_as(word, 0); }
+
     /// Wakes one waiter if `old` has `parked`. `old` is what the step that released the lock
     /// returned. Uses the address only.
     static void wake_after(const atomic* word, Word old) noexcept {

@@ -116,7 +116,7 @@ template <class Platform> std::error_code basic_timer_service<Platform>::start()
         // Order: relaxed; under the lock.
         runs_.store(!error, std::memory_order_relaxed);
     }
-    lock_word::release(lock_);
+    lock_word::release_plain(lock_);
     return error;
 }
 
@@ -133,7 +133,7 @@ template <class Platform> bool basic_timer_service<Platform>::exchange_posted(bo
     lock_word::acquire(lock_);
     const bool old = posted_;
     posted_ = value;
-    lock_word::release(lock_);
+    lock_word::release_plain(lock_);
     return old;
 }
 

@@ -102,7 +102,7 @@ private:
     static constexpr unsigned most_moves = 512;
 
     void lock() noexcept { lock_word::acquire(lock_); }
-    void unlock() noexcept { lock_word::release(lock_); }
+    void unlock() noexcept { lock_word::release_plain(lock_); }
 
     static const void* this_thread() noexcept { return detail::thread_mark<Platform>(); }
 

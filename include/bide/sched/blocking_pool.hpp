@@ -124,7 +124,7 @@ private:
         const void* pool = nullptr;
     };
     void lock() const noexcept { lock_word::acquire(lock_); }
-    void unlock() const noexcept { lock_word::release(lock_); }
+    void unlock() const noexcept { lock_word::release_plain(lock_); }
     template <class T> T under_lock(const var<T>& member) const noexcept {
         lock();
         const T copy = member;

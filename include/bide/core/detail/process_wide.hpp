@@ -54,7 +54,7 @@ private:
         locked() noexcept { lock_word::acquire(lock); }
         locked(const locked&) = delete;
         locked& operator=(const locked&) = delete;
-        ~locked() { lock_word::release(lock); }
+        ~locked() { lock_word::release_plain(lock); }
     };
 
     // Called before the lock is acquired, because a child may be forked while the lock is held.

@@ -109,7 +109,7 @@ private:
     };
 
     void lock() const noexcept { lock_word::acquire(lock_); }
-    void unlock() const noexcept { lock_word::release(lock_); }
+    void unlock() const noexcept { lock_word::release_plain(lock_); }
 
     std::error_code start_thread() noexcept;
     static void body(void* self) noexcept { static_cast<basic_resumers*>(self)->run(); }

@@ -48,7 +48,7 @@ public:
     void begin() noexcept {
         lock::acquire(lock_);
         running_ = running_ + 1;
-        lock::release(lock_);
+        lock::release_plain(lock_);
     }
 
     // Counts an end. With nullptr, the child has no outcome.
@@ -64,13 +64,13 @@ public:
     void cancel() noexcept {
         lock::acquire(lock_);
         cancelled_ = true;
-        lock::release(lock_);
+        lock::release_plain(lock_);
     }
 
     bool was_cancelled() noexcept {
         lock::acquire(lock_);
         const bool was = cancelled_;
-        lock::release(lock_);
+        lock::release_plain(lock_);
         return was;
     }
 
@@ -78,7 +78,7 @@ public:
     std::size_t size() noexcept {
         lock::acquire(lock_);
         const std::size_t n = running_ + ended_ - reserved_;
-        lock::release(lock_);
+        lock::release_plain(lock_);
         return n;
     }
 
@@ -87,7 +87,7 @@ public:
     wait_status try_reserve() noexcept {
         lock::acquire(lock_);
         const wait_status what = reserve();
-        lock::release(lock_);
+        lock::release_plain(lock_);
         return what;
     }
 
@@ -110,7 +110,7 @@ public:
     child* take() noexcept {
         lock::acquire(lock_);
         child* const c = ended_ != reserved_ ? &pop() : nullptr;
-        lock::release(lock_);
+        lock::release_plain(lock_);
         return c;
     }
 
@@ -130,7 +130,7 @@ public:
         } else {
             what = wait_status::waiting;
         }
-        lock::release(lock_);
+        lock::release_plain(lock_);
         if (what != wait_status::waiting) {
             w.settle(what);
         }
@@ -139,7 +139,7 @@ public:
     bool cancel(node& w, wait_status why) noexcept {
         lock::acquire(lock_);
         const bool waits_still = queue_.withdraw(w, why);
-        lock::release(lock_);
+        lock::release_plain(lock_);
         return waits_still;
     }
 
@@ -192,7 +192,7 @@ private:
                 (reserve() == wait_status::granted ? granted : closed).push(w);
             }
         }
-        lock::release(lock_);
+        lock::release_plain(lock_);
         wake_list::publish(granted, wait_status::granted, closed, wait_status::closed);
     }
 

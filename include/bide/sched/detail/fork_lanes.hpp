@@ -43,7 +43,7 @@ public:
         lock::acquire(lock_);
         mine.next_free_ = static_cast<lane*>(free_);
         free_ = &mine;
-        lock::release(lock_);
+        lock::release_plain(lock_);
     }
 
     // Takes the oldest public job of a lane, and sets `from` to that lane. Returns nullptr if no
@@ -86,7 +86,7 @@ auto basic_fork_lanes<Platform>::take(basic_work_queues<Platform>& queues,
     if (mine != nullptr) {
         free_ = static_cast<lane*>(mine->next_free_);
     }
-    lock::release(lock_);
+    lock::release_plain(lock_);
     if (mine != nullptr) {
         return mine;
     }
@@ -102,7 +102,7 @@ auto basic_fork_lanes<Platform>::take(basic_work_queues<Platform>& queues,
     newest_.store(mine, std::memory_order_seq_cst);
     // Order: relaxed; nothing depends on it.
     count_.fetch_add(1, std::memory_order_relaxed);
-    lock::release(lock_);
+    lock::release_plain(lock_);
     return mine;
 }
 

@@ -214,7 +214,7 @@ template <class Platform> void basic_group<Platform>::add(member& m, bool is_bod
     if (!too_late) {
         link(m);
     }
-    lock::release(lock_);
+    lock::release_plain(lock_);
     if (too_late) {
         m.task_.cancel(reason_);
     }
@@ -257,7 +257,7 @@ template <class Platform> void basic_group<Platform>::leave(bool is_body) noexce
     if (all_.is_here()) {
         all_.queue_.pop_all(passed);
     }
-    lock::release(lock_);
+    lock::release_plain(lock_);
     passed.publish(wait_status::granted);
 }
 
@@ -266,7 +266,7 @@ template <class Platform> void basic_group<Platform>::leave(bool is_body) noexce
 template <class Platform> bool basic_group<Platform>::end::has_come() noexcept {
     lock::acquire(group_.lock_);
     const bool here = is_here();
-    lock::release(group_.lock_);
+    lock::release_plain(group_.lock_);
     return here;
 }
 
@@ -283,7 +283,7 @@ template <class Platform> wait_status basic_group<Platform>::end::enqueue(node& 
         w.commit();
         what = wait_status::granted;
     }
-    lock::release(group_.lock_);
+    lock::release_plain(group_.lock_);
     if (what != wait_status::waiting) {
         w.settle(what);
     }
@@ -294,7 +294,7 @@ template <class Platform>
 bool basic_group<Platform>::end::cancel(node& w, wait_status why) noexcept {
     lock::acquire(group_.lock_);
     const bool waits_still = queue_.withdraw(w, why);
-    lock::release(group_.lock_);
+    lock::release_plain(group_.lock_);
     return waits_still;
 }
 
@@ -311,7 +311,7 @@ template <class Platform> bool basic_group<Platform>::start_cancel(cancel_reason
     if (mine) {
         left_ = left_ + 1; // the caller counts as a child until it has cancelled all members
     }
-    lock::release(lock_);
+    lock::release_plain(lock_);
     return mine;
 }
 
@@ -356,7 +356,7 @@ void basic_group<Platform>::note_failure(std::exception_ptr error, bool stopped)
         failed_ = true;
         error_ = std::move(error);
     }
-    lock::release(lock_);
+    lock::release_plain(lock_);
     if (counts) {
         cancel(cancel_reason::sibling);
     }
@@ -366,7 +366,7 @@ template <class Platform> void basic_group<Platform>::rethrow_if_failed() {
     lock::acquire(lock_);
     const bool failed = failed_;
     const std::exception_ptr error = error_;
-    lock::release(lock_);
+    lock::release_plain(lock_);
     if (failed) {
 #if BIDE_EXCEPTIONS
         if (error) {

@@ -245,7 +245,7 @@ inline bool worker_threads::begin_idle(own_thread& me) noexcept {
     if (!over) {
         me.next_idle = std::exchange(idle_threads_, &me);
     }
-    lock::release(lock_);
+    lock::release_plain(lock_);
     return !over;
 }
 
@@ -260,7 +260,7 @@ inline worker_threads::worker* worker_threads::end_idle(own_thread& me) noexcept
         *at = me.next_idle;
     }
     worker* const next = std::exchange(me.next_worker, nullptr);
-    lock::release(lock_);
+    lock::release_plain(lock_);
     return next;
 }
 
@@ -283,7 +283,7 @@ inline bool worker_threads::hand_to_idle_thread(worker& w) noexcept {
         idle_threads_ = other->next_idle;
         other->next_worker = &w;
     }
-    lock::release(lock_);
+    lock::release_plain(lock_);
     if (other == nullptr) {
         return false;
     }
@@ -295,7 +295,7 @@ inline bool worker_threads::request_replacement() noexcept {
     lock::acquire(lock_);
     // A thread became idle since replace(), and found no blocked worker.
     const bool has_idle_thread = idle_threads_ != nullptr;
-    lock::release(lock_);
+    lock::release_plain(lock_);
     if (has_idle_thread) {
         pool_.replace_blocked();
         return true;
@@ -326,7 +326,7 @@ inline void worker_threads::finish() noexcept {
     lock::acquire(lock_);
     over_ = true;
     idle_threads_ = nullptr;
-    lock::release(lock_);
+    lock::release_plain(lock_);
     for (own_thread& p : threads_) {
         p.parker.unpark();
     }

@@ -83,7 +83,7 @@ public:
         tasks_.push_back(t);
         size_ = size_ + 1;
         const bool open = !closed_;
-        lock::release(lock_);
+        lock::release_plain(lock_);
         return open;
     }
 
@@ -91,14 +91,14 @@ public:
         lock::acquire(lock_);
         tasks_.remove(t);
         size_ = size_ - 1;
-        lock::release(lock_);
+        lock::release_plain(lock_);
     }
 
     // Makes each later add() return false.
     void close() noexcept {
         lock::acquire(lock_);
         closed_ = true;
-        lock::release(lock_);
+        lock::release_plain(lock_);
     }
 
     // Calls visit(header&) for each task that is listed during the whole call. The visited task has
@@ -112,7 +112,7 @@ public:
             tasks_.push_back(t); // so that the next iteration visits another task
             list::template visit_unlocked<lock>(lock_, t, visit);
         }
-        lock::release(lock_);
+        lock::release_plain(lock_);
     }
 
     // Appends all listed tasks to `out`, each with a reference.
@@ -129,7 +129,7 @@ public:
                     out.push_back(t);
                 }
             }
-            lock::release(lock_);
+            lock::release_plain(lock_);
             if (there <= expected) {
                 return;
             }
