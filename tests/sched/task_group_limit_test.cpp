@@ -169,6 +169,35 @@ TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back"
     CHECK(begun == 3);
 }
 
+TEST_CASE("task_group: an async_spawn that is not awaited takes no room, and destroys its child") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> begun{0};
+    test::tally t;
+    bide::event may_end;
+    may_end.set();
+    task_group g(s, 1);
+    const auto child = [](test::counted_once, std::atomic<int>& ran) -> task<> {
+        ++ran;
+        co_return;
+    };
+    {
+        auto operation = g.async_spawn(child(test::counted_once(t, 1), begun));
+        auto moved = std::move(operation);
+        CHECK(t.alive() == 1);
+    }
+    CHECK(t.alive() == 0);
+    const auto spawns = [&]() -> task<> {
+        auto operation = g.async_spawn(child(test::counted_once(t, 2), begun));
+        co_await g.async_spawn(waits_for(may_end, begun)); // there is room
+        co_await std::move(operation);
+    };
+    sync_wait(s, spawns());
+    g.join();
+    CHECK(begun == 2);
+    CHECK(t.alive() == 0);
+}
+
 TEST_CASE("task_group: children that never start give their room back") {
     const test::watchdog guard;
     std::atomic<int> begun{0};

@@ -21,6 +21,7 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
+#include <coroutine>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -106,21 +107,26 @@ public:
         launch_in_room(std::move(function));
     }
 
+    /// The wait for room; made by async_spawn(). S is the task, or the function that returns it.
+    template <class S> class [[nodiscard("co_await it")]] spawn_operation;
+
     /// Runs a task as a child, as spawn() does, when there is room for one more child. Waits for
     /// that when it is awaited. If the group has no limit, does not wait.
+    /// Returns: an operation for co_await, without a value. If it is not awaited, the child is
+    /// destroyed, and has not begun.
     /// Throws: as spawn(), when awaited; stopped_error, if the awaiting task is cancelled while it
     /// waits. The child is destroyed then, and has not begun.
     /// Cancellation: the wait is stopped; the group is not cancelled.
-    template <class T> task<> async_spawn(task<T> child) {
-        return launch_when_room(std::move(child));
+    template <class T> spawn_operation<task<T>> async_spawn(task<T> child) noexcept {
+        return {*this, std::move(child)};
     }
 
     /// Runs the task that a function returns, as async_spawn() above does. The function is called
     /// when there is room.
     template <class F>
         requires detail::task_source<F>
-    task<> async_spawn(F function) {
-        return launch_when_room(std::move(function));
+    spawn_operation<F> async_spawn(F function) {
+        return {*this, std::move(function)};
     }
 
     /// Cancels the body and all children, also those that are spawned later. A second call has no
@@ -162,15 +168,6 @@ private:
         permit one = group_.has_limit() ? permit(room_) : permit();
         launch(std::move(source), &detail::group::begin);
         one.forget(); // the end of the child returns it
-    }
-
-    template <class S> task<> launch_when_room(S source) {
-        permit one;
-        if (group_.has_limit()) {
-            one = co_await room_.async_acquire();
-        }
-        launch(std::move(source), &detail::group::begin);
-        one.forget(); // as above
     }
 
     template <class S>
@@ -222,6 +219,57 @@ task<task_group::value_of<F>> task_group::run_in(task_runner& where, std::size_t
         co_return outcome.value.take();
     }
 }
+
+template <class S> class task_group::spawn_operation {
+public:
+    /// Takes the operation over, before it is awaited.
+    spawn_operation(spawn_operation&&) = default;
+    spawn_operation& operator=(spawn_operation&&) = delete;
+
+    /// The awaiter of the operation.
+    class awaiter {
+    public:
+        /// Constructs the awaiter of `of`, which exists until the end of the await expression.
+        explicit awaiter(spawn_operation& of) noexcept
+            : of_(of), wait_for_room_(of.group_.room_.async_acquire()), wait_(wait_for_room_) {}
+        awaiter(const awaiter&) = delete;
+        awaiter& operator=(const awaiter&) = delete;
+
+        /// Takes the room.
+        /// Returns: true if the coroutine need not suspend.
+        bool await_ready() noexcept { return !has_limit() || wait_.await_ready(); }
+        /// Queues the wait for room.
+        /// Returns: true if the coroutine stays suspended.
+        template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+            return wait_.await_suspend(h);
+        }
+        /// Starts the child.
+        /// Throws: as async_spawn().
+        void await_resume() {
+            permit one = has_limit() ? wait_.await_resume() : permit();
+            of_.group_.launch(std::move(of_.source_), &detail::group::begin);
+            one.forget(); // the end of the child returns it
+        }
+
+    private:
+        bool has_limit() const noexcept { return of_.group_.group_.has_limit(); }
+
+        spawn_operation& of_;
+        async_op<permit> wait_for_room_;
+        async_op<permit>::awaiter wait_;
+    };
+    /// Returns the awaiter.
+    awaiter operator co_await() && noexcept { return awaiter(*this); }
+
+private:
+    friend task_group;
+
+    spawn_operation(task_group& group, S&& source) noexcept(std::is_nothrow_move_constructible_v<S>)
+        : group_(group), source_(std::move(source)) {}
+
+    task_group& group_;
+    S source_;
+};
 
 inline task_group::~task_group() {
     if (std::uncaught_exceptions() > unwinding_ || this_task::is_cancelled()) {
