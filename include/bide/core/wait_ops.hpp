@@ -33,6 +33,9 @@
 ///     // complete the wait. Is called before the waiter is queued if nothing else is queued for
 ///     // the thread to run.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
+///     // The runnable that completes the wait, if it has not run yet. If it is the next one of the
+///     // worker, it runs inside of the coroutine's job, before the waiter is queued.
+///     runnable& awaited_job() const noexcept;
 ///     // When the waiter is granted, try_now() is called once more, where the coroutine is about to
 ///     // resume. If it returns waiting, the wait begins anew. The runnable lies in the payload.
 ///     detail::turn_back<Platform>& turn_back(payload&) const noexcept;
@@ -65,6 +68,7 @@
 namespace bide::inline BIDE_ABI {
 
 template <class Platform> class basic_waiter;
+struct runnable;
 
 namespace detail {
 
@@ -173,6 +177,8 @@ template <class Platform> struct wait_steps {
     bool (*cancel)(const wait_target&, waiter&, wait_status why) noexcept;
     /// Tries a few times; nullptr if that is of no use.
     wait_status (*try_longer)(const wait_target&) noexcept;
+    /// Returns the runnable that completes the wait; nullptr if there is none.
+    runnable& (*awaited_job)(const wait_target&) noexcept;
     /// Is called if the waiting task is cancelled; nullptr if the wait then ends with `stopped`.
     void (*on_cancel)(const wait_target&) noexcept;
     /// Returns what calls try_now() when the waiter is granted; nullptr if the wait is over then.
@@ -252,13 +258,19 @@ template <class Op, class Payload, class Platform> struct wait_calls {
             [&]() noexcept { return (seen = try_now(t)) != wait_status::waiting; });
         return seen;
     }
+    static runnable& awaited_job(const wait_target& t) noexcept {
+        return t.operation<Op>().awaited_job();
+    }
     static void on_cancel(const wait_target& t) noexcept { t.operation<Op>().on_cancel(); }
 
     static constexpr wait_steps<Platform> steps() noexcept {
         wait_steps<Platform> s{&try_now, &enqueue, &cancel, nullptr, nullptr,
-                               nullptr,  nullptr,  false,   false};
+                               nullptr,  nullptr,  nullptr, false,   false};
         if constexpr (requires(const Op& op, bool (&again)()) { op.yield_before_wait(again); }) {
             s.try_longer = &try_longer;
+        }
+        if constexpr (requires(const Op& op) { op.awaited_job(); }) {
+            s.awaited_job = &awaited_job;
         }
         if constexpr (requires(const Op& op) { op.on_cancel(); }) {
             s.on_cancel = &on_cancel;

@@ -129,6 +129,7 @@ private:
         wait_status try_now() const noexcept {
             return ended().is_open() ? wait_status::granted : wait_status::waiting;
         }
+        runnable& awaited_job() const noexcept { return of.to_run(); }
         wait_status enqueue(node& w) const noexcept { return ended().enqueue(w); }
         bool cancel(node& w, wait_status why) const noexcept { return ended().cancel(w, why); }
         as_result_t<T> collect(wait_status what) const;

@@ -28,6 +28,15 @@ struct paused_chain : runnable {
     run_list forked;
 };
 
+// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The host sets
+// the other fields.
+struct inner_job {
+    waker begin_wait;
+    bool has_begun_wait = false; // `begin_wait` was called
+    bool others_queued = false;  // other jobs are queued at its end
+    inner_job* outer = nullptr;
+};
+
 } // namespace detail
 
 template <class Platform> class basic_worker_host {
@@ -47,6 +56,12 @@ public:
     // Takes `r` back. Returns false if it is not the last one that was forked here, or if another
     // worker has taken it.
     virtual bool take_back(runnable&) noexcept { return false; }
+
+    // Runs `r` inside of the job that runs here and awaits `r`, if `r` is the next job. So the
+    // awaiting job need not wait if `r` ends at once (inner_wait.hpp). If `r` blocks instead, and the
+    // host runs other jobs meanwhile, the host calls as.begin_wait first. Returns false if it did not
+    // run `r`.
+    virtual bool run_inside(runnable&, detail::inner_job&) noexcept { return false; }
 
     // Arms the time-out of a wait that begins here. cancel_timer() cancels it
     // (core/timer_queue.hpp).

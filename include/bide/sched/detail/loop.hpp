@@ -64,6 +64,7 @@ public:
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
         turn mine(*this, true);
         enqueue_forked(); // the job does not take them back while it waits
+        begin_outer_waits();
         run_jobs(deadline::never(), [&](bool) noexcept { return is_over(); }, mine.outer_host());
     }
 
@@ -104,6 +105,9 @@ public:
     runnable* take_unrun() noexcept { return posted_.pop(); }
 
 private:
+    // How many jobs are inside of each other at most. Bounds the stack.
+    static constexpr unsigned most_inside = 8;
+
     // While it lives, the calling thread runs the loop. It hides what the thread did before: it may
     // be in a task of another scheduler.
     class turn;
@@ -133,15 +137,17 @@ private:
     bool take_back(runnable& r) noexcept override {
         return forked_.first() == &r && forked_.pop() != nullptr;
     }
+    bool run_inside(runnable& r, inner_job& as) noexcept override;
     void add_timer(timer& t) noexcept override { timers_.add(t); }
     // A task that blocks its thread blocks the loop: there is no other thread.
     bool blocks() noexcept override { return true; }
     void unblocks() noexcept override {}
     executor_ref executor() noexcept override { return executor_; }
 
+    // Order: relaxed; take_stop() acquires.
+    bool is_stop_wanted() const noexcept { return stopped_.load(std::memory_order_relaxed); }
     bool take_stop() noexcept {
-        // Order: relaxed; the exchange acquires.
-        return stopped_.load(std::memory_order_relaxed) &&
+        return is_stop_wanted() &&
                // Order: acquire [loop.stop]; sees what came before each stop_run().
                stopped_.exchange(false, std::memory_order_acquire);
     }
@@ -154,6 +160,7 @@ private:
     runnable* next() noexcept;
     void execute(runnable& r) noexcept;
     void enqueue_forked() noexcept;
+    void begin_outer_waits() noexcept;
     void check_shared_work() noexcept;
     void take_posted() noexcept;
     void sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept;
@@ -176,6 +183,9 @@ private:
     run_list ready_;
     run_list forked_;            // the children of when_all that have not started, the newest first
     runnable* paused_ = nullptr; // the first of `ready_`, if `forked_` is of its chain
+    inner_job* inner_ = nullptr; // the innermost job that runs inside of another one
+    unsigned depth_ = 0;         // the number of such jobs
+    std::size_t ran_ = 0;        // jobs
     global_queue_interval interval_;
     worker worker_; // any thread reads its counters
     // Any thread uses these:
@@ -241,7 +251,7 @@ template <class Platform>
 template <class IsOver>
 std::size_t basic_loop<Platform>::run_jobs(deadline until, IsOver&& is_over,
                                            basic_worker_host<Platform>*& outer) noexcept {
-    std::size_t ran = 0;
+    const std::size_t before = ran_;
     interval_.wake(Platform::now());
     while (!is_over(false)) {
         if (interval_.tick(&Platform::now)) {
@@ -256,8 +266,8 @@ std::size_t basic_loop<Platform>::run_jobs(deadline until, IsOver&& is_over,
             r = next();
         }
         if (r != nullptr) {
+            ++ran_;
             execute(*r);
-            ++ran;
         } else if (is_over(true) || until.has_passed()) {
             break;
         } else {
@@ -265,7 +275,7 @@ std::size_t basic_loop<Platform>::run_jobs(deadline until, IsOver&& is_over,
             interval_.wake(Platform::now());
         }
     }
-    return ran;
+    return ran_ - before;
 }
 
 template <class Platform> void basic_loop<Platform>::execute(runnable& r) noexcept {
@@ -285,6 +295,35 @@ template <class Platform> void basic_loop<Platform>::execute(runnable& r) noexce
     local.host = nullptr;
     if (std::exchange(paused_, nullptr) == nullptr) {
         enqueue_forked(); // the chain that has forked them waits
+    }
+}
+
+template <class Platform>
+bool basic_loop<Platform>::run_inside(runnable& r, inner_job& as) noexcept {
+    if (ready_.first() != &r || forked_.first() != nullptr || depth_ == most_inside ||
+        trace_ != nullptr || is_stop_wanted() || interval_.tick(&Platform::now)) {
+        return false;
+    }
+    static_cast<void>(ready_.pop());
+    ++ran_;
+    ++depth_;
+    as.outer = std::exchange(inner_, &as);
+    r.run.wake();
+    inner_ = as.outer;
+    --depth_;
+    if (std::exchange(paused_, nullptr) == nullptr) {
+        enqueue_forked(); // as in execute()
+    }
+    as.others_queued = ready_.first() != nullptr || is_stop_wanted(); // a stop comes first, too
+    return true;
+}
+
+// The innermost job is about to run others, which may include the jobs that it runs inside of.
+template <class Platform> void basic_loop<Platform>::begin_outer_waits() noexcept {
+    for (inner_job* job = inner_; job != nullptr; job = job->outer) {
+        if (!std::exchange(job->has_begun_wait, true)) {
+            job->begin_wait.wake();
+        }
     }
 }
 
