@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -291,6 +292,74 @@ TEST_CASE("async_generator: the producer awaits operations, tasks and other gene
         expected.push_back(i);
     }
     CHECK(all == expected);
+}
+
+namespace {
+
+// Awaits before each third item: something that is ready, or something that waits.
+async_generator<int> pauses(async_generator<int> from, bool waits, bide::semaphore& ready) {
+    for (int i = 0; auto item = co_await from.next(); ++i) {
+        if (i % 3 == 0 && waits) {
+            co_await bide::this_task::yield();
+        } else if (i % 3 == 0) {
+            const bide::permit one = co_await ready.async_acquire();
+        }
+        co_yield std::move(*item);
+    }
+}
+
+} // namespace
+
+TEST_CASE("async_generator: producers that wait now and then yield to their consumers in order") {
+    const test::watchdog guard;
+    bide::semaphore ready(1);
+    const auto count = [](int n) -> async_generator<int> {
+        for (int i = 0; i < n; ++i) {
+            co_yield std::move(i);
+        }
+    };
+    for (const int depth : {1, 2, 3, 7, 8, 9, 20}) {
+        for (unsigned which = 0; which < 8; ++which) {
+            async_generator<int> all = count(50);
+            for (int level = 0; level < depth; ++level) {
+                all = pauses(std::move(all), ((which >> (level % 3)) & 1) != 0, ready);
+            }
+            bide::scheduler s(test::workers(2));
+            const std::vector<int> got = sync_wait(s, all_of(std::move(all)));
+            std::vector<int> expected(50);
+            std::iota(expected.begin(), expected.end(), 0);
+            CHECK(got == expected);
+        }
+    }
+}
+
+TEST_CASE("async_generator: a producer may be taken over by a long chain between two items") {
+    const auto count = [](int n) -> async_generator<int> {
+        for (int i = 0; i < n; ++i) {
+            co_yield std::move(i);
+        }
+    };
+    const auto pass = [](async_generator<int> from) -> async_generator<int> {
+        while (auto item = co_await from.next()) {
+            co_yield std::move(*item);
+        }
+    };
+    const auto consume = [&]() -> task<std::vector<int>> {
+        std::vector<int> all;
+        async_generator<int> items = count(20);
+        for (int level = 0; level < 12; ++level) {
+            auto item = co_await items.next();
+            all.push_back(*item);
+            items = pass(std::move(items));
+        }
+        while (auto item = co_await items.next()) {
+            all.push_back(*item);
+        }
+        co_return all;
+    };
+    std::vector<int> expected(20);
+    std::iota(expected.begin(), expected.end(), 0);
+    CHECK(sync_wait(consume()) == expected);
 }
 
 TEST_CASE("async_generator: the producer runs where its consumer does, for each item anew") {

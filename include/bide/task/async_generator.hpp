@@ -31,22 +31,17 @@
 // Consumer and producer transfer control to each other as a task and its awaiter do
 // (task/task.hpp). The item lies in the frame of the producer, and next() moves it out.
 //
-// Without symmetric transfer, each such step goes through a loop (core/resume.hpp). There, next()
-// calls the producer instead. If the producer yields during the call, it suspends and the call
-// returns, and the consumer continues without having been suspended. If the producer waits, the call
-// returns, too, and the yield transfers control, on whichever thread. The yield tells the two cases
-// apart by the innermost call of its own thread, which the producer knows if it is in that call. At
-// most `most_calls` calls are inside of each other: a longer chain of generators goes on through the
-// loop. So the stack stays bounded.
+// Without symmetric transfer, next() calls the producer: detail/generator_call.hpp.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/task/detail/awaited_frame.hpp>
-#include <bide/task/detail/frame_memory.hpp>
+#include <bide/task/detail/generator_call.hpp>
 
 #include <concepts>
 #include <coroutine>
@@ -61,66 +56,10 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// A call of a producer by next(), on the stack of the caller.
-class generator_call {
-public:
-    static constexpr unsigned most_calls = 8;
-
-    // Calls the producer, or leaves it to the loop. Returns true if it has yielded or ended. Otherwise
-    // the caller must not access the producer, nor its consumer. `call` is a field of the producer.
-    BIDE_NEAR_LOCAL static bool run(std::coroutine_handle<> producer, const generator_call*& call,
-                                    transfer_node& node) noexcept {
-        generator_call*& innermost = here().innermost;
-        generator_call mine(innermost, producer);
-        if (mine.depth_ > most_calls) {
-            call = nullptr;
-            static_cast<void>(transfer<native_platform>(producer, node));
-            return false;
-        }
-        call = innermost = &mine;
-        producer.resume();
-        innermost = mine.outer_;
-        return mine.yielded_;
-    }
-
-    // Called by the producer that yields, whose latest call is `call`: returns true if that is the
-    // innermost call of this thread, which then returns true. If `call` is over, another call may have
-    // its address, but not its producer: that call would be the latest one.
-    BIDE_NEAR_LOCAL static bool ends(std::coroutine_handle<> producer,
-                                     const generator_call* call) noexcept {
-        generator_call* const innermost = here().innermost;
-        if (call == nullptr || call != innermost || innermost->producer_ != producer) {
-            return false;
-        }
-        innermost->yielded_ = true;
-        return true;
-    }
-
-private:
-    struct calls {
-        generator_call* innermost = nullptr;
-    };
-    static calls& here() noexcept { return native_platform::local<calls>(); }
-
-    generator_call(generator_call* outer, std::coroutine_handle<> producer) noexcept
-        : outer_(outer), producer_(producer), depth_(outer != nullptr ? outer->depth_ + 1 : 1) {}
-
-    generator_call* const outer_;
-    const std::coroutine_handle<> producer_;
-    const unsigned depth_;
-    bool yielded_ = false;
-};
-
-template <class T> class generator_promise {
+template <class T> class generator_promise : public generator_promise_base {
     using item = std::remove_reference_t<T>;
 
 public:
-    // Throws: std::bad_alloc.
-    static void* operator new(std::size_t size) { return frame_memory::allocate(size); }
-    static void operator delete(void* frame, std::size_t size) noexcept {
-        frame_memory::release(frame, size);
-    }
-
     // Suspends the producer and continues with the consumer.
     class to_consumer {
     public:
@@ -128,12 +67,9 @@ public:
         bool await_ready() const noexcept { return false; }
         // The transfer is the last access to the frame.
         template <class Promise>
-        std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
+        auto await_suspend(std::coroutine_handle<Promise> h) const noexcept {
             generator_promise& p = h.promise();
-            if (!BIDE_SYMMETRIC_TRANSFER && generator_call::ends(h, p.call_)) {
-                return std::noop_coroutine();
-            }
-            return transfer<native_platform>(p.consumer_, p.node_);
+            return p.to_consumer_from(h);
         }
         void await_resume() const noexcept {}
     };
@@ -143,8 +79,7 @@ public:
     public:
         explicit copy_to_consumer(const item& from) : copy_(from) {}
         using to_consumer::await_ready;
-        template <class Promise>
-        std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        template <class Promise> auto await_suspend(std::coroutine_handle<Promise> h) noexcept {
             h.promise().item_ = std::addressof(copy_);
             return to_consumer::await_suspend(h);
         }
@@ -154,7 +89,6 @@ public:
         item copy_;
     };
 
-    std::suspend_always initial_suspend() const noexcept { return {}; }
     to_consumer final_suspend() noexcept {
         item_ = nullptr;
         return to_consumer();
@@ -171,24 +105,10 @@ public:
         return copy_to_consumer(one);
     }
 
-    void return_void() const noexcept {}
-    void unhandled_exception() noexcept { error_ = std::current_exception(); }
-
-    executor_ref get_scheduler() const noexcept { return executor_; }
-    basic_task_context<native_platform>* task_context() const noexcept { return context_; }
-    awaited_frame*& awaited_frames() noexcept { return awaited_frames_; }
-
 private:
     friend async_generator<T>;
 
-    std::coroutine_handle<> consumer_; // set by each next(), as the next two are
-    basic_task_context<native_platform>* context_ = nullptr;
-    executor_ref executor_;
-    transfer_node node_;
-    item* item_ = nullptr;                 // nullptr when the producer has ended
-    const generator_call* call_ = nullptr; // the latest one, which may be over
-    std::exception_ptr error_;
-    awaited_frame* awaited_frames_ = nullptr; // what the producer awaits
+    item* item_ = nullptr; // nullptr when the producer has ended
 };
 
 } // namespace detail
@@ -282,6 +202,9 @@ private:
 /// The wait of a generator's consumer for an item.
 template <class T> class async_generator<T>::next_operation {
 public:
+    /// Says that a producer may await it before its own consumer waits.
+    using waits_for_item = void;
+
     /// Constructs the wait.
     explicit next_operation(async_generator& of) noexcept : of_(of) {}
     next_operation(const next_operation&) = delete;
@@ -299,20 +222,17 @@ public:
     /// Resumes the producer in the context and on the executor of the consumer.
     template <class Promise> auto await_suspend(std::coroutine_handle<Promise> consumer) noexcept {
         promise_type& p = of_.promise();
-        if constexpr (!std::is_void_v<Promise>) {
-            p.executor_ = executor_of(consumer.promise());
-            p.context_ = task_context_of<native_platform>(consumer.promise());
-            awaiting_.begin(consumer, &of_.frame_);
-        } else {
-            p.executor_ = executor_ref();
-            p.context_ = nullptr;
-        }
         p.consumer_ = consumer;
         suspended_ = true;
         if constexpr (BIDE_SYMMETRIC_TRANSFER) {
+            begin_wait<Promise>(this);
             return transfer<native_platform>(of_.frame_.to, p.node_);
         } else {
-            return !detail::generator_call::run(of_.frame_.to, p.call_, p.node_);
+            unsigned depth = 1;
+            if constexpr (std::is_base_of_v<detail::generator_promise_base, Promise>) {
+                depth += consumer.promise().depth();
+            }
+            return p.call(of_.frame_.to, depth, waker(&begin_wait<Promise>, this));
         }
     }
     /// Returns the item, or nothing.
@@ -336,6 +256,27 @@ public:
     }
 
 private:
+    // The producer is about to await something, or is resumed by a loop.
+    template <class Promise> static void begin_wait(void* self) noexcept {
+        auto& me = *static_cast<next_operation*>(self);
+        promise_type& p = me.of_.promise();
+        if constexpr (std::is_void_v<Promise>) {
+            p.executor_ = executor_ref();
+            p.context_ = nullptr;
+        } else {
+            auto& consumer =
+                std::coroutine_handle<Promise>::from_address(p.consumer_.address()).promise();
+            if constexpr (std::is_base_of_v<detail::generator_promise_base, Promise>) {
+                consumer.begin_pending_wait();
+            }
+            p.executor_ = executor_of(consumer);
+            p.context_ = task_context_of<native_platform>(consumer);
+            me.awaiting_.begin(std::coroutine_handle<Promise>::from_promise(consumer),
+                               &me.of_.frame_);
+        }
+        p.enter_call(me.of_.frame_.to);
+    }
+
     async_generator& of_;
     bool suspended_ = false;
     detail::awaiting awaiting_;
