@@ -19,7 +19,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -42,7 +41,11 @@ bool futex_wait(const typename Platform::template atomic<Word>& word, Word expec
     const std::int64_t retry =
         is_replaced ? (std::numeric_limits<std::int64_t>::max)() : Platform::now() + host->retry_ns;
     bool in_time = true;
-    while (!Platform::futex_wait(word, expected, (std::min)(until.next_check_ns(), retry))) {
+    const auto wake_at = [&until, retry]() noexcept {
+        const std::int64_t end = until.next_check_ns();
+        return end < retry ? end : retry; // <algorithm> takes long to compile
+    };
+    while (!Platform::futex_wait(word, expected, wake_at())) {
         if (!is_replaced && Platform::now() >= retry) {
             break; // a spurious return: the caller sleeps again
         }
