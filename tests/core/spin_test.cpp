@@ -102,6 +102,23 @@ TEST_CASE("spin: a spin that succeeds resets the count of failures") {
     CHECK(questions_of_a_failure<platform>() > 1);
 }
 
+TEST_CASE("spin: a spin with a least time is not skipped, and a change in it resets the failures") {
+    struct tag {};
+    using platform = stepping<tag>;
+    platform::step = 1'000;
+    for (int i = 0; i < 64; ++i) {
+        questions_of_a_failure<platform>();
+    }
+    const std::int64_t before = platform::time;
+    CHECK_FALSE(bide::basic_spin<platform>::until([]() noexcept { return false; }, 5'000));
+    CHECK(platform::time - before >= 5'000);
+    int asked = 0;
+    CHECK(bide::basic_spin<platform>::until([&]() noexcept { return ++asked == 33; }, 5'000));
+    CHECK(questions_of_a_failure<platform>() > 1);
+    struct lone {};
+    CHECK_FALSE(bide::basic_spin<single<lone>>::until([]() noexcept { return false; }, 5'000));
+}
+
 TEST_CASE("spin: each thread counts its own failures") {
     struct tag {};
     using platform = fresh<tag>;

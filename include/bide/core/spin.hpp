@@ -19,6 +19,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace bide::inline BIDE_ABI {
@@ -26,19 +27,25 @@ namespace bide::inline BIDE_ABI {
 /// Spins, with a budget that is learned for the process and a history of each thread.
 template <class Platform> class basic_spin {
 public:
-    /// Calls `done()` until it returns true or the budget is spent.
+    /// Calls `done()` until it returns true or the budget is spent. The budget is at least
+    /// `least_ns` nanoseconds, even if the thread's last spins failed: for a change that is likely to
+    /// come within that time.
     /// Requires: done() only reads. The call that returns true may also write.
     /// Returns: the last answer of done().
-    template <class Done> static bool until(Done&& done) noexcept {
+    template <class Done> static bool until(Done&& done, std::int64_t least_ns = 0) noexcept {
         if constexpr (Platform::model) {
             return done();
         } else {
             history& mine = Platform::template local<history>();
-            if (!mine.may_spin()) {
+            const bool may_spin = mine.may_spin();
+            if (!may_spin && (least_ns == 0 || mine.single)) {
                 return done();
             }
-            const bool seen = spin_for_budget(done);
-            mine.record(seen);
+            const bool seen =
+                spin_for(may_spin ? (std::max)(budget_ns(), least_ns) : least_ns, done);
+            if (may_spin || seen) {
+                mine.record(seen);
+            }
             return seen;
         }
     }
@@ -176,6 +183,7 @@ private:
         void record(bool seen) noexcept {
             if (seen) {
                 failed = 0;
+                skip = 0;
                 return;
             }
             asked = false; // the mask may have changed: the next spin asks again
@@ -184,8 +192,8 @@ private:
         }
     };
 
-    template <class Done> static bool spin_for_budget(Done& done) noexcept {
-        const std::int64_t end = Platform::now() + budget_ns();
+    template <class Done> static bool spin_for(std::int64_t ns, Done& done) noexcept {
+        const std::int64_t end = Platform::now() + ns;
         do {
             for (int i = 0; i < 32; ++i) {
                 if (done()) {

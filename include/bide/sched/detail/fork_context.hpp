@@ -21,7 +21,8 @@
 // and the next one would wake as many workers again. A fork-join is worth a wake for each 20 us of
 // work. If it is worth none, no worker is woken while there is a watcher (maintenance.hpp). Nor is
 // one if callers that own no worker compute in the places of all workers that sleep
-// (basic_work_queues::add_callers). Only speed depends on this: the owner runs each arm that no
+// (basic_work_queues::add_callers). Loops remember the work of one iteration, so that a short loop and
+// a long one at the same place are told apart. Only speed depends on this: the owner runs each arm that no
 // worker takes.
 
 #include <bide/core/config.hpp>
@@ -96,30 +97,47 @@ private:
     lane* const lane_;
 };
 
-// A place in the program that begins an outermost fork-join, and its average work.
+// A place in the program that begins an outermost fork-join, and its average work. If the fork-join
+// is a loop, the work is that of an iteration; otherwise it counts as one iteration.
 template <class Platform> class basic_fork_call_site {
 public:
-    // Returns how many wakes the fork-join is worth.
-    std::uint32_t worth() const noexcept {
+    // Returns how long `iterations` take on one thread, in nanoseconds, or the largest number if
+    // that is unknown.
+    std::int64_t expected_ns(std::uint64_t iterations = 1) const noexcept {
         // Order: relaxed; an estimate.
-        const std::int64_t wakes = average_ns_.load(std::memory_order_relaxed) / worth_a_wake_ns;
+        const std::int64_t average = average_.load(std::memory_order_relaxed);
+        const double ns = static_cast<double>(average) * static_cast<double>(iterations) / scale;
+        return average == unknown || ns >= most_ns ? unknown : static_cast<std::int64_t>(ns);
+    }
+
+    // Returns how many wakes the fork-join is worth.
+    std::uint32_t worth(std::uint64_t iterations = 1) const noexcept {
+        const std::int64_t wakes = expected_ns(iterations) / worth_a_wake_ns;
         return static_cast<std::uint32_t>(std::clamp(wakes, std::int64_t{0}, most_wakes));
     }
 
-    void learn(std::int64_t ns) noexcept {
+    void learn(std::int64_t ns, std::uint64_t iterations = 1) noexcept {
+        const double one = static_cast<double>(ns) * scale / static_cast<double>(iterations);
+        const auto now = static_cast<std::int64_t>(std::clamp(one, 0.0, most_ns));
         // Order: relaxed; an estimate. A lost update does no harm.
-        const std::int64_t old = average_ns_.load(std::memory_order_relaxed);
-        const std::int64_t next = old == unknown ? ns : old + (ns - old) / 4;
-        // Order: relaxed; an estimate.
-        average_ns_.store(next, std::memory_order_relaxed);
+        const std::int64_t old = average_.load(std::memory_order_relaxed);
+        const std::int64_t next = old == unknown ? now : old + (now - old) / 4;
+        // Order: relaxed; an estimate. Unchanged numbers are not written, because all callers read
+        // the cache line.
+        if (next != old) {
+            average_.store(next, std::memory_order_relaxed);
+        }
     }
 
 private:
     static constexpr std::int64_t worth_a_wake_ns = 20'000;
     static constexpr std::int64_t most_wakes = 1 << 20;
     static constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
+    static constexpr double scale = 1'024;
+    static constexpr double most_ns = 1e18;
 
-    typename Platform::template atomic<std::int64_t> average_ns_{unknown};
+    // The average time of an iteration, in 1/1024 ns.
+    typename Platform::template atomic<std::int64_t> average_{unknown};
 };
 
 // While an object lives, the calling thread is in a fork-join. The destructor restores what was
@@ -129,10 +147,11 @@ template <class Platform> class basic_fork_scope {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // An outermost fork-join.
-    basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site) noexcept
-        : site_(&site), begin_ns_(Platform::now()) {
-        on.set_worth(site.worth());
+    // An outermost fork-join of `iterations` iterations, 1 if it is no loop.
+    basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site,
+                     std::uint64_t iterations = 1) noexcept
+        : site_(&site), iterations_(iterations), begin_ns_(Platform::now()) {
+        on.set_worth(site.worth(iterations));
         on.take_overhead();
         context::here() = {on.scheduler_id, &on};
     }
@@ -152,7 +171,7 @@ public:
         if (site_ != nullptr) {
             const auto besides = here.lane->take_overhead();
             const std::int64_t own = Platform::now() - begin_ns_ - besides.ns;
-            site_->learn(own * (1 + (std::min)(besides.waits, most_waits)));
+            site_->learn(own * (1 + (std::min)(besides.waits, most_waits)), iterations_);
         }
         here = before_;
     }
@@ -162,6 +181,7 @@ private:
 
     const context before_ = context::here();
     basic_fork_call_site<Platform>* const site_ = nullptr;
+    const std::uint64_t iterations_ = 1;
     const std::int64_t begin_ns_ = 0;
 };
 

@@ -120,6 +120,12 @@ public:
     using job = basic_fork_job<Platform>;
     using depth_type = std::uint32_t;
 
+    // How long a thread without an arm looks for the next one at least. A thread that runs a loop
+    // asks every 4 us at the latest whether another thread wants an arm, unless its iterations are
+    // long (parallel/detail/parallel_loop.hpp). To sleep meanwhile would cost the wake, which takes
+    // longer.
+    static constexpr std::int64_t least_spin_ns = 5'000;
+
     basic_fork_lane(basic_work_queues<Platform>& queues, const void* id) noexcept
         : scheduler_id(id), queues_(queues) {}
     basic_fork_lane(const basic_fork_lane&) = delete;
@@ -129,12 +135,15 @@ public:
 
     // ---- The owner: the thread that the lane belongs to
 
+    // The group of a job that takes less time than a wake.
+    static constexpr depth_type brief = 0;
+
     // Keeps at least `group` jobs public, if the fork-join is worth a wake: all of those that are
-    // pushed together.
+    // pushed together. A brief job wakes no worker while there is a watcher.
     // Throws: std::bad_alloc, with nothing changed.
     void push(job& j, depth_type group = 1) {
         if (deque_.push(j, [this, group]() noexcept { return wanted(group); })) [[unlikely]] {
-            wake();
+            wake(group == brief);
         }
     }
 
@@ -145,7 +154,7 @@ public:
             return true;
         }
         if (how == fork_pop::popped_and_published) {
-            wake();
+            wake(false);
         }
         return how != fork_pop::stolen;
     }
@@ -219,11 +228,13 @@ private:
     // at all, also the four oldest: a worker that becomes free while the owner is in a long arm can
     // take only what is public, and of a tree of halves, the four oldest jobs are 15/16.
     depth_type wanted(depth_type group) const noexcept {
-        return worth() == 0 ? 0 : (std::max)({depth_type{4}, group, wakes()});
+        return worth() == 0 || group == brief ? 0 : (std::max)({depth_type{4}, group, wakes()});
     }
 
     basic_fork_lane* older() const noexcept { return older_; }
-    BIDE_COLD void wake() noexcept { overhead_.ns += queues_.fork_published(!is_worth_a_wake()); }
+    BIDE_COLD void wake(bool is_brief) noexcept {
+        overhead_.ns += queues_.fork_published(is_brief || !is_worth_a_wake());
+    }
 
     basic_fork_deque<Platform, job> deque_;
     basic_work_queues<Platform>& queues_;
@@ -247,13 +258,15 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typen
     for (;;) {
         basic_fork_lane* thief = nullptr;
         job* other = nullptr;
-        basic_spin<Platform>::until([&]() noexcept {
-            how = mine.look(thief);
-            if (how == job::end::none && thief != nullptr) {
-                other = thief->steal();
-            }
-            return how != job::end::none || other != nullptr;
-        });
+        basic_spin<Platform>::until(
+            [&]() noexcept {
+                how = mine.look(thief);
+                if (how == job::end::none && thief != nullptr) {
+                    other = thief->steal();
+                }
+                return how != job::end::none || other != nullptr;
+            },
+            least_spin_ns);
         if (other != nullptr) {
             basic_fork_lane* now = nullptr;
             how = mine.look(now);
