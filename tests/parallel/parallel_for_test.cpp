@@ -82,6 +82,26 @@ struct lone_forks {
     const void* lane() const noexcept { return s; }
 };
 
+// The same, for loops that were brief before.
+struct brief_forks : lone_forks {
+    struct record {
+        int joins = 0; // fork-joins that were begun
+    };
+    record* r;
+
+    template <class F> void enter(F&& f) const {
+        ++r->joins;
+        f();
+    }
+    template <class Brief, class F>
+    void enter_loop(std::uint64_t, Brief&& run_briefly, F&& f) const {
+        if (run_briefly(told_time::now()) == 0) {
+            enter(f);
+        }
+    }
+    template <class F, class G> void both_briefly(F&& f, G&& g) const { both(f, g); }
+};
+
 int by_name_calls = 0;
 void by_name(int) { ++by_name_calls; }
 
@@ -247,6 +267,106 @@ TEST_CASE("parallel_for: iterations that take longer than those before are divid
     };
     bide::detail::parallel_for_on(lone_forks{&script}, 0, 10'000, {}, body);
     CHECK(script.most_unshared <= 256);
+}
+
+TEST_CASE("parallel_for: a loop that is brief again begins no fork-join") {
+    for (const int n : {1, 2, 63, 64, 65, 66, 700, 4'000}) {
+        INFO(n << " iterations");
+        lone_forks::script script;
+        brief_forks::record record;
+        visits v(static_cast<std::size_t>(n));
+        auto body = [&v](int i) {
+            told_time::time += i % 2; // half a nanosecond
+            v.count(static_cast<std::size_t>(i));
+        };
+        bide::detail::parallel_for_on(brief_forks{{&script}, &record}, 0, n, {}, body);
+        CHECK(record.joins == 0);
+        CHECK(script.forks == 0);
+        CHECK(v.each_once());
+    }
+}
+
+TEST_CASE("parallel_for: a loop that was brief and is long now becomes a fork-join") {
+    // Which iteration is the first long one, and how many run alone at most.
+    const auto [first_long, most_alone] =
+        GENERATE(std::pair(0, 1), std::pair(1, 65), std::pair(64, 65), std::pair(65, 4'161));
+    lone_forks::script script;
+    brief_forks::record record;
+    visits v(10'000);
+    int alone = 0;
+    auto body = [&v, &alone, &record, from = first_long](int i) {
+        told_time::time += i < from ? 0 : 200'000;
+        alone += record.joins == 0 ? 1 : 0;
+        v.count(static_cast<std::size_t>(i));
+    };
+    bide::detail::parallel_for_on(brief_forks{{&script}, &record}, 0, 10'000, {}, body);
+    INFO("the first long iteration is " << first_long);
+    CHECK(record.joins == 1);
+    CHECK(alone <= most_alone);
+    CHECK(script.forks > 0);
+    CHECK(v.each_once());
+}
+
+TEST_CASE(
+    "parallel_for: a brief loop ends at an exception and at a stop, and counts its progress") {
+    lone_forks::script script;
+    brief_forks::record record;
+    bide::fork_progress progress;
+    std::stop_source source;
+    const bool stops = GENERATE(false, true);
+    int last = 0;
+    auto body = [&last, &source, stops](int i) {
+        last = i;
+        if (i == 30 && stops) {
+            source.request_stop();
+        } else if (i == 80) {
+            throw failure{i};
+        }
+    };
+    bide::fork_options options;
+    options.stop = source.get_token();
+    options.progress = &progress;
+    try {
+        bide::detail::parallel_for_on(brief_forks{{&script}, &record}, 0, 4'000, options, body);
+        CHECK(false);
+    } catch (const failure& f) {
+        CHECK_FALSE(stops);
+        CHECK(f.at == 80);
+    } catch (const bide::stopped_error&) {
+        CHECK(stops);
+    }
+    CHECK(record.joins == 0);
+    CHECK(last == (stops ? 64 : 80)); // a stop takes effect between leaves
+    CHECK(progress.done() == 65);
+    CHECK(progress.total() == 4'000);
+}
+
+TEST_CASE("parallel_for: a call site whose loops were brief shares a loop that takes long") {
+    const test::watchdog guard;
+    bide::scheduler s(test::with(2, true));
+    std::atomic<bool> waits{false};
+    std::atomic<int> met{0};
+    const auto loop = [&](int n) {
+        bide::parallel_for(s, 0, n, [&](int i) {
+            if (!waits) {
+                return;
+            }
+            if (i < 65) { // these run before others take part
+                const auto until = bide::native_platform::now() + 2'000'000;
+                while (i == 0 && bide::native_platform::now() < until) {
+                }
+                return;
+            }
+            ++met;
+            test::eventually([&met] { return met.load() == 2; });
+        });
+    };
+    for (int i = 0; i < 1'000; ++i) {
+        loop(10);
+    }
+    waits = true;
+    loop(67);
+    CHECK(met.load() == 2);
 }
 
 TEST_CASE("parallel_for: loops in loops") {

@@ -77,9 +77,21 @@ private:
     const current_scheduler before_ = current_scheduler::here();
 };
 
+// A fork-join with no way to run in one piece.
+struct not_brief {
+    static constexpr std::uint64_t iterations = 1;
+};
+
+// The longest expected time of a fork-join that is first tried in one piece, in nanoseconds. It is
+// about ten times what the entry costs.
+inline constexpr std::int64_t longest_brief_ns = 2'000;
+
 // Calls f() in a fork-join of `s`. If the calling thread is in one already, f() becomes a part of
-// it.
-template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> in_fork(scheduler& s, F&& f) {
+// it. The fork-join has brief.iterations iterations. If those that began here before were brief,
+// calls brief.run(now) first, outside of the fork-join. If all is done after it, it returns the time,
+// and f() is not called; otherwise it returns 0.
+template <class F, class Brief = not_brief>
+BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> in_fork(scheduler& s, F&& f, Brief brief = {}) {
     if (detail::forks_here(s)) {
         return detail::call_arm<F>(std::forward<F>(f));
     }
@@ -90,12 +102,21 @@ template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> in_fork(sche
         return detail::call_arm<F>(std::forward<F>(f));
     }
     static constinit basic_fork_call_site<native_platform> site;
+    if constexpr (!std::is_same_v<Brief, not_brief>) {
+        if (site.expected_ns(brief.iterations) <= longest_brief_ns) {
+            const std::int64_t begin = native_platform::now();
+            if (const std::int64_t end = brief.run(begin); end != 0) {
+                site.learn(end - begin, brief.iterations);
+                return {};
+            }
+        }
+    }
     const bool is_kept = core.is_here() && fork_context::here().scheduler_id == nullptr;
     const basic_scoped_lane<native_platform> lane(core.pool(), is_kept);
     if (lane.get() == nullptr) {
         BIDE_THROW(std::bad_alloc());
     }
-    const basic_fork_scope<native_platform> scope(*lane.get(), site);
+    const basic_fork_scope<native_platform> scope(*lane.get(), site, brief.iterations);
     return detail::call_arm<F>(std::forward<F>(f));
 }
 
@@ -115,8 +136,27 @@ public:
         detail::fork_here(std::forward<F>(f), std::forward<G>(g));
     }
 
+    // The same, for a second arm that takes less time than a wake.
+    template <class F, class G> void both_briefly(F&& f, G&& g) const {
+        constexpr std::uint32_t brief = basic_fork_lane<platform>::brief;
+        detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), brief);
+    }
+
     // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
     template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
+
+    // The same, for a loop of `iterations` iterations. If iterations that began here before were so
+    // short that these take at most 2 us, calls run_briefly(now) first, outside of the fork-join. If
+    // the loop has ended after it, it returns the time, and f() is not called; otherwise 0.
+    template <class Brief, class F>
+    void enter_loop(std::uint64_t iterations, Brief&& run_briefly, F&& f) const {
+        struct brief {
+            std::int64_t run(std::int64_t now) const { return call(now); }
+            std::uint64_t iterations;
+            Brief& call;
+        };
+        detail::in_fork(*scheduler_, std::forward<F>(f), brief{iterations, run_briefly});
+    }
 
     // Returns true if workers would find no arm of this thread, or fewer than `most` and fewer than
     // workers sleep. Costs a few loads.

@@ -12,7 +12,14 @@
 //
 // While workers sleep, a part is divided until each of them would find an arm, but not into arms of
 // less than 64 us. As long as no iteration has run, their time is not known: a loop of up to 1,024
-// iterations is divided as if they took long, a larger one into two.
+// iterations is divided as if they took long, a larger one into two. Once the time is known, an arm
+// of less than 32 us wakes no worker: the wake takes the caller about as long.
+//
+// A loop that is expected to take at most 2 us, by the time of the iterations that began at the same
+// place before, starts without a fork-join: with one iteration, then up to 64, and so on as a chunk
+// grows. If it has not ended after 4 us, the rest becomes a fork-join. So a brief loop costs four
+// looks at the clock more than a serial one, and a first iteration that suddenly takes long delays
+// the other iterations, but only by its own time.
 //
 // The first iteration of a part, and each one after an iteration that took as long as a chunk, runs
 // while the rest of the part is an arm. So does a leaf of a given grain. So a worker that becomes
@@ -55,7 +62,15 @@ public:
 
     // The two steps of run(), for a search that has to look at the leaves that threw.
     void run_leaves(range all) {
-        forks_.enter([this, all] { run_part(all, first_chunk()); });
+        range rest = all; // a brief loop has run the iterations before it
+        const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
+        if constexpr (knows_brief_loops) {
+            if (grain_ == 0) {
+                return forks_.enter_loop(
+                    all.size(), [&](std::int64_t now) { return run_briefly(rest, now); }, run_rest);
+            }
+        }
+        forks_.enter(run_rest);
     }
     basic_loop_state<platform>& state() noexcept { return state_; }
 
@@ -63,6 +78,10 @@ private:
     // In nanoseconds: the intended time of a chunk, and the time of an arm that is worth a wake.
     static constexpr std::int64_t chunk_time = 4'000;
     static constexpr std::int64_t arm_time = 64'000;
+    // A second arm that takes less time wakes no worker, unless the first fork made it.
+    static constexpr std::int64_t brief_arm_time = 32'000;
+    // A brief loop ends within that time, or becomes a fork-join.
+    static constexpr std::int64_t brief_time = 4'000;
     // How many iterations are divided as if they took long, as long as none has run.
     static constexpr std::uint64_t few_iterations = 1'024;
     // The largest factor by which a chunk grows; its largest size.
@@ -75,6 +94,33 @@ private:
     static constexpr std::uint64_t common_block = 2'048;
     static constexpr std::uint64_t longest_block = 8'192;
     static constexpr std::uint64_t vector = 64;
+
+    // False for most schedulers that tests make.
+    static constexpr bool knows_brief_loops =
+        requires(const Forker& f, void (*call)(), std::int64_t (*brief)(std::int64_t)) {
+            f.enter_loop(std::uint64_t{}, *brief, *call);
+        };
+
+    // Runs iterations without a fork-join, and removes them from `part`. Returns the time if all have
+    // ended. Returns 0 if they take longer than was expected: the rest needs a fork-join. The first
+    // leaf has one iteration, and each one grows as a chunk does, so the time after each is known
+    // before many have run.
+    std::int64_t run_briefly(range& part, const std::int64_t begin) {
+        std::uint64_t chunk = 1;
+        for (std::int64_t before = begin;;) {
+            const std::uint64_t left = part.size();
+            const bool goes_on = run_leaf(part, (std::min)(chunk, left));
+            const std::int64_t after = platform::now();
+            if (!goes_on || part.empty()) {
+                return after;
+            }
+            if (after - begin >= brief_time) {
+                return 0;
+            }
+            chunk = next_chunk(left - part.size(), after - before);
+            before = after;
+        }
+    }
 
     void run_part(range part, std::uint64_t chunk) {
         std::uint64_t block = first_block;
@@ -122,13 +168,13 @@ private:
         }
         const Index middle = part.at(half);
         both(
-            part.first, [this, part, middle, chunk] { run_part({part.first, middle}, chunk); },
+            part, middle, [this, part, middle, chunk] { run_part({part.first, middle}, chunk); },
             [this, part, middle] { run_part({middle, part.last}, first_chunk()); });
     }
 
-    // Forks. If there is no memory for it, neither arm begins: then the part that begins at `from` is
-    // recorded as one that has thrown.
-    template <class F, class G> void both(Index from, F&& f, G&& g) {
+    // Forks; the second arm begins at `middle`. If there is no memory for it, neither arm begins:
+    // then the part is recorded as one that has thrown.
+    template <class F, class G> void both(range part, Index middle, F&& f, G&& g) {
         struct recorded {
             ~recorded() {
                 if (!began) {
@@ -138,13 +184,24 @@ private:
             basic_loop_state<platform>& state;
             const std::uint64_t at;
             bool began = false;
-        } fork{state_, range{first_, from}.size()};
-        forks_.both(
-            [&] {
-                fork.began = true;
-                f();
-            },
-            std::forward<G>(g));
+        } fork{state_, range{first_, part.first}.size()};
+        const auto first = [&] {
+            fork.began = true;
+            f();
+        };
+        if constexpr (knows_brief_loops) {
+            if (is_brief(range{middle, part.last}.size())) {
+                return forks_.both_briefly(first, std::forward<G>(g));
+            }
+        }
+        forks_.both(first, std::forward<G>(g));
+    }
+
+    // Returns true if so many iterations are not worth a wake.
+    bool is_brief(std::uint64_t iterations) const noexcept {
+        // Order: relaxed; an estimate.
+        const std::uint64_t learned = learned_.load(std::memory_order_relaxed);
+        return grain_ == 0 && iterations < learned * brief_arm_time / chunk_time;
     }
 
     // If there is a grain, returns true if both halves would have at least that many iterations.
@@ -220,7 +277,7 @@ private:
         bool goes_on = false;
         bool was_taken = false;
         both(
-            part.first, [&] { goes_on = run_leaf(part, n); },
+            part, rest.first, [&] { goes_on = run_leaf(part, n); },
             [&] {
                 was_taken = forks_.lane() != here;
                 if (was_taken) {
@@ -238,7 +295,7 @@ private:
         return goes_on;
     }
 
-    bool run_leaf(range& part, std::uint64_t n) {
+    BIDE_NOINLINE bool run_leaf(range& part, std::uint64_t n) {
         const std::uint64_t at = range{first_, part.first}.size();
         if (state_.leaves_out(at)) {
             return false;
