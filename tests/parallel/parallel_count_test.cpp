@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <ranges>
 #include <stdexcept>
 #include <string>
@@ -66,6 +67,45 @@ TEST_CASE("parallel_min_element: gives the first of the least, and the first of 
                     std::max_element(first, last, std::greater<>()));
         }
     }
+}
+
+TEMPLATE_TEST_CASE(
+    "parallel_min_element: finds the first of equal numbers of each type, at any place", "",
+    signed char, unsigned short, int, std::uint64_t, float, double) {
+    using number = TestType;
+    bide::scheduler s(test::with(2, true));
+    for (const std::size_t size : {1u, 7u, 63u, 64u, 65u, 127u, 1'024u, 1'027u, 3'100u}) {
+        std::vector<number> numbers(size, number{50});
+        for (std::size_t at = 0; at < size; at += 1 + size / 50) {
+            INFO(size << " elements, " << at);
+            numbers[at] = number{49};
+            numbers[size - 1] = at == size - 1 ? number{49} : number{50};
+            const auto first = numbers.begin();
+            REQUIRE(bide::parallel_min_element(s, numbers) - first ==
+                    std::min_element(first, numbers.end()) - first);
+            REQUIRE(bide::parallel_max_element({s, {.grain = size}}, numbers, std::greater<>()) -
+                        first ==
+                    std::max_element(first, numbers.end(), std::greater<>()) - first);
+            numbers[at] = number{51};
+            REQUIRE(bide::parallel_max_element({s, {.grain = size}}, numbers) - first ==
+                    std::max_element(first, numbers.end()) - first);
+            REQUIRE(bide::parallel_min_element(s, numbers, std::greater<number>()) - first ==
+                    std::min_element(first, numbers.end(), std::greater<number>()) - first);
+            numbers[at] = number{50};
+        }
+    }
+}
+
+TEST_CASE("parallel_min_element: zeros are equal, and among numbers without an order any will do") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<double> numbers(2'000, 1.0);
+    numbers[700] = 0.0;
+    numbers[701] = -0.0;
+    CHECK(bide::parallel_min_element(s, numbers) - numbers.begin() == 700);
+    std::fill(numbers.begin(), numbers.end(), std::numeric_limits<double>::quiet_NaN());
+    numbers[1'500] = 1.0;
+    const auto any = bide::parallel_min_element(s, numbers) - numbers.begin();
+    CHECK((any >= 0 && any < 2'000));
 }
 
 TEST_CASE("parallel_count_if: predicates and projections may be members") {

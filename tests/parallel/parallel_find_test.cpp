@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <new>
 #include <ranges>
 #include <span>
@@ -269,4 +270,26 @@ TEST_CASE("parallel_find_if: what the predicate threw leaves it when no match pr
     CHECK_THROWS_AS(bide::parallel_find_if(s, all, ask), failure);
     all[4'999] = answer::yes;
     CHECK(bide::parallel_find_if(s, all, ask) - all.begin() == 4'999);
+}
+
+TEST_CASE("parallel_find: finds a number at any place, in ranges of any size") {
+    bide::scheduler s(test::with(2, true));
+    for (const std::size_t size : {0u, 1u, 63u, 64u, 65u, 130u, 1'500u}) {
+        std::vector<short> numbers(size, short{5});
+        for (std::size_t at = 0; at < size; at += 1 + size / 70) {
+            INFO(size << " elements, " << at);
+            numbers[at] = 7;
+            numbers[size - 1] = 7;
+            REQUIRE(bide::parallel_find({s, {.grain = size}}, numbers, short{7}) -
+                        numbers.begin() ==
+                    static_cast<std::ptrdiff_t>(at));
+            REQUIRE(bide::parallel_find(s, numbers, 7) - numbers.begin() ==
+                    static_cast<std::ptrdiff_t>(at));
+            numbers[at] = 5;
+            numbers[size - 1] = 5;
+        }
+        CHECK(bide::parallel_find(s, numbers, short{7}) == numbers.end());
+    }
+    const std::vector<float> unordered(100, std::numeric_limits<float>::quiet_NaN());
+    CHECK(bide::parallel_find(s, unordered, unordered[0]) == unordered.end());
 }

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -376,4 +377,34 @@ TEST_CASE("parallel_reduce: a range that is too long to finish can be stopped") 
     };
     CHECK_THROWS_AS(bide::parallel_reduce(s, std::int64_t{0}, n, 1, std::int64_t{0}, throws, plus),
                     failure);
+}
+
+TEST_CASE("parallel_reduce: a sum of integers wraps around in their own type") {
+    bide::scheduler s(test::with(2, true));
+    for (const int size : {1, 63, 64, 65, 1'000, 20'000}) {
+        INFO(size << " numbers");
+        std::vector<signed char> numbers;
+        unsigned sum = 3;
+        for (int i = 0; i < size; ++i) {
+            numbers.push_back(static_cast<signed char>(i * 37));
+            sum += static_cast<unsigned>(static_cast<int>(numbers.back()));
+        }
+        const auto wrapped = static_cast<signed char>(static_cast<unsigned char>(sum));
+        CHECK(bide::parallel_reduce(s, numbers, static_cast<signed char>(3),
+                                    std::plus<signed char>()) == wrapped);
+        CHECK(bide::parallel_reduce(s, numbers, 3, std::plus<>()) == static_cast<int>(sum));
+        CHECK(bide::parallel_reduce(s, numbers, std::int64_t{3}, std::plus<std::int64_t>()) ==
+              static_cast<int>(sum));
+    }
+}
+
+TEST_CASE("parallel_reduce: a sum of integers throws what the first call in order threw") {
+    bide::scheduler s(test::with(2, true));
+    const auto map = [](int i) { return i >= 700 ? throw failure{i} : i; };
+    try {
+        bide::parallel_reduce(s, 0, 10'000, 0, map, std::plus<>());
+        CHECK(false);
+    } catch (const failure& f) {
+        CHECK(f.at == 700);
+    }
 }

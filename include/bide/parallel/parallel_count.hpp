@@ -9,6 +9,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/plain_loops.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_find.hpp>
 #include <bide/parallel/parallel_for.hpp>
@@ -27,35 +28,41 @@ std::iter_difference_t<It> count_in(const fork_policy& on, const elements<It>& a
                                     Predicate& predicate, Projection& projection) {
     using projected = std::invoke_result_t<Projection&, std::iter_reference_t<It>>;
     native_platform::atomic<std::uint64_t> count{0};
-    detail::loop_on(on.forks(), all.numbers(), on.options(),
-                    [&](std::uint64_t from, std::uint64_t to) {
-                        std::uint64_t here = 0;
-                        detail::run_with_callee<projected>(predicate, [&](auto& callee) {
-                            const It end = all.at(to);
-                            for (It it = all.at(from); it != end; ++it) {
-                                here += std::invoke(callee, std::invoke(projection, *it)) ? 1 : 0;
-                            }
-                        });
-                        // Order: relaxed; the loop's joins order it before the reader.
-                        count.fetch_add(here, std::memory_order_relaxed);
-                    });
+    detail::loop_on(
+        on.forks(), all.numbers(), on.options(), [&](std::uint64_t from, std::uint64_t to) {
+            std::uint64_t here = 0;
+            detail::run_with_callee<projected>(predicate, [&](auto& callee) {
+                here = detail::count_matches(all.at(from), all.at(to), [&](auto&& element) -> bool {
+                    return std::invoke(
+                        callee, std::invoke(projection, static_cast<decltype(element)>(element)));
+                });
+            });
+            // Order: relaxed; the loop's joins order it before the reader.
+            count.fetch_add(here, std::memory_order_relaxed);
+        });
     // Order: relaxed; as above.
     return static_cast<std::iter_difference_t<It>>(count.load(std::memory_order_relaxed));
 }
 
-// Returns the first element for which no other one has better(other, element).
+// Returns the first element of [first, last) for which no other one has better(other, element).
 template <class It, class Better>
-It best_in(const fork_policy& on, const elements<It>& all, Better better) {
+It best_serially(const It& first, const It& last, Better& better) {
+    It here = first;
+    for (It it = here; ++it != last;) {
+        if (better(it, here)) {
+            here = it;
+        }
+    }
+    return here;
+}
+
+// Returns the first such element of all. find_best(first, last) is the same for a part.
+template <class It, class Better, class FindBest>
+It best_in(const fork_policy& on, const elements<It>& all, Better better, FindBest find_best) {
     native_platform::atomic<std::uint64_t> best{0};
     detail::loop_on(
         on.forks(), all.numbers(), on.options(), [&](std::uint64_t from, std::uint64_t to) {
-            const It end = all.at(to);
-            It here = all.at(from);
-            for (It it = here; ++it != end;) {
-                if (better(it, here)) {
-                    here = it;
-                }
-            }
+            const It here = find_best(all.at(from), all.at(to));
             const std::uint64_t mine = from + static_cast<std::uint64_t>(here - all.at(from));
             // Order: relaxed, all three; only the number is published, and the elements
             // were there before the loop.
@@ -77,19 +84,50 @@ concept compares_in =
     std::predicate<Compare&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>,
                    std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
 
+template <class It, class IsBetter>
+It best_number_in(const fork_policy& on, const elements<It>& all, auto better, IsBetter is_better) {
+    return detail::best_in(on, all, better, [is_better](const It& first, const It& last) {
+        const auto* const begin = detail::unwrap(first);
+        return first + (detail::best_number(begin, begin + (last - first), is_better) - begin);
+    });
+}
+
+// better(a, b) compares elements. If the elements are plain numbers and `less` is < or >, is_better
+// compares them as values.
+template <class Less, class It, class Projection, class Better, class IsLess, class IsGreater>
+It best_element(const fork_policy& on, const elements<It>& all, Better better, IsLess is_less,
+                IsGreater is_greater) {
+    using value = std::iter_value_t<It>;
+    if constexpr (plain_numbers<It, Projection> && plain_less<Less, value>) {
+        return detail::best_number_in(on, all, better, is_less);
+    } else if constexpr (plain_numbers<It, Projection> && plain_greater<Less, value>) {
+        return detail::best_number_in(on, all, better, is_greater);
+    } else {
+        return detail::best_in(on, all, better, [&better](const It& first, const It& last) {
+            return detail::best_serially(first, last, better);
+        });
+    }
+}
+
 template <class It, class Compare, class Projection>
 It least_in(const fork_policy& on, const elements<It>& all, Compare& less, Projection& projection) {
-    return detail::best_in(on, all, [&](const It& a, const It& b) -> bool {
-        return std::invoke(less, std::invoke(projection, *a), std::invoke(projection, *b));
-    });
+    return detail::best_element<Compare, It, Projection>(
+        on, all,
+        [&](const It& a, const It& b) -> bool {
+            return std::invoke(less, std::invoke(projection, *a), std::invoke(projection, *b));
+        },
+        std::less<>(), std::greater<>());
 }
 
 template <class It, class Compare, class Projection>
 It greatest_in(const fork_policy& on, const elements<It>& all, Compare& less,
                Projection& projection) {
-    return detail::best_in(on, all, [&](const It& a, const It& b) -> bool {
-        return std::invoke(less, std::invoke(projection, *b), std::invoke(projection, *a));
-    });
+    return detail::best_element<Compare, It, Projection>(
+        on, all,
+        [&](const It& a, const It& b) -> bool {
+            return std::invoke(less, std::invoke(projection, *b), std::invoke(projection, *a));
+        },
+        std::greater<>(), std::less<>());
 }
 
 } // namespace detail

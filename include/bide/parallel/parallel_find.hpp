@@ -12,6 +12,7 @@
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/detail/plain_loops.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>
@@ -22,11 +23,21 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <type_traits>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
 enum class wanted_match { first, any };
+
+// The predicate of parallel_find() if value and elements have the same arithmetic type.
+template <class T> struct equals_number {
+    bool operator()(const T& element) const noexcept { return element == value; }
+    T value;
+};
+template <class Predicate, class It, class Projection>
+concept compares_numbers = plain_numbers<It, Projection> &&
+                           std::is_same_v<Predicate, equals_number<std::iter_value_t<It>>>;
 
 // Returns how many elements are before the first match. std::find_if looks at several elements in one
 // step of its loop. It refuses iterators whose difference is wider than all integers, such as those of
@@ -57,6 +68,14 @@ std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options&
         std::uint64_t match = none;
         detail::run_with_callee<projected>(predicate, [&](auto& callee) {
             const It begin = all.at(from);
+            if constexpr (compares_numbers<Predicate, It, Projection>) {
+                auto* const first = detail::unwrap(begin);
+                match = from +
+                        static_cast<std::uint64_t>(
+                            detail::find_number(first, first + (to - from), callee.value) - first);
+                match = match == to ? none : match;
+                return;
+            }
             const std::uint64_t at =
                 detail::find_serially(begin, all.at(to), [&](auto&& element) -> bool {
                     return std::invoke(
@@ -107,6 +126,15 @@ concept finds_in =
     std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
     std::predicate<Predicate&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
 
+// Returns what parallel_find() searches for.
+template <class It, class Projection, class T> auto equals(const T& value) {
+    if constexpr (plain_numbers<It, Projection> && std::is_same_v<T, std::iter_value_t<It>>) {
+        return equals_number<T>{value};
+    } else {
+        return [&value](auto&& element) -> bool { return element == value; };
+    }
+}
+
 template <wanted_match Wanted, class It, class Predicate, class Projection>
 It found_in(const fork_policy& on, const elements<It>& all, Predicate& predicate,
             Projection& projection) {
@@ -154,7 +182,7 @@ template <parallel_range Range, class T, class Projection = std::identity>
     requires std::regular_invocable<Projection&, std::ranges::range_reference_t<Range>>
 std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Range&& range,
                                                       const T& value, Projection projection = {}) {
-    auto equals = [&value](auto&& element) -> bool { return element == value; };
+    auto equals = detail::equals<std::ranges::iterator_t<Range>, Projection>(value);
     return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(range), equals,
                                                          projection);
 }
@@ -165,7 +193,7 @@ template <class It, class End, class T, class Projection = std::identity>
              std::regular_invocable<Projection&, std::iter_reference_t<It>>
 It parallel_find(const fork_policy& on, It first, End last, const T& value,
                  Projection projection = {}) {
-    auto equals = [&value](auto&& element) -> bool { return element == value; };
+    auto equals = detail::equals<It, Projection>(value);
     return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(first, last),
                                                          equals, projection);
 }

@@ -11,6 +11,7 @@
 #include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/detail/plain_loops.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -85,9 +86,7 @@ void parallel_for_on(Forker forks, First first, Last last, const fork_options& o
     using index = std::common_type_t<First, Last>;
     detail::loop_on(forks, range_of(first, last), options, [&body](index begin, index end) {
         detail::run_with_callee<index>(body, [begin, end](auto& callee) {
-            for (index i = begin; i != end; ++i) {
-                static_cast<void>(callee(i));
-            }
+            detail::each_index(begin, end, [&callee](index i) { static_cast<void>(callee(i)); });
         });
     });
 }
@@ -98,10 +97,9 @@ void for_elements_on(Forker forks, const elements<It>& all, const fork_options& 
     using reference = std::iter_reference_t<It>;
     detail::loop_on(forks, all.numbers(), options, [&](std::uint64_t from, std::uint64_t to) {
         detail::run_with_callee<reference>(body, [&](auto& callee) {
-            const It end = all.at(to);
-            for (It it = all.at(from); it != end; ++it) {
-                static_cast<void>(std::invoke(callee, *it));
-            }
+            detail::each_element(all.at(from), all.at(to), [&callee](auto&& element) {
+                static_cast<void>(std::invoke(callee, static_cast<decltype(element)>(element)));
+            });
         });
     });
 }

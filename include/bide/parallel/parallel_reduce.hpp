@@ -10,15 +10,18 @@
 // groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
 // complete. The last one to three indices are combined one by one. If no grain is given, the grain
 // is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
-// floating-point sum has the same bits on one worker and on a hundred.
+// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by std::plus
+// has the same result in any order, so it has no tree.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/detail/plain_loops.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/scheduler.hpp>
 
 #include <algorithm>
@@ -121,6 +124,36 @@ private:
     basic_loop_state<typename Forker::platform> state_;
 };
 
+// True if the grouping does not change the result: a sum of integers, which wraps around.
+template <class T, class Combine>
+concept sums_integers =
+    std::integral<T> && !std::same_as<T, bool> && sizeof(T) <= sizeof(std::uint64_t) &&
+    std::same_as<std::invoke_result_t<Combine&, T, T>, T> &&
+    (std::same_as<std::remove_cv_t<Combine>, std::plus<>> ||
+     std::same_as<std::remove_cv_t<Combine>, std::plus<T>>);
+
+// Returns the sum of map(i). Such a sum needs no tree, so it is a loop, which decides how large its
+// leaves are.
+template <class T, class Forker, class Index, class Map>
+T sum_on(Forker forks, loop_range<Index> all, const fork_options& options, Map& map) {
+    typename Forker::platform::template atomic<std::uint64_t> sum{0};
+    detail::loop_on(forks, all, options, [&](Index begin, Index end) {
+        std::make_unsigned_t<T> here = 0;
+        detail::run_with_callee<Index>(map, [&here, begin, end](auto& callee) {
+            std::make_unsigned_t<T> mine = 0;
+            detail::each_index(begin, end, [&](Index i) {
+                mine = static_cast<std::make_unsigned_t<T>>(
+                    mine + static_cast<std::make_unsigned_t<T>>(static_cast<T>(callee(i))));
+            });
+            here = mine;
+        });
+        // Order: relaxed; the loop's joins order it before the reader.
+        sum.fetch_add(here, std::memory_order_relaxed);
+    });
+    // Order: relaxed; as above.
+    return static_cast<T>(sum.load(std::memory_order_relaxed));
+}
+
 template <class Forker, class First, class Last, class T, class Map, class Combine>
 T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& options,
                      T&& identity, Map& map, Combine& combine) {
@@ -129,15 +162,24 @@ T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& o
         return std::move(identity);
     }
     using index = decltype(all.first);
-    return reduction<Forker, std::remove_cv_t<index>, T, Map, Combine>(forks, all, options, map,
-                                                                       combine)
-        .run(all, std::move(identity));
+    if constexpr (sums_integers<T, Combine>) {
+        static_assert(reduces_to<std::invoke_result_t<Map&, index>, T>,
+                      "bide: what map returns does not fit into the type of the identity: convert "
+                      "it, or give an identity of its type");
+        return combine(
+            std::move(identity),
+            detail::sum_on<T>(forks, loop_range<std::remove_cv_t<index>>(all), options, map));
+    } else {
+        return reduction<Forker, std::remove_cv_t<index>, T, Map, Combine>(forks, all, options, map,
+                                                                           combine)
+            .run(all, std::move(identity));
+    }
 }
 
 template <class Forker, class It, class T, class Map, class Combine>
 T reduce_elements_on(Forker forks, const elements<It>& all, const fork_options& options,
                      T&& identity, Map& map, Combine& combine) {
-    auto of = [&all, &map](std::uint64_t n) -> decltype(auto) {
+    auto of = [all, &map](std::uint64_t n) -> decltype(auto) {
         return std::invoke(map, *all.at(n));
     };
     return detail::parallel_reduce_on(forks, std::uint64_t{0}, all.size, options,

@@ -9,14 +9,17 @@
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/plain_loops.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
 
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -29,20 +32,48 @@ concept parallel_output = std::random_access_iterator<Out> &&
 
 namespace detail {
 
+// If all elements are in consecutive places, these two count one index, in blocks, instead of moving
+// an iterator for each range.
+template <class It, class Out, class F>
+BIDE_INLINE void transform_serially(It it, const It& last, Out target, F& f) {
+    if constexpr (std::contiguous_iterator<It> && std::contiguous_iterator<Out>) {
+        auto* const in = detail::unwrap(it);
+        auto* const out = detail::unwrap(target);
+        detail::each_index(std::size_t{0}, static_cast<std::size_t>(last - it),
+                           [&](std::size_t i) { out[i] = std::invoke(f, in[i]); });
+    } else {
+        for (; it != last; ++it, ++target) {
+            *target = std::invoke(f, *it);
+        }
+    }
+}
+
+template <class It, class Second, class Out, class F>
+BIDE_INLINE void transform_pairs_serially(It it, const It& last, Second other, Out target, F& f) {
+    if constexpr (std::contiguous_iterator<It> && std::contiguous_iterator<Second> &&
+                  std::contiguous_iterator<Out>) {
+        auto* const in = detail::unwrap(it);
+        auto* const second = detail::unwrap(other);
+        auto* const out = detail::unwrap(target);
+        detail::each_index(std::size_t{0}, static_cast<std::size_t>(last - it),
+                           [&](std::size_t i) { out[i] = std::invoke(f, in[i], second[i]); });
+    } else {
+        for (; it != last; ++it, ++other, ++target) {
+            *target = std::invoke(f, *it, *other);
+        }
+    }
+}
+
 template <class It, class Out, class F>
 Out transform_in(const fork_policy& on, const elements<It>& all, Out out, F& f) {
     const elements<Out> to{out, all.size};
     using reference = std::iter_reference_t<It>;
-    detail::loop_on(on.forks(), all.numbers(), on.options(),
-                    [&](std::uint64_t begin, std::uint64_t end) {
-                        detail::run_with_callee<reference>(f, [&](auto& callee) {
-                            const It last = all.at(end);
-                            Out target = to.at(begin);
-                            for (It it = all.at(begin); it != last; ++it, ++target) {
-                                *target = std::invoke(callee, *it);
-                            }
-                        });
-                    });
+    detail::loop_on(
+        on.forks(), all.numbers(), on.options(), [&](std::uint64_t begin, std::uint64_t end) {
+            detail::run_with_callee<reference>(f, [&](auto& callee) {
+                detail::transform_serially(all.at(begin), all.at(end), to.at(begin), callee);
+            });
+        });
     return to.at(all.size);
 }
 
@@ -53,12 +84,8 @@ Out transform_pairs_in(const fork_policy& on, const elements<It>& all, Second se
     const elements<Out> to{out, all.size};
     detail::loop_on(on.forks(), all.numbers(), on.options(),
                     [&](std::uint64_t begin, std::uint64_t end) {
-                        const It last = all.at(end);
-                        Second other = seconds.at(begin);
-                        Out target = to.at(begin);
-                        for (It it = all.at(begin); it != last; ++it, ++other, ++target) {
-                            *target = std::invoke(f, *it, *other);
-                        }
+                        detail::transform_pairs_serially(all.at(begin), all.at(end),
+                                                         seconds.at(begin), to.at(begin), f);
                     });
     return to.at(all.size);
 }
@@ -75,6 +102,16 @@ Out copy_in(const fork_policy& on, const elements<It>& all, Out out) {
 
 template <class It, class T>
 void fill_in(const fork_policy& on, const elements<It>& all, const T& value) {
+    if constexpr (plain_numbers<It, std::identity> && std::is_arithmetic_v<T>) {
+        using number = std::iter_value_t<It>;
+        return detail::loop_on(
+            on.forks(), all.numbers(), on.options(),
+            [&all, copy = static_cast<number>(value)](std::uint64_t begin, std::uint64_t end) {
+                const number own = copy; // its address is not known outside, as that of `copy` is
+                detail::each_element(all.at(begin), all.at(end),
+                                     [own](number& element) { element = own; });
+            });
+    }
     detail::loop_on(on.forks(), all.numbers(), on.options(),
                     [&](std::uint64_t begin, std::uint64_t end) {
                         std::ranges::fill(all.at(begin), all.at(end), value);
