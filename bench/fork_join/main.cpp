@@ -28,6 +28,7 @@ void add_all(harness& h) {
     add_matmul(h);
     add_loops(h);
     add_sum(h);
+    add_algorithms(h);
     add_sorts(h);
 }
 
