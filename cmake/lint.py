@@ -37,7 +37,7 @@ ROOMS = {
     "task": "core sync channel task",
     "sched": "core sync channel task sched",
     "stream": "core channel task sched stream",
-    "parallel": "core task sched parallel",
+    "parallel": "core sync task sched parallel",
     "durable": "core sync task sched durable",
     "interop": "core sync channel task sched durable interop",
 }

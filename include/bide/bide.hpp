@@ -35,6 +35,7 @@
 #include <bide/parallel/parallel_count.hpp>
 #include <bide/parallel/parallel_find.hpp>
 #include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_pipeline.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/parallel/parallel_transform.hpp>

@@ -59,6 +59,7 @@ public:
         return script_->chance.below(4) < script_->hunger;
     }
     const void* lane() const noexcept { return script_->lane; }
+    unsigned workers() const noexcept { return 4; }
 
 private:
     template <class F> static std::exception_ptr outcome(F& f) {

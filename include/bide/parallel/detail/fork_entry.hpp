@@ -169,6 +169,9 @@ public:
     // Requires: the call is made in enter().
     const void* lane() const noexcept { return fork_context::here().lane; }
 
+    // Returns the number of workers.
+    unsigned workers() const noexcept { return scheduler_->concurrency(); }
+
 private:
     scheduler* scheduler_;
 };

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_PARALLEL_PIPELINE_HPP
+#define BIDE_PARALLEL_PARALLEL_PIPELINE_HPP
+
+/// \file
+/// Takes the items of a source through stages. Some stages run in parallel, others for one item
+/// after the other. detail/pipeline.hpp tells how.
+///
+/// \code
+/// bide::scheduler workers;
+/// std::ifstream in("log");
+/// const auto next_line = [&]() -> std::optional<std::string> {
+///     std::string line;
+///     return std::getline(in, line) ? std::optional(std::move(line)) : std::nullopt;
+/// };
+/// bide::parallel_pipeline(workers, 64, next_line,
+///                         bide::parallel_stage([](std::string line) { return parse(line); }),
+///                         bide::serial_stage([&](record r) { out << r; })); // in order
+/// \endcode
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/parallel/detail/pipeline.hpp>
+#include <bide/parallel/detail/pipeline_item.hpp>
+#include <bide/parallel/detail/pipeline_source.hpp>
+#include <bide/parallel/fork_policy.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// A stage of a pipeline: a function, and how its calls may overlap. Made by parallel_stage(),
+/// serial_stage() and serial_unordered_stage().
+template <detail::stage_order Order, class F> class pipeline_stage {
+public:
+    /// How its calls may overlap.
+    static constexpr detail::stage_order order = Order;
+
+    /// Makes a stage of a function.
+    template <class G>
+        requires std::constructible_from<F, G>
+    explicit pipeline_stage(G&& f) : call(std::forward<G>(f)) {}
+
+    /// The function, which the pipeline calls in place.
+    F call;
+};
+
+/// Makes a stage whose calls for different items may run at the same time.
+/// Requires: several threads may call f at once.
+template <class F> auto parallel_stage(F&& f) {
+    return pipeline_stage<detail::stage_order::parallel, std::decay_t<F>>(std::forward<F>(f));
+}
+
+/// Makes a stage that is called for one item after the other, in the order of the source. Calls may
+/// come from different threads; each sees what the one before wrote.
+template <class F> auto serial_stage(F&& f) {
+    return pipeline_stage<detail::stage_order::serial, std::decay_t<F>>(std::forward<F>(f));
+}
+
+/// Makes a stage that is called for one item after the other, in the order in which they come.
+/// Calls may come from different threads; each sees what the one before wrote.
+template <class F> auto serial_unordered_stage(F&& f) {
+    return pipeline_stage<detail::stage_order::serial_unordered, std::decay_t<F>>(
+        std::forward<F>(f));
+}
+
+namespace detail {
+
+template <class T> inline constexpr bool is_stage = false;
+template <stage_order Order, class F>
+inline constexpr bool is_stage<pipeline_stage<Order, F>> = true;
+
+template <class T>
+concept pipeline_stage_type = is_stage<std::remove_cvref_t<T>>;
+
+// True if each stage can be called with what the one before returns. A serial stage may have to
+// move an item to its queue.
+template <class Item, class... Stages> inline constexpr bool stages_fit = true;
+template <class Item, class Stage, class... Rest>
+    requires(!std::invocable<stage_function<Stage>, Item &&> ||
+             (Stage::order != stage_order::parallel && !std::move_constructible<Item>))
+inline constexpr bool stages_fit<Item, Stage, Rest...> = false;
+template <class Item, class Stage, class Next, class... Rest>
+    requires std::invocable<stage_function<Stage>, Item&&> &&
+                 (Stage::order == stage_order::parallel || std::move_constructible<Item>)
+inline constexpr bool stages_fit<Item, Stage, Next, Rest...> = [] {
+    using result = std::invoke_result_t<stage_function<Stage>, Item&&>;
+    if constexpr (std::is_void_v<result>) {
+        return false;
+    } else {
+        return stages_fit<pipeline_value_t<result>, Next, Rest...>;
+    }
+}();
+
+template <class Source>
+concept pipeline_source = std::ranges::input_range<Source&> || item_generator<Source>;
+
+template <class Forker, class Source, class... Stages>
+void pipeline_on(Forker forks, std::size_t tokens, Source source, const fork_options& options,
+                 Stages&... stages) {
+    using machine = pipeline<Forker, Source, Stages...>;
+    if (tokens == 0) {
+        BIDE_THROW(std::invalid_argument("bide: a pipeline needs at least one token"));
+    }
+    const std::uint64_t size = (std::max)(source.size(), std::uint64_t{1});
+    const auto most = static_cast<std::uint32_t>(
+        (std::min)({std::uint64_t{tokens}, size, std::uint64_t{machine::most_tokens}}));
+    machine(forks, most, source, options, stages...)
+        .run((std::min)({most, forks.workers() + 1, machine::most_threads}));
+}
+
+} // namespace detail
+
+/// Takes each item of the source through all stages, on the calling thread and on idle workers. At
+/// most `tokens` items are in flight at a time, and each serial stage has room for as many: that
+/// bounds the memory that a pipeline needs.
+///
+/// The source is any input range (also std::list, a filtered view, or a range of
+/// std::istream_iterator), or a function that returns a std::optional, and std::nullopt at the end.
+/// It is read by one thread at a time. Stages get the elements of a forward range as the iterator's
+/// operator* returns them, and the values of a single-pass range.
+///
+/// Each stage is called with what the one before returned: with an lvalue reference, or with a value
+/// that it may move from. The return value of the last stage is ignored. Items need not be copyable
+/// or default-constructible; only what a serial stage gets must be movable. No item costs an
+/// allocation.
+///
+/// Blocks: until all items have ended. Meanwhile the caller runs stages.
+/// Throws: the exception of a serial run: the one that the source or a stage threw for the first
+/// item, in order, of those that threw. All items before it have gone through all stages then, and
+/// later ones through none or some. stopped_error after a stop. std::invalid_argument if `tokens` is
+/// 0. std::bad_alloc. Otherwise as join(). All calls have ended then, and each item is destroyed.
+/// Requires: no stage waits for a later item, unless workers are free to take that item so far.
+/// Cancellation: see fork_options::stop. After a stop, the source is read no more, and all items that
+/// were read go through all stages. If the source has ended by then, the stop has no effect.
+///
+/// options.progress counts the items that have ended; its total is the size of the source, or else
+/// the number of items that were read. options.grain has no effect.
+///
+/// A worker that takes part in the pipeline does so until its end. While there is nothing to do, its
+/// thread sleeps, and another thread may run the worker. If the tasks of the scheduler must not wait
+/// until the end, use a separate scheduler for the pipeline.
+template <class Source, detail::pipeline_stage_type... Stages>
+    requires detail::pipeline_source<Source> && (sizeof...(Stages) != 0)
+void parallel_pipeline(const fork_policy& on, std::size_t tokens, Source&& source,
+                       Stages&&... stages) {
+    auto items = detail::source_of(source);
+    static_assert(
+        detail::stages_fit<typename decltype(items)::item, std::remove_reference_t<Stages>...>,
+        "each stage must be callable with what the source or the stage before returns; "
+        "what a serial stage gets must be movable");
+    detail::pipeline_on(on.forks(), tokens, std::move(items), on.options(), stages...);
+}
+
+/// The same for the items of [first, last).
+template <std::input_iterator It, std::sentinel_for<It> End, detail::pipeline_stage_type... Stages>
+    requires(sizeof...(Stages) != 0)
+void parallel_pipeline(const fork_policy& on, std::size_t tokens, It first, End last,
+                       Stages&&... stages) {
+    auto items = detail::source_of(std::move(first), std::move(last));
+    static_assert(
+        detail::stages_fit<typename decltype(items)::item, std::remove_reference_t<Stages>...>,
+        "each stage must be callable with what the source or the stage before returns; "
+        "what a serial stage gets must be movable");
+    detail::pipeline_on(on.forks(), tokens, std::move(items), on.options(), stages...);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

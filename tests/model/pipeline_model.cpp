@@ -1,0 +1,167 @@
+#include <bide/parallel/detail/pipeline.hpp>
+#include <bide/parallel/detail/pipeline_queue.hpp>
+#include <bide/parallel/detail/pipeline_source.hpp>
+#include <bide/parallel/detail/pipeline_work.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_pipeline.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+// The threads of a pipeline: which one reads, runs a serial stage, or sleeps, and the end. What the source
+// and the serial stages touch is plain data, so two calls that are not ordered are found.
+
+namespace {
+
+using platform = model::platform_without_lock_sleep;
+template <class T> using var = platform::var<T>;
+template <class T> using atomic = platform::atomic<T>;
+
+// The threads of the model are the arms.
+struct no_forks {
+    using platform = ::platform;
+};
+
+struct item {
+    var<int> number;
+};
+
+void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = runs;
+    model::find(name, model::failure::none, o, body);
+}
+
+// So many items go through the stages on so many threads.
+template <class... Stages>
+void run(int items, std::uint32_t tokens, int threads, Stages... stages) {
+    const bide::fork_options options;
+    var<int> read{0};
+    auto next = [&]() -> std::optional<item> {
+        if (read == items) {
+            return std::nullopt;
+        }
+        read = read + 1;
+        return item{read - 1};
+    };
+    auto source = bide::detail::source_of(next);
+    using machine = bide::detail::pipeline<no_forks, decltype(source), Stages...>;
+    machine all(no_forks(), tokens, source, options, stages...);
+    const auto work = [&] {
+        typename machine::failure mine;
+        all.run_here(mine);
+        MODEL_REQUIRE(!mine.error);
+    };
+    {
+        model::thread second(work);
+        std::unique_ptr<model::thread> third;
+        if (threads == 3) {
+            third = std::make_unique<model::thread>(work);
+        }
+        work();
+    }
+    MODEL_REQUIRE(read == items);
+}
+
+auto body(int items, std::uint32_t tokens, int threads) {
+    return [=] {
+        var<int> done{0};
+        run(items, tokens, threads, bide::parallel_stage([](item i) { return i; }),
+            bide::serial_stage([&done](item i) {
+                MODEL_REQUIRE(i.number == done);
+                done = done + 1;
+            }));
+        MODEL_REQUIRE(done == items);
+    };
+}
+
+auto unordered_body(int items, std::uint32_t tokens, int threads) {
+    return [=] {
+        var<int> done{0};
+        run(items, tokens, threads, bide::serial_unordered_stage([&done](item i) {
+                done = done + 1;
+                return i;
+            }),
+            bide::parallel_stage([](item) {}));
+        MODEL_REQUIRE(done == items);
+    };
+}
+
+// What threads do with the source alone: so many items, which end at once.
+auto reading_body(int items, std::uint32_t tokens) {
+    return [=] {
+        bide::detail::basic_pipeline_work<platform> work(tokens);
+        var<int> read{0};
+        const auto take_all = [&] {
+            bool has_token = false;
+            while (work.take(has_token) != work.over) {
+                has_token = true;
+                if (read == items) {
+                    work.close_source();
+                } else {
+                    read = read + 1;
+                    work.put_source();
+                }
+            }
+        };
+        model::thread second(take_all);
+        take_all();
+        MODEL_REQUIRE(read == items);
+    };
+}
+
+} // namespace
+
+TEST_CASE("pipeline: the turn and the item meet in one thread", "[pipeline]") {
+    model::check("a turn against an item", {}, [] {
+        bide::detail::basic_pipeline_queue<platform, item> queue(2);
+        var<int> done{0};
+        const auto run = [&](int expected) {
+            MODEL_REQUIRE(done == expected);
+            done = done + 1;
+            if (queue.pass_turn()) {
+                MODEL_REQUIRE(queue.next().item.get().number == 1);
+                MODEL_REQUIRE(done == 1);
+                done = done + 1;
+                MODEL_REQUIRE(!queue.pass_turn());
+            }
+        };
+        model::thread second([&] {
+            bool has_turn = queue.has_turn(1);
+            if (!has_turn) {
+                queue.slot_of(1).item.emplace([] { return item{1}; });
+                has_turn = !queue.leave(1);
+            }
+            if (has_turn) {
+                run(1);
+            }
+        });
+        if (queue.has_turn(0)) {
+            run(0);
+        }
+        second.join();
+        MODEL_REQUIRE(done == 2);
+    });
+}
+
+TEST_CASE("pipeline: one thread at a time reads the source, and all see its end", "[pipeline]") {
+    model::check("no item, 1 token", {}, reading_body(0, 1));
+    model::check("1 item, 1 token", {}, reading_body(1, 1));
+    check_at_random("4 items, 2 tokens", 20'000, reading_body(4, 2));
+}
+
+TEST_CASE("pipeline: a serial stage takes the items in order, one after the other", "[pipeline]") {
+    check_at_random("2 items, 2 tokens, 2 threads", 20'000, body(2, 2, 2));
+    check_at_random("3 items, 1 token, 2 threads", 20'000, body(3, 1, 2));
+    check_at_random("4 items, 2 tokens, 3 threads", 20'000, body(4, 2, 3));
+    check_at_random("5 items, 4 tokens, 3 threads", 20'000, body(5, 4, 3));
+}
+
+TEST_CASE("pipeline: an unordered serial stage takes the items one after the other", "[pipeline]") {
+    check_at_random("2 items, 2 tokens, 2 threads", 20'000, unordered_body(2, 2, 2));
+    check_at_random("4 items, 2 tokens, 3 threads", 20'000, unordered_body(4, 2, 3));
+}

@@ -1,0 +1,850 @@
+#include <bide/core/result.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_pipeline.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/forking.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <any>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <forward_list>
+#include <iterator>
+#include <limits>
+#include <list>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <ranges>
+#include <sstream>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+// Before 16, clang cannot compile the views of libstdc++.
+#if !defined(__clang__) || __clang_major__ >= 16
+#define HAS_VIEWS 1
+#else
+#define HAS_VIEWS 0
+#endif
+
+namespace {
+
+using bide::parallel_pipeline;
+using bide::parallel_stage;
+using bide::serial_stage;
+using bide::serial_unordered_stage;
+
+// The numbers from 0 on, below n.
+class numbers_below {
+public:
+    explicit numbers_below(int n) : n_(n) {}
+    std::optional<int> operator()() {
+        return next_ == n_ ? std::nullopt : std::optional<int>(next_++);
+    }
+
+private:
+    int next_ = 0;
+    int n_;
+};
+
+std::vector<int> iota(int n) {
+    std::vector<int> all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+// Counts calls that overlap, and the most that ever did.
+class overlap {
+public:
+    void enter() noexcept {
+        const int now = ++now_;
+        int seen = most_.load();
+        while (now > seen && !most_.compare_exchange_weak(seen, now)) {
+        }
+    }
+    void leave() noexcept { --now_; }
+    int most() const noexcept { return most_.load(); }
+    int now() const noexcept { return now_.load(); }
+
+    struct scope {
+        explicit scope(overlap& in) noexcept : in_(in) { in_.enter(); }
+        ~scope() { in_.leave(); }
+        overlap& in_;
+    };
+
+private:
+    std::atomic<int> now_{0};
+    std::atomic<int> most_{0};
+};
+
+// Takes a random time, so that items overtake each other.
+void dawdle(std::uint32_t seed, int item) {
+    std::uint32_t x = seed + static_cast<std::uint32_t>(item) * 2'654'435'761u;
+    x ^= x >> 15;
+    if (x % 64 == 0) {
+        std::this_thread::yield();
+    }
+    for (std::uint32_t i = x % 128; i > 0; --i) {
+        bide::native_platform::pause();
+    }
+}
+
+struct failure {
+    int item;
+};
+
+} // namespace
+
+TEST_CASE(
+    "parallel_pipeline: every item goes once through each stage, and serial ones keep order") {
+    const test::watchdog guard;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 5u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 60; ++round) {
+            const int n = static_cast<int>(chance.below(1u << chance.below(11)));
+            const std::size_t tokens = 1 + chance.below(1u << chance.below(8));
+            const std::uint32_t seed = chance.below(1u << 30);
+            INFO(workers << " workers, " << n << " items, " << tokens << " tokens");
+            std::vector<std::atomic<int>> parallel_calls(static_cast<std::size_t>(n));
+            std::vector<int> first;
+            std::vector<int> any;
+            std::vector<int> last;
+            overlap in_flight;
+            overlap in_source;
+            overlap in_first;
+            overlap in_any;
+            overlap in_last;
+            parallel_pipeline(
+                s, tokens,
+                [&, next = numbers_below(n)]() mutable {
+                    const overlap::scope here(in_source);
+                    const std::optional<int> item = next();
+                    if (item) {
+                        in_flight.enter();
+                    }
+                    return item;
+                },
+                parallel_stage([&](int i) {
+                    dawdle(seed, i);
+                    return i;
+                }),
+                serial_stage([&](int i) {
+                    const overlap::scope here(in_first);
+                    first.push_back(i);
+                    return i;
+                }),
+                parallel_stage([&](int i) {
+                    ++parallel_calls[static_cast<std::size_t>(i)];
+                    dawdle(seed + 1, i);
+                    return i;
+                }),
+                serial_unordered_stage([&](int i) {
+                    const overlap::scope here(in_any);
+                    any.push_back(i);
+                    return i;
+                }),
+                parallel_stage([&](int i) {
+                    dawdle(seed + 2, i);
+                    return i;
+                }),
+                serial_stage([&](int i) {
+                    const overlap::scope here(in_last);
+                    last.push_back(i);
+                    in_flight.leave();
+                }));
+            REQUIRE(first == iota(n));
+            REQUIRE(last == iota(n));
+            std::sort(any.begin(), any.end());
+            REQUIRE(any == iota(n));
+            REQUIRE(std::all_of(parallel_calls.begin(), parallel_calls.end(),
+                                [](const auto& calls) { return calls.load() == 1; }));
+            REQUIRE(in_flight.most() <= static_cast<int>(tokens));
+            REQUIRE(in_flight.now() == 0);
+            REQUIRE(in_source.most() == 1);
+            REQUIRE(in_first.most() <= 1);
+            REQUIRE(in_any.most() <= 1);
+            REQUIRE(in_last.most() <= 1);
+        }
+    }
+}
+
+TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a function") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<int> got;
+    const auto add = serial_stage([&got](int i) { got.push_back(i); });
+
+    SECTION("a list") {
+        const std::list<int> items{3, 1, 2};
+        parallel_pipeline(s, 4, items, add);
+        CHECK(got == std::vector{3, 1, 2});
+    }
+    SECTION("a forward_list, whose size is unknown") {
+        std::forward_list<int> items{3, 1, 2};
+        parallel_pipeline(s, 4, items, add);
+        CHECK(got == std::vector{3, 1, 2});
+    }
+#if HAS_VIEWS
+    const auto is_even = [](int i) { return i % 2 == 0; };
+    SECTION("a filtered view of a temporary") {
+        parallel_pipeline(s, 4, std::views::iota(0, 10) | std::views::filter(is_even), add);
+        CHECK(got == std::vector{0, 2, 4, 6, 8});
+    }
+    SECTION("a transformed view, whose elements are temporaries") {
+        const auto square = [](int i) { return i * i; };
+        parallel_pipeline(s, 4, std::views::iota(0, 5) | std::views::transform(square), add);
+        CHECK(got == std::vector{0, 1, 4, 9, 16});
+    }
+    SECTION("a view of a stream") {
+        std::istringstream in("5 4 3 2 1");
+        parallel_pipeline(s, 4, std::ranges::istream_view<int>(in), add);
+        CHECK(got == std::vector{5, 4, 3, 2, 1});
+    }
+#endif
+    SECTION("stream iterators") {
+        std::istringstream in("5 4 3 2 1");
+        parallel_pipeline(s, 4, std::istream_iterator<int>(in), std::istream_iterator<int>(), add);
+        CHECK(got == std::vector{5, 4, 3, 2, 1});
+    }
+    SECTION("a vector<bool>, whose elements are proxies") {
+        const std::vector<bool> items{true, false, true};
+        parallel_pipeline(s, 4, items, serial_stage([&got](bool b) { got.push_back(b ? 1 : 0); }));
+        CHECK(got == std::vector{1, 0, 1});
+    }
+    SECTION("an array") {
+        int items[] = {3, 1, 2};
+        parallel_pipeline(s, 4, items, add);
+        CHECK(got == std::vector{3, 1, 2});
+    }
+    SECTION("a function") {
+        parallel_pipeline(s, 4, numbers_below(3), add);
+        CHECK(got == std::vector{0, 1, 2});
+    }
+    SECTION("a function that is changed") {
+        numbers_below next(3);
+        parallel_pipeline(s, 4, next, add);
+        CHECK(got == std::vector{0, 1, 2});
+        CHECK_FALSE(next().has_value());
+    }
+    SECTION("nothing") {
+        parallel_pipeline(s, 4, std::list<int>(), add);
+        CHECK(got.empty());
+    }
+}
+
+TEST_CASE("parallel_pipeline: elements of a container are passed by reference, not copied") {
+    bide::scheduler s(test::with(2, true));
+    test::tally all;
+    {
+        std::list<test::counted> items;
+        for (int i = 0; i < 100; ++i) {
+            items.emplace_back(all, i);
+        }
+        std::vector<const test::counted*> got;
+        parallel_pipeline(s, 8, items,
+                          parallel_stage([](test::counted& c) -> test::counted& { return c; }),
+                          serial_stage([&](const test::counted& c) { got.push_back(&c); }));
+        std::vector<const test::counted*> expected;
+        for (const auto& c : items) {
+            expected.push_back(&c);
+        }
+        CHECK(got == expected);
+        CHECK(all.made.load() == 100);
+    }
+    CHECK(all.alive() == 0);
+}
+
+TEST_CASE("parallel_pipeline: items may be move-only, and none is copied, leaked or made twice") {
+    bide::scheduler s(test::with(3, true));
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (int round = 0; round < 20; ++round) {
+        test::tally all;
+        std::vector<int> got;
+        int next = 0;
+        parallel_pipeline(
+            s, 8,
+            [&]() -> std::optional<test::counted_once> {
+                if (next == 500) {
+                    return std::nullopt;
+                }
+                return test::counted_once(all, next++);
+            },
+            parallel_stage([](test::counted_once c) {
+                dawdle(test::run_seed(), c.number());
+                return std::make_unique<test::counted_once>(std::move(c));
+            }),
+            serial_unordered_stage([](std::unique_ptr<test::counted_once> p) { return p; }),
+            parallel_stage([](std::unique_ptr<test::counted_once>&& p) { return std::move(p); }),
+            serial_stage(
+                [&](std::unique_ptr<test::counted_once> p) { got.push_back(p->number()); }));
+        REQUIRE(got == iota(500));
+        REQUIRE(all.alive() == 0);
+        REQUIRE(all.copied.load() == 0);
+    }
+}
+
+TEST_CASE("parallel_pipeline: hostile item types") {
+    bide::scheduler s(test::with(2, true));
+    struct no_default {
+        explicit no_default(int n) : number(n) {}
+        int number;
+        no_default* operator&() = delete;
+        const no_default* operator&() const = delete;
+        void operator,(const no_default&) const = delete;
+    };
+    struct immovable {
+        explicit immovable(int n) : number(n) {}
+        immovable(immovable&&) = delete;
+        int number;
+    };
+    struct holder {
+        int number;
+        int get() const { return number; }
+    };
+    int sum = 0;
+    parallel_pipeline(s, 4, numbers_below(100), parallel_stage([](int i) { return no_default(i); }),
+                      serial_stage([](no_default n) { return n; }),
+                      parallel_stage([](const no_default& n) { return immovable(n.number); }),
+                      parallel_stage([](immovable&& i) { return std::any(i.number); }),
+                      serial_stage([](std::any a) { return holder{std::any_cast<int>(a)}; }),
+                      parallel_stage(&holder::get), serial_stage([&](int i) { sum += i; }));
+    CHECK(sum == 4'950);
+    // A stage may return an empty optional: it is an item as any other.
+    int empty = 0;
+    parallel_pipeline(s, 4, numbers_below(10), parallel_stage([](int i) {
+                          return i % 2 == 0 ? std::optional<int>(i) : std::nullopt;
+                      }),
+                      serial_stage([&](std::optional<int> i) { empty += i.has_value() ? 0 : 1; }));
+    CHECK(empty == 5);
+}
+
+TEST_CASE("parallel_pipeline: a stage that is an lvalue is called in place") {
+    bide::scheduler s(test::with(2, true));
+    struct adder {
+        int sum = 0;
+        void operator()(int i) { sum += i; }
+    };
+    auto add = serial_stage(adder());
+    parallel_pipeline(s, 4, numbers_below(10), add);
+    parallel_pipeline(s, 4, numbers_below(10), add);
+    CHECK(add.call.sum == 90);
+    // What the stages before return depends on whether they are const.
+    struct told {
+        int operator()(int i) const { return i; }
+        std::string operator()(int i) { return std::to_string(i); }
+    };
+    std::string text;
+    const auto as_number = parallel_stage(told());
+    parallel_pipeline(s, 4, numbers_below(3), as_number, parallel_stage(told()),
+                      serial_stage([&](std::string item) { text += item; }));
+    CHECK(text == "012");
+}
+
+TEST_CASE("parallel_pipeline: no tokens are refused, and any other number is accepted") {
+    bide::scheduler s(test::with(2, true));
+    int calls = 0;
+    const auto count = serial_stage([&](int) { ++calls; });
+    CHECK_THROWS_AS(parallel_pipeline(s, 0, numbers_below(3), count), std::invalid_argument);
+    CHECK_THROWS_AS(parallel_pipeline(s, 0, std::list<int>(), count), std::invalid_argument);
+    CHECK(calls == 0);
+    parallel_pipeline(s, 1, numbers_below(3), count);
+    CHECK(calls == 3);
+    // The slots of a sized source are no more than its items.
+    parallel_pipeline(s, (std::numeric_limits<std::size_t>::max)(), iota(3), count);
+    CHECK(calls == 6);
+}
+
+TEST_CASE("parallel_pipeline: the number of allocations does not depend on the number of items") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    bide::scheduler s(test::with(2, true));
+    const auto allocations = [&](int n) {
+        const std::size_t before = test::allocations();
+        std::int64_t sum = 0;
+        parallel_pipeline(s, 16, numbers_below(n), parallel_stage([](int i) { return i; }),
+                          serial_unordered_stage([](int i) { return i; }),
+                          serial_stage([&](int i) { sum += i; }));
+        return test::allocations() - before;
+    };
+    static_cast<void>(allocations(10'000)); // threads get their lanes
+    CHECK(allocations(10'000) <= 12);
+}
+
+TEST_CASE("parallel_pipeline: as many stages run at the same time as there are workers") {
+    const test::watchdog guard;
+    for (const bool from_worker : {false, true}) {
+        for (const unsigned workers : {2u, 4u, 16u}) {
+            bide::scheduler s(test::with(workers, true));
+            // Each call waits until all are there.
+            std::atomic<unsigned> here{0};
+            bool is_complete = true;
+            const auto run = [&] {
+                parallel_pipeline(
+                    s, 2 * workers, numbers_below(static_cast<int>(workers)),
+                    parallel_stage([&](int) {
+                        ++here;
+                        return test::eventually([&] { return here.load() == workers; });
+                    }),
+                    serial_stage([&](bool met) { is_complete = is_complete && met; }));
+            };
+            if (from_worker) {
+                s.spawn(run).join();
+            } else {
+                run();
+            }
+            INFO(workers << " workers, from a worker: " << from_worker);
+            REQUIRE(is_complete);
+        }
+    }
+}
+
+TEST_CASE("parallel_pipeline: threads that slept take part when there is work again") {
+    const test::watchdog guard;
+    bide::scheduler s(test::with(4, true));
+    // Between two meetings of four calls, the source is slow, so that threads fall asleep.
+    constexpr int rounds = 20;
+    std::atomic<int> here{0};
+    bool is_complete = true;
+    parallel_pipeline(
+        s, 8,
+        [&, next = numbers_below(4 * rounds)]() mutable {
+            const std::optional<int> item = next();
+            if (item && *item % 4 == 0) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            }
+            return item;
+        },
+        parallel_stage([&](int i) {
+            ++here;
+            const int all = (i / 4 + 1) * 4;
+            return test::eventually([&] { return here.load() >= all; });
+        }),
+        serial_stage([&](bool met) { is_complete = is_complete && met; }));
+    CHECK(is_complete);
+}
+
+TEST_CASE("parallel_pipeline: threads that sleep leave their workers to the loops of stages") {
+    const test::watchdog guard;
+    constexpr int workers = 4;
+    bide::scheduler s(test::with(workers, true));
+    bool is_complete = true;
+    s.spawn([&] {
+         parallel_pipeline(s, 8, numbers_below(5), serial_stage([&](int) {
+                               std::atomic<int> here{0};
+                               bide::parallel_for(s, 0, workers, {.grain = 1}, [&](int) {
+                                   ++here;
+                                   if (!test::eventually([&] { return here.load() == workers; })) {
+                                       test::give_up(test::where(), "not all run at a time");
+                                   }
+                               });
+                               is_complete = is_complete && here.load() == workers;
+                           }));
+     }).join();
+    CHECK(is_complete);
+}
+
+TEST_CASE(
+    "parallel_pipeline: the source is read, and serial stages run, beside a stage that blocks") {
+    const test::watchdog guard;
+    bide::scheduler s(test::with(2, true));
+    bide::event others;
+    std::vector<int> got;
+    std::vector<int> before;
+    bool was_set = false;
+    parallel_pipeline(s, 8, numbers_below(8), serial_stage([&](int i) {
+                          before.push_back(i);
+                          if (i == 7) {
+                              others.set();
+                          }
+                          return i;
+                      }),
+                      parallel_stage([&](int i) {
+                          if (i == 0) { // the first item waits until the last one has come as far
+                              was_set = others.wait_for(test::patience);
+                          }
+                          return i;
+                      }),
+                      serial_stage([&](int i) { got.push_back(i); }));
+    CHECK(was_set);
+    CHECK(before == iota(8));
+    CHECK(got == iota(8));
+}
+
+TEST_CASE("parallel_pipeline: with one worker the stages of an item follow one another") {
+    bide::scheduler s(test::with(1, true));
+    std::vector<std::string> calls;
+    const auto note = [&](const char* what, int i) { calls.push_back(what + std::to_string(i)); };
+    parallel_pipeline(s, 100, numbers_below(2),
+                      parallel_stage([&](int i) { return note("a", i), i; }),
+                      serial_stage([&](int i) { return note("b", i), i; }),
+                      serial_unordered_stage([&](int i) { note("c", i); }));
+    CHECK(calls == std::vector<std::string>{"a0", "b0", "c0", "a1", "b1", "c1"});
+}
+
+TEST_CASE("parallel_pipeline: pipelines and loops inside stages") {
+    const test::watchdog guard;
+    for (const unsigned workers : {1u, 2u, 4u}) {
+        bide::scheduler s(test::with(workers, true));
+        std::vector<int> sums;
+        parallel_pipeline(
+            s, 4, numbers_below(30), parallel_stage([&](int i) {
+                std::atomic<int> sum{0};
+                bide::parallel_for(s, 0, i, {.grain = 1}, [&](int k) { sum += k; });
+                return sum.load();
+            }),
+            serial_stage([&](int sum) { // a serial stage may fork, too
+                std::atomic<int> again{0};
+                parallel_pipeline(s, 3, numbers_below(sum), parallel_stage([&](int) { ++again; }));
+                return again.load();
+            }),
+            parallel_stage([&](int sum) {
+                int counted = 0;
+                parallel_pipeline(s, 3, numbers_below(sum), parallel_stage([](int k) { return k; }),
+                                  serial_stage([&](int) { ++counted; }));
+                return counted;
+            }),
+            serial_stage([&](int sum) { sums.push_back(sum); }));
+        std::vector<int> expected;
+        for (int i = 0; i < 30; ++i) {
+            expected.push_back(i * (i - 1) / 2);
+        }
+        CHECK(sums == expected);
+    }
+}
+
+namespace {
+
+int nested(bide::scheduler& s, int depth) {
+    if (depth == 0) {
+        return 1;
+    }
+    int sum = 0;
+    parallel_pipeline(s, 3, numbers_below(3),
+                      parallel_stage([&](int) { return nested(s, depth - 1); }),
+                      serial_stage([&](int n) { sum += n; }));
+    return sum;
+}
+
+} // namespace
+
+TEST_CASE("parallel_pipeline: a recursion of pipelines, from several threads at once") {
+    const test::watchdog guard;
+    bide::scheduler s(test::with(3, true));
+    std::vector<int> sums(4);
+    test::team callers(4, [&](int i) { sums[static_cast<std::size_t>(i)] = nested(s, 5); });
+    callers.join();
+    CHECK(sums == std::vector(4, 243));
+}
+
+TEST_CASE("parallel_pipeline: throws what the first item threw, and those before it are complete") {
+    const test::watchdog guard;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 5u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 60; ++round) {
+            const int n = 1 + static_cast<int>(chance.below(200));
+            const std::size_t tokens = 1 + chance.below(40);
+            const std::uint32_t seed = chance.below(1u << 30);
+            // Where each item throws: nowhere, in a stage, or in the source.
+            std::vector<int> throws_in(static_cast<std::size_t>(n));
+            int first = n;
+            for (int i = n; i-- > 0;) {
+                int& in = throws_in[static_cast<std::size_t>(i)];
+                in = static_cast<int>(chance.below(20));
+                if (in < 5) {
+                    first = i;
+                }
+            }
+            const auto fail_in = [&](int stage, int i) {
+                if (throws_in[static_cast<std::size_t>(i)] == stage) {
+                    throw failure{i};
+                }
+            };
+            INFO(workers << " workers, " << n << " items, " << tokens << " tokens, first "
+                         << first);
+            test::tally all;
+            std::vector<int> done;
+            int last_read = -1;
+            int next = 0;
+            int thrown = n;
+            try {
+                parallel_pipeline(
+                    s, tokens,
+                    [&]() -> std::optional<test::counted> {
+                        if (next == n) {
+                            return std::nullopt;
+                        }
+                        fail_in(0, next);
+                        last_read = next;
+                        return test::counted(all, next++);
+                    },
+                    parallel_stage([&](test::counted c) {
+                        dawdle(seed, c.number());
+                        fail_in(1, c.number());
+                        return c;
+                    }),
+                    serial_stage([&](test::counted c) {
+                        fail_in(2, c.number());
+                        return c;
+                    }),
+                    serial_unordered_stage([&](test::counted&& c) {
+                        fail_in(3, c.number());
+                        return std::move(c);
+                    }),
+                    parallel_stage([&](test::counted c) {
+                        dawdle(seed + 1, c.number());
+                        return c;
+                    }),
+                    serial_stage([&](const test::counted& c) {
+                        fail_in(4, c.number());
+                        done.push_back(c.number());
+                    }));
+            } catch (const failure& f) {
+                thrown = f.item;
+            }
+            REQUIRE(thrown == first);
+            REQUIRE(done == iota(first)); // the last stage is in order
+            REQUIRE(last_read < first + static_cast<int>(tokens));
+            REQUIRE(all.alive() == 0);
+        }
+    }
+}
+
+TEST_CASE("parallel_pipeline: items that wait behind one that throws are destroyed, not called") {
+    const test::watchdog guard;
+    bide::scheduler s(test::with(2, true));
+    test::tally all;
+    std::atomic<bool> is_read{false};
+    bool was_read = false;
+    int next = 0;
+    int thrown = -1;
+    int calls = 0;
+    try {
+        parallel_pipeline(
+            s, 8,
+            [&]() -> std::optional<test::counted_once> {
+                // The threads that read the last item have left others at the serial stage.
+                is_read.store(is_read.load() || next == 7);
+                return test::counted_once(all, next++);
+            },
+            parallel_stage([&](test::counted_once c) {
+                if (c.number() == 0) {
+                    was_read = test::spin_until(is_read);
+                    throw failure{0};
+                }
+                return c;
+            }),
+            serial_stage([&](const test::counted_once&) { ++calls; }));
+    } catch (const failure& f) {
+        thrown = f.item;
+    }
+    CHECK(was_read);
+    CHECK(thrown == 0);
+    CHECK(calls == 0);
+    CHECK(next == 8);
+    CHECK(all.alive() == 0);
+}
+
+TEST_CASE("parallel_pipeline: a move that throws is an exception of its item") {
+    struct fragile {
+        fragile(int n, std::atomic<bool>& to) : number(n), thrown(&to) {}
+        fragile(fragile&& other) : number(other.number), thrown(other.thrown) {
+            if (number == 3) {
+                thrown->store(true);
+                throw failure{number};
+            }
+        }
+        int number;
+        std::atomic<bool>* thrown;
+    };
+    const test::watchdog guard;
+    bide::scheduler s(test::with(2, true));
+    // Item 0 waits, so that the others must be moved to the queue.
+    std::atomic<bool> has_thrown{false};
+    bool was_moved = false;
+    std::vector<int> got;
+    int thrown = -1;
+    try {
+        parallel_pipeline(s, 8, numbers_below(5), parallel_stage([&](int i) {
+                              if (i == 0) {
+                                  was_moved = test::spin_until(has_thrown);
+                              }
+                              return fragile(i, has_thrown);
+                          }),
+                          serial_stage([&](const fragile& f) { got.push_back(f.number); }));
+    } catch (const failure& f) {
+        thrown = f.item;
+    }
+    CHECK(was_moved);
+    CHECK(thrown == 3);
+    CHECK(got == iota(3));
+}
+
+TEST_CASE("parallel_pipeline: exceptions of iterators and of the first read") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<int> got;
+    const auto add = serial_stage([&](int i) { got.push_back(i); });
+#if HAS_VIEWS
+    const auto below_five = [](int i) { return i < 5 ? true : throw failure{i}; };
+    CHECK_THROWS_AS(
+        parallel_pipeline(s, 4, std::views::iota(0, 10) | std::views::filter(below_five), add),
+        failure);
+    CHECK(got == iota(5));
+    got.clear();
+#endif
+    CHECK_THROWS_AS(
+        parallel_pipeline(s, 4, []() -> std::optional<int> { throw failure{0}; }, add), failure);
+    CHECK(got.empty());
+}
+
+TEST_CASE("parallel_pipeline: after a stop, the items that were read go through all stages") {
+    const test::watchdog guard;
+    for (const unsigned workers : {1u, 3u}) {
+        bide::scheduler s(test::with(workers, true));
+        std::stop_source stop;
+        bide::fork_progress progress;
+        int read = 0;
+        std::vector<int> got;
+        const bide::fork_policy on(s, {.stop = stop.get_token(), .progress = &progress});
+        CHECK_THROWS_AS(parallel_pipeline(
+                            on, 8, [&]() -> std::optional<int> { return read++; },
+                            parallel_stage([&](int i) {
+                                if (i == 1'000) {
+                                    stop.request_stop();
+                                }
+                                return i;
+                            }),
+                            serial_stage([&](int i) { got.push_back(i); })),
+                        bide::stopped_error);
+        CHECK(read >= 1'001);
+        CHECK(read <= 1'001 + 8);
+        CHECK(got == iota(read));
+        CHECK(progress.done() == static_cast<std::uint64_t>(read));
+        CHECK(progress.total() == static_cast<std::uint64_t>(read));
+        // A stop that was requested before: nothing is read.
+        CHECK_THROWS_AS(parallel_pipeline(
+                            on, 8, [&]() -> std::optional<int> { return read++; },
+                            serial_stage([&](int i) { got.push_back(i); })),
+                        bide::stopped_error);
+        CHECK(got.size() == static_cast<std::size_t>(read));
+    }
+}
+
+TEST_CASE("parallel_pipeline: a stop after the last element has no effect, an exception has") {
+    bide::scheduler s(test::with(2, true));
+    std::stop_source stop;
+    int calls = 0;
+    const bide::fork_policy on(s, {.stop = stop.get_token()});
+    const std::list<int> items{1, 2, 3};
+    parallel_pipeline(on, 1, items, serial_stage([&](int i) {
+                          ++calls;
+                          if (i == 3) {
+                              stop.request_stop();
+                          }
+                      }));
+    CHECK(calls == 3);
+    CHECK_THROWS_AS(parallel_pipeline(on, 1, items, serial_stage([](int) {})), bide::stopped_error);
+    std::stop_source later;
+    const bide::fork_policy both(s, {.stop = later.get_token()});
+    CHECK_THROWS_AS(parallel_pipeline(both, 1, items, serial_stage([&](int i) {
+                                          later.request_stop();
+                                          throw failure{i};
+                                      })),
+                    failure);
+}
+
+TEST_CASE("parallel_pipeline: progress counts the items that have ended, of a known size") {
+    bide::scheduler s(test::with(2, true));
+    bide::fork_progress progress;
+    const bide::fork_policy on(s, {.progress = &progress});
+    const std::vector<int> items = iota(100);
+    std::vector<std::uint64_t> totals;
+    parallel_pipeline(on, 4, items, serial_stage([&](int) { totals.push_back(progress.total()); }));
+    CHECK(totals == std::vector<std::uint64_t>(100, 100));
+    CHECK(progress.done() == 100);
+    CHECK_THROWS_AS(parallel_pipeline(on, 1, items,
+                                      serial_stage([](int i) { i == 40 ? throw failure{i} : 0; })),
+                    failure);
+    CHECK(progress.done() == 140);
+    CHECK(progress.total() == 200);
+}
+
+TEST_CASE("parallel_pipeline: goes on with fewer threads if there is no memory to fork") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (int last_fork = 0; last_fork < 4; ++last_fork) {
+        test::chance_forks::script script(test::run_seed());
+        script.last_fork = last_fork;
+        std::vector<int> got;
+        auto add = serial_stage([&](int i) { got.push_back(i); });
+        auto same = parallel_stage([](int i) { return i; });
+        numbers_below next(100);
+        bide::detail::pipeline_on(test::chance_forks(script), 8, bide::detail::source_of(next),
+                                  bide::fork_options(), same, add);
+        CHECK(got == iota(100));
+    }
+}
+
+TEST_CASE("parallel_pipeline: tasks run while its threads have nothing to do") {
+    const test::watchdog guard;
+    bide::scheduler s(test::with(2, true));
+    // The source waits for a task that comes later, while all other threads of the pipeline sleep.
+    std::atomic<bool> ran{false};
+    bool was_seen = false;
+    s.spawn([&] {
+         int read = 0;
+         parallel_pipeline(
+             s, 4,
+             [&]() -> std::optional<int> {
+                 if (read == 3) {
+                     return std::nullopt;
+                 }
+                 if (read == 2) {
+                     test::fall_asleep(s);
+                     bide::event done;
+                     s.spawn([&] {
+                          ran.store(true);
+                          done.set();
+                      }).detach();
+                     was_seen = done.wait_for(test::patience / 2);
+                 }
+                 return read++;
+             },
+             parallel_stage([](int) {}));
+     }).join();
+    CHECK(was_seen);
+    CHECK(ran.load());
+}
+
+namespace {
+
+template <class Source, class... Stages>
+concept fits = requires(bide::scheduler& s, Source source, Stages... stages) {
+    parallel_pipeline(s, 1, source, stages...);
+};
+using eats_int = decltype(serial_stage([](int) {}));
+
+static_assert(fits<std::list<int>, eats_int>);
+static_assert(fits<numbers_below, eats_int>);
+static_assert(!fits<numbers_below>, "a pipeline has a stage");
+static_assert(!fits<int, eats_int>, "an int is no source");
+static_assert(!fits<int (*)(), eats_int>, "a source function returns an optional");
+static_assert(!fits<numbers_below, void (*)(int)>, "a stage says how its calls may overlap");
+
+} // namespace
