@@ -30,6 +30,7 @@ void add_all(harness& h) {
     add_sum(h);
     add_algorithms(h);
     add_sorts(h);
+    add_pipelines(h);
 }
 
 void print_peers() {

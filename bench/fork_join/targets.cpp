@@ -108,7 +108,8 @@ private:
     void judge_one_worker(const table& t) {
         const row* const one = t.find_row(bide_one_row);
         const row* const serial = t.find_row(serial_row);
-        if (one != nullptr) {
+        // No work at all is free in the serial row, and nowhere else.
+        if (one != nullptr && t.name != "pipeline/cheap") {
             add({t.name + ": bide, one worker / serial", relation::at_most, 1.1},
                 ratio(one, serial), is_noisy({one, serial}));
         }
