@@ -6,6 +6,7 @@
 #include <support/forking.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
+#include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <stop_token>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -314,16 +316,22 @@ template <own T, class C> void sort_if_nearly(T*, T*, C&) = delete;
 template <own T, class C> void sort_two(T*, T*, C&) = delete;
 template <own T, class C> void sort_three(T*, T*, T*, C&) = delete;
 template <own T, class C> void divide(T*, T*, C) = delete;
-template <own T, class C> void partition_less(T*, T*, C&) = delete;
-template <own T, class C> void partition_equal(T*, T*, C&) = delete;
+template <own T, class C> void cyclic_partition(T*, T*, C) = delete;
+template <own T, class C, class D> void partition_less(T*, T*, C&, D&&) = delete;
+template <own T, class C, class D> void partition_equal(T*, T*, C&, D&&) = delete;
+template <own T, class C> void choose_pivot(T*, T*, C&) = delete;
+template <own T> void break_patterns(T*, T*) = delete;
+template <class F, own T, class C, class L> void divide_in_parallel(F, T*, T*, C&&, L&&) = delete;
+template <class F, own T> void reverse_in_parallel(F, T*, T*) = delete;
 template <own T, class C> void merge_first(T*&, T*&, T*&, C&) = delete;
 template <own T, class C> void merge_last(T*&, T*&, T*&, C&) = delete;
 template <own T, class C> void merge_halves(T*, std::ptrdiff_t, T*, C&) = delete;
 template <own T, class C> void sort_four(T*, std::ptrdiff_t, T*, C&) = delete;
 template <int, own T, class C> void sort_few(T*, std::ptrdiff_t, T*, T*, C&) = delete;
 template <own T, class C> void merge(T*, T*, T*, T*, T*, C&) = delete;
-template <class F, own T, class C> void merge_parts(F, T*, T*, T*, T*, T*, C&) = delete;
-template <class F, own T, class C> bool merge_few_runs(F, T*, T*, C&) = delete;
+template <class F, own T, class C, class W>
+void merge_parts(F, T*, T*, T*, T*, T*, C&, W&&) = delete;
+template <class F, own T, class C, class S> bool merge_few_runs(F, T*, T*, C&, S&) = delete;
 template <class R, class C> void merge_both_ends(R&&, C&&) = delete;
 template <class R, class C> void merge_few_with_many(R&&, C&&) = delete;
 template <class R> void settle_one_run(R&&) = delete;
@@ -1060,4 +1068,207 @@ TEST_CASE("parallel_sort: ranges, by a projection, stably or not") {
     int plain[] = {3, 1, 2};
     bide::parallel_sort(s, plain);
     CHECK(std::is_sorted(std::begin(plain), std::end(plain)));
+}
+
+TEST_CASE("parallel_sort: iterators whose difference is narrower than a pointer") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    for (int of = 0; of != static_cast<int>(shape::count); ++of) {
+        for (const std::size_t n : {0u, 20u, 1'000u, 300'000u}) {
+            const ints keys = make(static_cast<shape>(of), n, chance);
+            ints v = keys;
+            ints w = keys;
+            using narrow = test::narrow_iterator<int>;
+            bide::parallel_sort(s, narrow(v.data()), narrow(v.data() + n));
+            bide::parallel_stable_sort(s, narrow(w.data()), narrow(w.data() + n));
+            INFO(names[of] << ", " << n);
+            REQUIRE(v == sorted(keys));
+            REQUIRE(w == sorted(keys));
+        }
+    }
+}
+
+// Large enough to be partitioned in parallel.
+TEST_CASE("parallel_sort: gives the same order of equal elements on any number of workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    constexpr std::size_t n = 300'000;
+    const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
+    for (int of = 0; of != static_cast<int>(shape::count); ++of) {
+        ints keys = make(static_cast<shape>(of), n, script.chance);
+        for (int& key : keys) {
+            key /= 8;
+        }
+        std::vector<pair> pairs;
+        for (std::size_t i = 0; i != n; ++i) {
+            pairs.push_back({keys[i], static_cast<int>(i)});
+        }
+        std::vector<pair> again = pairs;
+        std::vector<record> large = records(keys);
+        std::vector<record> large_again = records(keys);
+        bide::scheduler one(test::with(1, true));
+        bide::scheduler three(test::with(3, true));
+        bide::parallel_sort(one, pairs, by_key);
+        bide::parallel_sort(three, again, by_key);
+        sort<record>(script, false, large, by_key);
+        bide::parallel_sort(three, large_again, by_key);
+        INFO(names[of]);
+        const auto is_same = [](const auto& a, const auto& b) { return a.place == b.place; };
+        REQUIRE(std::equal(pairs.begin(), pairs.end(), again.begin(), is_same));
+        REQUIRE(std::equal(large.begin(), large.end(), large_again.begin(), is_same));
+        REQUIRE(std::is_sorted(again.begin(), again.end(), by_key));
+        REQUIRE(std::is_sorted(large.begin(), large.end(), by_key));
+        REQUIRE(all_there(large, keys));
+    }
+}
+
+TEST_CASE("parallel_sort: a partition by all workers survives random comparisons and exceptions") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    constexpr std::size_t n = 300'000;
+    for (int round = 0; round != 6; ++round) {
+        const ints keys = make(shape::random, n + 4, script.chance);
+        ints v = keys;
+        std::vector<record> w = records(keys);
+        std::ptrdiff_t left =
+            round % 2 == 0 ? -1 : static_cast<std::ptrdiff_t>(script.chance.below(2 * n));
+        const auto less = [&](const auto& a, const auto& b) {
+            if (left >= 0 && --left < 0) {
+                throw failure();
+            }
+            if constexpr (std::is_same_v<decltype(a), const int&>) {
+                return round < 3 ? script.chance.below(3) == 0 : a < b;
+            } else {
+                return round < 3 ? script.chance.below(3) == 0 : a.key < b.key;
+            }
+        };
+        try {
+            sort<int>(script, false, v, less, 2);
+        } catch (const failure&) {
+        }
+        left = round % 2 == 0 ? -1 : static_cast<std::ptrdiff_t>(script.chance.below(2 * n));
+        try {
+            sort<record>(script, false, w, less, 2);
+        } catch (const failure&) {
+        }
+        REQUIRE(all_there(v, keys));
+        REQUIRE(all_there(w, keys));
+        for (const std::size_t at : {std::size_t{0}, std::size_t{1}, n + 2, n + 3}) {
+            REQUIRE(v[at] == keys[at]);
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: NaN among numbers loses no number") {
+    test::jitter chance(4);
+    bide::scheduler s(test::with(2, true));
+    for (const bool stably : {false, true}) {
+        std::vector<double> v(300'000);
+        std::size_t nans = 0;
+        double sum = 0;
+        for (double& e : v) {
+            e = chance.below(1u << 20);
+            if (chance.below(5) == 0) {
+                e = std::numeric_limits<double>::quiet_NaN();
+                ++nans;
+            } else {
+                sum += e;
+            }
+        }
+        if (stably) {
+            bide::parallel_stable_sort(s, v.begin(), v.end());
+        } else {
+            bide::parallel_sort(s, v.begin(), v.end());
+        }
+        std::size_t nans_after = 0;
+        double sum_after = 0;
+        for (const double e : v) {
+            nans_after += std::isnan(e) ? 1 : 0;
+            sum_after += std::isnan(e) ? 0 : e;
+        }
+        CHECK(nans_after == nans);
+        CHECK(sum_after == sum); // whole numbers: exact
+    }
+}
+
+TEST_CASE("parallel_sort: the progress reaches the number of elements, whatever the shape") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    for (const std::size_t n : {0u, 1u, 10u, 40u, 1'023u, 1'024u, 20'000u, 300'000u}) {
+        for (int of = 0; of != static_cast<int>(shape::count); ++of) {
+            const ints keys = make(static_cast<shape>(of), n, script.chance);
+            for (const bool stably : {false, true}) {
+                bide::fork_progress progress;
+                const bide::fork_policy on(s, {.progress = &progress});
+                ints v = keys;
+                std::vector<record> w = records(keys);
+                const auto by_key = [](const record& a, const record& b) { return a.key < b.key; };
+                if (stably) {
+                    bide::parallel_stable_sort(on, v);
+                    bide::parallel_stable_sort(on, w, by_key);
+                } else {
+                    bide::parallel_sort(on, v);
+                    bide::parallel_sort(on, w, by_key);
+                }
+                INFO(names[of] << ", " << n << (stably ? ", stably" : ""));
+                REQUIRE(progress.total() == 2 * n);
+                REQUIRE(progress.done() == 2 * n);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: a stop ends it early, and loses no element") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    constexpr std::size_t n = 300'000;
+    for (const bool stably : {false, true}) {
+        for (const int when : {0, 1, 200'000, 2'000'000}) {
+            for (const auto of : {shape::random, shape::few}) {
+                if (of == shape::few && when > 200'000) {
+                    continue; // it may end before
+                }
+                const ints keys = make(of, n, chance);
+                std::vector<record> w = records(keys);
+                std::stop_source stop;
+                std::atomic<int> calls{0};
+                if (when == 0) {
+                    stop.request_stop();
+                }
+                const auto less = [&](const record& a, const record& b) {
+                    if (++calls == when) {
+                        stop.request_stop();
+                    }
+                    return a.key < b.key;
+                };
+                bide::fork_progress progress;
+                const bide::fork_policy on(s, {.stop = stop.get_token(), .progress = &progress});
+                INFO(names[static_cast<int>(of)] << ", at " << when << (stably ? ", stably" : ""));
+                if (stably) {
+                    CHECK_THROWS_AS(bide::parallel_stable_sort(on, w, less), bide::stopped_error);
+                } else {
+                    CHECK_THROWS_AS(bide::parallel_sort(on, w, less), bide::stopped_error);
+                }
+                CHECK(calls < when + 400'000);
+                CHECK(progress.done() < n);
+                CHECK(all_there(w, keys));
+                if (when == 0) {
+                    CHECK(calls == 0);
+                }
+            }
+        }
+        ints few{2, 1};
+        std::stop_source stop;
+        stop.request_stop();
+        const bide::fork_policy on(s, {.stop = stop.get_token()});
+        if (stably) {
+            CHECK_THROWS_AS(bide::parallel_stable_sort(on, few), bide::stopped_error);
+        } else {
+            CHECK_THROWS_AS(bide::parallel_sort(on, few.begin(), few.end()), bide::stopped_error);
+        }
+        CHECK(few == ints{2, 1});
+    }
 }

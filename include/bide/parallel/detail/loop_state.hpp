@@ -51,7 +51,12 @@ public:
         attempt mine(*this, at);
         leaf();
         mine.succeeded = true;
-        if (progress_ != nullptr) {
+        count(iterations);
+    }
+
+    // Counts iterations that are done.
+    void count(std::uint64_t iterations) noexcept {
+        if (progress_ != nullptr && iterations != 0) {
             progress_->count(iterations);
         }
     }
@@ -72,10 +77,16 @@ public:
         return failed_at_.load(std::memory_order_relaxed);
     }
 
+    // Called between two phases of an algorithm, each a loop or a tree of joins. Returns true if a
+    // part was left out because of a stop.
+    bool was_stopped() const noexcept {
+        // Order: relaxed; the joins of the phase order it after the parts.
+        return stopped_.load(std::memory_order_relaxed);
+    }
+
     // Called after the loop. Throws: stopped_error if a leaf was left out because of a stop.
     void finish() {
-        // Order: relaxed; the loop's joins order it after the leaves.
-        if (stopped_.load(std::memory_order_relaxed)) {
+        if (was_stopped()) {
             BIDE_THROW(stopped_error(make_error_code(errc::stopped)));
         }
     }

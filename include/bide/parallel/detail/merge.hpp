@@ -57,7 +57,7 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
         }
         From left_back = rest.left_end - 1;
         From right_back = rest.right_end - 1;
-        To back = rest.to + (n + others - 1);
+        To back = detail::ahead(rest.to, n + others - 1);
         for (; steps >= block; steps -= block) {
             const bool copies_left = !less(*rest.right, rest.left[block - 1]);
             const bool copies_right = !less(right_back[1 - block], *left_back);
@@ -137,16 +137,22 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
 }
 
 // Merges in parallel: halves the larger sequence, and cuts the other one at the place where the
-// middle element of the larger one belongs.
-template <class Forker, class From, class To, class Compare>
+// middle element of the larger one belongs. Calls watch.leaves_out() before each part, and only
+// moves the part's elements if it returns true; calls watch.count(n) when n elements are merged.
+template <class Forker, class From, class To, class Compare, class Watch>
 void merge_parts(Forker forks, From left, From left_end, From right, From right_end, To to,
-                 Compare& less) {
+                 Compare& less, const Watch& watch) {
     const auto n = left_end - left;
     const auto others = right_end - right;
-    if (n + others < 16'384) {
-        return detail::merge(left, left_end, right, right_end, to, less);
-    }
     merge_rest<From, To> rest(left, left_end, right, right_end, to);
+    if (watch.leaves_out()) {
+        return rest.finish();
+    }
+    if (n + others < 16'384) {
+        rest.finished = true;
+        detail::merge(left, left_end, right, right_end, to, less);
+        return watch.count(n + others);
+    }
     From left_cut = left + n / 2;
     From right_cut = right + others / 2;
     if (n >= others) {
@@ -158,14 +164,15 @@ void merge_parts(Forker forks, From left, From left_end, From right, From right_
             return !less(*right_cut, std::forward<decltype(e)>(e));
         });
     }
-    const To to_cut = to + (left_cut - left) + (right_cut - right);
+    const To to_cut = detail::ahead(to, (left_cut - left) + (right_cut - right));
     forks.both(
         [&] {
             rest.finished = true; // the two calls have begun and move the elements over
-            detail::merge_parts(forks, left, left_cut, right, right_cut, to, less);
+            detail::merge_parts(forks, left, left_cut, right, right_cut, to, less, watch);
         },
         [&] {
-            detail::merge_parts(forks, left_cut, left_end, right_cut, right_end, to_cut, less);
+            detail::merge_parts(forks, left_cut, left_end, right_cut, right_end, to_cut, less,
+                                watch);
         });
 }
 

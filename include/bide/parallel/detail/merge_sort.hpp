@@ -12,20 +12,18 @@
 // are.
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/buffer.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
 #include <bide/parallel/detail/merge.hpp>
 #include <bide/parallel/detail/runs.hpp>
 #include <bide/parallel/detail/small_sort.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_progress.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <memory>
-#include <new>
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
@@ -39,20 +37,12 @@ public:
     // If true, the objects exist without a constructor as soon as there is memory.
     static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
 
-    explicit sort_buffer(std::size_t n) noexcept
-        : memory_(static_cast<value*>(allocate(n))), size_(n) {}
+    explicit sort_buffer(std::size_t n) noexcept : memory_(n), size_(n) {}
     sort_buffer(const sort_buffer&) = delete;
     sort_buffer& operator=(const sort_buffer&) = delete;
-    ~sort_buffer() {
-        std::destroy(memory_, memory_ + filled_);
-        if constexpr (is_overaligned) {
-            ::operator delete(memory_, std::align_val_t(alignof(value)));
-        } else {
-            ::operator delete(memory_);
-        }
-    }
+    ~sort_buffer() { std::destroy(begin(), begin() + filled_); }
 
-    explicit operator bool() const noexcept { return memory_ != nullptr; }
+    explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
     // Moves the elements in. If a move throws, moves back what was moved.
     void fill(It from) {
@@ -60,7 +50,7 @@ public:
             ~unfill() {
                 if (buffer != nullptr) {
                     ignore_exceptions([this]() noexcept(is_nothrow_element_move<value*, It>) {
-                        detail::move_elements(buffer->memory_, buffer->memory_ + buffer->filled_,
+                        detail::move_elements(buffer->begin(), buffer->begin() + buffer->filled_,
                                               from);
                     });
                 }
@@ -69,29 +59,15 @@ public:
             It from;
         } otherwise{this, from};
         for (It at = from; filled_ != size_; ++filled_, ++at) {
-            std::construct_at(memory_ + filled_, std::ranges::iter_move(at));
+            std::construct_at(begin() + filled_, std::ranges::iter_move(at));
         }
         otherwise.buffer = nullptr;
     }
 
-    value* begin() noexcept { return memory_; }
+    value* begin() const noexcept { return memory_.begin(); }
 
 private:
-    static constexpr bool is_overaligned = alignof(value) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
-
-    static void* allocate(std::size_t n) noexcept {
-        if (n > (std::numeric_limits<std::size_t>::max)() / sizeof(value)) {
-            return nullptr;
-        }
-        const std::size_t bytes = n * sizeof(value);
-        if constexpr (is_overaligned) {
-            return ::operator new(bytes, std::align_val_t(alignof(value)), std::nothrow);
-        } else {
-            return ::operator new(bytes, std::nothrow);
-        }
-    }
-
-    value* const memory_;
+    const raw_buffer<value> memory_;
     const std::size_t size_;
     std::size_t filled_ = 0;
 };
@@ -100,13 +76,14 @@ template <class Forker, class It, class Compare> class merge_sort {
     using value = std::iter_value_t<It>;
     using difference = std::iter_difference_t<It>;
     static constexpr bool is_plain = sort_buffer<It>::is_plain;
+    using state = basic_loop_state<typename Forker::platform>;
     enum class place { range, buffer };
     // Where the elements are at the start.
     static constexpr place home = is_plain ? place::range : place::buffer;
 
 public:
-    merge_sort(Forker forks, It begin, It end, Compare& less) noexcept
-        : forks_(forks), range_(begin), size_(end - begin), less_(less),
+    merge_sort(Forker forks, It begin, It end, Compare& less, state& shared) noexcept
+        : forks_(forks), range_(begin), size_(end - begin), less_(less), state_(shared),
           memory_(static_cast<std::size_t>(size_)), buffer_(memory_.begin()) {}
 
     // Returns true if there is a buffer. All other functions require that.
@@ -121,7 +98,7 @@ public:
     void run(const long_runs<It>& runs) {
         for (int i = 0; i != runs.size(); ++i) {
             if (runs.descends(i)) {
-                std::ranges::reverse(runs.begin_of(i), runs.end_of(i));
+                detail::reverse_in_parallel(forks_, runs.begin_of(i), runs.end_of(i));
             }
         }
         bring_home();
@@ -193,18 +170,34 @@ private:
     template <class F, class G>
     void both(difference first, difference middle, difference last, const F& f, const G& g) {
         if (last - first < fork_size) {
-            call_both(f, g);
+            detail::call_both(f, g);
         } else {
             forks_.both([&] { state_.run(static_cast<std::uint64_t>(first), 0, f); },
                         [&] { state_.run(static_cast<std::uint64_t>(middle), 0, g); });
         }
     }
 
-    // Returns true if a part before `first` has thrown. Then the sort only moves the elements to
-    // their target, in any order.
+    // Returns true if a part before `first` has thrown, or after a stop. Then the sort only moves the
+    // elements to their target, in any order.
     bool leaves_out(difference first) noexcept {
         return state_.leaves_out(static_cast<std::uint64_t>(first));
     }
+
+    // Counts the elements of a merge if it is the last one.
+    void settle(difference first, difference last, std::ptrdiff_t merged) noexcept {
+        if (last - first == size_) {
+            state_.count(static_cast<std::uint64_t>(merged));
+        }
+    }
+
+    // What a parallel merge of [first, last) asks and tells.
+    struct merge_watch {
+        bool leaves_out() const noexcept { return sort.leaves_out(first); }
+        void count(std::ptrdiff_t merged) const noexcept { sort.settle(first, last, merged); }
+        merge_sort& sort;
+        const difference first;
+        const difference last;
+    };
 
     // Sorts [first, last), which is at home, into the target.
     void sort(difference first, difference last, place target) {
@@ -217,6 +210,7 @@ private:
             if (home != target) {
                 elements.finish();
             }
+            settle(first, last, last - first);
             return elements.release();
         }
         const difference middle = first + (last - first) / 2;
@@ -265,13 +259,17 @@ private:
     void merge_into(transfer& elements, difference first, difference middle, difference last,
                     place target) {
         at(other(target), [&](auto from) {
-            if (leaves_out(first) || !less_(from[middle], from[middle - 1])) {
+            if (leaves_out(first)) {
                 return elements.finish();
+            }
+            if (!less_(from[middle], from[middle - 1])) {
+                elements.finish();
+                return settle(first, last, last - first);
             }
             elements.release(); // merge_parts() moves all of them
             at(target, [&](auto to) {
                 detail::merge_parts(forks_, from + first, from + middle, from + middle, from + last,
-                                    to + first, less_);
+                                    to + first, less_, merge_watch{*this, first, last});
             });
         });
     }
@@ -284,30 +282,13 @@ private:
         }
     }
 
-    // Runs f and g one after the other. If f throws, g is still called.
-    template <class F, class G> static void call_both(const F& f, const G& g) {
-        struct second {
-            ~second() {
-                if (!has_begun) {
-                    ignore_exceptions(g);
-                }
-            }
-            const G& g;
-            bool has_begun = false;
-        } other{g};
-        f();
-        other.has_begun = true;
-        g();
-    }
-
     const Forker forks_;
     const It range_;
     const difference size_;
     Compare& less_;
+    state& state_;
     sort_buffer<It> memory_;
     value* const buffer_;
-    const fork_options default_options_{};
-    basic_loop_state<typename Forker::platform> state_{default_options_, 0};
 };
 
 } // namespace detail

@@ -3,10 +3,13 @@
 #define BIDE_PARALLEL_DETAIL_RUNS_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/fork_each.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -50,6 +53,14 @@ public:
         return true;
     }
 
+    // Takes two runs that ascend, without a look at them.
+    void assign(It begin, It middle, It end) {
+        ends_[0] = begin;
+        ends_[1] = middle;
+        ends_[2] = end;
+        size_ = 2;
+    }
+
     int size() const noexcept { return size_; }
     bool descends(int i) const noexcept { return descends_[i]; }
     bool is_sorted(int i) const noexcept { return is_last_sorted_ || i + 1 != size_; }
@@ -87,8 +98,8 @@ private:
     }
 
     template <bool descends, class Compare> static It look_through(It at, It end, Compare& less) {
-        if constexpr (!descends && sorts_branchless<It>) {
-            while (end - at > block && ascends_on(at, less)) {
+        if constexpr (sorts_branchless<It>) {
+            while (end - at > block && goes_on<descends>(at, less)) {
                 at += block;
             }
         }
@@ -99,24 +110,44 @@ private:
         return next;
     }
 
-    // Tests a block at a time. Without an early exit, the compiler may use vector instructions.
-    template <class Compare> static bool ascends_on(It at, Compare& less) {
-        int breaks = 0;
-        for (difference i = 0; i != block; ++i) {
-            breaks |= less(at[i + 1], at[i]) ? 1 : 0;
-        }
-        return breaks == 0;
+    // Tests a block at a time, with one branch for each element and none for the loop.
+    template <bool descends, class Compare> static bool goes_on(It at, Compare& less) {
+        return [&]<difference... is>(std::integer_sequence<difference, is...>) {
+            return ((static_cast<bool>(less(at[is + 1], at[is])) == descends) && ...);
+        }(std::make_integer_sequence<difference, block>());
     }
 
     // The least number of elements that one thread looks at: it takes some microseconds.
     static constexpr difference serial_size = 16'384;
-    static constexpr difference block = 64;
+    static constexpr difference block = 16;
 
     It ends_[most + 2]{}; // each run but the last is at least an eighth of the sequence
     bool descends_[most + 1]{};
     int size_ = 0;
     bool is_last_sorted_ = true;
 };
+
+// Reverses [begin, end), in parallel if it is large: each job swaps some elements with their mirror
+// images.
+template <class Forker, class It> void reverse_in_parallel(const Forker& forks, It begin, It end) {
+    using difference = std::iter_difference_t<It>;
+    constexpr difference least = 16'384;
+    constexpr difference most_jobs = 256;
+    const difference pairs = (end - begin) / 2;
+    const difference each = (std::max)(least, (pairs - 1) / most_jobs + 1);
+    if (pairs <= least) {
+        return static_cast<void>(std::ranges::reverse(begin, end));
+    }
+    const auto jobs = static_cast<std::size_t>((pairs - 1) / each + 1);
+    detail::fork_each(forks, 0, jobs, [=](std::size_t job) {
+        const difference first = static_cast<difference>(job) * each;
+        const difference last = (std::min)(first + each, pairs);
+        It right = end - first;
+        for (It left = begin + first; left != begin + last; ++left) {
+            std::ranges::iter_swap(left, --right);
+        }
+    });
+}
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

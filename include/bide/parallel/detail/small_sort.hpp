@@ -26,8 +26,8 @@ void merge_first(From& left, From& right, To& to, Compare& less) {
     const std::ptrdiff_t second = detail::as_number(less(*right, *left));
     *to = *detail::choose(second, left, right);
     ++to;
-    right += second;
-    left += 1 - second;
+    right = detail::ahead(right, second);
+    left = detail::ahead(left, 1 - second);
 }
 
 // Makes one step from the back: of equal elements, the right one goes last.
@@ -36,8 +36,8 @@ void merge_last(From& left, From& right, To& to, Compare& less) {
     const std::ptrdiff_t first = detail::as_number(less(*right, *left));
     *to = *detail::choose(first, right, left);
     --to;
-    left -= first;
-    right -= 1 - first;
+    left = detail::ahead(left, -first);
+    right = detail::ahead(right, first - 1);
 }
 
 // Merges the sorted halves of n elements; if n is odd, the first half is the smaller one. If
@@ -50,7 +50,7 @@ void merge_halves(From from, std::iter_difference_t<From> n, To to, Compare& les
     From left_back = right - 1;
     From right_back = from + n - 1;
     To front = to;
-    To back = to + n - 1;
+    To back = detail::ahead(to, n - 1);
     for (auto i = half; i != 0; --i) {
         detail::merge_first(left, right, front, less);
         detail::merge_last(left_back, right_back, back, less);

@@ -69,6 +69,11 @@ template <class Compare> decltype(auto) callable(Compare& less) noexcept {
     }
 }
 
+// Moves an iterator by a distance between other iterators, which may have a wider type.
+template <class It> It ahead(It it, std::ptrdiff_t n) {
+    return it + static_cast<std::iter_difference_t<It>>(n);
+}
+
 // Returns 0 or 1 in a way that keeps clang from making a branch of it. With a branch, merging
 // random numbers takes twice as long. g++ makes no branch in any case.
 inline std::ptrdiff_t as_number(bool condition) noexcept {
@@ -98,6 +103,22 @@ template <class F> void ignore_exceptions(F&& f) noexcept {
 #else
     f();
 #endif
+}
+
+// Runs f and g one after the other. If f throws, g is still called.
+template <class F, class G> void call_both(const F& f, const G& g) {
+    struct second {
+        ~second() {
+            if (!has_begun) {
+                ignore_exceptions(g);
+            }
+        }
+        const G& g;
+        bool has_begun = false;
+    } other{g};
+    f();
+    other.has_begun = true;
+    g();
 }
 
 // An element that was taken out, and the free place in the range. The destructor puts it back.
