@@ -36,8 +36,13 @@
 #include <bide/parallel/parallel_find.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
+#include <bide/parallel/parallel_inplace_merge.hpp>
+#include <bide/parallel/parallel_merge.hpp>
+#include <bide/parallel/parallel_nth_element.hpp>
+#include <bide/parallel/parallel_radix_sort.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_sort.hpp>
+#include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/parallel/parallel_transform.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/driver.hpp>

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_PARALLEL_SORT_BY_CACHED_KEY_HPP
+#define BIDE_PARALLEL_PARALLEL_SORT_BY_CACHED_KEY_HPP
+
+/// \file
+/// Sorts by a key that is costly to compute: parallel_sort_by_cached_key() computes it once for each
+/// element, sorts the keys, and then moves each element to its place.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/parallel/detail/buffer.hpp>
+#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/fork_each.hpp>
+#include <bide/parallel/detail/sort_on.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_for.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// The key of an element, and the number of the element in the range.
+template <class Key> struct cached_key {
+    static constexpr bool is_plain =
+        std::is_trivially_copyable_v<Key> && std::is_default_constructible_v<Key>;
+    // A key that another object could not stand for until it is computed is optional.
+    std::conditional_t<is_plain, Key, std::optional<Key>> stored{};
+    std::size_t number = 0;
+
+    Key& key() noexcept {
+        if constexpr (is_plain) {
+            return stored;
+        } else {
+            return *stored;
+        }
+    }
+};
+
+// Calls f(first, last) for parts of [0, size), in parallel. All are called, also without memory to
+// fork.
+template <class Forker, class F>
+void for_all_parts(const Forker& forks, std::size_t size, const F& f) {
+    constexpr std::size_t each = 4'096;
+    detail::fork_each_surely(forks, 0, (size - 1) / each + 1, [&](std::size_t part) {
+        f(part * each, (std::min)((part + 1) * each, size));
+    });
+}
+
+// Moves element keys[i].number to place i, for each i.
+template <class Forker, class It, class Keys>
+void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& keys,
+                   sort_buffer<It>& memory) {
+    using difference = std::iter_difference_t<It>;
+    auto* const buffer = memory.begin();
+    if constexpr (!sort_buffer<It>::is_plain) {
+        memory.fill(begin);
+        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i != last; ++i) {
+                begin[static_cast<difference>(i)] = std::ranges::iter_move(buffer + keys[i].number);
+            }
+        });
+    } else {
+        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
+            std::ranges::copy(begin + static_cast<difference>(first),
+                              begin + static_cast<difference>(last), buffer + first);
+        });
+        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i != last; ++i) {
+                begin[static_cast<difference>(i)] = buffer[keys[i].number];
+            }
+        });
+    }
+}
+
+template <class Forker, class It, class Compute, class Compare>
+void sort_by_cached_key_on(Forker forks, const elements<It>& all, Compute& compute, Compare& less,
+                           const fork_options& options) {
+    using key = std::remove_cvref_t<std::invoke_result_t<Compute&, std::iter_reference_t<It>>>;
+    using entry = cached_key<key>;
+    const auto size = static_cast<std::size_t>(all.size);
+    detail::in_one_fork(forks, all.size, options, 2 * all.size, [&](sort_state<Forker>& state) {
+        sort_buffer<It> memory(size);
+        const std::unique_ptr<entry[]> keys(memory ? new (std::nothrow) entry[size] : nullptr);
+        if (!keys) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        fork_options of_loop;
+        of_loop.grain = options.grain;
+        of_loop.stop = options.stop;
+        detail::loop_on(forks, all.numbers(), of_loop, [&](std::uint64_t from, std::uint64_t to) {
+            const It end = all.at(to);
+            entry* next = keys.get() + from;
+            for (It it = all.at(from); it != end; ++it, ++next) {
+                next->stored = std::invoke(compute, *it);
+                next->number = static_cast<std::size_t>(next - keys.get());
+            }
+            state.count(to - from);
+        });
+        auto by_key = [&less](auto&& a, auto&& b) -> bool {
+            return std::invoke(less, a.key(), b.key());
+        };
+        const fork_options uncounted{.grain = 0, .stop = options.stop, .progress = nullptr};
+        sort_state<Forker> of_keys(uncounted, 0);
+        detail::stable_sort_here(forks, keys.get(), keys.get() + size, by_key, of_keys);
+        of_keys.finish();
+        detail::move_in_order(forks, all.first, size, keys, memory);
+        state.count(all.size);
+    });
+}
+
+template <class It, class Compute, class Compare>
+void sort_by_cached_key_in(const fork_policy& on, const elements<It>& all, Compute& compute,
+                           Compare& less) {
+    const auto first = detail::unwrap(all.first);
+    const elements<std::remove_cv_t<decltype(first)>> plain{first, all.size};
+    detail::sort_by_cached_key_on(on.forks(), plain, compute, less, on.options());
+}
+
+// What computes keys of elements, and compares them.
+template <class Compute, class Compare, class It>
+concept caches_keys_of =
+    std::permutable<It> && std::invocable<Compute&, std::iter_reference_t<It>> &&
+    std::movable<std::remove_cvref_t<std::invoke_result_t<Compute&, std::iter_reference_t<It>>>> &&
+    std::predicate<Compare&,
+                   std::remove_cvref_t<std::invoke_result_t<Compute&, std::iter_reference_t<It>>>&,
+                   std::remove_cvref_t<std::invoke_result_t<Compute&, std::iter_reference_t<It>>>&>;
+
+} // namespace detail
+
+/// Sorts [first, last) by less(key(a), key(b)), where key(element) is called once for each element,
+/// by several threads at once. Elements with equal keys keep their order, so the result is the same
+/// on any number of workers. Allocates memory for the keys and a number for each, twice, and for as
+/// many elements. A key need only be movable.
+/// Blocks: until the range is sorted. Meanwhile the caller computes and sorts.
+/// Throws: what a call of key or less threw, of calls of key the one of the first element, with
+/// nothing changed. std::bad_alloc and stopped_error, with nothing changed. If a move of an element
+/// throws, all elements are alive, but their values are unspecified.
+/// Requires: less is a strict weak order; otherwise the elements end up in any order. Several threads
+/// may call key and less at once.
+/// Cancellation: see fork_options::stop; when the elements begin to move, a stop comes too late.
+/// options.progress counts each element twice: when its key is computed, and when it is in its place.
+/// options.grain is for the calls of key.
+template <class It, class End, class Compute, class Compare = std::ranges::less>
+    requires parallel_bounds<It, End> && detail::caches_keys_of<Compute, Compare, It>
+void parallel_sort_by_cached_key(const fork_policy& on, It first, End last, Compute key,
+                                 Compare less = {}) {
+    detail::sort_by_cached_key_in(on, detail::elements_of(first, last), key, less);
+}
+
+/// Sorts a range in the same way.
+template <parallel_range Range, class Compute, class Compare = std::ranges::less>
+    requires detail::caches_keys_of<Compute, Compare, std::ranges::iterator_t<Range>>
+void parallel_sort_by_cached_key(const fork_policy& on, Range&& range, Compute key,
+                                 Compare less = {}) {
+    detail::sort_by_cached_key_in(on, detail::elements_of(range), key, less);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,97 @@
+#include <bide/parallel/parallel_inplace_merge.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/jitter.hpp>
+#include <support/narrow_iterator.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <stop_token>
+#include <vector>
+
+namespace {
+
+struct entry {
+    int key;
+    int place;
+    bool operator==(const entry&) const = default;
+};
+
+} // namespace
+
+TEST_CASE("parallel_inplace_merge: gives what std::inplace_merge gives") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    const auto by_key = [](const entry& a, const entry& b) { return a.key < b.key; };
+    for (const unsigned workers : {1u, 3u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (const std::size_t n : {0u, 1u, 2u, 3u, 31u, 1'023u, 1'025u, 50'021u}) {
+            for (const std::size_t cut : {std::size_t{0}, n / 7, n / 2, n}) {
+                std::vector<entry> all(n);
+                for (entry& e : all) {
+                    e.key = static_cast<int>(chance.below(1 + static_cast<std::uint32_t>(n) / 3));
+                }
+                const auto middle = static_cast<std::ptrdiff_t>(cut);
+                std::sort(all.begin(), all.begin() + middle, by_key);
+                std::sort(all.begin() + middle, all.end(), by_key);
+                int place = 0;
+                for (entry& e : all) {
+                    e.place = place++;
+                }
+                auto expected = all;
+                auto narrow = all;
+                std::inplace_merge(expected.begin(), expected.begin() + middle, expected.end(),
+                                   by_key);
+                bide::parallel_inplace_merge(s, all, all.begin() + middle, std::less<>(),
+                                             &entry::key);
+                using iterator = test::narrow_iterator<entry>;
+                bide::parallel_inplace_merge(s, iterator(narrow.data()),
+                                             iterator(narrow.data() + middle),
+                                             iterator(narrow.data() + n), by_key);
+                INFO(cut << " of " << n << ", " << workers << " workers");
+                REQUIRE(all == expected);
+                REQUIRE(narrow == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_inplace_merge: takes options, and changes nothing without memory") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<std::unique_ptr<int>> all;
+    for (int i = 0; i < 40'000; ++i) {
+        all.push_back(std::make_unique<int>(i % 20'000));
+    }
+    const auto by_value = [](const auto& a, const auto& b) { return *a < *b; };
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK_THROWS_AS(bide::parallel_inplace_merge({s, {.stop = stop.get_token()}}, all,
+                                                 all.begin() + 20'000, by_value),
+                    bide::stopped_error);
+    bide::fork_progress progress;
+    bide::parallel_inplace_merge({s, {.progress = &progress}}, all, all.begin() + 20'000, by_value);
+    CHECK(std::is_sorted(all.begin(), all.end(), by_value));
+    CHECK(progress.done() == 40'000);
+    CHECK(progress.total() == 40'000);
+
+    if (test::counts_allocations()) {
+        std::vector<int> numbers{1, 3, 2, 4};
+        bool refused = false;
+        {
+            const test::out_of_memory none;
+            try {
+                bide::parallel_inplace_merge(s, numbers, numbers.begin() + 2);
+            } catch (const std::bad_alloc&) {
+                refused = true;
+            }
+        }
+        CHECK(refused);
+        CHECK(numbers == std::vector<int>{1, 3, 2, 4});
+    }
+}

@@ -1,0 +1,147 @@
+#include <bide/parallel/parallel_merge.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/jitter.hpp>
+#include <support/narrow_iterator.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+struct entry {
+    int key;
+    int place;
+    bool operator==(const entry&) const = default;
+};
+
+std::vector<entry> sorted_entries(std::size_t n, std::uint32_t keys, int first_place,
+                                  test::jitter& chance) {
+    std::vector<entry> made(n);
+    for (entry& e : made) {
+        e.key = static_cast<int>(chance.below(keys));
+    }
+    std::sort(made.begin(), made.end(), [](entry a, entry b) { return a.key < b.key; });
+    for (entry& e : made) {
+        e.place = first_place++;
+    }
+    return made;
+}
+
+const auto by_key = [](const entry& a, const entry& b) { return a.key < b.key; };
+
+} // namespace
+
+TEST_CASE("parallel_merge: writes what std::merge writes, whatever the sizes and the workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    const std::pair<std::size_t, std::size_t> sizes[] = {
+        {0, 0},     {0, 1},         {1, 0},      {1, 1},          {7, 3},
+        {8'191, 1}, {8'192, 8'192}, {1, 16'385}, {50'021, 30'011}};
+    for (const unsigned workers : {1u, 2u, 3u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (const auto& [n, m] : sizes) {
+            for (const std::uint32_t keys : {1u, 10u, 1u << 30}) {
+                const auto left = sorted_entries(n, keys, 0, chance);
+                const auto right = sorted_entries(m, keys, 1 << 20, chance);
+                std::vector<entry> expected(n + m);
+                std::merge(left.begin(), left.end(), right.begin(), right.end(), expected.begin(),
+                           by_key);
+                std::vector<entry> merged(n + m);
+                INFO(n << " and " << m << " of " << keys << " keys, " << workers << " workers");
+                REQUIRE(bide::parallel_merge(s, left, right, merged.begin(), by_key) ==
+                        merged.end());
+                REQUIRE(merged == expected);
+                std::deque<entry> apart(n + m);
+                bide::parallel_merge({s, {.grain = 100}}, left.begin(), left.end(), right.begin(),
+                                     right.end(), apart.begin(), std::less<>(), &entry::key,
+                                     [](entry e) { return e.key; });
+                REQUIRE(std::equal(apart.begin(), apart.end(), expected.begin(), expected.end()));
+            }
+        }
+    }
+}
+
+TEST_CASE(
+    "parallel_merge: merges strings, two types of elements, and iterators of narrow differences") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<std::string> left;
+    std::deque<std::string> right;
+    for (int i = 0; i < 20'000; ++i) {
+        left.push_back(std::to_string(100'000 + 3 * i));
+        right.push_back(std::to_string(100'000 + 2 * i));
+    }
+    std::vector<std::string> expected(left.size() + right.size());
+    std::merge(left.begin(), left.end(), right.begin(), right.end(), expected.begin());
+    std::vector<std::string> merged(expected.size());
+    bide::parallel_merge(s, left, right, merged.begin());
+    CHECK(merged == expected);
+
+    std::vector<int> few(1'000);
+    std::vector<std::int64_t> many(20'000);
+    for (std::size_t i = 0; i < few.size(); ++i) {
+        few[i] = static_cast<int>(i * 7);
+    }
+    for (std::size_t i = 0; i < many.size(); ++i) {
+        many[i] = static_cast<std::int64_t>(i);
+    }
+    std::vector<std::int64_t> numbers(few.size() + many.size());
+    bide::parallel_merge(s, few, many, numbers.begin());
+    CHECK(std::is_sorted(numbers.begin(), numbers.end()));
+
+    std::vector<int> twice(2 * few.size());
+    int* const begin = few.data();
+    int* const end = begin + few.size();
+    using narrow = test::narrow_iterator<int>;
+    const narrow last = bide::parallel_merge(s, narrow(begin), narrow(end), narrow(begin),
+                                             narrow(end), narrow(twice.data()));
+    CHECK(last - narrow(twice.data()) == 2'000);
+    CHECK(std::is_sorted(twice.begin(), twice.end()));
+}
+
+TEST_CASE("parallel_merge: what a comparison threw leaves it, and it takes options") {
+    bide::scheduler s(test::with(2, true));
+    struct failure {};
+    const std::vector<int> left(30'000, 1);
+    const std::vector<int> right(30'000, 2);
+    std::vector<int> out(60'000);
+    std::atomic<int> calls{0};
+    const auto fails = [&calls](int a, int b) { return ++calls > 20'000 ? throw failure() : a < b; };
+    CHECK_THROWS_AS(bide::parallel_merge(s, left, right, out.begin(), fails), failure);
+    bide::fork_progress progress;
+    bide::parallel_merge({s, {.progress = &progress}}, left, right, out.begin());
+    CHECK(progress.done() == 60'000);
+    CHECK(progress.total() == 60'000);
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK_THROWS_AS(bide::parallel_merge({s, {.stop = stop.get_token()}}, left, right, out.begin()),
+                    bide::stopped_error);
+}
+
+TEST_CASE("parallel_merge: comparisons that contradict each other touch nothing outside") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    std::atomic<std::uint32_t> calls{test::run_seed()};
+    const auto less = [&calls](int, int) {
+        const std::uint32_t x = calls.fetch_add(1) * 2'654'435'769u;
+        return (x >> 17) % 3 == 0;
+    };
+    for (const std::size_t n : {1u, 100u, 9'000u, 40'000u}) {
+        const std::vector<int> left(n, 1);
+        const std::vector<int> right(n / 2, 2);
+        std::vector<int> out(n + n / 2 + 2, -1);
+        bide::parallel_merge({s, {.grain = 50}}, left, right, out.begin() + 1, less);
+        CHECK(out.front() == -1);
+        CHECK(out.back() == -1);
+        CHECK(std::all_of(out.begin() + 1, out.end() - 1, [](int e) { return e > 0; }));
+    }
+}

@@ -1,0 +1,332 @@
+#include <bide/parallel/parallel_radix_sort.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/forking.hpp>
+#include <support/jitter.hpp>
+#include <support/narrow_iterator.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <new>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+// Numbers in many ranges, so that they differ in few bits or in all.
+template <class T> T any_number(test::jitter& chance, int shape) {
+    const std::uint64_t bits = std::uint64_t{chance.below(1u << 31)} << 33 ^
+                               std::uint64_t{chance.below(1u << 31)} << 11 ^ chance.below(1u << 31);
+    switch (shape) {
+    case 0: return static_cast<T>(bits);
+    case 1: return static_cast<T>(bits % 3);
+    case 2: return static_cast<T>(1'000 + bits % 5'000);
+    case 3: return static_cast<T>(bits % 1'000 == 0 ? bits : bits % 7); // one bucket has nearly all
+    default: return static_cast<T>(5);
+    }
+}
+
+struct failure {};
+
+// It can only be moved, which leaves an empty object.
+struct record {
+    record(int k, int p) : key(k), place(p) {}
+    record(record&& other) noexcept : key(other.key), place(std::exchange(other.place, -1)) {}
+    record& operator=(record&& other) noexcept {
+        key = other.key;
+        place = std::exchange(other.place, -1);
+        return *this;
+    }
+    int key;
+    int place;
+};
+
+std::vector<record> records(std::size_t n, std::uint32_t keys, test::jitter& chance) {
+    std::vector<record> made;
+    for (std::size_t i = 0; i != n; ++i) {
+        made.emplace_back(static_cast<int>(chance.below(keys)) - static_cast<int>(keys / 2),
+                          static_cast<int>(i));
+    }
+    return made;
+}
+
+bool all_there(const std::vector<record>& v) {
+    std::vector<char> seen(v.size());
+    for (const record& r : v) {
+        const auto at = static_cast<std::size_t>(r.place);
+        if (at >= v.size() || seen[at]++ != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("parallel_radix_sort: sorts integers of all kinds as std::stable_sort does", "",
+                   std::uint8_t, std::int16_t, int, std::uint32_t, std::int64_t, std::uint64_t,
+                   char, unsigned long long) {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(3, true));
+    struct entry {
+        TestType key;
+        int place;
+        bool operator==(const entry&) const = default;
+    };
+    for (const std::size_t n : {0u, 1u, 2u, 32u, 33u, 1'000u, 16'384u, 40'009u, 100'003u}) {
+        for (int shape = 0; shape != 5; ++shape) {
+            std::vector<TestType> numbers(n);
+            std::vector<entry> entries(n);
+            for (std::size_t i = 0; i != n; ++i) {
+                numbers[i] = any_number<TestType>(chance, shape);
+                entries[i] = {numbers[i], static_cast<int>(i)};
+            }
+            auto sorted = numbers;
+            std::sort(sorted.begin(), sorted.end());
+            bide::parallel_radix_sort(s, numbers);
+            INFO(n << ", shape " << shape);
+            REQUIRE(numbers == sorted);
+            auto expected = entries;
+            std::stable_sort(expected.begin(), expected.end(),
+                             [](const entry& a, const entry& b) { return a.key < b.key; });
+            bide::parallel_radix_sort(s, entries.begin(), entries.end(), &entry::key);
+            REQUIRE(entries == expected);
+        }
+    }
+}
+
+TEMPLATE_TEST_CASE("parallel_radix_sort: floating-point numbers have the total order of IEEE 754",
+                   "", float, double) {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    using limits = std::numeric_limits<TestType>;
+    const TestType order[] = {-limits::quiet_NaN(), -limits::infinity(), limits::lowest(),
+                              TestType(-1),         -limits::min(),      -limits::denorm_min(),
+                              TestType(-0.0),       TestType(0.0),       limits::denorm_min(),
+                              TestType(1),          limits::max(),       limits::infinity(),
+                              limits::quiet_NaN()};
+    const auto same = [](TestType a, TestType b) {
+        return std::signbit(a) == std::signbit(b) && (a == b || (std::isnan(a) && std::isnan(b)));
+    };
+    std::vector<TestType> v;
+    for (int i = 0; i != 40'000; ++i) {
+        v.push_back(order[chance.below(static_cast<std::uint32_t>(std::size(order)))]);
+    }
+    bide::parallel_radix_sort(s, v);
+    const auto rank = [&](TestType e) {
+        return std::find_if(std::begin(order), std::end(order),
+                            [&](TestType o) { return same(o, e); }) -
+               std::begin(order);
+    };
+    CHECK(std::is_sorted(v.begin(), v.end(),
+                         [&](TestType a, TestType b) { return rank(a) < rank(b); }));
+    for (TestType& e : v) {
+        e = static_cast<TestType>(chance.below(1u << 30)) - static_cast<TestType>(1u << 29);
+    }
+    bide::parallel_radix_sort(s, v);
+    CHECK(std::is_sorted(v.begin(), v.end()));
+}
+
+TEST_CASE("parallel_radix_sort: bool, move-only elements, deques and narrow differences") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    for (const std::size_t n : {10u, 2'000u, 50'000u}) {
+        std::deque<std::unique_ptr<int>> pointers;
+        for (std::size_t i = 0; i != n; ++i) {
+            pointers.push_back(std::make_unique<int>(static_cast<int>(chance.below(1u << 28))));
+        }
+        bide::parallel_radix_sort(s, pointers, [](const auto& p) { return *p; });
+        CHECK(std::is_sorted(pointers.begin(), pointers.end(),
+                             [](const auto& a, const auto& b) { return *a < *b; }));
+        std::deque<bool> bits;
+        std::vector<std::string> texts;
+        for (std::size_t i = 0; i != n; ++i) {
+            bits.push_back(chance.below(2) != 0);
+            texts.emplace_back(chance.below(50), 'x');
+        }
+        bide::parallel_radix_sort(s, bits);
+        CHECK(std::is_sorted(bits.begin(), bits.end()));
+        using narrow = test::narrow_iterator<std::string>;
+        bide::parallel_radix_sort(s, narrow(texts.data()), narrow(texts.data() + n),
+                                  &std::string::size);
+        CHECK(std::is_sorted(texts.begin(), texts.end()));
+    }
+}
+
+template <class T>
+concept can_be_radix_sorted =
+    requires(bide::scheduler& s, std::vector<T> v) { bide::parallel_radix_sort(s, v); };
+static_assert(can_be_radix_sorted<int> && can_be_radix_sorted<double>);
+static_assert(!can_be_radix_sorted<std::string> && !can_be_radix_sorted<bool>);
+static_assert(!can_be_radix_sorted<long double> && !can_be_radix_sorted<int*>);
+
+TEST_CASE("parallel_radix_sort: a projection that throws loses no element") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const std::size_t n : {20u, 2'000u, 60'000u}) {
+        for (int round = 0; round != 30; ++round) {
+            auto v = records(n, round % 3 == 0 ? 3 : 1u << 28, script.chance);
+            std::uint32_t left = script.chance.below(static_cast<std::uint32_t>(7 * n));
+            auto key = [&left](const record& r) { return left-- == 0 ? throw failure() : r.key; };
+            try {
+                bide::detail::radix_sort_on(test::chance_forks(script), v.data(), v.data() + n, key,
+                                            {});
+            } catch (const failure&) {
+            }
+            REQUIRE(all_there(v));
+        }
+    }
+}
+
+TEST_CASE("parallel_radix_sort: a projection that changes its mind loses no element") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const std::size_t n : {20u, 2'000u, 60'000u}) {
+        auto v = records(n, 1'000, script.chance);
+        auto key = [&](const record&) { return script.chance.below(1u << 28); };
+        bide::detail::radix_sort_on(test::chance_forks(script), v.data(), v.data() + n, key, {});
+        REQUIRE(all_there(v));
+        std::vector<int> numbers(n);
+        for (std::size_t i = 0; i != n; ++i) {
+            numbers[i] = static_cast<int>(i);
+        }
+        auto any = [&](int) { return script.chance.below(1u << 28); };
+        bide::detail::radix_sort_on(test::chance_forks(script), numbers.data(), numbers.data() + n,
+                                    any, {});
+        std::sort(numbers.begin(), numbers.end());
+        bool is_complete = true;
+        for (std::size_t i = 0; i != n; ++i) {
+            is_complete = is_complete && numbers[i] == static_cast<int>(i);
+        }
+        REQUIRE(is_complete);
+    }
+}
+
+TEST_CASE("parallel_radix_sort: without memory nothing is lost") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    const std::size_t n = 60'000;
+    auto by_key = [](const record& r) { return r.key; };
+    const auto sort_all = [&](std::vector<record>& v) {
+        script.forks = 0;
+        bide::detail::radix_sort_on(test::chance_forks(script), v.data(), v.data() + n, by_key, {});
+    };
+    auto v = records(n, 1u << 20, script.chance);
+    sort_all(v);
+    const int all = script.forks;
+    for (int round = 0; round != 20; ++round) {
+        script.last_fork =
+            round == 0 ? 0 : static_cast<int>(script.chance.below(static_cast<std::uint32_t>(all)));
+        v = records(n, 1u << 20, script.chance);
+        try {
+            sort_all(v);
+        } catch (const std::bad_alloc&) {
+        }
+        REQUIRE(all_there(v));
+    }
+    if (test::counts_allocations()) {
+        script.last_fork = 1 << 30;
+        std::vector<int> numbers{3, 1, 2};
+        bool refused = false;
+        {
+            const test::out_of_memory none;
+            auto same = [](int i) { return i; };
+            try {
+                bide::detail::radix_sort_on(test::chance_forks(script), numbers.data(),
+                                            numbers.data() + 3, same, {});
+            } catch (const std::bad_alloc&) {
+                refused = true;
+            }
+        }
+        CHECK(refused);
+        CHECK(numbers == std::vector<int>{3, 1, 2});
+    }
+}
+
+TEST_CASE("parallel_radix_sort: if a move throws, every object is still alive") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    static int moves_left;
+    struct fickle : test::counted {
+        static void count() {
+            if (--moves_left == 0) {
+                throw failure();
+            }
+        }
+        using test::counted::counted;
+        fickle(fickle&& other) noexcept(false) : counted((count(), std::move(other))) {}
+        fickle& operator=(fickle&& other) noexcept(false) {
+            count();
+            counted::operator=(std::move(other));
+            return *this;
+        }
+    };
+    for (int round = 0; round != 40; ++round) {
+        const std::size_t n = 2 + script.chance.below(20'000);
+        test::tally tally;
+        {
+            moves_left = -1;
+            std::vector<fickle> v;
+            v.reserve(n);
+            for (std::size_t i = 0; i != n; ++i) {
+                v.emplace_back(tally, static_cast<int>(script.chance.below(1u << 28)));
+            }
+            moves_left = 1 + static_cast<int>(script.chance.below(2u << script.chance.below(16)));
+            auto number = [](const fickle& f) { return f.number(); };
+            try {
+                bide::detail::radix_sort_on(test::chance_forks(script), v.data(), v.data() + n,
+                                            number, {});
+            } catch (const failure&) {
+            }
+            moves_left = -1;
+            REQUIRE(tally.alive() == static_cast<int>(n));
+        }
+        REQUIRE(tally.alive() == 0);
+    }
+}
+
+TEST_CASE("parallel_radix_sort: takes a stop token, and the progress reaches the total") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    for (int shape = 0; shape != 5; ++shape) {
+        std::vector<std::int64_t> v(100'003);
+        for (auto& e : v) {
+            e = any_number<std::int64_t>(chance, shape);
+        }
+        bide::fork_progress progress;
+        bide::parallel_radix_sort({s, {.progress = &progress}}, v);
+        CHECK(progress.done() == v.size());
+        CHECK(progress.total() == v.size());
+    }
+    for (const int when : {1, 150'000, 250'000}) {
+        auto v = records(100'000, 1u << 28, chance);
+        std::stop_source stop;
+        std::atomic<int> calls{0};
+        const auto key = [&](const record& r) {
+            if (++calls == when) {
+                stop.request_stop();
+            }
+            return r.key;
+        };
+        CHECK_THROWS_AS(bide::parallel_radix_sort({s, {.stop = stop.get_token()}}, v, key),
+                        bide::stopped_error);
+        CHECK(calls < when + 70'000);
+        CHECK(all_there(v));
+    }
+}
