@@ -31,6 +31,7 @@ void add_all(harness& h) {
     add_algorithms(h);
     add_sorts(h);
     add_pipelines(h);
+    add_selections(h);
 }
 
 void print_peers() {

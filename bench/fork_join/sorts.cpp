@@ -1,6 +1,7 @@
 // Sorting numbers in many orders.
 
 #include "fork_join/job.hpp"
+#include "fork_join/orders.hpp"
 #include "fork_join/pools.hpp"
 #include "fork_join/workloads.hpp"
 
@@ -26,51 +27,10 @@
 namespace bench {
 namespace {
 
-using numbers = std::vector<std::uint64_t>;
-
-// Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators": the i-th.
-constexpr std::uint64_t random_number(std::uint64_t i) {
-    std::uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-struct order {
-    const char* name;
-    std::uint64_t (*at)(std::uint64_t i, std::uint64_t count);
-};
-
-constexpr order orders[] = {
-    {"random", [](std::uint64_t i, std::uint64_t) { return random_number(i); }},
-    {"sorted", [](std::uint64_t i, std::uint64_t) { return i; }},
-    {"reversed", [](std::uint64_t i, std::uint64_t count) { return count - i; }},
-    {"equal", [](std::uint64_t, std::uint64_t) { return std::uint64_t{42}; }},
-    {"organ_pipe", [](std::uint64_t i, std::uint64_t count) { return std::min(i, count - 1 - i); }},
-    {"few_distinct", [](std::uint64_t i, std::uint64_t) { return random_number(i) % 16; }},
-};
-
-// What sorting does not change.
-struct fingerprint {
-    std::uint64_t sum = 0;
-    std::uint64_t squares = 0;
-    bool operator==(const fingerprint&) const = default;
-
-    explicit fingerprint(const numbers& all) {
-        for (const std::uint64_t x : all) {
-            sum += x;
-            squares += random_number(x);
-        }
-    }
-};
-
 template <class Pool, class Sort>
 void add_sort(fork_table& t, const order& o, const char* row, unsigned count, Sort sort) {
     t.add_work<Pool>(row, count, [&o, sort](Pool& pool, run_timer& timer, std::uint64_t size) {
-        numbers given(size);
-        for (std::uint64_t i = 0; i < size; ++i) {
-            given[i] = o.at(i, size);
-        }
+        const numbers given = make_numbers(o, size);
         const fingerprint expected(given);
         numbers sorted(size);
         timer.time([&] { std::copy(given.begin(), given.end(), sorted.begin()); },

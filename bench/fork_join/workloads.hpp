@@ -28,6 +28,7 @@ void add_loops(harness&);
 void add_sum(harness&);
 void add_sorts(harness&);
 void add_pipelines(harness&);
+void add_selections(harness&);
 void add_spread(harness&);
 void add_algorithms(harness&); // those of std
 

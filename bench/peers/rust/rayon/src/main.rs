@@ -38,6 +38,7 @@ fn run(workload: &str, job: &Job) -> Option<Vec<f64>> {
             match kind {
                 "sort" => sorts::unstable(job, order),
                 "stable" => sorts::stable(job, order),
+                "cached" => sorts::cached_key(job, order),
                 _ => return None,
             }
         }

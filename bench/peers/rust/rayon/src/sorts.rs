@@ -22,6 +22,10 @@ pub fn order(name: &str) -> Option<Order> {
         "equal" => |_, _| 42,
         "organ_pipe" => |i, count| i.min(count - 1 - i),
         "few_distinct" => |i, _| random_number(i) % 16,
+        "mostly_sorted" => |i, count| match random_number(i) % 100 {
+            0 => random_number(i) % count,
+            _ => i,
+        },
         _ => return None,
     };
     Some(order)
@@ -55,6 +59,22 @@ fn sort_with(job: &Job, order: Order, sort: impl Fn(&mut [u64]) + Sync) -> Vec<f
 
 pub fn unstable(job: &Job, order: Order) -> Vec<f64> {
     sort_with(job, order, |numbers| numbers.par_sort_unstable())
+}
+
+/// Sorts by a key that is costly to compute: a number after some rounds of a generator.
+pub fn cached_key(job: &Job, order: Order) -> Vec<f64> {
+    let key = |n: &u64| (0..32).fold(*n, |key, _| random_number(key));
+    let count = job.size as u64;
+    let given: Vec<u64> = (0..count).map(|i| order(i, count)).collect();
+    job.pool().install(|| {
+        let sorted = RefCell::new(given.clone());
+        time_runs(
+            job,
+            || sorted.borrow_mut().copy_from_slice(&given),
+            |()| sorted.borrow_mut().par_sort_by_cached_key(key),
+            |()| sorted.borrow().windows(2).all(|pair| key(&pair[0]) <= key(&pair[1])),
+        )
+    })
 }
 
 pub fn stable(job: &Job, order: Order) -> Vec<f64> {
