@@ -86,13 +86,13 @@ template <class It, std::size_t most> class misplaced_pieces {
 public:
     // A place among the misplaced elements.
     struct cursor {
-        // Requires: there is a next element.
-        It next() {
+        // Returns how many elements follow in the same piece. Requires: an element follows.
+        difference available() {
             if (at == pieces->ends_[piece]) {
                 ++piece;
                 at = pieces->begins_[piece];
             }
-            return at++;
+            return pieces->ends_[piece] - at;
         }
         const misplaced_pieces* pieces;
         std::size_t piece;
@@ -169,8 +169,12 @@ division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pr
         const difference begin = static_cast<difference>(job) * least_chunk;
         auto left = of_left.at(begin);
         auto right = of_right.at(begin);
-        for (auto n = (std::min)(misplaced - begin, least_chunk); n != 0; --n) {
-            std::ranges::iter_swap(left.next(), right.next());
+        for (auto left_over = (std::min)(misplaced - begin, least_chunk); left_over != 0;) {
+            const auto n = (std::min)({left.available(), right.available(), left_over});
+            std::ranges::swap_ranges(left.at, left.at + n, right.at, right.at + n);
+            left.at += n;
+            right.at += n;
+            left_over -= n;
         }
     });
     all.was_divided = false;
