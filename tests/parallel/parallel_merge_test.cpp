@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <numeric>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -111,11 +112,14 @@ TEST_CASE(
 TEST_CASE("parallel_merge: what a comparison threw leaves it, and it takes options") {
     bide::scheduler s(test::with(2, true));
     struct failure {};
-    const std::vector<int> left(30'000, 1);
-    const std::vector<int> right(30'000, 2);
+    std::vector<int> left(30'000);
+    std::iota(left.begin(), left.end(), 0);
+    const std::vector<int> right = left;
     std::vector<int> out(60'000);
     std::atomic<int> calls{0};
-    const auto fails = [&calls](int a, int b) { return ++calls > 20'000 ? throw failure() : a < b; };
+    const auto fails = [&calls](int a, int b) {
+        return ++calls > 20'000 ? throw failure() : a < b;
+    };
     CHECK_THROWS_AS(bide::parallel_merge(s, left, right, out.begin(), fails), failure);
     bide::fork_progress progress;
     bide::parallel_merge({s, {.progress = &progress}}, left, right, out.begin());
