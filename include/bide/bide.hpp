@@ -32,6 +32,9 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_adjacent_difference.hpp>
+#include <bide/parallel/parallel_collect.hpp>
+#include <bide/parallel/parallel_compact.hpp>
 #include <bide/parallel/parallel_count.hpp>
 #include <bide/parallel/parallel_find.hpp>
 #include <bide/parallel/parallel_for.hpp>
@@ -40,7 +43,9 @@
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
 #include <bide/parallel/parallel_radix_sort.hpp>
+#include <bide/parallel/parallel_pack.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
+#include <bide/parallel/parallel_scan.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/parallel/parallel_transform.hpp>

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
+#define BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
+
+// The loop under algorithms in which a part needs what the parts before it gave: the sum so far in
+// a scan, the number of elements kept so far in a filter.
+//
+// One thread goes from left to right. Its state is the front: what the elements up to here gave. As
+// long as no thread asks for work, this is a serial loop, and each element is visited once. If a
+// thread does, the second half of the rest is an arm. The thief that takes it does ahead what needs
+// no front, such as the sum of its part. The owner reaches the part, and joins what was done ahead
+// to the front. What the join leaves to do is a parallel loop. If no thief takes the arm, the owner
+// goes on.
+//
+// A Front has these members; `from` and `to` are numbers of elements:
+//     run(from, to)                goes on; the elements before `from` are in the front
+//     part                         what a thief has done ahead
+//     ahead(loop, from, to, done)  called by a thief, while another thread calls run(); makes the
+//                                  part in `done`, an empty optional, unless it cannot be done ahead
+//     join(loop, part)             takes the part into the front
+// Parts begin at multiples of the unit, and have at least that many elements.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_progress.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Forker> class ordered_loop {
+    using platform = typename Forker::platform;
+
+public:
+    using range = loop_range<std::uint64_t>;
+
+    // Parts of less than `least` elements are not done ahead.
+    ordered_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
+                 std::uint64_t least = 1) noexcept
+        : forks_(forks), unit_(unit), least_((std::max)(unit, least)), state_(options, size) {}
+
+    // Takes all elements into the front.
+    // Throws: what a serial run would throw, and stopped_error after a stop.
+    template <class Front> void run(Front& front, std::uint64_t size) {
+        if (size != 0) {
+            forks_.enter([&] { advance(front, {0, size}); });
+        }
+        state_.finish();
+    }
+
+    // Takes the elements of the part into the front. If they are left out because of a stop or an
+    // exception of an earlier part, returns early.
+    template <class Front> void advance(Front& front, range part) {
+        std::uint64_t chunk = first_chunk();
+        std::uint64_t piece = first_piece;
+        std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
+        while (!part.empty()) {
+            const std::uint64_t left = part.size();
+            const std::uint64_t arms = most_arms(left, chunk);
+            if (left / 2 >= (std::max)(least_, chunk / 4) && forks_.wants_work(arms)) {
+                if (!fork(front, part, left / 2,
+                          [&](range half) { return advance(front, half), true; })) {
+                    return;
+                }
+                before = 0;
+                continue;
+            }
+            if (before == 0 && left > (std::min)(chunk, (std::max)(piece, unit_))) {
+                before = platform::now();
+            }
+            const bool goes_on =
+                chunk <= unit_
+                    ? fork(front, part, unit_, [&](range one) { return run_piece(front, one); })
+                    : run_chunk(front, part, chunk, piece, arms);
+            if (!goes_on || part.empty()) {
+                return;
+            }
+            const std::int64_t after = platform::now();
+            chunk = (std::max)(next_chunk(left - part.size(), after - before), unit_);
+            learn(chunk);
+            before = after;
+        }
+    }
+
+    // Calls leaf(first, last) in parallel for parts of [0, count), which are numbers of blocks. The
+    // leaf asks state() what is left out.
+    template <class Leaf> void for_blocks(std::uint64_t count, Leaf leaf) const {
+        if (count != 0) {
+            const fork_options plain;
+            parallel_loop<Forker, std::uint64_t, Leaf>(forks_, {0, count}, plain, leaf)
+                .run({0, count});
+        }
+    }
+
+    basic_loop_state<platform>& state() noexcept { return state_; }
+    Forker forks() const noexcept { return forks_; }
+
+private:
+    // As in parallel_loop: the intended time of a chunk and of an arm that is worth a wake, in
+    // nanoseconds; the elements that are divided as if they took long, as long as none was visited;
+    // the growth of a chunk, and its largest size; how many elements are visited at first, and at
+    // most, between two questions whether thieves want work.
+    static constexpr std::int64_t chunk_time = 4'000;
+    static constexpr std::int64_t arm_time = 64'000;
+    static constexpr std::uint64_t few_elements = 1'024;
+    static constexpr std::uint64_t growth = 64;
+    static constexpr std::uint64_t longest_chunk = 1 << 24;
+    static constexpr std::uint64_t first_piece = 64;
+    static constexpr std::uint64_t longest_piece = 4'096;
+
+    // Runs `first` on the first n elements, rounded, with the rest of the part as an arm. Returns
+    // true if the front goes on: no thief has taken the rest, and the rest is not left out.
+    template <class Front, class First>
+    bool fork(Front& front, range& part, std::uint64_t n, First first) {
+        const range rest{part.first + rounded(part, n), part.last};
+        const range begin{part.first, rest.first};
+        part = rest;
+        const void* const here = forks_.lane();
+        if (rest.empty() || rest.size() < least_ || here == nullptr) {
+            return first(begin);
+        }
+        bool goes_on = false;
+        std::optional<typename Front::part> ahead;
+        // If there is no memory for the fork, no arm begins, and the parts behind it are left out.
+        state_.run(begin.first, 0, [&] {
+            forks_.both([&] { goes_on = first(begin); },
+                        [&] {
+                            if (forks_.lane() != here) {
+                                front.ahead(*this, rest.first, rest.last, ahead);
+                            }
+                        });
+        });
+        if (!goes_on || state_.leaves_out(rest.first)) {
+            return false;
+        }
+        if (ahead) {
+            front.join(*this, std::move(*ahead));
+            part.first = part.last;
+        }
+        return true;
+    }
+
+    // Visits up to n elements in pieces, fewer if thieves want work. Returns false if the rest is
+    // left out.
+    template <class Front>
+    bool run_chunk(Front& front, range& part, std::uint64_t n, std::uint64_t& piece,
+                   std::uint64_t arms) {
+        const std::uint64_t end = part.first + rounded(part, n);
+        for (;;) {
+            const range all{part.first, end};
+            const range now{part.first, part.first + rounded({part.first, part.last},
+                                                             (std::min)(all.size(), piece))};
+            part.first = now.last;
+            if (!run_piece(front, now)) {
+                return false;
+            }
+            piece = (std::min)(4 * piece, longest_piece);
+            if (part.first >= end || forks_.wants_work(arms)) {
+                return true;
+            }
+        }
+    }
+
+    template <class Front> bool run_piece(Front& front, range part) {
+        if (state_.leaves_out(part.first)) {
+            return false;
+        }
+        state_.run(part.first, part.size(), [&] { front.run(part.first, part.last); });
+        return true;
+    }
+
+    // Returns about n elements, so that both parts are multiples of the unit, or all of them.
+    std::uint64_t rounded(range part, std::uint64_t n) const noexcept {
+        const std::uint64_t step = n / vector >= unit_ ? vector * unit_ : unit_;
+        const std::uint64_t whole = (std::max)(n / step * step, unit_);
+        return part.size() < whole + unit_ ? part.size() : whole;
+    }
+
+    std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
+        // Order: relaxed; an estimate.
+        if (learned_.load(std::memory_order_relaxed) != 0) {
+            return left / (std::max)(chunk * arm_time / chunk_time, least_);
+        }
+        return left / unit_ <= few_elements ? left / least_ : 1;
+    }
+
+    std::uint64_t first_chunk() const noexcept {
+        // Order: relaxed; an estimate.
+        return (std::max)(learned_.load(std::memory_order_relaxed), unit_);
+    }
+
+    static std::uint64_t next_chunk(std::uint64_t elements, std::int64_t took) noexcept {
+        const auto nanoseconds = static_cast<std::uint64_t>((std::max)(took, std::int64_t{1}));
+        const std::uint64_t fitting =
+            (std::max)(elements * chunk_time / nanoseconds, std::uint64_t{1});
+        return (std::min)({fitting, elements * growth, longest_chunk});
+    }
+
+    // Makes `chunk` the size with which other parts begin, if it has changed by a factor of two.
+    void learn(std::uint64_t chunk) noexcept {
+        // Order: relaxed, both; an estimate.
+        const std::uint64_t old = learned_.load(std::memory_order_relaxed);
+        if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
+            learned_.store(chunk, std::memory_order_relaxed);
+        }
+    }
+
+    static constexpr std::uint64_t vector = 64;
+
+    const Forker forks_;
+    const std::uint64_t unit_;
+    const std::uint64_t least_;
+    basic_loop_state<platform> state_;
+    // The latest chunk that took about chunk_time, or 0 if none has run.
+    typename platform::template atomic<std::uint64_t> learned_{0};
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

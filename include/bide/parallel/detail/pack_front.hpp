@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_DETAIL_PACK_FRONT_HPP
+#define BIDE_PARALLEL_DETAIL_PACK_FRONT_HPP
+
+// Copies the elements that are kept to consecutive places, in their order.
+//
+// The place of an element is known when all elements before it were asked. The thread at the front
+// asks and copies. A thief asks ahead, and keeps the answers, one byte each, and their number for
+// each block. The join adds up the numbers; then all blocks are copied in parallel. So each element
+// is asked once.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/loop_range.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// True if an element can be copied as bytes, and copied in vain: then no branch depends on whether
+// it is kept.
+template <class It, class Out>
+concept copies_bytes =
+    std::contiguous_iterator<It> && std::contiguous_iterator<Out> &&
+    std::same_as<std::iter_value_t<It>, std::iter_value_t<Out>> &&
+    std::is_trivially_copyable_v<std::iter_value_t<It>> &&
+    std::is_trivially_assignable_v<std::iter_reference_t<Out>, std::iter_reference_t<It>> &&
+    std::is_same_v<std::iter_reference_t<Out>, std::iter_value_t<Out>&> &&
+    sizeof(std::iter_value_t<It>) <= 32;
+
+// Where kept elements go, and, of a partition, those that are not kept.
+template <class It, class Out> struct kept_output {
+    elements<Out> kept;
+
+    static constexpr bool copies_in_vain = copies_bytes<It, Out>;
+
+    // Copies one element. `index` is its number, and `before` of those before it are kept.
+    void put(const It& it, bool is_kept, std::uint64_t, std::uint64_t before) const {
+        if (is_kept) {
+            *kept.at(before) = *it;
+        }
+    }
+
+    // Copies the elements from `it` on for which `is_kept` is 1. `count` of `size` elements are.
+    void put_all(const It& it, const unsigned char* is_kept, std::uint64_t size,
+                 std::uint64_t count, std::uint64_t, std::uint64_t before) const {
+        auto* const to = detail::unwrap(kept.at(before));
+        auto* const from = detail::unwrap(it);
+        if (count == size) {
+            std::copy(from, from + size, to);
+            return;
+        }
+        // A place is overwritten until an element is kept there. There is no place behind the last
+        // one, so the copy ends with it.
+        std::uint64_t done = 0;
+        for (std::uint64_t n = 0; done != count; ++n) {
+            to[done] = from[n];
+            done += is_kept[n];
+        }
+    }
+};
+
+template <class It, class Out, class Other> struct parted_output {
+    elements<Out> kept;
+    elements<Other> others;
+
+    static constexpr bool copies_in_vain = false;
+
+    void put(const It& it, bool is_kept, std::uint64_t index, std::uint64_t before) const {
+        if (is_kept) {
+            *kept.at(before) = *it;
+        } else {
+            *others.at(index - before) = *it;
+        }
+    }
+};
+
+// keeps(it) tells whether the element at `it` is kept.
+template <class It, class Keeps, class Output> class pack_front {
+    // How many elements are asked before they are copied.
+    static constexpr std::uint64_t batch = 1'024;
+
+    struct block {
+        std::uint64_t asked = 0; // less than the block has, if a call threw
+        std::uint64_t kept = 0;  // of these; from the join on, of all elements before the block
+    };
+
+public:
+    struct part {
+        std::uint64_t from;
+        std::uint64_t to;
+        std::uint64_t block_size;
+        std::uint64_t count;
+        std::unique_ptr<unsigned char[]> is_kept; // for each element
+        std::unique_ptr<block[]> blocks;
+        std::exception_ptr error;
+
+        std::uint64_t begin(std::uint64_t n) const noexcept { return from + n * block_size; }
+        std::uint64_t size(std::uint64_t n) const noexcept {
+            return (n + 1 == count ? to : begin(n + 1)) - begin(n);
+        }
+    };
+
+    pack_front(const elements<It>& in, std::uint64_t grain, Keeps& keeps, const Output& output)
+        : in_(in), grain_(grain), keeps_(keeps), output_(output) {}
+
+    // Returns how many elements are kept.
+    std::uint64_t kept() const noexcept { return kept_; }
+
+    void run(std::uint64_t from, std::uint64_t to) {
+        if constexpr (Output::copies_in_vain) {
+            unsigned char is_kept[batch];
+            for (std::uint64_t at = from; at != to;) {
+                const std::uint64_t size = (std::min)(to - at, batch);
+                block here;
+                const std::exception_ptr error = ask(at, size, is_kept, here);
+                output_.put_all(in_.at(at), is_kept, here.asked, here.kept, at, kept_);
+                kept_ += here.kept;
+                at += size;
+                rethrow(error);
+            }
+        } else {
+            It it = in_.at(from);
+            std::uint64_t kept = kept_;
+            for (std::uint64_t at = from; at != to; ++at, static_cast<void>(++it)) {
+                const bool is_kept = keeps_(it);
+                output_.put(it, is_kept, at, kept);
+                kept += is_kept ? 1 : 0;
+            }
+            kept_ = kept;
+        }
+    }
+
+    template <class Loop>
+    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to, std::optional<part>& done) {
+        const std::uint64_t size = to - from;
+        const std::uint64_t block_size =
+            (std::max)(std::clamp<std::uint64_t>(size / 256, 1, 4'096), grain_);
+        part mine{from, to, block_size, (std::max)(size / block_size, std::uint64_t{1}),
+                  {},   {}, {}};
+        mine.is_kept.reset(new (std::nothrow) unsigned char[size]);
+        mine.blocks.reset(new (std::nothrow) block[mine.count]);
+        if (mine.is_kept == nullptr || mine.blocks == nullptr) {
+            return;
+        }
+        auto ask_blocks = [&](std::uint64_t first, std::uint64_t last) {
+            for (std::uint64_t n = first; n != last; ++n) {
+                if (loop.state().leaves_out(mine.begin(n))) {
+                    return;
+                }
+                rethrow(ask(mine.begin(n), mine.size(n), &mine.is_kept[mine.begin(n) - from],
+                            mine.blocks[n]));
+            }
+        };
+#if BIDE_EXCEPTIONS
+        // The join copies what a serial run would have copied before that call.
+        try {
+            loop.for_blocks(mine.count, ask_blocks);
+        } catch (...) {
+            mine.error = std::current_exception();
+        }
+#else
+        loop.for_blocks(mine.count, ask_blocks);
+#endif
+        done.emplace(std::move(mine));
+    }
+
+    template <class Loop> void join(Loop& loop, part&& done) {
+        std::uint64_t blocks = 0;
+        for (bool goes_on = true; goes_on && blocks != done.count; ++blocks) {
+            block& here = done.blocks[blocks];
+            goes_on = here.asked == done.size(blocks);
+            kept_ += std::exchange(here.kept, kept_);
+        }
+        loop.for_blocks(blocks, [&](std::uint64_t first, std::uint64_t last) {
+            for (std::uint64_t n = first; n != last; ++n) {
+                const std::uint64_t at = done.begin(n);
+                if (loop.state().leaves_out(at)) {
+                    return;
+                }
+                loop.state().run(at, done.blocks[n].asked, [&] {
+                    const std::uint64_t behind = n + 1 == blocks ? kept_ : done.blocks[n + 1].kept;
+                    copy(at, &done.is_kept[at - done.from], done.blocks[n], behind);
+                });
+            }
+        });
+        rethrow(done.error);
+    }
+
+private:
+    static void rethrow([[maybe_unused]] const std::exception_ptr& error) {
+#if BIDE_EXCEPTIONS
+        if (error != nullptr) {
+            std::rethrow_exception(error);
+        }
+#endif
+    }
+
+    // Asks `size` elements from `at` on, in order, and sets how many were asked and are kept.
+    // Returns what a call threw.
+    std::exception_ptr ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept,
+                           block& result) {
+        std::uint64_t asked = 0;
+        std::uint64_t kept = 0;
+        std::exception_ptr error;
+#if BIDE_EXCEPTIONS
+        try {
+#endif
+            for (It it = in_.at(at); asked != size; ++it, static_cast<void>(++asked)) {
+                const unsigned char here = keeps_(it) ? 1 : 0;
+                is_kept[asked] = here;
+                kept += here;
+            }
+#if BIDE_EXCEPTIONS
+        } catch (...) {
+            error = std::current_exception();
+        }
+#endif
+        result = {asked, kept};
+        return error;
+    }
+
+    // Copies what was asked of a block. All elements up to its end have `behind` kept ones.
+    void copy(std::uint64_t at, const unsigned char* is_kept, const block& from,
+              std::uint64_t behind) {
+        if constexpr (Output::copies_in_vain) {
+            output_.put_all(in_.at(at), is_kept, from.asked, behind - from.kept, at, from.kept);
+        } else {
+            It it = in_.at(at);
+            std::uint64_t kept = from.kept;
+            for (std::uint64_t n = 0; n != from.asked; ++n, static_cast<void>(++it)) {
+                output_.put(it, is_kept[n] != 0, at + n, kept);
+                kept += is_kept[n];
+            }
+        }
+    }
+
+    const elements<It> in_;
+    const std::uint64_t grain_;
+    Keeps& keeps_;
+    const Output output_;
+    std::uint64_t kept_ = 0;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

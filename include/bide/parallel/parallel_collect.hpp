@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_PARALLEL_COLLECT_HPP
+#define BIDE_PARALLEL_PARALLEL_COLLECT_HPP
+
+/// \file
+/// Makes a vector of a range, in its order: parallel_collect() of a value for each element,
+/// parallel_collect_some() of a value for some elements, parallel_collect_if() of the elements that
+/// match. parallel_group_by() makes a vector of groups, parallel_histogram() one of counts.
+///
+/// No value is default-constructed, and no value is written to memory that no vector owns. The
+/// thread at the front appends to the result. A thief appends to a vector of its own, which the
+/// front takes over. At the end, the values of thieves are moved once to the result.
+///
+/// The results are the same on any number of workers.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/ordered_loop.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_find.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Forker, class Front, class It>
+void collect_on(Forker forks, const fork_options& options, const elements<It>& in, Front& front,
+                std::uint64_t least = 1) {
+    const std::uint64_t grain = (std::max)(std::uint64_t{options.grain}, std::uint64_t{1});
+    ordered_loop<Forker>(forks, options, in.size, grain, least).run(front, in.size);
+}
+
+// append(it, vector) appends what the element at `it` gives. `values` is how many values each
+// element gives, or 0 if that is unknown.
+template <class T, std::size_t Values, class It, class Append> class collect_front {
+public:
+    using part = collect_front;
+
+    collect_front(const elements<It>& in, Append& append, std::uint64_t size)
+        : in_(in), append_(append), vectors_(1) {
+        vectors_.back().reserve(static_cast<std::size_t>(size * Values));
+    }
+
+    void run(std::uint64_t from, std::uint64_t to) {
+        std::vector<T>& values = vectors_.back();
+        const It end = in_.at(to);
+        for (It it = in_.at(from); it != end; ++it) {
+            append_(it, values);
+        }
+    }
+
+    template <class Loop>
+    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to,
+               std::optional<collect_front>& done) {
+        done.emplace(in_, append_, to - from);
+        loop.advance(*done, {from, to});
+    }
+
+    template <class Loop> void join(Loop&, collect_front&& next) {
+        std::ranges::move(next.vectors_, std::back_inserter(vectors_));
+    }
+
+    std::vector<T> take() {
+        std::vector<T> all = std::move(vectors_.front());
+        std::size_t size = all.size();
+        for (std::size_t n = 1; n != vectors_.size(); ++n) {
+            size += vectors_[n].size();
+        }
+        all.reserve(size);
+        for (std::size_t n = 1; n != vectors_.size(); ++n) {
+            std::vector<T> some = std::move(vectors_[n]);
+            all.insert(all.end(), std::make_move_iterator(some.begin()),
+                       std::make_move_iterator(some.end()));
+        }
+        return all;
+    }
+
+private:
+    const elements<It> in_;
+    Append& append_;
+    std::vector<std::vector<T>> vectors_; // together the values, in order
+};
+
+template <class T, std::size_t Values, class Forker, class It, class Append>
+std::vector<T> collect_values_on(Forker forks, const fork_options& options, const elements<It>& in,
+                                 Append append) {
+    collect_front<T, Values, It, Append> front(in, append, in.size);
+    detail::collect_on(forks, options, in, front);
+    return front.take();
+}
+
+template <class Forker, class It, class F>
+auto collect_each_on(Forker forks, const fork_options& options, const elements<It>& in, F& f) {
+    using value = std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>;
+    return detail::collect_values_on<value, 1>(
+        forks, options, in,
+        [&f](const It& it, std::vector<value>& to) { to.push_back(std::invoke(f, *it)); });
+}
+
+template <class Forker, class It, class F>
+auto collect_some_on(Forker forks, const fork_options& options, const elements<It>& in, F& f) {
+    using optional = std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>;
+    using value = typename optional::value_type;
+    return detail::collect_values_on<value, 0>(
+        forks, options, in, [&f](const It& it, std::vector<value>& to) {
+            if (auto&& some = std::invoke(f, *it); some.has_value()) {
+                to.push_back(*static_cast<decltype(some)>(some));
+            }
+        });
+}
+
+template <class Forker, class It, class Predicate, class Projection>
+auto collect_if_on(Forker forks, const fork_options& options, const elements<It>& in,
+                   Predicate& predicate, Projection& projection) {
+    using value = std::iter_value_t<It>;
+    return detail::collect_values_on<value, 0>(
+        forks, options, in, [&](const It& it, std::vector<value>& to) {
+            if (std::invoke(predicate, std::invoke(projection, *it))) {
+                to.push_back(*it);
+            }
+        });
+}
+
+template <class F, class It>
+concept gives_values =
+    std::invocable<F&, std::iter_reference_t<It>> &&
+    std::move_constructible<
+        std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>>;
+
+template <class T> inline constexpr bool is_optional = false;
+template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
+
+template <class F, class It>
+concept gives_optionals =
+    gives_values<F, It> &&
+    is_optional<std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>>;
+
+template <class It, class Key> class histogram_front {
+public:
+    using part = histogram_front;
+
+    histogram_front(const elements<It>& in, Key& key, std::size_t bins)
+        : in_(in), key_(key), counts_(bins) {}
+
+    void run(std::uint64_t from, std::uint64_t to) {
+        const It end = in_.at(to);
+        std::size_t* const counts = counts_.data();
+        const std::size_t bins = counts_.size();
+        for (It it = in_.at(from); it != end; ++it) {
+            const auto key = std::invoke(key_, *it);
+            if (!std::in_range<std::size_t>(key) || static_cast<std::size_t>(key) >= bins) {
+                BIDE_THROW(std::out_of_range("bide: a key of the histogram is no number of a bin"));
+            }
+            ++counts[static_cast<std::size_t>(key)];
+        }
+    }
+
+    template <class Loop>
+    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to,
+               std::optional<histogram_front>& done) {
+        done.emplace(in_, key_, counts_.size());
+        loop.advance(*done, {from, to});
+    }
+
+    template <class Loop> void join(Loop&, histogram_front&& next) {
+        std::ranges::transform(counts_, next.counts_, counts_.begin(), std::plus<>());
+    }
+
+    std::vector<std::size_t> take() noexcept { return std::move(counts_); }
+
+private:
+    const elements<It> in_;
+    Key& key_;
+    std::vector<std::size_t> counts_;
+};
+
+template <class Forker, class It, class Key>
+std::vector<std::size_t> histogram_on(Forker forks, const fork_options& options,
+                                      const elements<It>& in, std::size_t bins, Key& key) {
+    histogram_front<It, Key> front(in, key, bins);
+    // A part has as many elements as bins, so that its counts cost no more than its elements.
+    detail::collect_on(forks, options, in, front, bins);
+    return front.take();
+}
+
+template <class It, class Key, class Value, class KeyType, class ValueType, class Hash, class Equal>
+class group_front {
+public:
+    using part = group_front;
+
+    using groups = std::vector<std::pair<KeyType, std::vector<ValueType>>>;
+
+    group_front(const elements<It>& in, Key& key, Value& value, const Hash& hash,
+                const Equal& equal)
+        : in_(in), key_(key), value_(value), numbers_(0, hash, equal) {}
+
+    void run(std::uint64_t from, std::uint64_t to) {
+        const It end = in_.at(to);
+        for (It it = in_.at(from); it != end; ++it) {
+            group_of(std::invoke(key_, *it)).push_back(std::invoke(value_, *it));
+        }
+    }
+
+    template <class Loop>
+    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to, std::optional<group_front>& done) {
+        done.emplace(in_, key_, value_, numbers_.hash_function(), numbers_.key_eq());
+        loop.advance(*done, {from, to});
+    }
+
+    template <class Loop> void join(Loop&, group_front&& next) {
+        for (auto& [key, values] : next.groups_) {
+            std::vector<ValueType>& mine = group_of(std::move(key));
+            if (mine.empty()) {
+                mine = std::move(values);
+            } else {
+                mine.insert(mine.end(), std::make_move_iterator(values.begin()),
+                            std::make_move_iterator(values.end()));
+            }
+        }
+    }
+
+    groups take() noexcept { return std::move(groups_); }
+
+private:
+    template <class Like> std::vector<ValueType>& group_of(Like&& like) {
+        const auto known = numbers_.find(like);
+        if (known != numbers_.end()) {
+            return groups_[known->second].second;
+        }
+        const auto added = numbers_.emplace(std::forward<Like>(like), groups_.size()).first;
+        groups_.emplace_back(added->first, std::vector<ValueType>());
+        return groups_.back().second;
+    }
+
+    const elements<It> in_;
+    Key& key_;
+    Value& value_;
+    groups groups_; // in the order of their first elements
+    std::unordered_map<KeyType, std::size_t, Hash, Equal> numbers_;
+};
+
+template <class Forker, class It, class Key, class Value, class Hash, class Equal>
+auto group_on(Forker forks, const fork_options& options, const elements<It>& in, Key& key,
+              Value& value, const Hash& hash, const Equal& equal) {
+    using key_type = std::remove_cvref_t<std::invoke_result_t<Key&, std::iter_reference_t<It>>>;
+    using value_type = std::remove_cvref_t<std::invoke_result_t<Value&, std::iter_reference_t<It>>>;
+    group_front<It, Key, Value, key_type, value_type, Hash, Equal> front(in, key, value, hash,
+                                                                         equal);
+    detail::collect_on(forks, options, in, front);
+    return front.take();
+}
+
+template <class Key, class It>
+using group_key_t = std::remove_cvref_t<std::invoke_result_t<Key&, std::iter_reference_t<It>>>;
+
+} // namespace detail
+
+/// Returns a vector of f(element) for each element of the range, in its order. The values are
+/// moved, and need neither a default constructor nor a copy.
+/// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
+/// Throws: of the calls that threw, the exception of the first in the order of the range; the
+/// values are destroyed. stopped_error after a stop. std::bad_alloc. Otherwise as join().
+/// Requires: f may be called by several threads at once.
+/// Cancellation: see fork_options::stop.
+/// Complexity: n calls of f. Each value is moved at most once more than on one worker.
+template <parallel_range Range, class F>
+    requires detail::gives_values<F, std::ranges::iterator_t<Range>>
+auto parallel_collect(const fork_policy& on, Range&& range, F f) {
+    return detail::collect_each_on(on.forks(), on.options(), detail::elements_of(range), f);
+}
+
+/// Collects from [first, last) in the same way.
+template <class It, class End, class F>
+    requires parallel_bounds<It, End> && detail::gives_values<F, It>
+auto parallel_collect(const fork_policy& on, It first, End last, F f) {
+    return detail::collect_each_on(on.forks(), on.options(), detail::elements_of(first, last), f);
+}
+
+/// Returns a vector of the values of f(element), a std::optional, for all elements for which it has
+/// one. Otherwise as parallel_collect().
+template <parallel_range Range, class F>
+    requires detail::gives_optionals<F, std::ranges::iterator_t<Range>>
+auto parallel_collect_some(const fork_policy& on, Range&& range, F f) {
+    return detail::collect_some_on(on.forks(), on.options(), detail::elements_of(range), f);
+}
+
+/// Collects from [first, last) in the same way.
+template <class It, class End, class F>
+    requires parallel_bounds<It, End> && detail::gives_optionals<F, It>
+auto parallel_collect_some(const fork_policy& on, It first, End last, F f) {
+    return detail::collect_some_on(on.forks(), on.options(), detail::elements_of(first, last), f);
+}
+
+/// Returns a vector of the elements for which predicate(projection(element)) is true. Otherwise as
+/// parallel_collect(). parallel_collect_some() can move elements: it takes what the function gives.
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+std::vector<std::ranges::range_value_t<Range>>
+parallel_collect_if(const fork_policy& on, Range&& range, Predicate predicate,
+                    Projection projection = {}) {
+    return detail::collect_if_on(on.forks(), on.options(), detail::elements_of(range), predicate,
+                                 projection);
+}
+
+/// Collects from [first, last) in the same way.
+template <class It, class End, class Predicate, class Projection = std::identity>
+    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
+std::vector<std::iter_value_t<It>> parallel_collect_if(const fork_policy& on, It first, End last,
+                                                       Predicate predicate,
+                                                       Projection projection = {}) {
+    return detail::collect_if_on(on.forks(), on.options(), detail::elements_of(first, last),
+                                 predicate, projection);
+}
+
+/// Counts how many elements have each key. Returns a vector of `bins` counts; key(element) is an
+/// integer of [0, bins).
+/// Throws: std::out_of_range for another key. Otherwise as parallel_collect().
+/// Complexity: O(n + bins). Each thief has counts of its own, and takes no part with fewer elements
+/// than bins.
+template <parallel_range Range, class Key = std::identity>
+    requires std::integral<detail::group_key_t<Key, std::ranges::iterator_t<Range>>>
+std::vector<std::size_t> parallel_histogram(const fork_policy& on, Range&& range, std::size_t bins,
+                                            Key key = {}) {
+    return detail::histogram_on(on.forks(), on.options(), detail::elements_of(range), bins, key);
+}
+
+/// Counts in [first, last) in the same way.
+template <class It, class End, class Key = std::identity>
+    requires parallel_bounds<It, End> && std::integral<detail::group_key_t<Key, It>>
+std::vector<std::size_t> parallel_histogram(const fork_policy& on, It first, End last,
+                                            std::size_t bins, Key key = {}) {
+    return detail::histogram_on(on.forks(), on.options(), detail::elements_of(first, last), bins,
+                                key);
+}
+
+/// Groups the elements by key(element). Returns a vector of pairs of a key and a vector of
+/// value(element) for each element with that key. The groups stand in the order of their first
+/// elements, the values in the order of the range. To reduce each group, loop over the result.
+/// Throws: as parallel_collect(), for the calls of key, value, hash and equal.
+/// Requires: the key can be copied; hash and equal are those of a std::unordered_map.
+/// Complexity: O(n) on average.
+template <parallel_range Range, class Key, class Value = std::identity,
+          class Hash = std::hash<detail::group_key_t<Key, std::ranges::iterator_t<Range>>>,
+          class Equal = std::equal_to<>>
+    requires detail::gives_values<Key, std::ranges::iterator_t<Range>> &&
+             detail::gives_values<Value, std::ranges::iterator_t<Range>>
+auto parallel_group_by(const fork_policy& on, Range&& range, Key key, Value value = {},
+                       Hash hash = {}, Equal equal = {}) {
+    return detail::group_on(on.forks(), on.options(), detail::elements_of(range), key, value, hash,
+                            equal);
+}
+
+/// Groups the elements of [first, last) in the same way.
+template <class It, class End, class Key, class Value = std::identity,
+          class Hash = std::hash<detail::group_key_t<Key, It>>, class Equal = std::equal_to<>>
+    requires parallel_bounds<It, End> && detail::gives_values<Key, It> &&
+             detail::gives_values<Value, It>
+auto parallel_group_by(const fork_policy& on, It first, End last, Key key, Value value = {},
+                       Hash hash = {}, Equal equal = {}) {
+    return detail::group_on(on.forks(), on.options(), detail::elements_of(first, last), key, value,
+                            hash, equal);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_PARALLEL_SCAN_HPP
+#define BIDE_PARALLEL_PARALLEL_SCAN_HPP
+
+// Scans: each result is the combination of all elements up to its place. The results do not depend
+// on which thread computes what.
+//
+// The range is divided into blocks of equal size; the last one has less than twice that size. The
+// size is the grain. If none is given, it is the first of 16, 32, 64 ... 2,048 whose square is at
+// least the number of elements, or the last of them. Within a block, elements are combined from
+// left to right. A result is the combination of two operands: what all blocks before give, and what
+// the block gives up to this place. What the blocks give is combined from left to right. So the
+// same range gives the same bits on one worker and on a hundred.
+//
+// A scan makes about 2 n combinations on any number of workers, where std's serial scan makes n. A
+// scan that can be divided, and combines the same operands however it is, has at least 2 n - 2 less
+// the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
+// computation"). If std's operation gives the same bits however its operands are grouped, the front
+// makes n.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/ordered_loop.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
+#include <bide/parallel/parallel_transform.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+enum class scan_kind { inclusive, exclusive };
+
+// Returns the size of a block.
+inline std::uint64_t scan_block(std::uint64_t size, std::uint64_t grain) noexcept {
+    if (grain != 0) {
+        return grain;
+    }
+    std::uint64_t block = 16;
+    while (block < 2'048 && block * block < size) {
+        block *= 2;
+    }
+    return block;
+}
+
+// What an operation of a scan is called with: two values, as rvalues and as const lvalues.
+template <class Op, class T>
+concept combines_scan = std::move_constructible<T> && std::invocable<Op&, T, T> &&
+                        std::invocable<Op&, const T&, const T&> &&
+                        std::constructible_from<T, std::invoke_result_t<Op&, T, T>> &&
+                        std::constructible_from<T, std::invoke_result_t<Op&, const T&, const T&>>;
+
+// Where a scan writes to.
+template <class Out, class Op, class T>
+concept takes_scan =
+    combines_scan<Op, T> && parallel_output<Out, const T&> && parallel_output<Out, T>;
+
+template <class Map, class It>
+using scanned_t = std::remove_cvref_t<std::invoke_result_t<Map&, std::iter_reference_t<It>>>;
+
+// True if an operation gives the same bits however its operands are grouped. Then a scan goes on
+// with what all elements before give, as a serial one does.
+template <class Op, class T>
+inline constexpr bool regroups =
+    std::is_integral_v<T> && !std::is_same_v<T, bool> &&
+    (std::is_same_v<Op, std::plus<>> || std::is_same_v<Op, std::plus<T>> ||
+     std::is_same_v<Op, std::bit_xor<>> || std::is_same_v<Op, std::bit_xor<T>> ||
+     std::is_same_v<Op, std::bit_or<>> || std::is_same_v<Op, std::bit_or<T>> ||
+     std::is_same_v<Op, std::bit_and<>> || std::is_same_v<Op, std::bit_and<T>>);
+
+// The front of a scan: what all blocks before give, or nothing if there is none.
+template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
+    static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
+    // If the output keeps the values of T, the thief writes there what a block gives up to each
+    // place. Then the join needs neither the elements nor the map.
+    static constexpr bool keeps_in_output =
+        std::same_as<std::iter_value_t<Out>, T> &&
+        std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
+    // A small value is copied to where no output can be.
+    using operand =
+        std::conditional_t<std::is_trivially_copyable_v<T> && sizeof(T) <= 64, T, const T&>;
+    static_assert(
+        reduces_to<std::invoke_result_t<Map&, std::iter_reference_t<It>>, T>,
+        "bide: an element does not fit into the type of the initial value: convert it, or "
+        "give an initial value of its type");
+
+public:
+    struct part {
+        std::uint64_t from;
+        std::uint64_t blocks;
+        std::unique_ptr<std::optional<T>[]> sums; // of the blocks
+    };
+
+    scan_front(const elements<It>& in, const Out& out, std::uint64_t block, Op& op, Map& map,
+               std::optional<T>&& before)
+        : in_(in), out_{out, in.size}, block_(block), op_(op), map_(map),
+          before_(std::move(before)) {}
+
+    void run(std::uint64_t from, std::uint64_t to) {
+        for (std::uint64_t at = from; at != to; at = end_of(at)) {
+            before_.emplace(before_ ? scan_on(*before_, at) : scan_alone(at));
+        }
+    }
+
+    template <class Loop>
+    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to, std::optional<part>& done) {
+        part mine{from, (std::max)((to - from) / block_, std::uint64_t{1}), nullptr};
+        mine.sums.reset(new (std::nothrow) std::optional<T>[mine.blocks]);
+        if (mine.sums == nullptr) {
+            return;
+        }
+        loop.for_blocks(mine.blocks, [&](std::uint64_t first, std::uint64_t last) {
+            for (std::uint64_t n = first; n != last; ++n) {
+                const std::uint64_t at = from + n * block_;
+                if (loop.state().leaves_out(at)) {
+                    return;
+                }
+                if constexpr (keeps_in_output) {
+                    mine.sums[n].emplace(scan_alone(at));
+                } else {
+                    mine.sums[n].emplace(sum_of(at));
+                }
+            }
+        });
+        done.emplace(std::move(mine));
+    }
+
+    template <class Loop> void join(Loop& loop, part&& done) {
+        // From here on, the sum of a block is what all blocks before it give.
+        for (std::uint64_t n = 0; n != done.blocks; ++n) {
+            T behind = combine(*before_, *done.sums[n]);
+            done.sums[n].emplace(std::move(*before_));
+            before_.emplace(std::move(behind));
+        }
+        loop.for_blocks(done.blocks, [&](std::uint64_t first, std::uint64_t last) {
+            for (std::uint64_t n = first; n != last; ++n) {
+                const std::uint64_t at = done.from + n * block_;
+                if (loop.state().leaves_out(at)) {
+                    return;
+                }
+                loop.state().run(at, end_of(at) - at, [&] {
+                    if constexpr (keeps_in_output) {
+                        put_before(*done.sums[n], at);
+                    } else {
+                        static_cast<void>(scan_on(*done.sums[n], at));
+                    }
+                });
+            }
+        });
+    }
+
+private:
+    std::uint64_t end_of(std::uint64_t at) const noexcept {
+        return in_.size - at < 2 * block_ ? in_.size : at + block_;
+    }
+
+    T combine(const T& left, const T& right) {
+        return static_cast<T>(std::invoke(op_, left, right));
+    }
+
+    // Combines the elements of the block at `at` from left to right. Calls put(place, value) for
+    // each place, with the combination up to there; for the first place of an exclusive scan, calls
+    // begin(place). An element is read before its place is written: they may be the same.
+    template <class Begin, class Put> T fold(std::uint64_t at, Begin begin, Put put) {
+        const It end = in_.at(end_of(at));
+        It it = in_.at(at);
+        Out to = out_.at(at);
+        T sum = static_cast<T>(std::invoke(map_, *it));
+        if constexpr (is_exclusive) {
+            begin(to);
+        } else {
+            put(to, std::as_const(sum));
+        }
+        while (++it != end) {
+            ++to;
+            T next = static_cast<T>(std::invoke(map_, *it));
+            if constexpr (is_exclusive) {
+                put(to, std::as_const(sum));
+            }
+            sum = static_cast<T>(std::invoke(op_, std::move(sum), std::move(next)));
+            if constexpr (!is_exclusive) {
+                put(to, std::as_const(sum));
+            }
+        }
+        return sum;
+    }
+
+    T sum_of(std::uint64_t at) {
+        return fold(at, [](Out&) {}, [](Out&, const T&) {});
+    }
+
+    // Scans the block as if it were the first one. Of an exclusive scan, leaves out the first
+    // place.
+    T scan_alone(std::uint64_t at) {
+        return fold(at, [](Out&) {}, [](Out& to, const T& sum) { *to = sum; });
+    }
+
+    // Scans the block, of which all blocks before it give `before`. Returns what it and they give.
+    T scan_on(const T& all_before, std::uint64_t at) {
+        if constexpr (regroups<Op, T>) {
+            const It end = in_.at(end_of(at));
+            Out to = out_.at(at);
+            T sum = all_before;
+            for (It it = in_.at(at); it != end; ++it, static_cast<void>(++to)) {
+                const T next = static_cast<T>(std::invoke(map_, *it));
+                if constexpr (is_exclusive) {
+                    *to = std::as_const(sum);
+                }
+                sum = static_cast<T>(std::invoke(op_, sum, next));
+                if constexpr (!is_exclusive) {
+                    *to = std::as_const(sum);
+                }
+            }
+            return sum;
+        } else {
+            const operand before = all_before;
+            T sum = fold(
+                at, [&before](Out& to) { *to = before; },
+                [this, &before](Out& to, const T& here) { *to = combine(before, here); });
+            return combine(before, sum);
+        }
+    }
+
+    // The same, where scan_alone() has been called.
+    void put_before(const T& all_before, std::uint64_t at) {
+        const operand before = all_before;
+        const Out end = out_.at(end_of(at));
+        Out to = out_.at(at);
+        if constexpr (is_exclusive) {
+            *to = before;
+            ++to;
+        }
+        for (; to != end; ++to) {
+            *to = combine(before, std::as_const(*to));
+        }
+    }
+
+    const elements<It> in_;
+    const elements<Out> out_;
+    const std::uint64_t block_;
+    Op& op_;
+    Map& map_;
+    std::optional<T> before_;
+};
+
+template <scan_kind Kind, class T, class Forker, class It, class Out, class Op, class Map>
+Out scan_on(Forker forks, const fork_options& options, const elements<It>& in, const Out& out,
+            Op& op, Map& map, std::optional<T> before) {
+    const std::uint64_t block = detail::scan_block(in.size, options.grain);
+    scan_front<Kind, It, Out, T, Op, Map> front(in, out, block, op, map, std::move(before));
+    ordered_loop<Forker>(forks, options, in.size, block).run(front, in.size);
+    return elements<Out>{out, in.size}.at(in.size);
+}
+
+} // namespace detail
+
+/// Writes to consecutive places from `out` on, for each element of the range, the combination of
+/// all elements up to it, grouped as the head of this file describes. Returns the iterator behind
+/// the last place. `out` may be the beginning of the range itself; otherwise the places and the
+/// range must not overlap.
+/// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
+/// Throws: of the calls of `op` that threw, the exception of the first in the order of the range.
+/// stopped_error after a stop. Otherwise as join(). After an exception, the places are unspecified.
+/// Requires: op is associative and may be called by several threads at once. It gets two values of
+/// the type of the elements, as rvalues or as const lvalues. They are moved, and copied only to the
+/// places; they need no default constructor.
+/// Cancellation: see fork_options::stop.
+/// Complexity: up to 2 n calls of op, or 3 n if the output does not have the type of the values.
+template <parallel_range Range, class Out, class Op = std::plus<>>
+    requires detail::takes_scan<Out, Op, std::ranges::range_value_t<Range>>
+Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op = {}) {
+    std::identity map;
+    return detail::scan_on<detail::scan_kind::inclusive, std::ranges::range_value_t<Range>>(
+        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::nullopt);
+}
+
+/// Scans [first, last) in the same way.
+template <class It, class End, class Out, class Op = std::plus<>>
+    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, std::iter_value_t<It>>
+Out parallel_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op = {}) {
+    std::identity map;
+    return detail::scan_on<detail::scan_kind::inclusive, std::iter_value_t<It>>(
+        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::nullopt);
+}
+
+/// Scans the range with `init` in front of it. The values that are combined have the type of
+/// `init`, which represents each value of an element.
+template <parallel_range Range, class Out, class Op, class T>
+    requires detail::takes_scan<Out, Op, T>
+Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op, T init) {
+    std::identity map;
+    return detail::scan_on<detail::scan_kind::inclusive, T>(
+        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::move(init));
+}
+
+/// Scans [first, last) with `init` in front of it.
+template <class It, class End, class Out, class Op, class T>
+    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, T>
+Out parallel_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op, T init) {
+    std::identity map;
+    return detail::scan_on<detail::scan_kind::inclusive, T>(
+        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::move(init));
+}
+
+/// Writes for each element the combination of `init` and all elements before it. Otherwise as
+/// parallel_inclusive_scan() with `init`.
+template <parallel_range Range, class Out, class T, class Op = std::plus<>>
+    requires detail::takes_scan<Out, Op, T>
+Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T init, Op op = {}) {
+    std::identity map;
+    return detail::scan_on<detail::scan_kind::exclusive, T>(
+        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::move(init));
+}
+
+/// Scans [first, last) in the same way.
+template <class It, class End, class Out, class T, class Op = std::plus<>>
+    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, T>
+Out parallel_exclusive_scan(const fork_policy& on, It first, End last, Out out, T init,
+                            Op op = {}) {
+    std::identity map;
+    return detail::scan_on<detail::scan_kind::exclusive, T>(
+        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::move(init));
+}
+
+/// Scans map(element) for each element of the range. Otherwise as parallel_inclusive_scan(), for
+/// the calls of map, too. If the output does not have the type of the values, map may be called
+/// twice for an element.
+template <parallel_range Range, class Out, class Op, class Map>
+    requires detail::takes_scan<Out, Op, detail::scanned_t<Map, std::ranges::iterator_t<Range>>>
+Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op,
+                                      Map map) {
+    using value = detail::scanned_t<Map, std::ranges::iterator_t<Range>>;
+    return detail::scan_on<detail::scan_kind::inclusive, value>(
+        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::nullopt);
+}
+
+/// Scans [first, last) in the same way.
+template <class It, class End, class Out, class Op, class Map>
+    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, detail::scanned_t<Map, It>>
+Out parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op,
+                                      Map map) {
+    return detail::scan_on<detail::scan_kind::inclusive, detail::scanned_t<Map, It>>(
+        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::nullopt);
+}
+
+/// Scans map(element) for each element of the range, with `init` in front of them.
+template <parallel_range Range, class Out, class Op, class Map, class T>
+    requires std::invocable<Map&, std::ranges::range_reference_t<Range>> &&
+             detail::takes_scan<Out, Op, T>
+Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op, Map map,
+                                      T init) {
+    return detail::scan_on<detail::scan_kind::inclusive, T>(
+        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::move(init));
+}
+
+/// Scans [first, last) in the same way.
+template <class It, class End, class Out, class Op, class Map, class T>
+    requires parallel_bounds<It, End> && std::invocable<Map&, std::iter_reference_t<It>> &&
+             detail::takes_scan<Out, Op, T>
+Out parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op,
+                                      Map map, T init) {
+    return detail::scan_on<detail::scan_kind::inclusive, T>(
+        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::move(init));
+}
+
+/// Writes for each element the combination of `init` and map(element) of all elements before it.
+/// Otherwise as parallel_transform_inclusive_scan().
+template <parallel_range Range, class Out, class T, class Op, class Map>
+    requires std::invocable<Map&, std::ranges::range_reference_t<Range>> &&
+             detail::takes_scan<Out, Op, T>
+Out parallel_transform_exclusive_scan(const fork_policy& on, Range&& range, Out out, T init, Op op,
+                                      Map map) {
+    return detail::scan_on<detail::scan_kind::exclusive, T>(
+        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::move(init));
+}
+
+/// Scans [first, last) in the same way.
+template <class It, class End, class Out, class T, class Op, class Map>
+    requires parallel_bounds<It, End> && std::invocable<Map&, std::iter_reference_t<It>> &&
+             detail::takes_scan<Out, Op, T>
+Out parallel_transform_exclusive_scan(const fork_policy& on, It first, End last, Out out, T init,
+                                      Op op, Map map) {
+    return detail::scan_on<detail::scan_kind::exclusive, T>(
+        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::move(init));
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

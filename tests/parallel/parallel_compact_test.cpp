@@ -1,0 +1,264 @@
+#include <bide/parallel/parallel_compact.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/forking.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+#include <support/two_threads.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+struct failure {
+    int at;
+};
+
+// A value that can only be moved, with an address and a comma of its own.
+struct hostile {
+    explicit hostile(int n) : number(std::make_unique<int>(n)) {}
+    hostile* operator&() const = delete;
+    template <class T> void operator,(T&&) const = delete;
+    friend bool operator==(const hostile& a, const hostile& b) { return *a.number == *b.number; }
+    std::unique_ptr<int> number;
+};
+
+template <class T, class Make>
+void compare_all(const bide::fork_policy& on, const std::vector<int>& numbers, Make make) {
+    const auto values = [&] {
+        std::vector<T> all;
+        for (const int number : numbers) {
+            all.push_back(make(number));
+        }
+        return all;
+    };
+    const T one = make(1);
+    const auto is_one = [&](const T& element) { return element == one; };
+    const auto is_right = [](auto& wanted, auto wanted_end, auto& out, auto end) {
+        return end - out.begin() == wanted_end - wanted.begin() &&
+               std::equal(wanted.begin(), wanted_end, out.begin());
+    };
+    for (const bool by_range : {true, false}) {
+        std::vector<T> wanted = values();
+        std::vector<T> out = values();
+        auto wanted_end = std::remove_if(wanted.begin(), wanted.end(), is_one);
+        auto end = by_range ? bide::parallel_remove_if(on, out, is_one)
+                            : bide::parallel_remove_if(on, out.begin(), out.end(), is_one);
+        REQUIRE(is_right(wanted, wanted_end, out, end));
+        wanted = values();
+        out = values();
+        wanted_end = std::unique(wanted.begin(), wanted.end());
+        end = by_range ? bide::parallel_unique(on, out)
+                       : bide::parallel_unique(on, out.begin(), out.end(), std::equal_to<>());
+        REQUIRE(is_right(wanted, wanted_end, out, end));
+        wanted = values();
+        out = values();
+        wanted_end = std::stable_partition(wanted.begin(), wanted.end(), is_one);
+        end = by_range ? bide::parallel_stable_partition(on, out, is_one)
+                       : bide::parallel_stable_partition(on, out.begin(), out.end(), is_one);
+        REQUIRE(is_right(wanted, wanted_end, out, end));
+        REQUIRE(out == wanted);
+    }
+    std::vector<T> source = values();
+    std::deque<T> out(std::make_move_iterator(source.begin()),
+                      std::make_move_iterator(source.end()));
+    std::vector<T> wanted = values();
+    const auto wanted_end = std::remove_if(wanted.begin(), wanted.end(), is_one);
+    REQUIRE(is_right(wanted, wanted_end, out, bide::parallel_remove_if(on, out, is_one)));
+}
+
+} // namespace
+
+TEST_CASE(
+    "parallel_compact: leaves what std's algorithms leave, whatever the size and the workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 4u, 16u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 30; ++round) {
+            const std::size_t n =
+                round < 4 ? static_cast<std::size_t>(round) : chance.below(1u << chance.below(15));
+            const std::uint32_t rarity = 1 + chance.below(1u << chance.below(10));
+            std::vector<int> numbers(n);
+            for (int& number : numbers) {
+                number = chance.below(rarity) == 0 ? 1 : static_cast<int>(chance.below(3));
+            }
+            const bide::fork_policy on(
+                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
+            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
+            compare_all<int>(on, numbers, std::identity());
+            compare_all<std::string>(on, numbers, [](int i) { return std::to_string(i); });
+            compare_all<hostile>(on, numbers, [](int i) { return hostile(i); });
+        }
+    }
+}
+
+TEST_CASE("parallel_compact: a thief's part is moved behind what is kept before it") {
+    for (const std::size_t rarity :
+         {2u, 3u, 1'000u}) { // the less are removed, the less is the room
+        bide::scheduler s(test::with(3, true));
+        std::vector<std::size_t> in(200'000);
+        std::iota(in.begin(), in.end(), std::size_t{0});
+        std::vector<std::size_t> wanted = in;
+        const auto is_rare = [&](std::size_t i) { return i % rarity == 0; };
+        wanted.erase(std::remove_if(wanted.begin(), wanted.end(), is_rare), wanted.end());
+        test::two_threads both;
+        in.erase(bide::parallel_remove_if(s, in,
+                                          [&](std::size_t i) {
+                                              both.come();
+                                              return is_rare(i);
+                                          }),
+                 in.end());
+        CHECK(both.met());
+        CHECK(in == wanted);
+    }
+}
+
+TEST_CASE("parallel_compact: whatever thieves take, each element is asked once and none is lost") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    test::tally tally;
+    for (int round = 0; round < 600; ++round) {
+        const int n = static_cast<int>(chance.below(1u << chance.below(12)));
+        test::chance_forks::script script(test::run_seed() + static_cast<unsigned>(round));
+        script.thieves = chance.below(5);
+        script.hunger = chance.below(5);
+        const bide::fork_options options{.grain = std::size_t{chance.below(40)}};
+        const int first = static_cast<int>(chance.below(2 * static_cast<unsigned>(n) + 1));
+        const int second = first + static_cast<int>(chance.below(100));
+        INFO("round " << round << ", " << n << " elements, thrown at " << first);
+        std::vector<test::counted> in;
+        for (int i = 0; i < n; ++i) {
+            in.emplace_back(tally, i);
+        }
+        const int alive = tally.alive();
+        const bide::detail::elements<test::counted*> all{in.data(), in.size()};
+        std::vector<int> asked(in.size());
+        auto predicate = [&](int number) {
+            ++asked[static_cast<std::size_t>(number)];
+            if (number == first || number == second) {
+                throw failure{number};
+            }
+            return number % 3 == 0;
+        };
+        auto projection = &test::counted::number;
+        int thrown = -1;
+        test::counted* end = nullptr;
+        try {
+            end = bide::detail::stable_partition_on(test::chance_forks(script), options, all,
+                                                    predicate, projection);
+        } catch (const failure& failed) {
+            thrown = failed.at;
+        }
+        REQUIRE(thrown == (first < n ? first : -1));
+        REQUIRE(tally.alive() == alive);
+        REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
+        std::vector<int> left;
+        for (const test::counted& element : in) {
+            left.push_back(element.number());
+        }
+        if (thrown == -1) {
+            REQUIRE(end - in.data() == (n + 2) / 3);
+            REQUIRE(std::is_sorted(left.begin(), left.begin() + (n + 2) / 3));
+            REQUIRE(std::is_sorted(left.begin() + (n + 2) / 3, left.end()));
+        }
+        std::sort(left.begin(), left.end());
+        for (int i = 0; i < n; ++i) {
+            REQUIRE(left[static_cast<std::size_t>(i)] == i);
+        }
+
+        std::vector<int> numbers(in.size());
+        std::iota(numbers.begin(), numbers.end(), 0);
+        std::fill(asked.begin(), asked.end(), 0);
+        std::identity same;
+        thrown = -1;
+        try {
+            int* const behind = bide::detail::remove_if_on(
+                test::chance_forks(script), options,
+                bide::detail::elements<int*>{numbers.data(), numbers.size()}, predicate, same);
+            numbers.erase(numbers.begin() + (behind - numbers.data()), numbers.end());
+        } catch (const failure& failed) {
+            thrown = failed.at;
+        }
+        REQUIRE(thrown == (first < n ? first : -1));
+        REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
+        if (thrown == -1) {
+            REQUIRE(std::ssize(numbers) == n - (n + 2) / 3);
+            for (std::size_t i = 0; i < numbers.size(); ++i) {
+                REQUIRE(numbers[i] == static_cast<int>(i / 2 * 3 + i % 2 + 1));
+            }
+        }
+        // Groups of up to five equal neighbours, cut anywhere.
+        std::vector<int> groups(static_cast<std::size_t>(n));
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+            groups[i] = static_cast<int>(i / 5);
+        }
+        int calls = 0;
+        auto equal = [&](int a, int b) {
+            ++calls;
+            return a == b;
+        };
+        int* const behind = bide::detail::unique_on(
+            test::chance_forks(script), options,
+            bide::detail::elements<int*>{groups.data(), groups.size()}, equal, same);
+        REQUIRE(behind - groups.data() == (n + 4) / 5);
+        REQUIRE(calls == std::max(n - 1, 0));
+        for (std::ptrdiff_t i = 0; i < behind - groups.data(); ++i) {
+            REQUIRE(groups[static_cast<std::size_t>(i)] == i);
+        }
+    }
+}
+
+TEST_CASE("parallel_compact: a stop ends it early, and a stopped partition keeps all elements") {
+    bide::scheduler s(test::with(3, true));
+    for (const std::size_t grain : {0u, 10u}) {
+        std::vector<std::string> in;
+        for (int i = 0; i < 5'000; ++i) {
+            in.push_back(std::to_string(i));
+        }
+        std::vector<std::string> wanted = in;
+        std::stop_source stop;
+        const bide::fork_policy on(s, {.grain = grain, .stop = stop.get_token()});
+        const auto stops = [&](const std::string& element) {
+            if (element == "321") {
+                stop.request_stop();
+            }
+            return element.back() == '1';
+        };
+        CHECK_THROWS_AS(bide::parallel_stable_partition(on, in, stops), bide::stopped_error);
+        std::sort(in.begin(), in.end());
+        std::sort(wanted.begin(), wanted.end());
+        CHECK(in == wanted);
+        CHECK_THROWS_AS(bide::parallel_remove_if(on, in, stops), bide::stopped_error);
+        CHECK_THROWS_AS(bide::parallel_unique(on, in), bide::stopped_error);
+        bide::fork_progress progress;
+        bide::parallel_unique({s, {.grain = grain, .progress = &progress}}, wanted);
+        CHECK(progress.done() == 5'000);
+    }
+}
+
+TEST_CASE("parallel_compact: projections and arrays") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<std::string> words = {"a", "bb", "cc", "d", "ee"};
+    CHECK(bide::parallel_stable_partition(
+              s, words, [](std::size_t n) { return n == 2; }, &std::string::size) ==
+          words.begin() + 3);
+    CHECK(words == std::vector<std::string>{"bb", "cc", "ee", "a", "d"});
+    CHECK(bide::parallel_unique(s, words, std::equal_to<>(), &std::string::size) ==
+          words.begin() + 2);
+    int numbers[] = {1, 2, 3, 4};
+    CHECK(bide::parallel_remove_if(s, numbers, [](int i) { return i % 2 == 1; }) == numbers + 2);
+    CHECK(numbers[1] == 4);
+}
