@@ -29,6 +29,7 @@ void add_all(harness& h) {
     add_loops(h);
     add_sum(h);
     add_algorithms(h);
+    add_packs(h);
     add_sorts(h);
     add_pipelines(h);
     add_selections(h);

@@ -26,6 +26,7 @@ void add_spine(harness&);
 void add_uts(harness&);
 void add_loops(harness&);
 void add_sum(harness&);
+void add_packs(harness&);
 void add_sorts(harness&);
 void add_pipelines(harness&);
 void add_selections(harness&);
