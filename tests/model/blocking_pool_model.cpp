@@ -20,7 +20,7 @@ using parker = bide::basic_parker<platform>;
 
 class thread {
 public:
-    std::error_code start(void (*body)(void*) noexcept, void* argument) noexcept {
+    std::error_code start(void (*body)(void*) noexcept, void* argument, std::size_t = 0) noexcept {
         thread_.emplace([=] { body(argument); });
         return {};
     }

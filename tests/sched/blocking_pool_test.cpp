@@ -110,7 +110,7 @@ struct belated : test::jittery {
 // At most `left` of these threads are started.
 struct scarce_thread : os_thread {
     inline static std::atomic<int> left{0};
-    std::error_code start(function body, void* argument) noexcept {
+    std::error_code start(function body, void* argument, std::size_t = 0) noexcept {
         if (left.fetch_sub(1) <= 0) {
             ++left;
             return std::make_error_code(std::errc::too_many_files_open);
@@ -507,7 +507,7 @@ namespace {
 
 // Runs its body at once, on the calling thread.
 struct no_thread {
-    std::error_code start(os_thread::function body, void* argument) noexcept {
+    std::error_code start(os_thread::function body, void* argument, std::size_t = 0) noexcept {
         body(argument);
         return {};
     }

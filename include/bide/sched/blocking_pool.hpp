@@ -51,6 +51,7 @@ public:
         unsigned max_threads = 512;                   ///< the most threads at a time
         std::chrono::milliseconds keep_alive{10'000}; ///< how long an idle thread stays
         std::string name = "bide";                    ///< threads are "<name>-b<index>"
+        std::size_t stack_size = 0;                   ///< of each thread; 0: the system's
     };
 
     /// Constructs a pool without threads.
@@ -245,7 +246,7 @@ std::error_code basic_blocking_pool<Platform, Thread>::start(runnable& r) noexce
     if (w == nullptr) {
         return std::make_error_code(std::errc::not_enough_memory);
     }
-    const std::error_code error = w->thread.start(&run, w);
+    const std::error_code error = w->thread.start(&run, w, options_.stack_size);
     if (error) {
         delete w;
         return error;

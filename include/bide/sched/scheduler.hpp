@@ -57,8 +57,10 @@ class scheduler : public task_runner {
 
 public:
     /// Starts the workers.
-    /// Throws: std::bad_alloc. std::system_error if a thread cannot be started, or if the driver is
-    /// attached to another scheduler. No thread is left then, and none has called on_worker_start.
+    /// Throws: std::bad_alloc. std::invalid_argument if no thread can have a stack of stack_size.
+    /// std::system_error if a thread cannot be started, as for lack of memory for its stack, or if
+    /// the driver is attached to another scheduler. No thread is left then, and none has called
+    /// on_worker_start.
     explicit scheduler(scheduler_options options = {})
         : scheduler(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();

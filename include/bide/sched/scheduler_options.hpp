@@ -44,6 +44,13 @@ struct scheduler_options {
     /// The name of the threads: "<name>-<index>" for workers, "<name>-b<index>" for blocking tasks.
     std::string_view name = "bide";
 
+    /// The size of the stack of each thread of the scheduler, in bytes: of the workers, and of the
+    /// threads for blocking tasks, which may run a worker. It is rounded up to whole pages. 0 means
+    /// the size of the system, on Linux that of `ulimit -s`, usually 8 MiB. A deep recursion of
+    /// tasks' or arms' functions needs more. The system commits memory only for what is used. On
+    /// Windows, it has no effect.
+    std::size_t stack_size = 0;
+
     /// Called with an exception that has left a task if the task's handle was dropped. The caller
     /// is a worker, a thread for blocking tasks, or the thread that drops the handle, and several
     /// threads may call at once. If this is empty or throws, the exception's type and text are
@@ -74,10 +81,10 @@ struct scheduler_options {
     /// 1 s. If it is zero, there is no watcher, and an idle worker is woken for each such task.
     std::chrono::microseconds longest_nap{4'000};
 
-    /// How much later than necessary a sleep or a time-out of a task may end. Their times are rounded
-    /// up to multiples of this, so that all of one interval end by one wake: with 1 ms, many
-    /// sleepers cost a fraction of the processor time. Values above 1 s count as 1 s. If it is zero
-    /// or less, each ends at its own time.
+    /// How much later than necessary a sleep or a time-out of a task may end. Their times are
+    /// rounded up to multiples of this, so that all of one interval end by one wake: with 1 ms,
+    /// many sleepers cost a fraction of the processor time. Values above 1 s count as 1 s. If it is
+    /// zero or less, each ends at its own time.
     std::chrono::microseconds timer_slack{0};
 };
 

@@ -7,6 +7,7 @@
 
 #include <bide/core/config.hpp>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <memory>
@@ -18,6 +19,7 @@
 #include <thread>
 #else
 #include <pthread.h>
+#include <unistd.h>
 #endif
 #if defined(__linux__)
 #include <signal.h>
@@ -60,9 +62,12 @@ public:
     os_thread& operator=(const os_thread&) = delete;
 
     // Runs body(argument) on a new thread, which handles no signals. Returns an error if no thread
-    // was started.
+    // was started. The thread has a stack of `stack_size` bytes, rounded up to whole pages; 0 is
+    // the size of the system. On Windows, the size has no effect.
     // Requires: it was not started, or was joined since. It stays in its place until it is joined.
-    std::error_code start(function body, void* argument) noexcept;
+    std::error_code start(function body, void* argument, std::size_t stack_size = 0) noexcept;
+    // Returns false if no thread can have a stack of that size.
+    static bool may_have_stack(std::size_t stack_size) noexcept;
 
     // Runs body(argument) on a new thread that is never joined, and that handles no signals.
     static std::error_code start_detached(function body, void* argument) noexcept;
@@ -92,7 +97,9 @@ private:
 
 #if defined(_WIN32)
 
-inline std::error_code os_thread::start(function body, void* argument) noexcept {
+inline bool os_thread::may_have_stack(std::size_t) noexcept { return true; }
+
+inline std::error_code os_thread::start(function body, void* argument, std::size_t) noexcept {
 #if BIDE_EXCEPTIONS
     try {
         thread_ = std::thread(body, argument);
@@ -121,11 +128,44 @@ inline void os_thread::join() noexcept { thread_.join(); }
 
 #else
 
-inline std::error_code os_thread::start(function body, void* argument) noexcept {
+namespace stack_sizes {
+
+// Sets the size of `to`, if it is not 0. Returns an error number.
+inline int set(pthread_attr_t& to, std::size_t wanted) noexcept {
+    if (wanted == 0) {
+        return 0;
+    }
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t rounded = (wanted + page - 1) / page * page;
+    return rounded < wanted ? EINVAL : ::pthread_attr_setstacksize(&to, rounded);
+}
+
+} // namespace stack_sizes
+
+inline bool os_thread::may_have_stack(std::size_t stack_size) noexcept {
+    pthread_attr_t how;
+    if (::pthread_attr_init(&how) != 0) {
+        return true; // there is no memory: the start of a thread says so
+    }
+    const int error = stack_sizes::set(how, stack_size);
+    ::pthread_attr_destroy(&how);
+    return error == 0;
+}
+
+inline std::error_code os_thread::start(function body, void* argument,
+                                        std::size_t stack_size) noexcept {
     body_ = body;
     argument_ = argument;
     const signals_blocked blocked;
-    const int error = ::pthread_create(&thread_, nullptr, &enter, this);
+    pthread_attr_t how;
+    int error = ::pthread_attr_init(&how);
+    if (error == 0) {
+        error = stack_sizes::set(how, stack_size);
+        if (error == 0) {
+            error = ::pthread_create(&thread_, &how, &enter, this);
+        }
+        ::pthread_attr_destroy(&how);
+    }
     return {error, std::system_category()};
 }
 

@@ -9,6 +9,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/os_thread.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -47,7 +48,8 @@ class scheduler_core final : public task_home, basic_pool<native_platform>::owne
 public:
     using worker = pool_type::worker;
 
-    // Throws: std::bad_alloc; std::system_error if `wanted.io` is attached to another scheduler.
+    // Throws: std::bad_alloc; std::invalid_argument for a size of stacks that no thread can have;
+    // std::system_error if `wanted.io` is attached to another scheduler.
     scheduler_core(scheduler& of, scheduler_options&& wanted);
     scheduler_core(const scheduler_core&) = delete;
     scheduler_core& operator=(const scheduler_core&) = delete;
@@ -150,6 +152,9 @@ private:
 };
 
 inline pool_options scheduler_core::options_of_pool(const scheduler_options& wanted) {
+    if (!os_thread::may_have_stack(wanted.stack_size)) {
+        BIDE_THROW(std::invalid_argument("scheduler: no thread can have a stack of stack_size"));
+    }
     const unsigned processors = cpu_count();
     const unsigned workers = wanted.num_workers != 0 ? wanted.num_workers : processors;
     return {workers,

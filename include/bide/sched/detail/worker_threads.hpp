@@ -25,6 +25,7 @@
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -143,6 +144,7 @@ private:
     scheduler& scheduler_;
     pool_type& pool_;
     const std::string name_;
+    const std::size_t stack_size_;
     const bool pin_;
     const cpu_mask mask_;
     const std::function<void(unsigned)> on_start_;
@@ -160,9 +162,10 @@ private:
 };
 
 inline worker_threads::worker_threads(scheduler& of, pool_type& pool, scheduler_options& wanted)
-    : scheduler_(of), pool_(pool), name_(wanted.name), pin_(wanted.pin_workers),
-      on_start_(std::move(wanted.on_worker_start)), on_stop_(std::move(wanted.on_worker_stop)),
-      blocking_({wanted.max_blocking_threads, wanted.blocking_keep_alive, name_}) {
+    : scheduler_(of), pool_(pool), name_(wanted.name), stack_size_(wanted.stack_size),
+      pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
+      on_stop_(std::move(wanted.on_worker_stop)),
+      blocking_({wanted.max_blocking_threads, wanted.blocking_keep_alive, name_, stack_size_}) {
     for (worker& w : pool_.workers()) {
         threads_.emplace_back(*this, w);
     }
@@ -173,7 +176,8 @@ inline worker_threads::worker_threads(scheduler& of, pool_type& pool, scheduler_
 inline std::error_code worker_threads::start() noexcept {
     for (own_thread& p : threads_) {
         const std::error_code error = p.thread.start(
-            [](void* self) noexcept { static_cast<own_thread*>(self)->run_own_worker(); }, &p);
+            [](void* self) noexcept { static_cast<own_thread*>(self)->run_own_worker(); }, &p,
+            stack_size_);
         if (error) {
             while (&threads_.back() != &p) {
                 threads_.pop_back();
