@@ -1,6 +1,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
+#include <bide/parallel/fork_scope.hpp>
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 // A stolen arm and the thread that waits for it; and forks while workers go to sleep. The deque has
@@ -396,4 +398,134 @@ TEST_CASE("fork_join: external callers join beside workers until the last caller
 
 TEST_CASE("fork_join: a lane is taken again while its last thief leaves", "[fork_join]") {
     model::check("a lane is lent again", {}, lent_again);
+}
+
+// ---- Scopes
+
+namespace {
+
+using scope = bide::basic_spawn_scope<platform>;
+using context = bide::detail::basic_fork_context<platform>;
+
+// As steal_and_run(), with the context that a function of a scope needs.
+bool steal_function(lane& from, lane& on) {
+    job* const taken = from.steal();
+    if (taken != nullptr) {
+        const bide::detail::basic_fork_scope<platform> now(on, from);
+        on.run(*taken, from);
+    }
+    return taken != nullptr;
+}
+
+// The body spawns one function, which may spawn another. Thieves take them.
+void spawned(bool again, int thieves) {
+    lanes l;
+    var<int> ran{0};
+    var<int> ran_again{0};
+    {
+        std::unique_ptr<model::thread> second;
+        model::thread first([&] { steal_function(l.a, l.b); });
+        if (thieves == 2) { // takes from the first thief
+            second = std::make_unique<model::thread>([&] { steal_function(l.b, l.c); });
+        }
+        context::here() = {nullptr, &l.a};
+        scope s(nullptr, {});
+        s.run([&](scope& all) {
+            all.spawn([&](scope& same) {
+                ran = ran + 1;
+                if (again) {
+                    same.spawn([&] { ran_again = ran_again + 1; });
+                }
+            });
+        });
+        MODEL_REQUIRE(ran == 1 && ran_again == (again ? 1 : 0));
+        context::here() = {};
+    }
+    MODEL_REQUIRE(l.a.depth() == 0 && l.a.is_empty());
+}
+
+// An arm of the body spawns a function, which goes beside. A thief, or a worker that goes to sleep,
+// takes it, or else the body's thread.
+void spawned_beside(bool by_worker) {
+    no_substitute owner;
+    pool all(owner, {2, true, nullptr, 0}); // the other worker is away
+    lane thief_lane(all.queues(), nullptr);
+    var<int> ran{0};
+    {
+        std::unique_ptr<model::thread> other;
+        const auto takes = [&] {
+            lane* from = nullptr;
+            if (job* const taken = all.queues().lanes().steal(0, from)) {
+                const bide::detail::basic_fork_scope<platform> now(thief_lane, *from);
+                thief_lane.run(*taken, *from);
+            }
+        };
+        if (by_worker) {
+            other = std::make_unique<model::thread>([&] { all.run(all.workers()[0]); });
+        } else {
+            other = std::make_unique<model::thread>(takes);
+        }
+        lane& mine = *all.take_lane();
+        mine.set_worth(1);
+        context::here() = {nullptr, &mine};
+        {
+            scope s(&all, {});
+            s.run([&](scope& of) { fork(mine, [&] { of.spawn([&] { ran = ran + 1; }); }, [] {}); });
+            MODEL_REQUIRE(ran == 1);
+        }
+        context::here() = {};
+        all.put_lane(mine);
+        if (by_worker) {
+            all.stop();
+        }
+    }
+    MODEL_REQUIRE(!all.queues().lanes().has_work());
+}
+
+// Only a worker that goes to sleep runs the function.
+void found_beside() {
+    no_substitute owner;
+    pool all(owner, {2, true, nullptr, 0}); // the other worker is away
+    var<int> ran{0};
+    model::thread working([&] { all.run(all.workers()[0]); });
+    lane& mine = *all.take_lane();
+    mine.set_worth(1);
+    context::here() = {nullptr, &mine};
+    {
+        scope s(&all, {});
+        s.run([&](scope& of) {
+            const auto outer = std::exchange(context::here(), context{}); // as on a thread outside
+            of.spawn([&] {
+                ran = ran + 1;
+                all.stop();
+            });
+            context::here() = outer;
+            working.join();
+            MODEL_REQUIRE(ran == 1);
+        });
+    }
+    context::here() = {};
+    all.put_lane(mine);
+}
+
+} // namespace
+
+TEST_CASE("fork_join: a scope returns when its functions have ended, on either thread",
+          "[fork_join]") {
+    model::check("a function, a thief", {}, [] { spawned(false, 1); });
+    model::check("a function that spawns one, a thief", {}, [] { spawned(true, 1); });
+    check_at_random("a function that spawns one, two thieves, at random", 20'000,
+                    [] { spawned(true, 2); });
+}
+
+TEST_CASE("fork_join: a function beside is run by a thief or at the end of the body",
+          "[fork_join]") {
+    model::check("a function beside, a thief", {}, [] { spawned_beside(false); });
+    check_at_random("a function beside, a worker, at random", 3'000, [] { spawned_beside(true); });
+}
+
+TEST_CASE("fork_join: a worker that goes to sleep finds a function that is spawned beside",
+          "[fork_join]") {
+    check_at_random("a function beside, a worker that goes to sleep, at random", 5'000,
+                    found_beside);
 }

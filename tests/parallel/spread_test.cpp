@@ -2,6 +2,8 @@
 #include <bide/core/platform.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_scope.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -15,9 +17,9 @@
 #include <thread>
 #include <utility>
 
-// Free workers find what is forked. Each leaf waits until all leaves run, so a case ends only if W workers
-// run W leaves at the same time. Each case is one fork-join of a call site of its own, because a call site
-// that took less time than a wake takes wakes no worker.
+// Free workers find what is forked. Each leaf waits until all leaves run, so a case ends only if W
+// workers run W leaves at the same time. Each case is one fork-join of a call site of its own,
+// because a call site that took less time than a wake takes wakes no worker.
 
 namespace {
 
@@ -59,6 +61,13 @@ template <class Meeting> void tree(Meeting& leaf, int n) {
     bide::join(leaf.on, [&leaf, n] { tree(leaf, n / 2); }, [&leaf, n] { tree(leaf, n - n / 2); });
 }
 
+template <class Meeting> void chain(Meeting& leaf, bide::spawn_scope& scope, int n) {
+    if (n < Meeting::leaves) {
+        scope.spawn([&leaf, &scope, n] { chain(leaf, scope, n + 1); });
+    }
+    leaf();
+}
+
 template <class Meeting, std::size_t... I>
 void invoke_all(Meeting& leaf, std::index_sequence<I...>) {
     bide::parallel_invoke(leaf.on, [&leaf] { leaf(static_cast<int>(I)); }...);
@@ -71,6 +80,23 @@ template <int Workers, bool FromWorker> void spread() {
     using leaves = meeting<Workers, FromWorker>;
     leaves(s).hold([](auto& leaf) { tree(leaf, Workers); });
     leaves(s).hold([](auto& leaf) { invoke_all(leaf, std::make_index_sequence<Workers>()); });
+    leaves(s).hold([](auto& leaf) {
+        bide::fork_scope(leaf.on, [&leaf](bide::spawn_scope& scope) {
+            for (int i = 1; i < Workers; ++i) {
+                scope.spawn([&leaf] { leaf(); });
+            }
+            leaf();
+        });
+    });
+    leaves(s).hold([](auto& leaf) { // each function spawns one more
+        bide::fork_scope(leaf.on, [&leaf](bide::spawn_scope& scope) { chain(leaf, scope, 1); });
+    });
+    leaves(s).hold([](auto& leaf) { // by iterations
+        bide::fork_scope(leaf.on, [&leaf](bide::spawn_scope& scope) {
+            bide::parallel_for(leaf.on, 1, Workers, [&](int) { scope.spawn([&leaf] { leaf(); }); });
+            leaf();
+        });
+    });
     leaves(s).hold([](auto& leaf) { bide::parallel_for(leaf.on, 0, Workers, leaf); });
     leaves(s).hold([](auto& leaf) {
         bide::parallel_for(leaf.on, 0, Workers, 1, [&leaf](int i) { leaf(i); });
@@ -171,6 +197,16 @@ TEST_CASE("spread: a worker that becomes free while another one is in a long lea
     };
     SECTION("a loop") {
         s.spawn([&] { bide::parallel_for(s, 0, 9, leaf); }).join();
+    }
+    SECTION("a scope") {
+        s.spawn([&] {
+             bide::fork_scope(s, [&](bide::spawn_scope& scope) {
+                 for (int i = 1; i < 9; ++i) {
+                     scope.spawn([&leaf, i] { leaf(i); });
+                 }
+                 scope.spawn([&leaf] { leaf(0); }); // the youngest, which its owner runs
+             });
+         }).join();
     }
     SECTION("parallel_invoke") {
         s.spawn([&] {

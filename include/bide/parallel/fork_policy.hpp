@@ -25,6 +25,9 @@ public:
     /// Returns the options.
     const fork_options& options() const noexcept { return options_; }
 
+    /// Returns the scheduler.
+    scheduler& where() const noexcept { return *scheduler_; }
+
     /// Returns what the algorithms fork with. Only they call it.
     detail::forker forks() const noexcept { return detail::forker(*scheduler_); }
 

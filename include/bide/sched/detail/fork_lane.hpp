@@ -147,9 +147,19 @@ public:
         }
     }
 
-    // Takes the youngest job back. Returns false if it was stolen: then wait() for it.
-    bool pop(depth_type at) noexcept {
-        const fork_pop how = deque_.pop(at, [this]() noexcept { return wanted(1); });
+    // Pushes a job and makes all jobs of the lane public, for a lane whose owner does not return to
+    // it soon. The caller then calls wake_for_public().
+    // Throws: std::bad_alloc, with nothing changed.
+    void push_public(job& j) {
+        deque_.push(j, []() noexcept { return most_public; });
+    }
+    // Any thread.
+    void wake_for_public() noexcept { queues_.fork_published(!is_worth_a_wake()); }
+
+    // Takes the youngest job back. Returns false if it was stolen: then wait() for it. `group` as
+    // in push().
+    bool pop(depth_type at, depth_type group = 1) noexcept {
+        const fork_pop how = deque_.pop(at, [this, group]() noexcept { return wanted(group); });
         if (how == fork_pop::popped) [[likely]] {
             return true;
         }
@@ -161,6 +171,11 @@ public:
 
     // Waits until the stolen job has ended or was given back. Returns which.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at) noexcept;
+    // The same for a job that is not on this lane, but was stolen from the lane `from`. Runs no
+    // other job meanwhile: this lane may have older jobs, which the thief must not find.
+    BIDE_NOINLINE typename job::end wait_beside(job& mine, basic_fork_lane& from) noexcept;
+    // Removes all jobs, which were stolen and have ended.
+    void clear() noexcept { deque_.reset(0); }
 
     // Runs a job that was taken from the lane `from`.
     void run(job& j, basic_fork_lane& from) noexcept {
@@ -231,9 +246,18 @@ private:
         return worth() == 0 || group == brief ? 0 : (std::max)({depth_type{4}, group, wakes()});
     }
 
+    static constexpr depth_type most_public = depth_type{1} << 30;
+
     basic_fork_lane* older() const noexcept { return older_; }
     BIDE_COLD void wake(bool is_brief) noexcept {
         overhead_.ns += queues_.fork_published(is_brief || !is_worth_a_wake());
+    }
+    // Sleeps on the parker of the lane that the job was stolen from.
+    void sleep(basic_fork_lane& from) noexcept {
+        const bool was_outside = is_outside_;
+        set_outside(false); // while it sleeps, another worker computes in its place
+        from.parker_.park();
+        set_outside(was_outside);
     }
 
     basic_fork_deque<Platform, job> deque_;
@@ -280,15 +304,35 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typen
             break;
         }
         if (mine.sleep()) {
-            const bool was_outside = is_outside_;
-            set_outside(false); // while it sleeps, another worker computes in its place
-            parker_.park();
-            set_outside(was_outside);
+            sleep(*this);
         }
     }
     overhead_.ns = before + (Platform::now() - begin);
     ++overhead_.waits;
     deque_.reset(at);
+    return how;
+}
+
+template <class Platform>
+auto basic_fork_lane<Platform>::wait_beside(job& mine, basic_fork_lane& from) noexcept ->
+    typename job::end {
+    auto how = job::end::none;
+    basic_fork_lane* thief = nullptr;
+    const std::int64_t begin = Platform::now();
+    for (;;) {
+        basic_spin<Platform>::until([&]() noexcept {
+            how = mine.look(thief);
+            return how != job::end::none;
+        });
+        if (how != job::end::none) {
+            break;
+        }
+        if (mine.sleep()) {
+            sleep(from);
+        }
+    }
+    overhead_.ns += Platform::now() - begin;
+    ++overhead_.waits;
     return how;
 }
 

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_ASYNC_FORK_HPP
+#define BIDE_PARALLEL_ASYNC_FORK_HPP
+
+/// \file
+/// Parallel algorithms for coroutines: a fork-join that begins on a worker, while the coroutine
+/// waits without a thread. sched/detail/posted_call.hpp tells how.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/fork_entry.hpp>
+#include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/sched/detail/posted_call.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/detail/nonvoid.hpp>
+
+#include <algorithm> // the concepts of ranges
+#include <concepts>
+#include <coroutine>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class F> decltype(auto) call_with_policy(F& f, const fork_policy& on) {
+    if constexpr (std::invocable<F&, const fork_policy&>) {
+        return std::invoke(f, on);
+    } else {
+        return std::invoke(f);
+    }
+}
+
+template <class F>
+using forked_t =
+    decltype(detail::call_with_policy(std::declval<F&>(), std::declval<const fork_policy&>()));
+
+// The call of the function of an async_fork(), and its outcome.
+template <class F> class fork_call final : public posted_call {
+    using value = nonvoid_t<forked_t<F>>;
+    using kept = std::conditional_t<std::is_reference_v<value>,
+                                    std::add_pointer_t<std::remove_reference_t<value>>,
+                                    std::remove_const_t<value>>;
+
+public:
+    // `on` must outlive the call.
+    fork_call(const fork_policy& on, std::stop_source stop, F& f) noexcept
+        : posted_call(fork_entry::core(on.where()), std::move(stop)), on_(on), function_(f) {}
+
+    // Throws: what the function threw; stopped_error if it was not called.
+    forked_t<F> take() {
+        if (!was_made() || was_stopped_) {
+            throw_error(errc::stopped);
+        }
+#if BIDE_EXCEPTIONS
+        if (error_) {
+            std::rethrow_exception(std::move(error_));
+        }
+#endif
+        if constexpr (std::is_reference_v<value>) {
+            return static_cast<value>(**value_);
+        } else if constexpr (!std::is_void_v<forked_t<F>>) {
+            return std::move(*value_);
+        }
+    }
+
+private:
+    struct forward_stop {
+        std::stop_source& to;
+        void operator()() const noexcept { to.request_stop(); }
+    };
+
+    void call() noexcept override {
+        const std::stop_callback from_options(on_.options().stop, forward_stop{stop()});
+        if (stop().stop_requested()) {
+            was_stopped_ = true;
+            return;
+        }
+        fork_options mine = on_.options();
+        mine.stop = stop().get_token();
+        const fork_policy on(on_.where(), std::move(mine));
+#if BIDE_EXCEPTIONS
+        try {
+            keep(on);
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+#else
+        keep(on);
+#endif
+    }
+    void keep(const fork_policy& on) {
+        const auto arm = [this, &on]() -> forked_t<F> {
+            return detail::call_with_policy(function_, on);
+        };
+        if constexpr (std::is_reference_v<value>) {
+            auto&& result = detail::in_fork(on.where(), arm);
+            value_.emplace(std::addressof(result));
+        } else {
+            value_.emplace(detail::in_fork(on.where(), arm));
+        }
+    }
+
+    const fork_policy& on_;
+    F& function_;
+    bool was_stopped_ = false;
+    std::optional<kept> value_;
+    std::exception_ptr error_;
+};
+
+} // namespace detail
+
+/// A fork-join that a coroutine awaits.
+template <class F> class [[nodiscard("co_await it")]] fork_operation {
+public:
+    /// Constructs it from the scheduler and a function. See async_fork().
+    fork_operation(const fork_policy& on, F f) : on_(on), function_(std::move(f)) {}
+
+    /// The awaiter of the operation.
+    class awaiter {
+        using wait = async_op<void>;
+
+    public:
+        /// Constructs the awaiter of `op`, which exists until the end of the await expression.
+        explicit awaiter(fork_operation& op) noexcept
+            : call_(op.on_, std::move(op.stop_), op.function_), op_(made(call_)), wait_(op_) {}
+
+        /// Begins the call. Returns true if it has ended.
+        bool await_ready() noexcept { return wait_.await_ready(); }
+        /// Queues the wait. Returns true if the coroutine stays suspended.
+        template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+            return wait_.await_suspend(h);
+        }
+        /// Returns the value of the function, or throws what it threw.
+        detail::forked_t<F> await_resume() {
+            wait_.await_resume();
+            return call_.take();
+        }
+
+    private:
+        static wait made(detail::posted_call& of) noexcept {
+            return detail::posted_call::waiting{of};
+        }
+
+        detail::fork_call<F> call_;
+        wait op_;
+        typename wait::awaiter wait_;
+    };
+    awaiter operator co_await() && noexcept { return awaiter(*this); } ///< Returns the awaiter.
+
+private:
+    fork_policy on_;
+    F function_;
+    std::stop_source stop_;
+};
+
+/// Calls a function on a worker, in a fork-join, while the coroutine that awaits it has no thread.
+/// Returns an operation for co_await, which returns the value of the function. The function takes
+/// the policy `on`, or nothing, and calls any parallel algorithms:
+///
+/// \code
+/// auto sorts = [&](const fork_policy& on) { parallel_for(on, lists, sort_one); };
+/// co_await async_fork(workers, sorts);
+/// \endcode
+///
+/// The policy that the function gets has a stop token of its own: it is stopped if the awaiting
+/// task is cancelled, or if a stop is requested of the token in `on`. The coroutine may belong to
+/// any scheduler, to a run_loop or to another library; it resumes where any async_op resumes it. In
+/// the function, this_task refers to no task. If the function blocks, it blocks a worker.
+///
+/// A wait allocates nothing; the call of async_fork() allocates the state of a std::stop_source.
+/// With GCC before 13, give a function with captures a name in an earlier statement (see
+/// task_runner::spawn()).
+/// Blocks: never, unless the coroutine is destroyed while it waits: then until the function has
+/// ended.
+/// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if it was not
+/// called, because of a stop or because the scheduler has shut down.
+/// Cancellation: stops the algorithms of the function, and waits for its end. If it returns a value
+/// in spite of that, the coroutine gets the value.
+template <class F>
+    requires std::invocable<F&, const fork_policy&> || std::invocable<F&>
+fork_operation<F> async_fork(const fork_policy& on, F function) {
+    return fork_operation<F>(on, std::move(function));
+}
+
+namespace detail {
+
+// A loop as a function of async_fork(). A range that is a temporary is kept, another one is
+// referred to.
+template <class Range, class Body> struct async_loop {
+    Range range;
+    Body body;
+    void operator()(const fork_policy& on) { bide::parallel_for(on, range, body); }
+};
+template <class First, class Last, class Body> struct async_index_loop {
+    First first;
+    Last last;
+    Body body;
+    void operator()(const fork_policy& on) { bide::parallel_for(on, first, last, body); }
+};
+
+} // namespace detail
+
+/// Calls body(element) for each element of a range, as parallel_for() does, while the coroutine
+/// that awaits it holds no thread. A range that is an lvalue must exist until then.
+/// Throws, cancellation: as async_fork() and parallel_for().
+template <parallel_range Range, class Body>
+    requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
+auto async_parallel_for(const fork_policy& on, Range&& range, Body body) {
+    using loop = detail::async_loop<Range, Body>;
+    return fork_operation<loop>(on, loop{std::forward<Range>(range), std::move(body)});
+}
+
+/// Calls body(i) for each index of [first, last) in the same way, or body(element) for the elements
+/// between two iterators.
+template <class First, class Last, class Body>
+    requires(detail::loop_index<First> && detail::loop_index<Last>) || parallel_bounds<First, Last>
+auto async_parallel_for(const fork_policy& on, First first, Last last, Body body) {
+    using loop = detail::async_index_loop<First, Last, Body>;
+    return fork_operation<loop>(on, loop{std::move(first), std::move(last), std::move(body)});
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_FORK_SCRATCH_HPP
+#define BIDE_PARALLEL_FORK_SCRATCH_HPP
+
+/// \file
+/// Objects that the arms of fork-joins borrow, such as buffers: about one for each thread that
+/// takes part, and never one for two arms at a time.
+//
+// A thread that waits for an arm may run another arm on top of it. So an object cannot belong to a
+// thread: the arm on top would change it under the arm below. Instead, an arm borrows an object,
+// and gets one that no other arm has. The objects lie in shards, each with a lock. A thread uses
+// one shard, and so gets the object that it had last, if no other arm on that thread has it.
+// Threads that share a shard share its objects.
+
+#include <bide/core/config.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
+
+#include <algorithm> // the concepts of ranges
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// Makes objects when arms need them, and keeps them for other arms. Several loops, one after the
+/// other or at the same time, may use it.
+///
+/// Make() returns a T, which need not be movable. It runs on the thread that borrows, with no lock
+/// held. The number of objects is at most that of the arms that have had one at the same time.
+/// Destroys: all objects. Requires: none is borrowed.
+template <class Make> class fork_scratch {
+    struct object {
+        explicit object(Make& make) : value(std::invoke(make)) {}
+        std::invoke_result_t<Make&> value;
+        object* next_idle = nullptr;
+        object* older = nullptr;
+    };
+    struct shard;
+
+public:
+    /// The type of the objects.
+    using value_type = std::invoke_result_t<Make&>;
+    static_assert(std::is_object_v<value_type>, "bide: make returns an object by value");
+
+    /// Has a borrowed object, which it returns when it is destroyed.
+    class [[nodiscard]] lease {
+    public:
+        lease(const lease&) = delete;
+        lease& operator=(const lease&) = delete;
+        /// Returns the object.
+        ~lease() { from_.put(mine_); }
+        /// Returns the object.
+        value_type& operator*() const noexcept { return mine_.value; }
+        /// Returns the address of the object.
+        value_type* operator->() const noexcept { return std::addressof(mine_.value); }
+
+    private:
+        friend fork_scratch;
+        lease(shard& from, object& mine) noexcept : from_(from), mine_(mine) {}
+        shard& from_;
+        object& mine_;
+    };
+
+    /// Constructs it without objects.
+    explicit fork_scratch(Make make) : make_(std::move(make)) {}
+    fork_scratch(const fork_scratch&) = delete;
+    fork_scratch& operator=(const fork_scratch&) = delete;
+    ~fork_scratch() {
+        for (shard& in : shards_) {
+            while (object* const last = in.newest) {
+                in.newest = last->older;
+                delete last;
+            }
+        }
+    }
+
+    /// Lends an object that no other lease has, if possible the one that this thread had last. It
+    /// costs two atomic operations.
+    /// Throws: std::bad_alloc, and what make() throws.
+    /// Requires: the lease is destroyed before the fork_scratch.
+    /// Thread safety: several threads may call it at once. A lease may be destroyed by any thread.
+    lease borrow() {
+        shard& in = shards_[number_here()];
+        object* const idle = in.take();
+        return lease(in, idle != nullptr ? *idle : in.add(*new object(make_)));
+    }
+
+    /// Returns a function that calls f(object, arguments...) with an object of its own for each
+    /// call: for the functions of any parallel algorithm, such as the map of parallel_reduce(). A
+    /// call costs as borrow(), which is much for a small function: parallel_for() with a
+    /// fork_scratch borrows once for many elements.
+    /// Requires: the fork_scratch outlives the function.
+    template <class F> auto with(F f) {
+        return [this, f = std::move(f)](auto&&... arguments) -> decltype(auto) {
+            const lease mine = borrow();
+            return std::invoke(f, *mine, std::forward<decltype(arguments)>(arguments)...);
+        };
+    }
+
+    /// Calls f(object) for each object that was made, in no order: to combine what they have.
+    /// Requires: none is borrowed meanwhile.
+    template <class F> void for_each(F f) {
+        for (shard& in : shards_) {
+            for (object* at = in.newest; at != nullptr; at = at->older) {
+                static_cast<void>(std::invoke(f, at->value));
+            }
+        }
+    }
+
+private:
+    using lock = lock_bits<native_platform, std::uint32_t>;
+
+    static constexpr std::size_t shard_count = 16;
+
+    struct alignas(cache_line_pair) shard {
+        object* take() noexcept {
+            lock::acquire(word);
+            object* const mine = idle;
+            if (mine != nullptr) {
+                idle = mine->next_idle;
+            }
+            lock::release(word);
+            return mine;
+        }
+        object& add(object& made) noexcept {
+            lock::acquire(word);
+            made.older = std::exchange(newest, &made);
+            lock::release(word);
+            return made;
+        }
+        void put(object& mine) noexcept {
+            lock::acquire(word);
+            mine.next_idle = std::exchange(idle, &mine);
+            lock::release(word);
+        }
+
+        native_platform::atomic<std::uint32_t> word{0};
+        // Under the lock:
+        object* idle = nullptr;
+        object* newest = nullptr; // of all that were made
+    };
+
+    // The shard of the calling thread.
+    static std::size_t number_here() noexcept {
+        struct mark {
+            char place;
+        };
+        const auto at = reinterpret_cast<std::uintptr_t>(&native_platform::near_local<mark>());
+        return static_cast<std::size_t>((std::uint64_t{at} * 0x9E37'79B9'7F4A'7C15U) >> 60);
+    }
+
+    Make make_;
+    std::array<shard, shard_count> shards_;
+};
+
+namespace detail {
+
+template <class T> inline constexpr bool is_fork_scratch = false;
+template <class Make> inline constexpr bool is_fork_scratch<fork_scratch<Make>> = true;
+
+} // namespace detail
+
+/// Calls body(object, element) for each element of the range, with an object that no other call has
+/// at that time. A part of the loop borrows it once for many elements.
+/// Blocks, throws, cancellation: as parallel_for() over a range; what make() throws counts as
+/// thrown by the first call that would have got the object.
+/// Requires: as parallel_for() over a range, but that body is never copied.
+template <parallel_range Range, class Make, class Body>
+    requires std::invocable<Body&, std::invoke_result_t<Make&>&,
+                            std::ranges::range_reference_t<Range>>
+void parallel_for(const fork_policy& on, Range&& range, fork_scratch<Make>& scratch, Body&& body) {
+    const auto all = detail::elements_of(range);
+    detail::loop_on(on.forks(), all.numbers(), on.options(),
+                    [&](std::uint64_t from, std::uint64_t to) {
+                        const auto mine = scratch.borrow();
+                        const auto end = all.at(to);
+                        for (auto it = all.at(from); it != end; ++it) {
+                            static_cast<void>(std::invoke(body, *mine, *it));
+                        }
+                    });
+}
+
+/// Calls body(object, element) as above, with objects that make() returns. They are destroyed at
+/// the end.
+template <parallel_range Range, class Make, class Body>
+    requires std::invocable<Make&> && (!detail::is_fork_scratch<std::remove_cvref_t<Make>>) &&
+             std::invocable<Body&, std::invoke_result_t<Make&>&,
+                            std::ranges::range_reference_t<Range>>
+void parallel_for(const fork_policy& on, Range&& range, Make&& make, Body&& body) {
+    const auto call = [&make]() -> decltype(auto) { return std::invoke(make); };
+    fork_scratch scratch(call);
+    bide::parallel_for(on, range, scratch, body);
+}
+
+/// Calls body(object, chunk) for parallel_chunks that together are the range, as
+/// parallel_for_chunks() does, with an object that no other call has at that time.
+template <parallel_range Range, class Make, class Body>
+    requires std::invocable<Body&, std::invoke_result_t<Make&>&,
+                            parallel_chunk<std::ranges::iterator_t<Range>>>
+void parallel_for_chunks(const fork_policy& on, Range&& range, fork_scratch<Make>& scratch,
+                         Body&& body) {
+    const auto call = [&](const auto& chunk) {
+        const auto mine = scratch.borrow();
+        static_cast<void>(std::invoke(body, *mine, chunk));
+    };
+    bide::parallel_for_chunks(on, range, call);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

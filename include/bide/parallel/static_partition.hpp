@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_STATIC_PARTITION_HPP
+#define BIDE_PARALLEL_STATIC_PARTITION_HPP
+
+/// \file
+/// Loops whose parts have fixed places: part w of W runs on the thread of worker w, in each loop.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/sched/for_each_worker.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
+
+#include <algorithm> // and the concepts of ranges
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// The first argument of loops, in the place of a fork_policy, that gives each worker a fixed part:
+/// of n elements and W workers, worker w gets those from about w * n / W on. This is a placement,
+/// not a hint: the elements of the part are visited in order, on the thread that was started for
+/// that worker (spawn_options::worker). So repeated loops over the same data find it in the cache
+/// of the same thread, and what a thread has written first lies in its memory.
+///
+/// Its price: no thread helps another one, so the loop takes as long as its slowest part, and waits
+/// for a worker whose thread is blocked or computes. Each loop wakes all workers. A thread that is
+/// no worker only waits. If no placement is needed, use a fork_policy.
+class static_partition {
+public:
+    /// Divides among the workers of `on`. options.grain is the number of elements between two looks
+    /// whether the loop was stopped; 0 means 1,024, or for chunks the whole part.
+    explicit static_partition(scheduler& on, fork_options options = {}) noexcept
+        : scheduler_(&on), options_(std::move(options)) {}
+
+    /// Returns the scheduler.
+    scheduler& where() const noexcept { return *scheduler_; }
+    /// Returns the options.
+    const fork_options& options() const noexcept { return options_; }
+
+private:
+    scheduler* scheduler_;
+    fork_options options_;
+};
+
+namespace detail {
+
+// A loop over the numbers [0, size), whose part for a worker calls leaf(from, to).
+template <class Leaf> class placed_loop {
+public:
+    placed_loop(const static_partition& on, std::uint64_t size, std::uint64_t step, Leaf& leaf)
+        : size_(size), workers_(on.where().concurrency()), step_(step), leaf_(leaf),
+          state_(on.options(), size) {}
+
+    void operator()(unsigned worker) {
+        const std::uint64_t last = begin_of(worker + 1);
+        for (std::uint64_t from = begin_of(worker); from != last && !state_.leaves_out(from);) {
+            const std::uint64_t n = (std::min)(step_, last - from);
+            state_.run(from, n, [this, from, n] { leaf_(from, from + n); });
+            from += n;
+        }
+    }
+    void finish() { state_.finish(); }
+
+private:
+    std::uint64_t begin_of(std::uint64_t worker) const noexcept {
+        return size_ / workers_ * worker + (std::min)(worker, size_ % workers_);
+    }
+
+    const std::uint64_t size_;
+    const std::uint64_t workers_;
+    const std::uint64_t step_;
+    Leaf& leaf_;
+    basic_loop_state<native_platform> state_;
+};
+
+inline std::uint64_t step_of(const static_partition& on, std::uint64_t usual) noexcept {
+    return on.options().grain != 0 ? on.options().grain : usual;
+}
+
+inline constexpr std::uint64_t usual_step = 1'024;
+inline constexpr std::uint64_t whole_part = ~std::uint64_t{0};
+
+template <class Leaf>
+void run_placed(const static_partition& on, std::uint64_t size, std::uint64_t step, Leaf leaf) {
+    placed_loop<Leaf> loop(on, size, step, leaf);
+    for_each_worker(on.where(), std::ref(loop));
+    loop.finish();
+}
+
+template <class It, class Body> auto visit_placed(const elements<It>& all, Body& body) {
+    return [&all, &body](std::uint64_t from, std::uint64_t to) {
+        const It end = all.at(to);
+        for (It it = all.at(from); it != end; ++it) {
+            static_cast<void>(std::invoke(body, *it));
+        }
+    };
+}
+
+} // namespace detail
+
+/// Calls body(element) for each element of the range, on the worker that has its part.
+/// Blocks: until all calls have ended.
+/// Throws: of the calls that threw, the exception of the call with the lowest index. stopped_error
+/// after a stop, or if the scheduler is shutting down; otherwise as for_each_worker(), which must
+/// not be called on a thread of the scheduler's workers.
+/// Requires: as parallel_for() over a range, but that body is never copied.
+/// Cancellation: see fork_options::stop.
+template <parallel_range Range, class Body>
+    requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
+void parallel_for(const static_partition& on, Range&& range, Body&& body) {
+    const auto all = detail::elements_of(range);
+    detail::run_placed(on, all.size, detail::step_of(on, detail::usual_step),
+                       detail::visit_placed(all, body));
+}
+
+/// Runs the loop over the elements of [first, last). If `last` is before `first`, does nothing.
+template <class It, class End, class Body>
+    requires parallel_bounds<It, End> && std::invocable<Body&, std::iter_reference_t<It>>
+void parallel_for(const static_partition& on, It first, End last, Body&& body) {
+    const auto all = detail::elements_of(first, last);
+    detail::run_placed(on, all.size, detail::step_of(on, detail::usual_step),
+                       detail::visit_placed(all, body));
+}
+
+/// Calls body(i) for each index i of [first, last) in the same way.
+/// Throws: also std::invalid_argument, as parallel_for().
+template <class First, class Last, class Body>
+    requires detail::loop_index<First> && detail::loop_index<Last>
+void parallel_for(const static_partition& on, First first, Last last, Body&& body) {
+    using index = std::common_type_t<First, Last>;
+    const auto all = detail::range_of(first, last);
+    detail::run_placed(on, all.size(), detail::step_of(on, detail::usual_step),
+                       [&](std::uint64_t from, std::uint64_t to) {
+                           const index end = all.at(to);
+                           for (index i = all.at(from); i != end; ++i) {
+                               static_cast<void>(std::invoke(body, i));
+                           }
+                       });
+}
+
+/// Calls body(chunk) with the part of each worker as a parallel_chunk, or with parts of
+/// options.grain elements of it. A worker without elements is not called.
+/// Blocks, throws, cancellation: as above.
+template <parallel_range Range, class Body>
+    requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>>
+void parallel_for_chunks(const static_partition& on, Range&& range, Body&& body) {
+    const auto all = detail::elements_of(range);
+    using chunk = parallel_chunk<std::ranges::iterator_t<Range>>;
+    detail::run_placed(on, all.size, detail::step_of(on, detail::whole_part),
+                       [&](std::uint64_t from, std::uint64_t to) {
+                           static_cast<void>(
+                               std::invoke(body, chunk(all.at(from), to - from, from)));
+                       });
+}
+
+/// Calls body(element) for each element of the range, as above, for a coroutine, which may run on
+/// one of the workers. It starts when it is awaited; until its end the range must exist.
+/// Blocks, throws: as async_for_each_worker() and the loop above.
+/// Cancellation: a cancelled task waits for the loop. To end it early, give a stop token.
+template <parallel_range Range, class Body>
+    requires std::invocable<Body&, std::ranges::range_reference_t<Range&>>
+task<> async_parallel_for(static_partition on, Range& range, Body body) {
+    const auto all = detail::elements_of(range);
+    auto leaf = detail::visit_placed(all, body);
+    detail::placed_loop<decltype(leaf)> loop(on, all.size, detail::step_of(on, detail::usual_step),
+                                             leaf);
+    co_await async_for_each_worker(on.where(), std::ref(loop));
+    loop.finish();
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

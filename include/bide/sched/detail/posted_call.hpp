@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_DETAIL_POSTED_CALL_HPP
+#define BIDE_SCHED_DETAIL_POSTED_CALL_HPP
+
+// A call on a worker that a coroutine waits for without a thread (parallel/async_fork.hpp).
+//
+// It lies in the awaiter, and so in the frame of the coroutine. It is a runnable, which is posted
+// to the scheduler when the coroutine awaits it, and a gate, which opens at the end. To open the gate
+// is its last access to itself. If the scheduler ends before the runnable has run, a resumer of
+// bide's service runs it. There, nothing is called, and the scheduler is not touched.
+
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
+#include <bide/sched/detail/worker.hpp>
+#include <bide/sync/detail/gate.hpp>
+
+#include <stop_token>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class posted_call : runnable {
+    using node = basic_waiter<native_platform>;
+
+public:
+    // A stop of `stop` is requested if the awaiting task is cancelled, or the coroutine destroyed.
+    posted_call(scheduler_core& on, std::stop_source stop) noexcept
+        : core_(on), pool_(&on.pool()), stop_(std::move(stop)) {
+        run =
+            waker([](void* self) noexcept { static_cast<posted_call*>(self)->run_posted(); }, this);
+    }
+    posted_call(const posted_call&) = delete;
+    posted_call& operator=(const posted_call&) = delete;
+
+    // The operation of the wait (core/wait_ops.hpp), which begins the call. The wait never ends
+    // early, and its outcome is that of the call.
+    struct waiting {
+        posted_call& of;
+        static constexpr bool stands_alone = true;
+
+        wait_status try_now() const noexcept {
+            of.begin();
+            return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;
+        }
+        wait_status enqueue(node& w) const noexcept { return of.ended_.enqueue(w); }
+        bool cancel(node& w, wait_status why) const noexcept { return of.ended_.cancel(w, why); }
+        result<void> collect(wait_status) const noexcept { return {}; }
+        void give_back(wait_status) const noexcept {
+            if (of.has_begun_) {
+                of.ended_.wait();
+            }
+        }
+        void on_cancel() const noexcept { of.stop_.request_stop(); }
+    };
+
+protected:
+    ~posted_call() = default;
+
+    // Returns false if the call was not made: because of a stop before it, or after the end of the
+    // scheduler.
+    bool was_made() const noexcept { return was_made_; }
+    std::stop_source& stop() noexcept { return stop_; }
+
+private:
+    // Runs on the scheduler.
+    virtual void call() noexcept = 0;
+
+    void begin() noexcept {
+        if (!std::exchange(has_begun_, true)) {
+            core_.post(*this);
+        }
+    }
+    void run_posted() noexcept {
+        if (basic_thread_role<native_platform>::here().pool == pool_ && !stop_.stop_requested()) {
+            was_made_ = true;
+            call();
+        }
+        ended_.arrive(1); // the last access
+    }
+
+    scheduler_core& core_;
+    const void* const pool_;
+    std::stop_source stop_;
+    bool has_begun_ = false;
+    bool was_made_ = false;
+    basic_gate<native_platform> ended_{1};
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

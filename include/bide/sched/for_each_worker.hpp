@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_FOR_EACH_WORKER_HPP
+#define BIDE_SCHED_FOR_EACH_WORKER_HPP
+
+/// \file
+/// Calls of a function on each worker of a scheduler, as pinned tasks (spawn_options::worker).
+
+#include <bide/core/config.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/spawn_options.hpp>
+#include <bide/sync/detail/gate.hpp>
+#include <bide/task/detail/nonvoid.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class F> decltype(auto) call_on_worker(F& f, unsigned worker) {
+    if constexpr (std::invocable<F&, unsigned>) {
+        return std::invoke(f, worker);
+    } else {
+        return std::invoke(f);
+    }
+}
+
+template <class F> using on_worker_t = decltype(detail::call_on_worker(std::declval<F&>(), 0U));
+
+// The values of all workers; nothing for void.
+template <class T> struct worker_values {
+    using type = std::vector<T>;
+};
+template <> struct worker_values<void> {
+    using type = void;
+};
+
+// The calls on all workers, and what they came to. A call has ended when its callable is destroyed,
+// also if it was refused.
+template <class F> class worker_calls {
+    using value_type = on_worker_t<F>;
+    static_assert(std::is_void_v<value_type> || std::is_object_v<value_type>,
+                  "bide: a function for each worker returns no reference");
+
+public:
+    using result = typename worker_values<value_type>::type;
+
+    // Throws: std::bad_alloc.
+    worker_calls(scheduler& s, F& f)
+        : scheduler_(s), function_(f), outcomes_(s.concurrency()),
+          ended_(static_cast<std::ptrdiff_t>(s.concurrency())) {}
+    worker_calls(const worker_calls&) = delete;
+    worker_calls& operator=(const worker_calls&) = delete;
+    ~worker_calls() { ended_.wait(); }
+
+    // Throws: std::bad_alloc. The destructor waits for the calls that were spawned.
+    void spawn() {
+        struct others {
+            ~others() {
+                for (; left != 0; --left) {
+                    ended.arrive(1);
+                }
+            }
+            basic_gate<native_platform>& ended;
+            unsigned left;
+        } unspawned{ended_, scheduler_.concurrency()};
+        for (unsigned w = 0; w < scheduler_.concurrency(); ++w) {
+            call one(*this, w);
+            --unspawned.left;
+            scheduler_.spawn(std::move(one), {.worker = w}).detach();
+        }
+    }
+
+    basic_gate<native_platform>& ended() noexcept { return ended_; }
+
+    // Returns the values.
+    // Throws: the exception of the worker with the lowest number; stopped_error if a call was
+    // refused.
+    // Requires: the calls have ended.
+    result finish() {
+        bool refused = false;
+        for (outcome& one : outcomes_) {
+#if BIDE_EXCEPTIONS
+            if (one.error) {
+                std::rethrow_exception(std::move(one.error));
+            }
+#endif
+            refused = refused || !one.value;
+        }
+        if (refused) {
+            throw_error(errc::stopped);
+        }
+        if constexpr (!std::is_void_v<value_type>) {
+            result values;
+            values.reserve(outcomes_.size());
+            for (outcome& one : outcomes_) {
+                values.push_back(std::move(*one.value));
+            }
+            return values;
+        }
+    }
+
+private:
+    struct outcome {
+        std::optional<nonvoid_t<value_type>> value;
+        std::exception_ptr error;
+    };
+
+    class call {
+    public:
+        call(worker_calls& of, unsigned worker) noexcept : of_(&of), worker_(worker) {}
+        call(call&& other) noexcept
+            : of_(std::exchange(other.of_, nullptr)), worker_(other.worker_) {}
+        call& operator=(call&&) = delete;
+        ~call() {
+            if (of_ != nullptr) {
+                of_->ended_.arrive(1);
+            }
+        }
+        void operator()() noexcept {
+            outcome& mine = of_->outcomes_[worker_];
+#if BIDE_EXCEPTIONS
+            try {
+                run(mine);
+            } catch (...) {
+                mine.error = std::current_exception();
+            }
+#else
+            run(mine);
+#endif
+        }
+
+    private:
+        void run(outcome& mine) {
+            if constexpr (std::is_void_v<value_type>) {
+                detail::call_on_worker(of_->function_, worker_);
+                mine.value.emplace();
+            } else {
+                mine.value.emplace(detail::call_on_worker(of_->function_, worker_));
+            }
+        }
+
+        worker_calls* of_;
+        unsigned worker_;
+    };
+
+    scheduler& scheduler_;
+    F& function_;
+    std::vector<outcome> outcomes_; // of the workers
+    basic_gate<native_platform> ended_;
+};
+
+} // namespace detail
+
+/// Calls f(w), or f(), on each worker w of the scheduler: on the thread that was started for that
+/// worker, which is the one that called on_worker_start(w) first. So it may set thread-local state
+/// for the tasks that run there. Threads for blocking tasks, which may run a worker meanwhile, are
+/// left out. Returns the values in the order of the workers, as a std::vector; nothing for void.
+///
+/// The calls are pinned tasks (spawn_options::worker). Each waits for its thread: one that is
+/// blocked in a task gets its call when that task has ended.
+/// Blocks: until all calls have ended.
+/// Throws: the exception of the worker with the lowest number whose call threw, when all have
+/// ended. stopped_error if the scheduler is shutting down: then some calls may have run.
+/// std::bad_alloc. std::system_error (resource_deadlock_would_occur) on the thread of a worker of
+/// this scheduler, also in an arm there: two such threads would wait for each other. There, await
+/// async_for_each_worker().
+/// Requires: f may be called by several threads at once.
+template <class F>
+    requires std::invocable<F&, unsigned> || std::invocable<F&>
+auto for_each_worker(scheduler& s, F&& f) ->
+    typename detail::worker_calls<std::remove_reference_t<F>>::result {
+    if (s.this_worker()) {
+        BIDE_THROW(
+            std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
+                              "bide::for_each_worker(): called by a worker of the scheduler"));
+    }
+    detail::worker_calls<std::remove_reference_t<F>> calls(s, f);
+    calls.spawn();
+    calls.ended().wait();
+    return calls.finish();
+}
+
+/// Calls a function on each worker as for_each_worker() does, for a coroutine. It starts when it is
+/// awaited. The coroutine may run on one of the workers, which it does not block.
+/// Throws: as for_each_worker(), when all calls have ended.
+/// Blocks: never, unless the task is destroyed before its end: then until all calls have ended.
+/// Cancellation: the calls are not interrupted: a cancelled task waits for them.
+template <class F>
+    requires std::invocable<F&, unsigned> || std::invocable<F&>
+auto async_for_each_worker(scheduler& s, F f) -> task<typename detail::worker_calls<F>::result> {
+    const this_task::shield until_the_end;
+    detail::worker_calls<F> calls(s, f);
+    calls.spawn();
+    co_await calls.ended().async_wait();
+    co_return calls.finish();
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,311 @@
+#include <bide/core/result.hpp>
+#include <bide/parallel/async_fork.hpp>
+#include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
+#include <bide/sched/run_loop.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// Functions with captures have names: see BIDE_BRACED_AWAIT_BUG.
+
+using bide::async_fork;
+using bide::async_parallel_for;
+using bide::fork_policy;
+using bide::scheduler;
+using bide::task;
+using test::eventually;
+using test::spin_until;
+using test::with;
+
+namespace {
+
+constexpr std::int64_t endless = 1'000'000'000'000'000;
+
+std::vector<int> numbers(int n) {
+    std::vector<int> all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+// 3 times the sum, if each element is visited once by each loop.
+task<long> sums(scheduler& s, std::vector<int>& all) {
+    std::atomic<long> sum{0};
+    const auto add = [&sum](int one) { sum += one; };
+    co_await async_parallel_for(s, all, add);
+    const auto add_at = [&](std::size_t i) { sum += all[i]; };
+    co_await async_parallel_for(s, std::size_t{0}, all.size(), add_at);
+    const auto reduce = [&all](const fork_policy& on) {
+        return bide::parallel_reduce(on, all, 0L, [](int one) { return long{one}; }, std::plus<>());
+    };
+    const long third = co_await async_fork(s, reduce);
+    co_return sum + third;
+}
+
+} // namespace
+
+TEST_CASE("async_fork: loops run from tasks, run loops and threads, and give their values") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    const test::watchdog guard;
+    scheduler s(with(workers, workers != 4));
+    scheduler other(with(1, true));
+    auto all = numbers(1'001);
+    constexpr long expected = 3L * 1'000 * 1'001 / 2;
+    CHECK(s.spawn(sums(s, all)).join() == expected);
+    CHECK(other.spawn(sums(s, all)).join() == expected);
+    CHECK(bide::sync_wait(sums(s, all)) == expected);
+    bide::run_loop loop;
+    CHECK(loop.run_until(sums(s, all)) == expected);
+    std::vector<bide::join_handle<long>> many;
+    for (int i = 0; i < 20; ++i) {
+        many.push_back(s.spawn(sums(s, all)));
+    }
+    int right = 0;
+    for (auto& one : many) {
+        right += std::move(one).join() == expected ? 1 : 0;
+    }
+    CHECK(right == 20);
+}
+
+TEST_CASE(
+    "async_fork: the coroutine resumes on its own executor, and the function runs on a worker") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    bide::run_loop loop;
+    const auto where = [](scheduler& on, std::thread::id mine) -> task<int> {
+        const auto check = [&on] {
+            return scheduler::current() == &on && bide::this_task::name() == nullptr
+                       ? std::this_thread::get_id()
+                       : std::thread::id();
+        };
+        const std::thread::id there = co_await async_fork(on, check);
+        co_return (there != std::thread::id() && there != mine ? 1 : 0) +
+            (std::this_thread::get_id() == mine ? 10 : 0);
+    };
+    CHECK(loop.run_until(where(s, std::this_thread::get_id())) == 11);
+}
+
+TEST_CASE("async_fork: a coroutine of another library waits without a thread") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<int> sum{0};
+    std::atomic<bool> over{false};
+    const auto run = [](scheduler& on, std::atomic<int>& to,
+                        std::atomic<bool>& end) -> test::detached {
+        const auto add = [&to](int i) { to += i; };
+        co_await async_parallel_for(on, 0, 101, add);
+        end = true;
+    };
+    run(s, sum, over);
+    CHECK(spin_until(over));
+    CHECK(sum == 5'050);
+}
+
+TEST_CASE("async_fork: returns values that are moved only, references, or nothing") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const auto all = [](scheduler& on) -> task<bool> {
+        int n = 1;
+        const auto refer = [&n]() -> int& { return n; };
+        const auto make = [] { return std::make_unique<int>(5); };
+        const auto change = [&n] { n = 2; };
+        int& same = co_await async_fork(on, refer);
+        const auto made = co_await async_fork(on, make);
+        co_await async_fork(on, change);
+        co_return &same == &n && *made == 5 && n == 2;
+    };
+    CHECK(bide::sync_wait(s, all(s)));
+}
+
+TEST_CASE("async_fork: throws what the function throws, the first exception of a loop") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const auto fails = [](scheduler& on) -> task<std::string> {
+        const auto body = [](int i) {
+            if (i % 10 == 7) {
+                throw std::runtime_error(std::to_string(i));
+            }
+        };
+        try {
+            co_await async_parallel_for(on, 0, 1'000, body);
+        } catch (const std::runtime_error& e) {
+            co_return std::string(e.what());
+        }
+        co_return std::string();
+    };
+    CHECK(bide::sync_wait(s, fails(s)) == "7");
+    CHECK(bide::sync_wait(fails(s)) == "7");
+}
+
+TEST_CASE("async_fork: a cancelled task stops the loop, and waits for what has begun") {
+    const bool on_same = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    scheduler other(with(1, true));
+    std::atomic<std::int64_t> began{0};
+    std::atomic<std::int64_t> ended{0};
+    std::atomic<bool> leaves{false};
+    const auto loop = [](scheduler& on, std::atomic<std::int64_t>& in,
+                         std::atomic<std::int64_t>& out, std::atomic<bool>& go) -> task<> {
+        const auto body = [&](std::int64_t) {
+            ++in;
+            spin_until(go);
+            ++out;
+        };
+        co_await async_parallel_for(on, 0, endless, body);
+    };
+    auto handle = (on_same ? s : other).spawn(loop(s, began, ended, leaves));
+    CHECK(eventually([&began] { return began != 0; }));
+    handle.cancel();
+    CHECK_FALSE(handle.done());
+    leaves = true;
+    CHECK_THROWS_AS(std::move(handle).join(), bide::stopped_error);
+    CHECK(began == ended);
+}
+
+TEST_CASE("async_fork: a function that has not begun when its task is cancelled is not called") {
+    const test::watchdog guard;
+    scheduler s(with(1, true));
+    scheduler other(with(1, true));
+    std::atomic<bool> busy{false};
+    std::atomic<bool> leaves{false};
+    auto blocker = s.spawn([&] {
+        busy = true;
+        spin_until(leaves);
+    });
+    CHECK(spin_until(busy));
+    std::atomic<bool> called{false};
+    std::atomic<bool> waits{false};
+    const auto fork = [](scheduler& on, std::atomic<bool>& ran,
+                         std::atomic<bool>& about) -> task<> {
+        const auto f = [&ran] { ran = true; };
+        about = true;
+        co_await async_fork(on, f);
+    };
+    auto handle = other.spawn(fork(s, called, waits));
+    CHECK(spin_until(waits));
+    handle.cancel();
+    leaves = true;
+    CHECK_THROWS_AS(std::move(handle).join(), bide::stopped_error);
+    CHECK_FALSE(called);
+    std::move(blocker).join();
+}
+
+TEST_CASE("async_fork: the stop token and the progress of the policy reach the loop") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::stop_source source;
+    bide::fork_progress progress;
+    const auto loop = [](scheduler& on, std::stop_source& stop,
+                         bide::fork_progress& to) -> task<bool> {
+        const auto body = [&stop](int i) {
+            if (i == 500) {
+                stop.request_stop();
+            }
+        };
+        const fork_policy how(on, {.grain = 1, .stop = stop.get_token(), .progress = &to});
+        try {
+            co_await async_parallel_for(how, 0, 1'000'000, body);
+        } catch (const bide::stopped_error&) {
+            co_return true;
+        }
+        co_return false;
+    };
+    CHECK(bide::sync_wait(s, loop(s, source, progress)));
+    CHECK(progress.total() == 1'000'000);
+    CHECK(progress.done() < 1'000'000);
+}
+
+TEST_CASE("async_fork: a coroutine that is destroyed while it waits stops the loop and waits") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<std::int64_t> began{0};
+    std::atomic<std::int64_t> ended{0};
+    std::atomic<bool> leaves{false};
+    {
+        const auto loop = [](scheduler& on, std::atomic<std::int64_t>& in,
+                             std::atomic<std::int64_t>& out, std::atomic<bool>& go) -> test::held {
+            const auto body = [&](std::int64_t) {
+                ++in;
+                spin_until(go);
+                ++out;
+            };
+            co_await async_parallel_for(on, 0, endless, body);
+        };
+        auto waiting = loop(s, began, ended, leaves);
+        waiting.start();
+        CHECK(eventually([&began] { return began != 0; }));
+        std::thread releases([&] {
+            std::this_thread::yield();
+            leaves = true;
+        });
+        waiting.destroy();
+        releases.join();
+    }
+    CHECK(began == ended);
+}
+
+TEST_CASE("async_fork: a shutdown answers stopped, or the function has run") {
+    const test::watchdog guard;
+    scheduler mine(with(1, true));
+    for (int round = 0; round < 50; ++round) {
+        std::optional<scheduler> s(with(2, true));
+        std::atomic<bool> called{false};
+        const auto fork = [](scheduler& on, std::atomic<bool>& ran) -> task<bool> {
+            const auto f = [&ran] { ran = true; };
+            try {
+                co_await async_fork(on, f);
+            } catch (const bide::stopped_error&) {
+                co_return false;
+            }
+            co_return true;
+        };
+        auto handle = mine.spawn(fork(*s, called));
+        if (round % 2 == 0) {
+            std::this_thread::yield();
+        }
+        s->shutdown();
+        const bool ran = std::move(handle).join();
+        CHECK(ran == called);
+        CHECK_FALSE(bide::sync_wait(mine, fork(*s, called)));
+    }
+}
+
+TEST_CASE("async_fork: a wait allocates nothing but the state of its stop") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const auto count = [](scheduler& on) -> task<std::size_t> {
+        const auto nothing = [] {};
+        co_await async_fork(on, nothing);
+        const std::size_t before = test::allocations();
+        for (int i = 0; i < 100; ++i) {
+            co_await async_fork(on, nothing);
+        }
+        co_return test::allocations() - before;
+    };
+    CHECK(bide::sync_wait(s, count(s)) <= 110);
+}

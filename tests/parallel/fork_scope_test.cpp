@@ -1,0 +1,617 @@
+#include <bide/core/result.hpp>
+#include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/fork_scope.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/mutex.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using bide::fork_scope;
+using bide::join;
+using bide::scheduler;
+using bide::spawn_scope;
+using test::eventually;
+using test::spin_until;
+using test::with;
+
+namespace {
+
+// Returns what f() throws.
+template <class F> std::string thrown_by(F f) {
+    try {
+        f();
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+    return "nothing";
+}
+
+// Counts the leaves of fib(n) by functions that spawn functions into one scope.
+void fib(spawn_scope& scope, std::atomic<long>& sum, int n) {
+    if (n < 2) {
+        sum += n;
+        return;
+    }
+    scope.spawn([&scope, &sum, n] { fib(scope, sum, n - 1); });
+    scope.spawn([&sum, n](spawn_scope& same) { fib(same, sum, n - 2); });
+}
+
+// The same with a scope for each level.
+long fib_nested(scheduler& s, int n) {
+    if (n < 2) {
+        return n;
+    }
+    long a = 0;
+    const long b = fork_scope(s, [&](spawn_scope& scope) {
+        scope.spawn([&] { a = fib_nested(s, n - 1); });
+        return fib_nested(s, n - 2);
+    });
+    return a + b;
+}
+
+} // namespace
+
+// ---- What runs
+
+TEST_CASE("fork_scope: each function runs once, and all have ended when the call returns") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    const bool outside = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(workers, workers != 4));
+    for (const std::size_t n : {0U, 1U, 2U, 3U, 4U, 17U, 255U, 257U, 5'000U}) {
+        std::vector<std::atomic<int>> calls(n);
+        const auto all = [&] {
+            return fork_scope(s, [&](spawn_scope& scope) {
+                for (std::atomic<int>& one : calls) {
+                    scope.spawn([&one] { ++one; });
+                }
+                return n;
+            });
+        };
+        CHECK((outside ? all() : s.spawn(all).join()) == n);
+        std::size_t wrong = 0;
+        for (const std::atomic<int>& one : calls) {
+            wrong += one == 1 ? 0U : 1U;
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("fork_scope: functions spawn into their scope, and scopes nest") {
+    const unsigned workers = GENERATE(1U, 2U, 4U, 70U);
+    const test::watchdog guard;
+    scheduler s(with(workers, workers != 4));
+    std::atomic<long> sum{0};
+    fork_scope(s, [&sum](spawn_scope& scope) { fib(scope, sum, 20); });
+    CHECK(sum == 6765);
+    CHECK(fib_nested(s, 18) == 2584);
+    sum = 0;
+    s.spawn([&] { fork_scope(s, [&sum](spawn_scope& scope) { fib(scope, sum, 20); }); }).join();
+    CHECK(sum == 6765);
+    CHECK(s.spawn([&s] { return fib_nested(s, 18); }).join() == 2584);
+}
+
+TEST_CASE("fork_scope: a chain of functions needs no stack") {
+    struct chain {
+        spawn_scope& scope;
+        int& left;
+        void operator()() const {
+            if (--left > 0) {
+                scope.spawn(chain(*this));
+            }
+        }
+    };
+    const test::watchdog guard;
+    scheduler s(with(1, true));
+    int left = 300'000;
+    fork_scope(s, [&left](spawn_scope& scope) { scope.spawn(chain{scope, left}); });
+    CHECK(left == 0);
+}
+
+TEST_CASE("fork_scope: arms, iterations and the bodies of inner scopes spawn into an outer scope") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    const bool outside = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(workers, workers != 4));
+    std::atomic<int> ran{0};
+    const auto all = [&] {
+        fork_scope(s, [&](spawn_scope& scope) {
+            const auto again = [&ran, &scope] {
+                ++ran;
+                scope.spawn([&ran] { ++ran; });
+            };
+            join(s, [&] { scope.spawn(again); }, [&] { scope.spawn(again); });
+            bide::parallel_for(s, 0, 1'000, [&](int) { scope.spawn(again); });
+            fork_scope(s, [&](spawn_scope& inner) {
+                scope.spawn(again);
+                inner.spawn([&] { scope.spawn(again); });
+            });
+            scope.spawn([&s, &scope, again] {
+                join(s, [&] { scope.spawn(again); }, [&] { scope.spawn(again); });
+                bide::parallel_for(s, 0, 1'000, [&](int) { scope.spawn(again); });
+            });
+        });
+    };
+    outside ? all() : s.spawn(all).join();
+    CHECK(ran == 2 * (2 + 1'000 + 2 + 2 + 1'000));
+    std::atomic<long> sum{0}; // nothing is left behind
+    fork_scope(s, [&sum](spawn_scope& scope) { fib(scope, sum, 10); });
+    CHECK(sum == 55);
+}
+
+TEST_CASE("fork_scope: an arm on another scheduler, or another thread, may spawn") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    scheduler other(with(2, true));
+    std::atomic<int> ran{0};
+    fork_scope(s, [&](spawn_scope& scope) {
+        bide::parallel_for(other, 0, 100, [&](int) { scope.spawn([&ran] { ++ran; }); });
+        std::thread([&] { scope.spawn([&ran] { ++ran; }); }).join();
+    });
+    CHECK(ran == 101);
+}
+
+TEST_CASE("fork_scope: without stealing, all functions run on the calling thread") {
+    const test::watchdog guard;
+    auto wanted = with(2, true);
+    wanted.enable_stealing = false;
+    scheduler s(wanted);
+    int elsewhere = 0; // plain data
+    const auto me = std::this_thread::get_id();
+    fork_scope(s, [&](spawn_scope& scope) {
+        for (int i = 0; i < 100; ++i) {
+            scope.spawn([&] { elsewhere += std::this_thread::get_id() == me ? 0 : 1; });
+        }
+    });
+    CHECK(elsewhere == 0);
+}
+
+// ---- Functions and values
+
+TEST_CASE("fork_scope: returns the value of the body, also a reference or what is only moved") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    int n = 1;
+    auto& same = fork_scope(s, [&n](spawn_scope&) -> int& { return n; });
+    CHECK(&same == &n);
+    CHECK(*fork_scope(s, [](spawn_scope&) { return std::make_unique<int>(5); }) == 5);
+    CHECK(std::is_void_v<decltype(fork_scope(s, [](spawn_scope&) {}))>);
+}
+
+namespace {
+
+// In a namespace that has functions of every name that the library uses, for all arguments.
+namespace greedy {
+
+template <class... T> void call_arm(T&&...) = delete;
+template <class... T> void spawn(T&&...) = delete;
+template <class... T> void make(T&&...) = delete;
+template <class... T> void invoke(T&&...) = delete;
+template <class... T> void destroy_at(T&&...) = delete;
+
+struct function {
+    explicit function(int& to) : ran(&to), mine(std::make_unique<int>(7)) {}
+    function(function&&) = default;
+    void operator()() & = delete;
+    void operator()() && { *ran += *mine; }
+    function* operator&() const = delete;
+    template <class T> void operator,(T&&) const = delete;
+    static void* operator new(std::size_t, void*) = delete;
+    int* ran;
+    std::unique_ptr<int> mine;
+};
+
+} // namespace greedy
+
+struct alignas(256) aligned {
+    bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(this) % 256 == 0; }
+};
+
+} // namespace
+
+TEST_CASE("fork_scope: functions may be moved only, large, aligned, or have hostile operators") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    int ran = 0;
+    fork_scope(s, [&ran](spawn_scope& scope) { scope.spawn(greedy::function(ran)); });
+    CHECK(ran == 7);
+    std::atomic<int> right{0};
+    fork_scope(s, [&](spawn_scope& scope) {
+        for (int i = 0; i < 100; ++i) {
+            std::array<int, 1'000> many{};
+            many[999] = i;
+            scope.spawn([many, i, &right] { right += many[999] == i ? 1 : 0; });
+            scope.spawn([a = aligned(), &right] { right += a.is_aligned() ? 1 : 0; });
+        }
+    });
+    CHECK(right == 200);
+    const auto constant = [&right] { ++right; };
+    fork_scope(s, [&](spawn_scope& scope) { scope.spawn(constant); });
+    CHECK(right == 201);
+}
+
+TEST_CASE("fork_scope: each function is destroyed once, whether it ran, threw or was dropped") {
+    const bool stops = GENERATE(false, true);
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    test::tally values;
+    std::stop_source source;
+    const auto all = [&] {
+        fork_scope({s, {.stop = source.get_token()}}, [&](spawn_scope& scope) {
+            for (int i = 0; i < 500; ++i) {
+                scope.spawn([mine = test::counted(values, i)] {
+                    if (mine.number() % 100 == 77) {
+                        throw std::runtime_error(std::to_string(mine.number()));
+                    }
+                });
+            }
+            if (stops) {
+                source.request_stop();
+            }
+            bide::parallel_for(s, 0, 100,
+                               [&](int i) { scope.spawn([mine = test::counted(values, i)] {}); });
+        });
+    };
+    CHECK(thrown_by(all) != "nothing");
+    CHECK(values.alive() == 0);
+    CHECK(values.copied == 0);
+}
+
+TEST_CASE("fork_scope: a small scope allocates nothing") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(1, true));
+    scheduler two(with(2, true));
+    const auto counted = [](scheduler& on) {
+        const auto once = [&on] {
+            long sum = 0;
+            fork_scope(on, [&sum](spawn_scope& scope) {
+                for (int i = 0; i < 3; ++i) {
+                    scope.spawn([&sum] { ++sum; });
+                }
+            });
+            return sum;
+        };
+        once();
+        const std::size_t before = test::allocations();
+        const long sum = once();
+        return sum == 3 ? test::allocations() - before : std::size_t{1'000};
+    };
+    CHECK(counted(s) == 0);
+    std::atomic<bool> busy{false};
+    std::atomic<bool> over{false};
+    auto other = two.spawn([&] { // so that no worker steals
+        busy = true;
+        spin_until(over);
+    });
+    spin_until(busy);
+    const std::size_t allocated = two.spawn([&] {
+                                         const std::size_t n = counted(two);
+                                         over = true;
+                                         return n;
+                                     })
+                                      .join();
+    std::move(other).join();
+    CHECK(allocated == 0);
+}
+
+TEST_CASE("fork_scope: a spawn without memory throws, and spawns nothing") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const bool beside = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    test::tally values;
+    std::atomic<int> ran{0};
+    int spawned = 0;
+    int failed = 0;
+    s.spawn([&] {
+         fork_scope(s, [&](spawn_scope& scope) {
+             const auto spawn = [&] {
+                 for (int i = 0; i < 1'000; ++i) {
+                     try {
+                         test::counted mine(values, i);
+                         const test::out_of_memory here;
+                         scope.spawn([&ran, one = std::move(mine)] { ++ran; });
+                         ++spawned;
+                     } catch (const std::bad_alloc&) {
+                         ++failed;
+                     }
+                 }
+             };
+             beside ? static_cast<void>(join(s, spawn, [] {})) : spawn();
+         });
+     }).join();
+    CHECK(ran == spawned);
+    CHECK(spawned + failed == 1'000);
+    CHECK(failed >= (beside ? 1'000 : 500));
+    CHECK(values.alive() == 0);
+}
+
+// ---- Exceptions
+
+TEST_CASE(
+    "fork_scope: of the functions that the body has spawned, the first one's exception is thrown") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    for (int round = 0; round < 20; ++round) {
+        std::atomic<int> ended{0};
+        const auto all = [&] {
+            fork_scope(s, [&](spawn_scope& scope) {
+                for (int i = 0; i < 300; ++i) {
+                    scope.spawn([&ended, i, &scope] {
+                        ++ended;
+                        if (i == 41) { // what it has spawned is its part
+                            scope.spawn([&ended] {
+                                ++ended;
+                                throw std::runtime_error("41");
+                            });
+                        }
+                        if (i > 41 && i % 7 == 1) {
+                            throw std::runtime_error(std::to_string(i));
+                        }
+                    });
+                }
+            });
+        };
+        CHECK(thrown_by(all) == "41");
+        CHECK(ended == 301);
+    }
+}
+
+TEST_CASE("fork_scope: the body's exception comes first, and that of an iteration's function is "
+          "not lost") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    std::atomic<int> ended{0};
+    const auto body = [&](bool throws, bool spawns) {
+        return thrown_by([&] {
+            fork_scope(s, [&](spawn_scope& scope) {
+                bide::parallel_for(s, 0, 10, [&](int) {
+                    scope.spawn([&ended] {
+                        ++ended;
+                        throw std::runtime_error("beside");
+                    });
+                });
+                if (spawns) {
+                    scope.spawn([&ended] {
+                        ++ended;
+                        throw std::runtime_error("function");
+                    });
+                }
+                if (throws) {
+                    throw std::runtime_error("body");
+                }
+                return 1;
+            });
+        });
+    };
+    CHECK(body(true, true) == "body");
+    CHECK(ended == 11);
+    CHECK(body(false, true) != "nothing");
+    CHECK(ended == 22);
+    CHECK(body(false, false) == "beside");
+    CHECK(ended == 32);
+}
+
+// ---- Options
+
+TEST_CASE("fork_scope: after a stop no function begins, and the call says so") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    std::stop_source source;
+    std::atomic<int> ran{0};
+    bool stopped = false;
+    try {
+        fork_scope({s, {.stop = source.get_token()}}, [&](spawn_scope& scope) {
+            source.request_stop();
+            for (int i = 0; i < 100; ++i) {
+                scope.spawn([&ran] { ++ran; });
+            }
+        });
+    } catch (const bide::stopped_error&) {
+        stopped = true;
+    }
+    CHECK(stopped);
+    CHECK(ran == 0);
+    bool called = false;
+    CHECK_THROWS_AS(
+        fork_scope({s, {.stop = source.get_token()}}, [&called](spawn_scope&) { called = true; }),
+        bide::stopped_error);
+    CHECK_FALSE(called);
+}
+
+TEST_CASE("fork_scope: progress counts the functions") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    bide::fork_progress progress;
+    std::atomic<long> sum{0};
+    fork_scope({s, {.progress = &progress}}, [&](spawn_scope& scope) {
+        fib(scope, sum, 10);
+        join(s, [&] { scope.spawn([] {}); }, [] {});
+    });
+    CHECK(progress.total() == 177);
+    CHECK(progress.done() == 177);
+}
+
+// ---- Where functions run
+
+TEST_CASE(
+    "fork_scope: a function never runs inside of a spawn, or while its spawner is in a join") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    for (int round = 0; round < 200; ++round) {
+        std::mutex m; // a thread that locks it twice never ends
+        int ran = 0;
+        const auto locks = [&] {
+            const std::lock_guard lock(m);
+            ++ran;
+        };
+        s.spawn([&] {
+             fork_scope(s, [&](spawn_scope& scope) {
+                 const std::lock_guard lock(m);
+                 for (int i = 0; i < 10; ++i) {
+                     scope.spawn(locks);
+                 }
+                 join(
+                     s, [&] { scope.spawn(locks); },
+                     [&] { // may be stolen: then the body waits for it with the lock held
+                         for (int i = 0; i < 10; ++i) {
+                             scope.spawn(locks);
+                         }
+                     });
+                 bide::parallel_for(s, 0, 100, [&](int) { scope.spawn(locks); });
+             });
+         }).join();
+        CHECK(ran == 121);
+    }
+}
+
+TEST_CASE("fork_scope: a worker takes a function while the body is in a long arm or iteration") {
+    const bool in_loop = GENERATE(false, true);
+    const bool outside = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const auto all = [&] {
+        fork_scope(s, [&](spawn_scope& scope) {
+            const auto waits = [&scope] {
+                std::atomic<bool> ran{false};
+                scope.spawn([&ran] { ran = true; });
+                if (!spin_until(ran)) {
+                    test::give_up(test::where(), "no worker has taken the function");
+                }
+            };
+            if (in_loop) {
+                bide::parallel_for(s, 0, 1, [&](int) { waits(); });
+            } else {
+                join(s, waits, [] {});
+            }
+            waits();
+        });
+    };
+    outside ? all() : s.spawn(all).join();
+    SUCCEED();
+}
+
+TEST_CASE("fork_scope: the call returns after the functions that workers have taken") {
+    const bool beside = GENERATE(false, true);
+    const bool again = GENERATE(false, true); // by what the function spawns
+    const test::watchdog guard;
+    scheduler s(with(3, true));
+    std::atomic<bool> begun{false};
+    std::atomic<bool> body_is_over{false};
+    std::atomic<bool> ended{false};
+    const auto lasts = [&] {
+        begun = true;
+        spin_until(body_is_over);
+        for (int i = 0; i < 20'000; ++i) { // long enough for a call that does not wait to return
+            std::this_thread::yield();
+        }
+        ended = true;
+    };
+    bool had_ended = false;
+    s.spawn([&] {
+         fork_scope(s, [&](spawn_scope& scope) {
+             const auto spawn = [&] {
+                 scope.spawn([&lasts, &begun, again](spawn_scope& same) {
+                     if (again) {
+                         same.spawn(lasts);
+                         spin_until(begun); // another worker has taken it
+                     } else {
+                         lasts();
+                     }
+                 });
+                 spin_until(begun);
+             };
+             beside ? static_cast<void>(join(s, spawn, [] {})) : spawn();
+             body_is_over = true;
+         });
+         had_ended = ended;
+     }).join();
+    CHECK(had_ended);
+}
+
+TEST_CASE("fork_scope: an external caller runs all functions itself if all workers are blocked") {
+    const test::watchdog guard;
+    auto wanted = with(2, true);
+    wanted.max_blocking_threads = 0;
+    scheduler s(wanted);
+    std::mutex held;
+    std::atomic<int> blocked{0};
+    const auto blocks = [&] {
+        ++blocked;
+        const std::lock_guard lock(held);
+    };
+    std::unique_lock lock(held);
+    auto first = s.spawn(blocks);
+    auto second = s.spawn(blocks);
+    CHECK(eventually([&blocked] { return blocked == 2; }));
+    std::atomic<long> sum{0};
+    fork_scope(s, [&](spawn_scope& scope) {
+        fib(scope, sum, 10);
+        bide::parallel_for(s, 0, 45, [&](int) { scope.spawn([&sum] { ++sum; }); });
+    });
+    CHECK(sum == 100);
+    lock.unlock();
+    std::move(first).join();
+    std::move(second).join();
+}
+
+TEST_CASE("fork_scope: several threads have scopes at the same time") {
+    const test::watchdog guard;
+    scheduler s(with(4, true));
+    std::array<std::atomic<long>, 6> sums{};
+    test::team callers(6, [&](int n) {
+        for (int round = 0; round < 20; ++round) {
+            auto& sum = sums[static_cast<std::size_t>(n)];
+            sum = 0;
+            fork_scope(s, [&](spawn_scope& scope) {
+                fib(scope, sum, 12);
+                bide::parallel_for(s, 0, 10, [&](int) { scope.spawn([&sum] { ++sum; }); });
+            });
+        }
+    });
+    callers.join();
+    for (const auto& sum : sums) {
+        CHECK(sum == 154);
+    }
+}
+
+TEST_CASE("fork_scope: after the shutdown an external caller is refused") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    s.shutdown();
+    bool called = false;
+    CHECK_THROWS_AS(fork_scope(s, [&called](spawn_scope&) { called = true; }), bide::stopped_error);
+    CHECK_FALSE(called);
+}
