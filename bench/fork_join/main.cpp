@@ -22,6 +22,7 @@ void add_all(harness& h) {
     add_fib(h);
     add_tree(h);
     add_spine(h);
+    add_scopes(h);
     add_skynet(h);
     add_nqueens(h);
     add_uts(h);

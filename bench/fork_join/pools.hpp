@@ -7,9 +7,11 @@
 //     join(f, g)          both; a pair of what they return
 //     many<N>(body)       body(0) to body(N - 1)
 //     some(count, body)   body(0) to body(count - 1), where count is small and at least 1
+//     scope(body)         body(spawn), and all that spawn(f) was given; f(spawn), too, may spawn
 // The process may use the processors of --cpu-list; no thread is pinned to one of them.
 
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_scope.hpp>
 #include <bide/sched/scheduler.hpp>
 
 #if defined(BIDE_BENCH_HAS_TBB)
@@ -54,6 +56,22 @@ public:
         }
     }
 
+    template <class Body> void scope(Body body) {
+        spawner here;
+        body(here);
+    }
+
+    // Calls at once.
+    struct spawner {
+        template <class F> void spawn(F f) {
+            auto one = [this, &f] {
+                f(*this);
+                return 0;
+            };
+            call(one);
+        }
+    };
+
 private:
     // Without its asm, two calls that compute the same would be one.
     template <class F> [[gnu::noinline]] static auto call(F& f) {
@@ -78,6 +96,15 @@ public:
             body(i);
         }
     }
+
+    template <class Body> void scope(Body body) {
+        spawner here;
+        body(here);
+    }
+
+    struct spawner {
+        template <class F> void spawn(F f) { f(*this); }
+    };
 };
 
 class bide_pool {
@@ -95,6 +122,8 @@ public:
     }
 
     template <class Body> void some(std::size_t count, Body body) { halve(0, count, body); }
+
+    template <class Body> void scope(Body body) { bide::fork_scope(scheduler_, body); }
 
     bide::scheduler& scheduler() { return scheduler_; }
 
@@ -150,6 +179,19 @@ public:
         group.run_and_wait([&body, count] { body(count - 1); });
     }
 
+    template <class Body> void scope(Body body) {
+        spawner here;
+        body(here);
+        here.group.wait();
+    }
+
+    struct spawner {
+        template <class F> void spawn(F f) {
+            group.run([this, f] { f(*this); });
+        }
+        tbb::task_group group;
+    };
+
 private:
     tbb::global_control limit_;
     tbb::task_arena arena_;
@@ -189,6 +231,24 @@ public:
         body(count - 1);
 #pragma omp taskwait
     }
+
+    template <class Body> void scope(Body body) {
+#pragma omp taskgroup
+        {
+            spawner here;
+            body(here);
+        }
+    }
+
+    struct spawner {
+        template <class F> void spawn(F f) {
+#pragma omp task firstprivate(f)
+            {
+                spawner same;
+                f(same);
+            }
+        }
+    };
 
 private:
     int workers_;

@@ -23,6 +23,7 @@ void add_nqueens(harness&);
 void add_matmul(harness&);
 void add_tree(harness&); // and from outside
 void add_spine(harness&);
+void add_scopes(harness&);
 void add_uts(harness&);
 void add_loops(harness&);
 void add_sum(harness&);

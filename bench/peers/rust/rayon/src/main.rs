@@ -11,6 +11,7 @@
 mod loops;
 mod matmul;
 mod recursion;
+mod scopes;
 mod searches;
 mod sorts;
 mod support;
@@ -26,6 +27,9 @@ fn run(workload: &str, job: &Job) -> Option<Vec<f64>> {
         "tree" => recursion::tree(job),
         "outside" => recursion::tree_from_outside(job),
         "spine" => recursion::spine(job),
+        "scope_flat" => scopes::flat(job),
+        "scope_tree" => scopes::tree(job),
+        "scope_nested" => scopes::nested(job),
         "nqueens" => searches::queens(job),
         "uts" => searches::unbalanced(job),
         "matmul" => matmul::matmul(job),
