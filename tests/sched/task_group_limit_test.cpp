@@ -306,3 +306,58 @@ TEST_CASE("task_group: with a limit, never more children run, from wherever they
         REQUIRE(most <= limit);
     });
 }
+
+TEST_CASE("task_group: groups of one child each nest, in trees and chains, on one worker") {
+    const test::watchdog guard;
+    bide::scheduler_options options;
+    options.num_workers = 1;
+    options.max_blocking_threads = 1;
+    scheduler s(std::move(options));
+    std::atomic<int> made{0};
+    const auto tree = [&](const auto& self, int depth) -> task<> {
+        ++made;
+        const auto body = [&, depth](bide::task_group& group) -> task<> {
+            for (int i = 0; i < 2 && depth != 0; ++i) {
+                co_await group.async_spawn(self(self, depth - 1));
+            }
+        };
+        co_await bide::task_group::run(s, 1, body);
+    };
+    bide::sync_wait(s, tree(tree, 6));
+    CHECK(made == 127);
+    made = 0;
+    const auto chain = [&](const auto& self, int depth) -> task<> {
+        ++made;
+        bide::task_group group(s, 1); // its destructor blocks
+        if (depth != 0) {
+            group.spawn(self(self, depth - 1));
+        }
+        co_return;
+    };
+    s.spawn(chain(chain, 20)).join();
+    CHECK(made == 21);
+}
+
+TEST_CASE("task_group: threads that wait for room go on when the group is cancelled") {
+    const test::watchdog guard;
+    scheduler s;
+    for (int round = 0; round < 20; ++round) {
+        std::atomic<int> stayed{0};
+        bide::task_group group(s, 1);
+        bide::event never;
+        const auto waits = [&]() -> task<> {
+            co_await never.async_wait();
+            ++stayed;
+        };
+        group.spawn(waits);
+        test::team others(3, [&](int) {
+            for (int i = 0; i < 5; ++i) {
+                group.spawn(waits);
+            }
+        });
+        group.cancel();
+        others.join();
+        group.join();
+        CHECK(stayed == 0);
+    }
+}

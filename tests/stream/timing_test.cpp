@@ -8,6 +8,7 @@
 #include <support/tasks.hpp>
 
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -163,4 +164,43 @@ TEST_CASE("timeout: a cancellation is no time-out") {
     REQUIRE(got.items.size() == 1);
     CHECK(got.items[0] == 7);
     CHECK(got.end == "stopped");
+}
+
+TEST_CASE("timing: times of zero, negative, endless and undefined times lose no item") {
+    using seconds = std::chrono::duration<double>;
+    const test::watchdog guard;
+    const double endless = std::numeric_limits<double>::infinity();
+    const double undefined = std::numeric_limits<double>::quiet_NaN();
+    for (const seconds time :
+         {seconds(0), seconds(-3600), seconds(endless), seconds(-endless), seconds(undefined)}) {
+        CAPTURE(time.count());
+        bide::channel<int> some(5);
+        const auto fill = [&] {
+            for (int i = 0; i < 5; ++i) {
+                REQUIRE(some.try_send(i));
+            }
+        };
+        fill();
+        const auto read = [&]() -> bide::task<int> {
+            auto timed = bide::timeout(&some, time);
+            int sum = 0;
+            for (int i = 0; i < 5; ++i) {
+                const auto got = co_await timed.next();
+                sum += got && *got ? **got : 100;
+            }
+            co_return sum;
+        };
+        CHECK(bide::sync_wait(read()) == 10);
+        fill();
+        some.close();
+        const auto last = [&]() -> bide::task<int> {
+            auto quiet = bide::debounce(&some, time);
+            int only = -1;
+            for (auto got = co_await quiet.next(); got; got = co_await quiet.next()) {
+                only = *got;
+            }
+            co_return only;
+        };
+        CHECK(bide::sync_wait(last()) == 4);
+    }
 }
