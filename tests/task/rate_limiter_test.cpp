@@ -299,3 +299,45 @@ TEST_CASE(
         REQUIRE(t.take(0, 1, never).from == all.size() * t.parts());
     });
 }
+
+TEST_CASE("rate_limiter: the slowest, the fastest and the largest are kept without an overflow") {
+    constexpr auto most = (std::numeric_limits<std::int64_t>::max)();
+    rate_limiter slowest(1, (std::chrono::nanoseconds::max)(), most);
+    CHECK(slowest.available() == most);
+    CHECK(slowest.try_acquire(most));
+    CHECK(slowest.available() == 0);
+    CHECK_FALSE(slowest.try_acquire());
+    CHECK_FALSE(slowest.try_acquire_for(1h));
+    auto first = slowest.reserve(most);
+    auto second = slowest.reserve(most); // the tokens of these come never
+    auto third = slowest.reserve(most);
+    CHECK(first.ready_at() <= second.ready_at());
+    CHECK(second.ready_at() <= third.ready_at());
+    CHECK_FALSE(first.cancel());
+    CHECK_FALSE(slowest.try_acquire());
+
+    rate_limiter half(2, std::chrono::nanoseconds(most / 2));
+    CHECK(half.try_acquire());
+    auto next = half.reserve();
+    auto last = half.reserve();
+    CHECK(next.ready_at() < last.ready_at());
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK_FALSE(half.acquire(stop.get_token()).has_value());
+
+    rate_limiter fastest(1'000'000'000, 1s, most);
+    CHECK(fastest.try_acquire(most));
+    const auto odd = std::chrono::nanoseconds(3'037'000'499); // its square is just below 2^63
+    rate_limiter square(odd.count() - 1, odd, 7);
+    CHECK(square.try_acquire(7));
+    square.acquire(7);
+    CHECK_THROWS_AS(rate_limiter(most, (std::chrono::nanoseconds::max)()), std::invalid_argument);
+    const double none = std::numeric_limits<double>::quiet_NaN();
+    CHECK_THROWS_AS(rate_limiter(1, std::chrono::duration<double>(none)), std::invalid_argument);
+    const double endless = std::numeric_limits<double>::infinity();
+    CHECK_THROWS_AS(rate_limiter(1, std::chrono::duration<double>(-endless)),
+                    std::invalid_argument);
+    rate_limiter once(1, std::chrono::duration<double>(endless));
+    CHECK(once.try_acquire());
+    CHECK_FALSE(once.try_acquire());
+}
