@@ -341,34 +341,6 @@ TEST_CASE(
     CHECK(progress.total() == 4'000);
 }
 
-TEST_CASE("parallel_for: a call site whose loops were brief shares a loop that takes long") {
-    const test::watchdog guard;
-    bide::scheduler s(test::with(2, true));
-    std::atomic<bool> waits{false};
-    std::atomic<int> met{0};
-    const auto loop = [&](int n) {
-        bide::parallel_for(s, 0, n, [&](int i) {
-            if (!waits) {
-                return;
-            }
-            if (i < 65) { // these run before others take part
-                const auto until = bide::native_platform::now() + 2'000'000;
-                while (i == 0 && bide::native_platform::now() < until) {
-                }
-                return;
-            }
-            ++met;
-            test::eventually([&met] { return met.load() == 2; });
-        });
-    };
-    for (int i = 0; i < 1'000; ++i) {
-        loop(10);
-    }
-    waits = true;
-    loop(67);
-    CHECK(met.load() == 2);
-}
-
 TEST_CASE("parallel_for: loops in loops") {
     bide::scheduler s(test::with(2, true));
     constexpr std::size_t n = 60;
