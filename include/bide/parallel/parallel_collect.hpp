@@ -16,6 +16,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/is_optional.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_find.hpp>
@@ -139,9 +140,6 @@ concept gives_values =
     std::invocable<F&, std::iter_reference_t<It>> &&
     std::move_constructible<
         std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>>;
-
-template <class T> inline constexpr bool is_optional = false;
-template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
 
 template <class F, class It>
 concept gives_optionals =

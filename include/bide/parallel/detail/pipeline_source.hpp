@@ -5,6 +5,7 @@
 // Where a pipeline gets its items from. One thread at a time reads.
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/is_optional.hpp>
 #include <bide/parallel/detail/pipeline_item.hpp>
 
 #include <algorithm> // the concepts of ranges; <ranges> would add its views, which take long to compile
@@ -19,9 +20,6 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-template <class T> inline constexpr bool is_optional = false;
-template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
 
 // A function that returns an item, or std::nullopt at the end.
 template <class F>
