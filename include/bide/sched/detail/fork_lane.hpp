@@ -120,12 +120,6 @@ public:
     using job = basic_fork_job<Platform>;
     using depth_type = std::uint32_t;
 
-    // How long a thread without an arm looks for the next one at least. A thread that runs a loop
-    // asks every 4 us at the latest whether another thread wants an arm, unless its iterations are
-    // long (parallel/detail/parallel_loop.hpp). To sleep meanwhile would cost the wake, which takes
-    // longer.
-    static constexpr std::int64_t least_spin_ns = 5'000;
-
     basic_fork_lane(basic_work_queues<Platform>& queues, const void* id) noexcept
         : scheduler_id(id), queues_(queues) {}
     basic_fork_lane(const basic_fork_lane&) = delete;
@@ -290,7 +284,7 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typen
                 }
                 return how != job::end::none || other != nullptr;
             },
-            least_spin_ns);
+            queues_.least_spin_ns());
         if (other != nullptr) {
             basic_fork_lane* now = nullptr;
             how = mine.look(now);

@@ -335,7 +335,7 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
             if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
                 basic_spin<Platform>::until(
                     [&]() noexcept { return (r = search(w, false, false, more)) != nullptr; },
-                    basic_fork_lane<Platform>::least_spin_ns);
+                    queues_.least_spin_ns());
             }
             if (r != nullptr) {
                 // No worker was woken for the arms that were left to the watcher. Another sleeper

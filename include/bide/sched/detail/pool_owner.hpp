@@ -54,7 +54,7 @@ struct pool_options {
     std::int64_t max_timed_sleep_ns; // 0: there is no watcher
     trace_sink* trace = nullptr;
     std::int64_t timer_slack_ns = 0;
-    unsigned spare_processors = 0; // more processors than workers
+    int spare_processors = 0; // more processors than workers; negative: fewer
 };
 
 } // namespace detail

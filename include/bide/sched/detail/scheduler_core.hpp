@@ -163,7 +163,7 @@ inline pool_options scheduler_core::options_of_pool(const scheduler_options& wan
             deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
             wanted.trace,
             timer_slack_ns(wanted.timer_slack),
-            processors - (std::min)(processors, workers)};
+            static_cast<int>(processors) - static_cast<int>(workers)};
 }
 
 inline scheduler_core::scheduler_core(scheduler& of, scheduler_options&& wanted)

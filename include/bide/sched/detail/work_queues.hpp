@@ -35,12 +35,12 @@ public:
     using worker = basic_worker<Platform>;
 
     // `steal`: workers steal from each other. `watch`: idle workers sleep with a time-out. `io`:
-    // one idle worker sleeps in it. `spare`: how many processors there are more than workers.
+    // one idle worker sleeps in it. `spare`: how many processors there are more than workers;
+    // negative: fewer.
     basic_work_queues(basic_pool<Platform>& of, unsigned count, bool steal, bool watch, driver* io,
-                      unsigned spare = 0)
+                      int spare = 0)
         : steals_(steal && count > 1), shares_rings_(steals_ || count == 1),
-          may_watch_(watch && steals_), spare_processors_(static_cast<int>(spare)), driver_(io),
-          idle_(count) {
+          may_watch_(watch && steals_), spare_processors_(spare), driver_(io), idle_(count) {
         for (unsigned i = 0; i < count; ++i) {
             workers_.emplace_back(of, i);
         }
@@ -180,7 +180,12 @@ public:
         const unsigned asleep = idle_.sleepers_hint();
         return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
     }
-    // Returns true if such callers compute in the places of all workers that sleep.
+    // How long a thread without an arm looks for the next one at least. A thread that runs a loop
+    // asks every 4 us at the latest whether another thread wants an arm, unless its iterations are
+    // long (parallel/detail/parallel_loop.hpp). To sleep meanwhile would cost the wake, which takes
+    // longer. If there are fewer processors than workers, a spin takes the time of another worker.
+    std::int64_t least_spin_ns() const noexcept { return spare_processors_ < 0 ? 0 : 5'000; }
+    // Returns true if callers compute in the places of all workers that sleep.
     bool callers_take_all_places() const noexcept {
         const unsigned callers = callers_in_place();
         return callers != 0 && callers >= idle_.sleepers_hint();
@@ -201,7 +206,8 @@ private:
 
     unsigned callers_in_place() const noexcept {
         // Order: relaxed; a hint.
-        const int callers = callers_.load(std::memory_order_relaxed) - spare_processors_;
+        const int callers =
+            callers_.load(std::memory_order_relaxed) - (std::max)(spare_processors_, 0);
         return static_cast<unsigned>((std::max)(callers, 0));
     }
 
