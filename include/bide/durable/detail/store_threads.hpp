@@ -10,6 +10,7 @@
 #include <bide/sched/blocking_pool.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -45,7 +46,8 @@ public:
 private:
     // A thread of the pool uses nothing of the pool after it has left it, so no join is needed.
     struct detached_thread {
-        std::error_code start(os_thread::function body, void* argument) noexcept {
+        std::error_code start(os_thread::function body, void* argument,
+                              std::size_t /* the pool asks for the system's size */) noexcept {
             return os_thread::start_detached(body, argument);
         }
         void join() noexcept {}
