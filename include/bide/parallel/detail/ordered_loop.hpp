@@ -21,6 +21,7 @@
 // Parts begin at multiples of the unit, and have at least that many elements.
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/chunk_sizes.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
@@ -36,6 +37,7 @@ namespace detail {
 
 template <class Forker> class ordered_loop {
     using platform = typename Forker::platform;
+    using chunks = basic_chunk_sizes<platform>;
 
 public:
     using range = loop_range<std::uint64_t>;
@@ -49,7 +51,7 @@ public:
     // Throws: what a serial run would throw, and stopped_error after a stop.
     template <class Front> void run(Front& front, std::uint64_t size) {
         if (size != 0) {
-            forks_.enter([&] { advance(front, {0, size}); });
+            enter(front, {0, size});
         }
         state_.finish();
     }
@@ -82,8 +84,8 @@ public:
                 return;
             }
             const std::int64_t after = platform::now();
-            chunk = (std::max)(next_chunk(left - part.size(), after - before), unit_);
-            learn(chunk);
+            chunk = (std::max)(chunks::next(left - part.size(), after - before), unit_);
+            sizes_.learn(chunk);
             before = after;
         }
     }
@@ -102,17 +104,30 @@ public:
     Forker forks() const noexcept { return forks_; }
 
 private:
-    // As in parallel_loop: the intended time of a chunk and of an arm that is worth a wake, in
-    // nanoseconds; the elements that are divided as if they took long, as long as none was visited;
-    // the growth of a chunk, and its largest size; how many elements are visited at first, and at
-    // most, between two questions whether thieves want work.
-    static constexpr std::int64_t chunk_time = 4'000;
-    static constexpr std::int64_t arm_time = 64'000;
+    // As in parallel_loop: the elements that are divided as if they took long, as long as none was
+    // visited; how many elements are visited at first, and at most, between two questions whether
+    // thieves want work.
     static constexpr std::uint64_t few_elements = 1'024;
-    static constexpr std::uint64_t growth = 64;
-    static constexpr std::uint64_t longest_chunk = 1 << 24;
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t longest_piece = 4'096;
+
+    // Takes all elements into the front, those of a brief loop without a fork-join.
+    template <class Front> void enter(Front& front, range part) {
+        const auto run_rest = [this, &front, &part] { advance(front, part); };
+        if constexpr (forks_brief_loops<Forker>) {
+            const std::uint64_t size = part.size();
+            const auto run_pieces = [this, &front, &part](std::uint64_t n) -> std::uint64_t {
+                const range now{part.first, part.first + rounded(part, n)};
+                part.first = now.last;
+                return run_piece(front, now) ? part.size() : 0;
+            };
+            forks_.enter_loop(
+                size, [&](std::int64_t now) { return chunks::run_briefly(size, now, run_pieces); },
+                run_rest);
+        } else {
+            forks_.enter(run_rest);
+        }
+    }
 
     // Runs `first` on the first n elements, rounded, with the rest of the part as an arm. Returns
     // true if the front goes on: no thief has taken the rest, and the rest is not left out.
@@ -183,33 +198,13 @@ private:
     }
 
     std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
-        // Order: relaxed; an estimate.
-        if (learned_.load(std::memory_order_relaxed) != 0) {
-            return left / (std::max)(chunk * arm_time / chunk_time, least_);
+        if (sizes_.learned() != 0) {
+            return left / (std::max)(chunk * chunks::arm_time / chunks::chunk_time, least_);
         }
         return left / unit_ <= few_elements ? left / least_ : 1;
     }
 
-    std::uint64_t first_chunk() const noexcept {
-        // Order: relaxed; an estimate.
-        return (std::max)(learned_.load(std::memory_order_relaxed), unit_);
-    }
-
-    static std::uint64_t next_chunk(std::uint64_t elements, std::int64_t took) noexcept {
-        const auto nanoseconds = static_cast<std::uint64_t>((std::max)(took, std::int64_t{1}));
-        const std::uint64_t fitting =
-            (std::max)(elements * chunk_time / nanoseconds, std::uint64_t{1});
-        return (std::min)({fitting, elements * growth, longest_chunk});
-    }
-
-    // Makes `chunk` the size with which other parts begin, if it has changed by a factor of two.
-    void learn(std::uint64_t chunk) noexcept {
-        // Order: relaxed, both; an estimate.
-        const std::uint64_t old = learned_.load(std::memory_order_relaxed);
-        if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
-            learned_.store(chunk, std::memory_order_relaxed);
-        }
-    }
+    std::uint64_t first_chunk() const noexcept { return (std::max)(sizes_.learned(), unit_); }
 
     static constexpr std::uint64_t vector = 64;
 
@@ -217,8 +212,7 @@ private:
     const std::uint64_t unit_;
     const std::uint64_t least_;
     basic_loop_state<platform> state_;
-    // The latest chunk that took about chunk_time, or 0 if none has run.
-    typename platform::template atomic<std::uint64_t> learned_{0};
+    chunks sizes_;
 };
 
 } // namespace detail

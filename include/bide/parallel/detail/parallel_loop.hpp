@@ -32,6 +32,7 @@
 // vector instructions fit.
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/chunk_sizes.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
 #include <bide/parallel/fork_progress.hpp>
@@ -49,6 +50,7 @@ namespace detail {
 template <class Forker, class Index, class Leaf> class parallel_loop {
     using platform = typename Forker::platform;
     using range = loop_range<Index>;
+    using chunks = basic_chunk_sizes<platform>;
 
 public:
     parallel_loop(Forker forks, range all, const fork_options& options, Leaf& leaf) noexcept
@@ -64,10 +66,17 @@ public:
     void run_leaves(range all) {
         range rest = all; // a brief loop has run the iterations before it
         const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
-        if constexpr (knows_brief_loops) {
+        if constexpr (forks_brief_loops<Forker>) {
             if (grain_ == 0) {
+                const auto run_leaves = [this, &rest](std::uint64_t n) {
+                    return run_leaf(rest, n) ? rest.size() : 0;
+                };
                 return forks_.enter_loop(
-                    all.size(), [&](std::int64_t now) { return run_briefly(rest, now); }, run_rest);
+                    all.size(),
+                    [&](std::int64_t now) {
+                        return chunks::run_briefly(all.size(), now, run_leaves);
+                    },
+                    run_rest);
             }
         }
         forks_.enter(run_rest);
@@ -75,18 +84,11 @@ public:
     basic_loop_state<platform>& state() noexcept { return state_; }
 
 private:
-    // In nanoseconds: the intended time of a chunk, and the time of an arm that is worth a wake.
-    static constexpr std::int64_t chunk_time = 4'000;
-    static constexpr std::int64_t arm_time = 64'000;
-    // A second arm that takes less time wakes no worker, unless the first fork made it.
+    // In nanoseconds. A second arm that takes less time wakes no worker, unless the first fork made
+    // it.
     static constexpr std::int64_t brief_arm_time = 32'000;
-    // A brief loop ends within that time, or becomes a fork-join.
-    static constexpr std::int64_t brief_time = 4'000;
     // How many iterations are divided as if they took long, as long as none has run.
     static constexpr std::uint64_t few_iterations = 1'024;
-    // The largest factor by which a chunk grows; its largest size.
-    static constexpr std::uint64_t growth = 64;
-    static constexpr std::uint64_t longest_chunk = 1 << 24;
     // The most iterations between two questions whether thieves want work. The number is
     // first_block at the start of a part. Then it grows by a factor of four each time, up to an
     // eighth of a chunk, clamped to the range of the other two constants.
@@ -94,33 +96,6 @@ private:
     static constexpr std::uint64_t common_block = 2'048;
     static constexpr std::uint64_t longest_block = 8'192;
     static constexpr std::uint64_t vector = 64;
-
-    // False for most schedulers that tests make.
-    static constexpr bool knows_brief_loops =
-        requires(const Forker& f, void (*call)(), std::int64_t (*brief)(std::int64_t)) {
-            f.enter_loop(std::uint64_t{}, *brief, *call);
-        };
-
-    // Runs iterations without a fork-join, and removes them from `part`. Returns the time if all have
-    // ended. Returns 0 if they take longer than was expected: the rest needs a fork-join. The first
-    // leaf has one iteration, and each one grows as a chunk does, so the time after each is known
-    // before many have run.
-    std::int64_t run_briefly(range& part, const std::int64_t begin) {
-        std::uint64_t chunk = 1;
-        for (std::int64_t before = begin;;) {
-            const std::uint64_t left = part.size();
-            const bool goes_on = run_leaf(part, (std::min)(chunk, left));
-            const std::int64_t after = platform::now();
-            if (!goes_on || part.empty()) {
-                return after;
-            }
-            if (after - begin >= brief_time) {
-                return 0;
-            }
-            chunk = next_chunk(left - part.size(), after - before);
-            before = after;
-        }
-    }
 
     void run_part(range part, std::uint64_t chunk) {
         std::uint64_t block = first_block;
@@ -150,9 +125,9 @@ private:
                 return;
             }
             const std::int64_t after = platform::now();
-            chunk = next_chunk(left - part.size(), after - before);
+            chunk = chunks::next(left - part.size(), after - before);
             before = after;
-            learn(chunk);
+            sizes_.learn(chunk);
         }
     }
 
@@ -189,7 +164,7 @@ private:
             fork.began = true;
             f();
         };
-        if constexpr (knows_brief_loops) {
+        if constexpr (forks_brief_loops<Forker>) {
             if (is_brief(range{middle, part.last}.size())) {
                 return forks_.both_briefly(first, std::forward<G>(g));
             }
@@ -199,9 +174,7 @@ private:
 
     // Returns true if so many iterations are not worth a wake.
     bool is_brief(std::uint64_t iterations) const noexcept {
-        // Order: relaxed; an estimate.
-        const std::uint64_t learned = learned_.load(std::memory_order_relaxed);
-        return grain_ == 0 && iterations < learned * brief_arm_time / chunk_time;
+        return grain_ == 0 && iterations < sizes_.learned() * brief_arm_time / chunks::chunk_time;
     }
 
     // If there is a grain, returns true if both halves would have at least that many iterations.
@@ -212,9 +185,9 @@ private:
 
     // How many arms of this thread the sleeping workers are worth.
     std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
-        // Order: relaxed; an estimate.
-        if (grain_ != 0 || learned_.load(std::memory_order_relaxed) != 0) {
-            return grain_ != 0 ? left / grain_ : left / (chunk * arm_time / chunk_time);
+        if (grain_ != 0 || sizes_.learned() != 0) {
+            return grain_ != 0 ? left / grain_
+                               : left / (chunk * chunks::arm_time / chunks::chunk_time);
         }
         return left <= few_iterations ? left : 1;
     }
@@ -227,26 +200,7 @@ private:
     }
 
     std::uint64_t first_chunk() const noexcept {
-        // Order: relaxed; an estimate.
-        return grain_ != 0 ? grain_
-                           : (std::max)(learned_.load(std::memory_order_relaxed), std::uint64_t{1});
-    }
-
-    static std::uint64_t next_chunk(std::uint64_t iterations, std::int64_t took) noexcept {
-        const auto nanoseconds = static_cast<std::uint64_t>((std::max)(took, std::int64_t{1}));
-        const std::uint64_t fitting =
-            (std::max)(iterations * chunk_time / nanoseconds, std::uint64_t{1});
-        return (std::min)({fitting, iterations * growth, longest_chunk});
-    }
-
-    // Makes `chunk` the size with which other parts begin. Writes it only if it has changed by a
-    // factor of two, because all parts read the cache line.
-    void learn(std::uint64_t chunk) noexcept {
-        // Order: relaxed, both; an estimate.
-        const std::uint64_t old = learned_.load(std::memory_order_relaxed);
-        if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
-            learned_.store(chunk, std::memory_order_relaxed);
-        }
+        return grain_ != 0 ? grain_ : (std::max)(sizes_.learned(), std::uint64_t{1});
     }
 
     // Runs up to n iterations in blocks, fewer if thieves want work. Returns false if the rest is
@@ -291,7 +245,7 @@ private:
     bool run_long_leaf(range& part, std::uint64_t n, bool& is_long) {
         const std::int64_t begin = platform::now();
         const bool goes_on = run_beside_rest(part, n);
-        is_long = platform::now() - begin >= chunk_time;
+        is_long = platform::now() - begin >= chunks::chunk_time;
         return goes_on;
     }
 
@@ -317,8 +271,7 @@ private:
     const std::uint64_t grain_;
     Leaf& leaf_;
     basic_loop_state<platform> state_;
-    // The latest chunk that took about chunk_time, or 0 if none has run.
-    typename platform::template atomic<std::uint64_t> learned_{0};
+    chunks sizes_;
 };
 
 } // namespace detail
