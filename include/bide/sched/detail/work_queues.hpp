@@ -180,9 +180,8 @@ public:
         const unsigned asleep = idle_.sleepers_hint();
         return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
     }
-    // How long a thread without an arm looks for the next one at least: a loop asks every 4 us whether
-    // another thread wants one (parallel_loop.hpp), and the wake from a sleep takes longer. If there
-    // are fewer processors than workers, a spin takes the time of another worker.
+    // How long a thread without an arm spins for the next one at least: a loop offers one every 4 us
+    // (parallel_loop.hpp). With fewer processors than workers, a spin takes the time of a worker.
     std::int64_t least_spin_ns() const noexcept { return spare_processors_ < 0 ? 0 : 5'000; }
     // Returns true if callers compute in the places of all workers that sleep.
     bool callers_take_all_places() const noexcept {
