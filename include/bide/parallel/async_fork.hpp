@@ -166,7 +166,7 @@ private:
 
 /// Calls a function on a worker, in a fork-join, while the coroutine that awaits it has no thread.
 /// Returns an operation for co_await, which returns the value of the function. The function takes
-/// the policy `on`, or nothing, and calls any parallel algorithms:
+/// a policy, or nothing, and calls any parallel algorithms:
 ///
 /// \code
 /// auto sorts = [&](const fork_policy& on) { parallel_for(on, lists, sort_one); };
@@ -185,8 +185,8 @@ private:
 /// ended.
 /// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if it was not
 /// called, because of a stop or because the scheduler has shut down.
-/// Cancellation: stops the algorithms of the function, and waits for its end. If it returns a value
-/// in spite of that, the coroutine gets the value.
+/// Cancellation: stops the algorithms of the function, and waits for its end. If the function still
+/// returns a value, the coroutine gets the value.
 template <class F>
     requires std::invocable<F&, const fork_policy&> || std::invocable<F&>
 fork_operation<F> async_fork(const fork_policy& on, F function) {
@@ -195,8 +195,8 @@ fork_operation<F> async_fork(const fork_policy& on, F function) {
 
 namespace detail {
 
-// A loop as a function of async_fork(). A range that is a temporary is kept, another one is
-// referred to.
+// A loop as a function of async_fork(). Keeps a range that is a temporary, and refers to another
+// one.
 template <class Range, class Body> struct async_loop {
     Range range;
     Body body;

@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_FORK_SCOPE_HPP
 
 /// \file
-/// A scope of functions that run in parallel: any number of them, known at run time, each of which
-/// may spawn others into the same scope. detail/spawn_frame.hpp tells how it works.
+/// A scope of functions that run in parallel. Their number may be known only at run time, and each
+/// function may spawn others into the same scope. detail/spawn_frame.hpp tells how it works.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -26,7 +26,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// What fork_scope() gives to its body, and to the functions that want it.
+/// The scope that fork_scope() passes to its body, and to each spawned function that takes it.
 template <class Platform> class basic_spawn_scope : detail::basic_spawn_state<Platform> {
     using state = detail::basic_spawn_state<Platform>;
     using frame = detail::basic_spawn_frame<Platform>;
@@ -39,16 +39,17 @@ public:
     /// Constructs the scope of a pool. Only fork_scope() calls it.
     using state::state;
 
-    /// Spawns a function, which takes nothing or the scope, and whose value is ignored. It is
-    /// called once, as an rvalue, on a worker that is free, or on this thread when the body or the
-    /// function that spawns it has returned. It is never called inside of this call, so the caller
-    /// may hold a lock that it needs.
+    /// Spawns a function, which takes nothing or the scope. Its value is ignored. It is called
+    /// once, as an rvalue: on an idle worker, or on this thread after the body or the function that
+    /// spawns it has returned. It is never called inside of this call, so the caller may hold a
+    /// lock that the function needs.
     ///
-    /// Functions run in no order. A thread that takes back what it has spawned begins with the
-    /// youngest. A spawn by the body or by a spawned function itself costs some tens of
-    /// nanoseconds, and no allocation for a small one among few. A spawn by an arm of a join or by
-    /// an iteration of a loop, in the body or in a function, allocates and takes a lock.
-    /// Throws: std::bad_alloc, or what the copy of the function throws. Then it is not spawned.
+    /// Functions run in no order. A thread runs its own spawned functions from the youngest on. A
+    /// spawn by the body or by a spawned function itself costs some tens of nanoseconds. It
+    /// allocates nothing if the function is small and the spawner has few others. A spawn by an arm
+    /// of a join or by an iteration of a loop, in the body or in a function, allocates and takes a
+    /// lock.
+    /// Throws: std::bad_alloc, or the exception of the function's copy. Then it is not spawned.
     /// Requires: the call is made in the course of the body or of a function of the scope: there,
     /// or in an arm, an iteration or a thread that it waits for.
     /// Thread safety: several threads may call it at once.
@@ -132,7 +133,7 @@ private:
                      [this](job<F>& made) { this->push_beside(made); });
     }
 };
-/// What fork_scope() gives to its body.
+/// The scope that fork_scope() passes to its body.
 using spawn_scope = basic_spawn_scope<native_platform>;
 
 /// Calls body(scope) on the calling thread. The body, and each function that it spawns, may spawn
@@ -140,8 +141,9 @@ using spawn_scope = basic_spawn_scope<native_platform>;
 /// when all have ended. Use it where the number of functions is not known before, or where their
 /// calls do not form a tree of joins; a join costs less.
 ///
-/// Functions may run when the body, or the function that has spawned them, has returned. So they
-/// must not refer to local objects of it, but to what is declared before the call of fork_scope().
+/// Functions may run after the body, or the function that has spawned them, has returned. So they
+/// must not refer to its local objects. They may refer to objects declared before the call of
+/// fork_scope().
 ///
 /// Locks: a function runs on a worker that is idle, or where the frame that spawned it has
 /// returned, or on a thread that waits for an arm in the course of which the scope was opened. So a
@@ -152,14 +154,14 @@ using spawn_scope = basic_spawn_scope<native_platform>;
 /// Memory: a function that its own thread has run leaves its memory to the next one. A function
 /// that another thread has taken leaves it when the body, or the function, that has spawned it
 /// ends. So a body that goes on for ever should open a scope for each round.
-/// Blocks: until all functions have ended. Otherwise as join(), also for what this_task and
-/// scheduler::current() are.
-/// Throws: the exception of the body. Otherwise, of the functions that the body has spawned, that
-/// of the first one that threw, in the order of the spawns; what a function has spawned counts as
-/// its part, and of several exceptions of one part any one may be thrown. What an arm or an
-/// iteration has spawned has no fixed place in that order. After an exception, all functions run.
-/// stopped_error after a stop, if no function has thrown. Otherwise as join(), before the body is
-/// called.
+/// Blocks: until all functions have ended. In the body and in the functions, this_task and
+/// scheduler::current() are as in an arm of join().
+/// Throws: the exception of the body. If it did not throw, the exception of the first function, in
+/// the order of the body's spawns, that threw. A function that another function has spawned counts
+/// as a part of it; of several exceptions of one part, any one is thrown. Functions that an arm or
+/// an iteration has spawned have no fixed place in that order. After an exception, all functions
+/// run. stopped_error after a stop, if no function has thrown. Before the body is called, as
+/// join().
 /// Cancellation: after a stop of the options, functions that have not begun are dropped. The
 /// options' grain has no effect. Progress counts functions.
 template <class Body>

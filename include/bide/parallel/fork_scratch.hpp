@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_FORK_SCRATCH_HPP
 
 /// \file
-/// Objects that the arms of fork-joins borrow, such as buffers: about one for each thread that
-/// takes part, and never one for two arms at a time.
+/// Objects that the arms of fork-joins borrow, such as buffers. There is about one for each thread
+/// that takes part. Two arms never have the same object at a time.
 //
 // A thread that waits for an arm may run another arm on top of it. So an object cannot belong to a
 // thread: the arm on top would change it under the arm below. Instead, an arm borrows an object,
@@ -34,8 +34,8 @@ namespace bide::inline BIDE_ABI {
 /// Makes objects when arms need them, and keeps them for other arms. Several loops, one after the
 /// other or at the same time, may use it.
 ///
-/// Make() returns a T, which need not be movable. It runs on the thread that borrows, with no lock
-/// held. The number of objects is at most that of the arms that have had one at the same time.
+/// make() returns an object, which need not be movable. It runs on the thread that borrows, with no
+/// lock held. The number of objects is at most that of the arms that have had one at the same time.
 /// Destroys: all objects. Requires: none is borrowed.
 template <class Make> class fork_scratch {
     struct object {
@@ -51,12 +51,12 @@ public:
     using value_type = std::invoke_result_t<Make&>;
     static_assert(std::is_object_v<value_type>, "bide: make returns an object by value");
 
-    /// Has a borrowed object, which it returns when it is destroyed.
+    /// Holds a borrowed object, and gives it back when it is destroyed.
     class [[nodiscard]] lease {
     public:
         lease(const lease&) = delete;
         lease& operator=(const lease&) = delete;
-        /// Returns the object.
+        /// Gives the object back.
         ~lease() { from_.put(mine_); }
         /// Returns the object.
         value_type& operator*() const noexcept { return mine_.value; }
@@ -95,9 +95,9 @@ public:
     }
 
     /// Returns a function that calls f(object, arguments...) with an object of its own for each
-    /// call: for the functions of any parallel algorithm, such as the map of parallel_reduce(). A
-    /// call costs as borrow(), which is much for a small function: parallel_for() with a
-    /// fork_scratch borrows once for many elements.
+    /// call. Give it to any parallel algorithm, for instance as the map of parallel_reduce(). Each
+    /// call costs one borrow(). If the function is small, use parallel_for() with a fork_scratch,
+    /// which borrows once for many elements.
     /// Requires: the fork_scratch outlives the function.
     template <class F> auto with(F f) {
         return [this, f = std::move(f)](auto&&... arguments) -> decltype(auto) {
@@ -106,7 +106,7 @@ public:
         };
     }
 
-    /// Calls f(object) for each object that was made, in no order: to combine what they have.
+    /// Calls f(object) for each object that was made, in no order. Use it to combine the objects.
     /// Requires: none is borrowed meanwhile.
     template <class F> void for_each(F f) {
         for (shard& in : shards_) {
@@ -171,9 +171,9 @@ template <class Make> inline constexpr bool is_fork_scratch<fork_scratch<Make>> 
 
 /// Calls body(object, element) for each element of the range, with an object that no other call has
 /// at that time. A part of the loop borrows it once for many elements.
-/// Blocks, throws, cancellation: as parallel_for() over a range; what make() throws counts as
+/// Blocks, throws, cancellation: as parallel_for() over a range. An exception of make() counts as
 /// thrown by the first call that would have got the object.
-/// Requires: as parallel_for() over a range, but that body is never copied.
+/// Requires: as parallel_for() over a range. body is never copied.
 template <parallel_range Range, class Make, class Body>
     requires std::invocable<Body&, std::invoke_result_t<Make&>&,
                             std::ranges::range_reference_t<Range>>
@@ -189,7 +189,7 @@ void parallel_for(const fork_policy& on, Range&& range, fork_scratch<Make>& scra
                     });
 }
 
-/// Calls body(object, element) as above, with objects that make() returns. They are destroyed at
+/// Calls body(object, element) as above, with objects that make() returns. Destroys the objects at
 /// the end.
 template <parallel_range Range, class Make, class Body>
     requires std::invocable<Make&> && (!detail::is_fork_scratch<std::remove_cvref_t<Make>>) &&

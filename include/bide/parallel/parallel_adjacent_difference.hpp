@@ -17,7 +17,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What an operation gives for an element and the one before it.
+// The result of an operation for an element and the one before it.
 template <class Op, class It>
 using difference_t =
     std::invoke_result_t<Op&, std::iter_reference_t<It>, std::iter_reference_t<It>>;
@@ -51,8 +51,8 @@ Out differences_in(const fork_policy& on, const elements<It>& in, const Out& out
 
 } // namespace detail
 
-/// Writes op(element, the element before it) for each element of the range but the first one, and
-/// the first one itself, to consecutive places from `out` on. Returns the iterator behind the last
+/// Writes to consecutive places from `out` on: the first element of the range, then
+/// op(element, the element before it) for each other one. Returns the iterator behind the last
 /// place. The places and the range must not overlap, as with std::execution::par.
 /// Blocks, throws, cancellation: as parallel_for(). After an exception or a stop, some of the
 /// places are written.

@@ -44,8 +44,8 @@ void collect_on(Forker forks, const fork_options& options, const elements<It>& i
     ordered_loop<Forker>(forks, options, in.size, grain, least).run(front, in.size);
 }
 
-// append(it, vector) appends what the element at `it` gives. `values` is how many values each
-// element gives, or 0 if that is unknown.
+// append(it, vector) appends the values of the element at `it`. `Values` is the number of values of
+// each element, or 0 if that is unknown.
 template <class T, std::size_t Values, class It, class Append> class collect_front {
 public:
     using part = collect_front;
@@ -287,8 +287,8 @@ auto parallel_collect(const fork_policy& on, It first, End last, F f) {
     return detail::collect_each_on(on.forks(), on.options(), detail::elements_of(first, last), f);
 }
 
-/// Returns a vector of the values of f(element), a std::optional, for all elements for which it has
-/// one. Otherwise as parallel_collect().
+/// Returns a vector of the values of f(element), which is a std::optional. Leaves out the elements
+/// for which it has no value. Otherwise as parallel_collect().
 template <parallel_range Range, class F>
     requires detail::gives_optionals<F, std::ranges::iterator_t<Range>>
 auto parallel_collect_some(const fork_policy& on, Range&& range, F f) {
@@ -303,7 +303,8 @@ auto parallel_collect_some(const fork_policy& on, It first, End last, F f) {
 }
 
 /// Returns a vector of the elements for which predicate(projection(element)) is true. Otherwise as
-/// parallel_collect(). parallel_collect_some() can move elements: it takes what the function gives.
+/// parallel_collect(). The elements are copied. To move them out of the range, use
+/// parallel_collect_some() with a function that moves its argument.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 std::vector<std::ranges::range_value_t<Range>>
@@ -346,7 +347,7 @@ std::vector<std::size_t> parallel_histogram(const fork_policy& on, It first, End
 
 /// Groups the elements by key(element). Returns a vector of pairs of a key and a vector of
 /// value(element) for each element with that key. The groups stand in the order of their first
-/// elements, the values in the order of the range. To reduce each group, loop over the result.
+/// elements, and the values in the order of the range. To reduce each group, loop over the result.
 /// Throws: as parallel_collect(), for the calls of key, value, hash and equal.
 /// Requires: the key can be copied; hash and equal are those of a std::unordered_map.
 /// Complexity: O(n) on average.

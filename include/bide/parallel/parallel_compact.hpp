@@ -6,8 +6,9 @@
 /// Moves elements to the beginning of their range, in their order: parallel_remove_if(),
 /// parallel_unique(), parallel_stable_partition().
 ///
-/// The results are those of std's algorithms, on any number of workers. Each element is asked once,
-/// and moved once for each thief that took a part around it.
+/// The results are those of std's algorithms, on any number of workers. The predicate is called
+/// once for each element. Besides the thread at the front, each thief that took a part around an
+/// element may move it once.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/compact_front.hpp>
@@ -84,8 +85,8 @@ It stable_partition_on(Forker forks, const fork_options& options, const elements
 } // namespace detail
 
 /// Removes the elements for which predicate(projection(element)) is true: moves all others to the
-/// beginning, in their order. Returns the iterator behind them. What stands from there on is valid
-/// but unspecified.
+/// beginning, in their order. Returns the iterator behind them. The elements from there on are
+/// valid but unspecified.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls that threw, the exception of the first in the order of the range.
 /// stopped_error after a stop. Otherwise as join(). After an exception, all elements are valid but
@@ -139,10 +140,11 @@ It parallel_unique(const fork_policy& on, It first, End last, Equal equal = {},
 }
 
 /// Moves the elements for which predicate(projection(element)) is true before all others; within
-/// both groups, they keep their order. Returns an iterator to the first of the others.
-/// Throws: as parallel_remove_if(); after an exception of the predicate, or a stop, each element is
-/// still in the range. std::bad_alloc if there is no memory for the others, as many as there are.
-/// Otherwise as parallel_remove_if().
+/// both groups, they keep their order. Returns an iterator to the first of the others. Allocates
+/// memory for as many elements as do not match.
+/// Throws: as parallel_remove_if(), and std::bad_alloc. After an exception of the predicate, or a
+/// stop, each element is still in the range.
+/// Blocks, requires, cancellation: as parallel_remove_if().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires std::permutable<std::ranges::iterator_t<Range>> &&
              detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>

@@ -49,12 +49,12 @@ void inplace_merge_in(const fork_policy& on, const elements<It>& all, const It& 
 
 } // namespace detail
 
-/// Merges the sorted ranges [first, middle) and [middle, last) by less(projection(a), projection(b)),
-/// by way of a buffer for as many elements. Of equal elements, those of the first range come first,
-/// and those of one range keep their order.
+/// Merges the sorted ranges [first, middle) and [middle, last) by less(projection(a),
+/// projection(b)). Allocates a buffer for as many elements. Of equal elements, those of the first
+/// range come first, and those of one range keep their order.
 /// Blocks, requires: as parallel_stable_sort().
-/// Throws: as parallel_stable_sort(): std::bad_alloc, with nothing changed, if there is no memory for
-/// the buffer. std::inplace_merge works without a buffer then.
+/// Throws: as parallel_stable_sort(). If there is no memory for the buffer, throws std::bad_alloc
+/// with nothing changed, where std::inplace_merge works without a buffer.
 /// Cancellation: as parallel_stable_sort().
 template <class It, class End, class Compare = std::less<>, class Projection = std::identity>
     requires parallel_bounds<It, End> && std::sortable<It, Compare, Projection>

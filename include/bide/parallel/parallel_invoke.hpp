@@ -3,7 +3,7 @@
 #define BIDE_PARALLEL_PARALLEL_INVOKE_HPP
 
 /// \file
-/// Calls of the functions in a range, whose number is known at run time.
+/// Calls the functions of a range, whose number is known at run time.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -74,8 +74,8 @@ private:
 } // namespace detail
 
 /// Calls each function of a range, in parallel if workers are free, and returns when all have
-/// ended. Their values are ignored: to keep them, use parallel_transform() with a function that
-/// calls its argument.
+/// ended. Ignores their values. To keep them, use parallel_transform() with a function that calls
+/// its argument.
 /// Blocks: as join().
 /// Throws: the exception of the first function, in the order of the range, that threw. All others
 /// have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if memory

@@ -4,7 +4,7 @@
 
 /// \file
 /// Merges two sorted ranges into a third place: parallel_merge(). The loop runs over the places that
-/// are written. A part finds by a binary search which elements of either range belong there, so its
+/// are written. A part finds by a binary search which elements of both ranges belong there. So its
 /// work does not depend on how the ranges interleave.
 
 #include <bide/core/config.hpp>
@@ -116,8 +116,8 @@ Out merge_in(const fork_policy& on, const elements<Left>& left, const elements<R
 /// their order. Returns the iterator behind the last place. The places must not overlap the ranges.
 /// The ranges are compared by less(project_right(r), project_left(l)).
 /// Blocks: until all places are written. Meanwhile the caller writes parts of them.
-/// Throws: what a comparison or a copy threw; of the parts that threw, the exception of the first.
-/// Then, and after a stop, some of the places are written. Otherwise as parallel_for().
+/// Throws: the exception of a comparison or a copy; if several parts throw, that of the first part.
+/// After an exception or a stop, some of the places are written. Otherwise as parallel_for().
 /// Requires: each range is sorted by less; otherwise each place gets some element of the ranges.
 /// less and the projections may be called by several threads at once.
 /// Cancellation: see fork_options::stop. options.progress counts the places that are written.

@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_PARALLEL_NTH_ELEMENT_HPP
 
 /// \file
-/// Sorts as far as needed: parallel_nth_element() finds what a sort would put at one place,
-/// parallel_partial_sort() sorts the least elements. Neither is ever quadratic.
+/// Sorts a part of a range: parallel_nth_element() finds the element that a sort would put at one
+/// place, parallel_partial_sort() sorts the least elements. Neither is ever quadratic.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>
@@ -70,10 +70,10 @@ void partial_sort_in(const fork_policy& on, const elements<It>& all, const It& m
 
 } // namespace detail
 
-/// Puts the element at `nth` that a sort of [first, last) by less(projection(a), projection(b)) would
-/// put there. Then no element before it is greater, and no element behind it is less. If nth is the
-/// end, does nothing. The order of the other elements depends on the range and nth alone, not on the
-/// number of workers.
+/// Moves to `nth` the element that a sort of [first, last) by less(projection(a), projection(b))
+/// would put there. Then no element before it is greater, and no element behind it is less. If nth
+/// is the end, does nothing. The order of the other elements depends on the range and nth alone,
+/// not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
 /// Cancellation: as parallel_sort(). options.progress counts the elements that need not be looked at
 /// again.
@@ -93,9 +93,9 @@ void parallel_nth_element(const fork_policy& on, Range&& range, std::ranges::ite
     detail::nth_element_in(on, detail::elements_of(range), nth, less, projection);
 }
 
-/// Puts the least elements of [first, last) by less(projection(a), projection(b)) to [first, middle),
-/// sorted. The other elements end up behind them. Equal elements end up in any order. The order
-/// depends on the range and middle alone, not on the number of workers.
+/// Moves the least elements of [first, last) by less(projection(a), projection(b)) to the places
+/// before `middle`, and sorts them. The other elements end up behind them. Equal elements end up in
+/// any order. The order depends on the range and middle alone, not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
 /// Cancellation: as parallel_sort(). options.progress counts the elements that are on the right side
 /// of `middle`, and then those whose place before it is final.

@@ -4,9 +4,11 @@
 
 /// \file
 /// Copies some elements of a range to consecutive places, in their order: parallel_copy_if(),
-/// parallel_unique_copy(), parallel_partition_copy(). parallel_compact.hpp has what works in place.
+/// parallel_unique_copy(), parallel_partition_copy(). The algorithms that work in place are in
+/// parallel_compact.hpp.
 ///
-/// The results are those of std's algorithms, on any number of workers. Each element is asked once.
+/// The results are those of std's algorithms, on any number of workers. The predicate is called
+/// once for each element.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>

@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_PARALLEL_PIPELINE_HPP
 
 /// \file
-/// Takes the items of a source through stages. Some stages run in parallel, others for one item
-/// after the other. detail/pipeline.hpp tells how.
+/// Takes the items of a source through stages. A parallel stage runs for several items at the same
+/// time, a serial stage for one item after the other. detail/pipeline.hpp tells how.
 ///
 /// \code
 /// bide::scheduler workers;
@@ -64,7 +64,7 @@ template <class F> auto serial_stage(F&& f) {
     return pipeline_stage<detail::stage_order::serial, std::decay_t<F>>(std::forward<F>(f));
 }
 
-/// Makes a stage that is called for one item after the other, in the order in which they come.
+/// Makes a stage that is called for one item after the other, in the order of their arrival.
 /// Calls may come from different threads; each sees what the one before wrote.
 template <class F> auto serial_unordered_stage(F&& f) {
     return pipeline_stage<detail::stage_order::serial_unordered, std::decay_t<F>>(
@@ -119,30 +119,31 @@ void pipeline_on(Forker forks, std::size_t tokens, Source source, const fork_opt
 } // namespace detail
 
 /// Takes each item of the source through all stages, on the calling thread and on idle workers. At
-/// most `tokens` items are in flight at a time, and each serial stage has room for as many: that
-/// bounds the memory that a pipeline needs.
+/// most `tokens` items are in flight at a time, and each serial stage has room for as many. That
+/// bounds the memory of a pipeline.
 ///
-/// The source is any input range (also std::list, a filtered view, or a range of
-/// std::istream_iterator), or a function that returns a std::optional, and std::nullopt at the end.
-/// It is read by one thread at a time. Stages get the elements of a forward range as the iterator's
+/// The source is any input range, also a std::list, a filtered view, or a range of
+/// std::istream_iterator. Or it is a function that returns a std::optional, and std::nullopt at the
+/// end. One thread at a time reads it. Stages get the elements of a forward range as the iterator's
 /// operator* returns them, and the values of a single-pass range.
 ///
-/// Each stage is called with what the one before returned: with an lvalue reference, or with a value
-/// that it may move from. The return value of the last stage is ignored. Items need not be copyable
-/// or default-constructible; only what a serial stage gets must be movable. No item costs an
+/// Each stage is called with the result of the one before: with an lvalue reference, or with a
+/// value that it may move from. The result of the last stage is ignored. Items need not be copyable
+/// or default-constructible. Only the items of a serial stage must be movable. No item costs an
 /// allocation.
 ///
 /// Blocks: until all items have ended. Meanwhile the caller runs stages.
-/// Throws: the exception of a serial run: the one that the source or a stage threw for the first
-/// item, in order, of those that threw. All items before it have gone through all stages then, and
-/// later ones through none or some. stopped_error after a stop. std::invalid_argument if `tokens` is
-/// 0. std::bad_alloc. Otherwise as join(). All calls have ended then, and each item is destroyed.
+/// Throws: the exception of a serial run: that of the first item, in the order of the source, for
+/// which the source or a stage threw. All items before it have gone through all stages then, and
+/// later items through none or some. stopped_error after a stop. std::invalid_argument if `tokens`
+/// is 0. std::bad_alloc. Otherwise as join(). All calls have ended then, and each item is
+/// destroyed.
 /// Requires: no stage waits for a later item, unless workers are free to take that item so far.
-/// Cancellation: see fork_options::stop. After a stop, the source is read no more, and all items that
+/// Cancellation: see fork_options::stop. After a stop, no further item is read, and all items that
 /// were read go through all stages. If the source has ended by then, the stop has no effect.
 ///
-/// options.progress counts the items that have ended; its total is the size of the source, or else
-/// the number of items that were read. options.grain has no effect.
+/// options.progress counts the items that have ended. Its total is the size of the source, or, if
+/// that is not known, the number of items that were read. options.grain has no effect.
 ///
 /// A worker that takes part in the pipeline does so until its end. While there is nothing to do, its
 /// thread sleeps, and another thread may run the worker. If the tasks of the scheduler must not wait

@@ -62,12 +62,12 @@ void radix_sort_in(const fork_policy& on, const elements<It>& all, Projection& p
 } // namespace detail
 
 /// Sorts [first, last) by the numbers projection(element), the least one first. Equal numbers keep
-/// their order, so the result is the same on any number of workers. Allocates buffers for as many
-/// elements, and for a byte and less than another for each element, before anything is changed.
+/// their order, so the result is the same on any number of workers. Before anything is changed,
+/// allocates a buffer for as many elements, and about one byte more for each element.
 ///
-/// Floating-point numbers have the order of their bits, the total order of IEEE 754: NaN with the
-/// sign bit set, numbers from -infinity to -0.0, then from +0.0 to +infinity, and NaN without the sign
-/// bit. So -0.0 comes before +0.0, and NaN is no exception.
+/// Floating-point numbers have the total order of IEEE 754: NaN with the sign bit set, numbers from
+/// -infinity to -0.0, then from +0.0 to +infinity, and NaN without the sign bit. So -0.0 comes
+/// before +0.0, and NaN has a place, too.
 /// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
 /// sorted by the calling thread alone.
 /// Throws: std::bad_alloc, with nothing changed, if there is no memory for the buffers. If the

@@ -8,15 +8,15 @@
 // The range is divided into blocks of equal size; the last one has less than twice that size. The
 // size is the grain. If none is given, it is the first of 16, 32, 64 ... 2,048 whose square is at
 // least the number of elements, or the last of them. Within a block, elements are combined from
-// left to right. A result is the combination of two operands: what all blocks before give, and what
-// the block gives up to this place. What the blocks give is combined from left to right. So the
-// same range gives the same bits on one worker and on a hundred.
+// left to right. A result is the combination of two operands: the total of all blocks before, and
+// the result within the block up to this place. The totals of the blocks are combined from left to
+// right. So the same range gives the same bits on one worker and on a hundred.
 //
 // A scan makes about 2 n combinations on any number of workers, where std's serial scan makes n. A
-// scan that can be divided, and combines the same operands however it is, has at least 2 n - 2 less
-// the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
-// computation"). If std's operation gives the same bits however its operands are grouped, the front
-// makes n.
+// scan that combines the same operands on any number of workers needs at least 2 n - 2 - d, where d
+// is the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
+// computation"). An operation of std may give the same bits for any grouping of its operands, such
+// as std::plus of integers. Then the thread at the front combines once for each element.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>
@@ -54,7 +54,7 @@ inline std::uint64_t scan_block(std::uint64_t size, std::uint64_t grain) noexcep
     return block;
 }
 
-// What an operation of a scan is called with: two values, as rvalues and as const lvalues.
+// An operation of a scan takes two values, as rvalues and as const lvalues.
 template <class Op, class T>
 concept combines_scan = std::move_constructible<T> && std::invocable<Op&, T, T> &&
                         std::invocable<Op&, const T&, const T&> &&
@@ -69,8 +69,8 @@ concept takes_scan =
 template <class Map, class It>
 using scanned_t = std::remove_cvref_t<std::invoke_result_t<Map&, std::iter_reference_t<It>>>;
 
-// True if an operation gives the same bits however its operands are grouped. Then a scan goes on
-// with what all elements before give, as a serial one does.
+// True if an operation gives the same bits for any grouping of its operands. Then a scan combines
+// the total of all elements before with the next element, as a serial one does.
 template <class Op, class T>
 inline constexpr bool regroups =
     std::is_integral_v<T> && !std::is_same_v<T, bool> &&
@@ -79,11 +79,11 @@ inline constexpr bool regroups =
      std::is_same_v<Op, std::bit_or<>> || std::is_same_v<Op, std::bit_or<T>> ||
      std::is_same_v<Op, std::bit_and<>> || std::is_same_v<Op, std::bit_and<T>>);
 
-// The front of a scan: what all blocks before give, or nothing if there is none.
+// The front of a scan: the total of all blocks before, or nothing if there is none.
 template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
     static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
-    // If the output keeps the values of T, the thief writes there what a block gives up to each
-    // place. Then the join needs neither the elements nor the map.
+    // If the output keeps the values of T, the thief writes the results within each block there.
+    // Then the join needs neither the elements nor the map.
     static constexpr bool keeps_in_output =
         std::same_as<std::iter_value_t<Out>, T> &&
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
@@ -137,7 +137,7 @@ public:
     }
 
     template <class Loop> void join(Loop& loop, part&& done) {
-        // From here on, the sum of a block is what all blocks before it give.
+        // From here on, the sum of a block is the total of all blocks before it.
         for (std::uint64_t n = 0; n != done.blocks; ++n) {
             T behind = combine(*before_, *done.sums[n]);
             done.sums[n].emplace(std::move(*before_));

@@ -128,7 +128,7 @@ void sort_by_cached_key_in(const fork_policy& on, const elements<It>& all, Compu
     detail::sort_by_cached_key_on(on.forks(), plain, compute, less, on.options());
 }
 
-// What computes keys of elements, and compares them.
+// Compute returns the key of an element, and Compare compares keys.
 template <class Compute, class Compare, class It>
 concept caches_keys_of =
     std::permutable<It> && std::invocable<Compute&, std::iter_reference_t<It>> &&
@@ -141,17 +141,17 @@ concept caches_keys_of =
 
 /// Sorts [first, last) by less(key(a), key(b)), where key(element) is called once for each element,
 /// by several threads at once. Elements with equal keys keep their order, so the result is the same
-/// on any number of workers. Allocates memory for the keys and a number for each, twice, and for as
-/// many elements. A key need only be movable.
+/// on any number of workers. Allocates a buffer for as many elements, and two arrays of as many
+/// entries, each a key and a number. A key need only be movable.
 /// Blocks: until the range is sorted. Meanwhile the caller computes and sorts.
-/// Throws: what a call of key or less threw, of calls of key the one of the first element, with
-/// nothing changed. std::bad_alloc and stopped_error, with nothing changed. If a move of an element
-/// throws, all elements are alive, but their values are unspecified.
+/// Throws: the exception of a call of key or less; of several calls of key, that of the first
+/// element. std::bad_alloc. stopped_error. In all these cases, nothing is changed. If a move of an
+/// element throws, all elements are alive, but their values are unspecified.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several threads
 /// may call key and less at once.
-/// Cancellation: see fork_options::stop; when the elements begin to move, a stop comes too late.
+/// Cancellation: see fork_options::stop. After the elements begin to move, a stop has no effect.
 /// options.progress counts each element twice: when its key is computed, and when it is in its place.
-/// options.grain is for the calls of key.
+/// options.grain is that of the loop that calls key.
 template <class It, class End, class Compute, class Compare = std::ranges::less>
     requires parallel_bounds<It, End> && detail::caches_keys_of<Compute, Compare, It>
 void parallel_sort_by_cached_key(const fork_policy& on, It first, End last, Compute key,

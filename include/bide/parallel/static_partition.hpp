@@ -30,15 +30,16 @@ namespace bide::inline BIDE_ABI {
 /// of n elements and W workers, worker w gets those from about w * n / W on. This is a placement,
 /// not a hint: the elements of the part are visited in order, on the thread that was started for
 /// that worker (spawn_options::worker). So repeated loops over the same data find it in the cache
-/// of the same thread, and what a thread has written first lies in its memory.
+/// of the same thread. On machines with several memory nodes, a page that a thread wrote first lies
+/// in the thread's node.
 ///
-/// Its price: no thread helps another one, so the loop takes as long as its slowest part, and waits
-/// for a worker whose thread is blocked or computes. Each loop wakes all workers. A thread that is
-/// no worker only waits. If no placement is needed, use a fork_policy.
+/// Price: no thread helps another one. So the loop takes as long as its slowest part, and waits for
+/// a worker whose thread is blocked or computes. Each loop wakes all workers. A caller that is no
+/// worker only waits. If no placement is needed, use a fork_policy.
 class static_partition {
 public:
-    /// Divides among the workers of `on`. options.grain is the number of elements between two looks
-    /// whether the loop was stopped; 0 means 1,024, or for chunks the whole part.
+    /// Divides among the workers of `on`. A worker checks for a stop before each block of
+    /// options.grain elements; 0 means 1,024, or for chunks the whole part.
     explicit static_partition(scheduler& on, fork_options options = {}) noexcept
         : scheduler_(&on), options_(std::move(options)) {}
 
@@ -111,9 +112,9 @@ template <class It, class Body> auto visit_placed(const elements<It>& all, Body&
 /// Calls body(element) for each element of the range, on the worker that has its part.
 /// Blocks: until all calls have ended.
 /// Throws: of the calls that threw, the exception of the call with the lowest index. stopped_error
-/// after a stop, or if the scheduler is shutting down; otherwise as for_each_worker(), which must
+/// after a stop, or if the scheduler is shutting down. Otherwise as for_each_worker(), which must
 /// not be called on a thread of the scheduler's workers.
-/// Requires: as parallel_for() over a range, but that body is never copied.
+/// Requires: as parallel_for() over a range. body is never copied.
 /// Cancellation: see fork_options::stop.
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
@@ -148,8 +149,8 @@ void parallel_for(const static_partition& on, First first, Last last, Body&& bod
                        });
 }
 
-/// Calls body(chunk) with the part of each worker as a parallel_chunk, or with parts of
-/// options.grain elements of it. A worker without elements is not called.
+/// Calls body(chunk) on each worker with its part as a parallel_chunk. If options.grain is not 0,
+/// divides the part into chunks of that many elements. Does not call workers without elements.
 /// Blocks, throws, cancellation: as above.
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>>
@@ -163,8 +164,9 @@ void parallel_for_chunks(const static_partition& on, Range&& range, Body&& body)
                        });
 }
 
-/// Calls body(element) for each element of the range, as above, for a coroutine, which may run on
-/// one of the workers. It starts when it is awaited; until its end the range must exist.
+/// Calls body(element) for each element of the range, as above, while a coroutine awaits it. The
+/// coroutine may run on one of the workers. The loop starts when it is awaited. The range must
+/// exist until its end.
 /// Blocks, throws: as async_for_each_worker() and the loop above.
 /// Cancellation: a cancelled task waits for the loop. To end it early, give a stop token.
 template <parallel_range Range, class Body>

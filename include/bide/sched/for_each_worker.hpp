@@ -165,12 +165,13 @@ private:
 } // namespace detail
 
 /// Calls f(w), or f(), on each worker w of the scheduler: on the thread that was started for that
-/// worker, which is the one that called on_worker_start(w) first. So it may set thread-local state
-/// for the tasks that run there. Threads for blocking tasks, which may run a worker meanwhile, are
-/// left out. Returns the values in the order of the workers, as a std::vector; nothing for void.
+/// worker, which is the one that called on_worker_start(w) first. So f may set thread-local state
+/// for the tasks that run there. It is not called on threads for blocking tasks, which may run a
+/// worker meanwhile. Returns the values in the order of the workers, as a std::vector; nothing for
+/// void.
 ///
-/// The calls are pinned tasks (spawn_options::worker). Each waits for its thread: one that is
-/// blocked in a task gets its call when that task has ended.
+/// The calls are pinned tasks (spawn_options::worker). Each waits for its thread: if the thread is
+/// blocked in a task, the call begins when that task has ended.
 /// Blocks: until all calls have ended.
 /// Throws: the exception of the worker with the lowest number whose call threw, when all have
 /// ended. stopped_error if the scheduler is shutting down: then some calls may have run.

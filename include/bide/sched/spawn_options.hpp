@@ -13,8 +13,8 @@ namespace bide::inline BIDE_ABI {
 /// normal and 1 low ones of any 16 in a row. The turn of a class without such tasks goes to the
 /// highest class that has some. So no class starves, and no worker is idle for the sake of a class.
 ///
-/// A normal task that stands in another worker's queue is no task that this worker can take in its turn.
-/// So if few normal tasks stand with one of many workers, their class has less than its share.
+/// In a turn of the normal class, a worker takes no task from another worker's queue. So if few of
+/// many workers have normal tasks in their queues, the class has less than its share.
 ///
 /// A share counts the runs of tasks, not their time: a task runs until it waits, yields or ends, and
 /// is not interrupted for another one. The classes share workers, not locks: a high task that waits
@@ -42,8 +42,8 @@ struct spawn_options {
     /// has others.
     std::optional<unsigned> worker{};
 
-    /// The tag of the task in dumps and traces. No tag leaves that of task::tagged(). A function that is
-    /// spawned may have a tag, too.
+    /// The tag of the task in dumps and traces. If it is no tag, the task keeps that of
+    /// task::tagged(). A function that is spawned may have a tag, too.
     task_tag tag{};
 };
 

@@ -29,7 +29,7 @@ struct tag_access;
 /// made. A task that is spawned on a scheduler does not have the tag of its spawner.
 class task_tag {
 public:
-    /// Is no tag.
+    /// Constructs an object that is no tag.
     constexpr task_tag() noexcept = default;
 
     /// Makes the tag of a text, or finds it: tags of equal texts are equal. Compares the text with

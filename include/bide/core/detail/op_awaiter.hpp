@@ -4,7 +4,7 @@
 
 // The awaiter lies in the frame of the coroutine and has the node that is queued. The steps of a wait:
 //
-//   await_ready     tries: what can complete immediately does, even if a stop was requested
+//   await_ready     tries; an operation that can complete immediately does so, even after a stop
 //   budget          after many operations in one run of its task (detail/worker_host.hpp), other
 //                   tasks run first; the task keeps no lock and no item meanwhile. If it is cancelled
 //                   by then, the outcome is stopped

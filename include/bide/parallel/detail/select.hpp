@@ -21,7 +21,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Puts the element at `nth` that a sort would put there. No element before it is greater, and no
+// Moves to `nth` the element that a sort would put there. No element before it is greater, and no
 // element behind it is less. The state's iterations are the elements; those that need not be looked
 // at again are counted.
 // Requires: begin <= nth < end.

@@ -13,10 +13,10 @@
 //
 // A lane is a stack. A part may spawn while a join below it has an arm on the lane, which the join
 // is to pop next. The part may also be an arm that another thread runs and its join waits for. In
-// both cases, the function must not end up on top of that arm, nor delay that join. Whether this is
-// so, the frame sees from the depth of the lane: it is the depth that the frame has left. If it is
-// not, the function goes beside: on a lane of the scope, all of whose jobs are public. Idle workers
-// take them from there. The rest is run by the frame of the body, at its end.
+// both cases, the function must not end up on top of that arm, nor delay that join. The frame
+// compares the depth of the lane with the depth that the frame has left. If they differ, the
+// function goes beside: on a lane of the scope, whose jobs are all public. Idle workers take them
+// from there. The frame of the body runs the rest at its end.
 //
 // Why a function never runs on top of a frame that it must not wait for: it runs on an idle worker,
 // or where its frame is at its end, or on top of a join that waits for an arm below which the scope
@@ -76,12 +76,12 @@ private:
 public:
     state& scope;
     basic_spawned* older = nullptr; // in the list that has the job
-    std::uint32_t order = 0;        // whose exception comes first
-    const std::uint32_t alignment;  // of memory of its own; 0: the memory is a cell
+    std::uint32_t order = 0;        // the place of its exception
+    const std::uint32_t alignment;  // of its own memory; 0: it is a cell
     bool is_over = false;           // set by the body's thread, for a job beside that it has run
 };
 
-// Of a scope, what all its threads share.
+// The state of a scope that all its threads share.
 template <class Platform> class basic_spawn_state {
     using spawned = basic_spawned<Platform>;
     using lane = basic_fork_lane<Platform>;
@@ -90,8 +90,8 @@ template <class Platform> class basic_spawn_state {
     template <class T> using var = typename Platform::template var<T>;
 
 public:
-    // Of the orders of functions: what was spawned beside comes after all that the body has spawned
-    // itself.
+    // The order of functions that were spawned beside: after all functions that the body has
+    // spawned itself.
     static constexpr std::uint32_t last = (std::numeric_limits<std::uint32_t>::max)();
     static constexpr std::uint32_t order_beside = last - 1;
 
@@ -185,9 +185,9 @@ template <class Platform> class basic_spawn_frame {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // Numbers what is spawned.
+    // Gives each function that it spawns the next order.
     explicit basic_spawn_frame(state& in) noexcept : basic_spawn_frame(in, 0, true) {}
-    // All that is spawned has the order of the function that spawns it.
+    // Gives each function that it spawns the order of the function that spawns.
     basic_spawn_frame(state& in, std::uint32_t order) noexcept
         : basic_spawn_frame(in, order, false) {}
     basic_spawn_frame(const basic_spawn_frame&) = delete;
