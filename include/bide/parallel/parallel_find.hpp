@@ -154,8 +154,9 @@ bool finds_any(const fork_policy& on, const elements<It>& all, Predicate& predic
 /// the end of the range. Calls behind a match are left out as soon as it is known; all calls before
 /// it are made. If several threads search, some calls behind it are made, too.
 /// Blocks: until the match is known. Meanwhile the caller searches parts of the range.
-/// Throws: what the first call in the order of the range threw that no match precedes.
-/// stopped_error after a stop, unless no element was left out. Otherwise as join().
+/// Throws: the exception of the first call, in the order of the range, that threw, unless a match
+/// precedes it. stopped_error if a stop left out an element that could be the result. Otherwise as
+/// join().
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
@@ -201,9 +202,8 @@ It parallel_find(const fork_policy& on, It first, End last, const T& value,
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
 /// If there are several, returns any of them: as soon as one is known, no thread begins another part
 /// of the range, except the part at its beginning.
-/// Throws: what the first call in the order of the range threw, and stopped_error after a stop, each
-/// only if no match was found.
-/// Otherwise as parallel_find_if().
+/// Throws: if no match was found, the exception of the first call, in the order of the range, that
+/// threw, or stopped_error after a stop. Otherwise as parallel_find_if().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_find_any(const fork_policy& on, Range&& range,
