@@ -13,8 +13,8 @@
 //   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
 //                   step: afterwards another thread may resume the coroutine, and destroy the frame
 //   granted         the holder of the primitive's lock decides, releases the lock, publishes, and
-//                   runs the node's waker, which sends the coroutine to its executor, or what turns
-//                   back there: it tries once more, and may queue the node again
+//                   runs the node's waker. The waker sends the coroutine to its executor. Some
+//                   operations try once more there, and may queue the node again
 //   stop, time-out, cancelled task
 //                   cancel() under the lock of the primitive. If the node is queued, cancel() takes
 //                   it out and decides the outcome. If it is granted, nothing happens. If it is not

@@ -5,8 +5,9 @@
 // Moves the elements that are kept to the beginning of their range, in their order.
 //
 // The thread at the front moves each kept element behind those before it. A thief does the same
-// within its own part. The join moves what the thief's part keeps behind what the front keeps: as
-// many elements at a time, in parallel, as there is room for. So no memory is needed.
+// within its own part. The join moves the kept elements of the thief's part behind those of the
+// front. It moves as many elements at a time, in parallel, as there is room for. So no memory is
+// needed.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>

@@ -2,19 +2,19 @@
 #ifndef BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 #define BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 
-// The loop under algorithms in which a part needs what the parts before it gave: the sum so far in
-// a scan, the number of elements kept so far in a filter.
+// The loop under algorithms in which a part needs the result of the parts before it: the sum so far
+// in a scan, the number of elements kept so far in a filter.
 //
-// One thread goes from left to right. Its state is the front: what the elements up to here gave. As
-// long as no thread asks for work, this is a serial loop, and each element is visited once. If a
-// thread does, the second half of the rest is an arm. The thief that takes it does ahead what needs
-// no front, such as the sum of its part. The owner reaches the part, and joins what was done ahead
-// to the front. What the join leaves to do is a parallel loop. If no thief takes the arm, the owner
-// goes on.
+// One thread goes from left to right. Its state is the front: the result of all elements up to
+// here. As long as no thread asks for work, this is a serial loop, and each element is visited
+// once. If a thread asks, the second half of the rest becomes an arm. The thief that takes the arm
+// does the work ahead that needs no front, such as the sum of its part. When the owner reaches the
+// part, it joins the thief's result to the front. The work that remains then is a parallel loop. If
+// no thief takes the arm, the owner goes on.
 //
 // A Front has these members; `from` and `to` are numbers of elements:
 //     run(from, to)                goes on; the elements before `from` are in the front
-//     part                         what a thief has done ahead
+//     part                         the result of a thief that worked ahead
 //     ahead(loop, from, to, done)  called by a thief, while another thread calls run(); makes the
 //                                  part in `done`, an empty optional, unless it cannot be done ahead
 //     join(loop, part)             takes the part into the front

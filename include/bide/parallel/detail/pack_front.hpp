@@ -40,7 +40,7 @@ concept copies_bytes =
     std::is_same_v<std::iter_reference_t<Out>, std::iter_value_t<Out>&> &&
     sizeof(std::iter_value_t<It>) <= 32;
 
-// Where kept elements go, and, of a partition, those that are not kept.
+// The places of the elements that are kept.
 template <class It, class Out> struct kept_output {
     elements<Out> kept;
 
@@ -232,7 +232,7 @@ private:
         return error;
     }
 
-    // Copies what was asked of a block. All elements up to its end have `behind` kept ones.
+    // Copies the elements of a block that were asked. Up to its end, `behind` elements are kept.
     void copy(std::uint64_t at, const unsigned char* is_kept, const block& from,
               std::uint64_t behind) {
         if constexpr (Output::copies_in_vain) {

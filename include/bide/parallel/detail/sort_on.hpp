@@ -26,7 +26,7 @@ namespace detail {
 // Ranges up to this size are not searched for runs: the search would cost more than it saves.
 inline constexpr std::ptrdiff_t too_small_for_runs = 64;
 
-// What the parts of a sort share.
+// The state that the parts of a sort share.
 template <class Forker> using sort_state = basic_loop_state<typename Forker::platform>;
 
 // If there is one run, makes it ascend, without a buffer. Returns false if there are more.
