@@ -12,6 +12,7 @@
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
+#include <support/thrown_by.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -43,6 +44,7 @@ using bide::parallel_invoke;
 using bide::scheduler;
 using test::eventually;
 using test::spin_until;
+using test::thrown_by;
 using test::with;
 
 namespace {
@@ -80,16 +82,6 @@ struct first_error : std::runtime_error {
 struct second_error : std::runtime_error {
     second_error() : std::runtime_error("second") {}
 };
-
-// Returns what f() throws.
-template <class F> std::string thrown_by(F f) {
-    try {
-        f();
-    } catch (const std::exception& e) {
-        return e.what();
-    }
-    return "nothing";
-}
 
 } // namespace
 

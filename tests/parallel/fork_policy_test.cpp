@@ -49,4 +49,51 @@ TEST_CASE("fork_policy: every algorithm takes a stop token") {
     CHECK_THROWS_AS(bide::parallel_copy(on, std::span(numbers).first(10), numbers.begin() + 10),
                     bide::stopped_error);
     CHECK_THROWS_AS(bide::parallel_fill(on, numbers, 1), bide::stopped_error);
+
+    std::vector<int> out(numbers.size());
+    const auto to = out.begin();
+    const auto maybe = [](int i) { return std::optional(i); };
+    CHECK_THROWS_AS(bide::parallel_inclusive_scan(on, numbers, to), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_exclusive_scan(on, numbers, to, 0), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_adjacent_difference(on, numbers, to), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_copy_if(on, numbers, to, is_one), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_unique_copy(on, numbers, to), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_partition_copy(on, numbers, to, numbers.begin(), is_one),
+                    bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_remove_if(on, numbers, is_one), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_unique(on, numbers), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_stable_partition(on, numbers, is_one), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_collect(on, numbers, is_one), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_collect_if(on, numbers, is_one), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_collect_some(on, numbers, maybe), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_histogram(on, numbers, 1), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_group_by(on, numbers, is_one), bide::stopped_error);
+
+    // Longer than any range that one thread sorts without a look at the token.
+    std::vector<int> many(100'000);
+    for (std::size_t i = 0; i < many.size(); ++i) {
+        many[i] = static_cast<int>(i * 7'919 % 100'003);
+    }
+    std::vector<int> merged(many.size());
+    const auto middle = many.begin() + 50'000;
+    const std::span left(many.begin(), middle);
+    const std::span right(middle, many.end());
+    CHECK_THROWS_AS(bide::parallel_sort(on, many), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_stable_sort(on, many), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_sort_by_cached_key(on, many, std::negate<>()),
+                    bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_radix_sort(on, many), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_nth_element(on, many, middle), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_partial_sort(on, many, middle), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_merge(on, left, right, merged.begin()), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_inplace_merge(on, many, middle), bide::stopped_error);
+
+    const std::vector<void (*)()> functions(3, [] {});
+    const auto stage = bide::parallel_stage(is_one);
+    CHECK_THROWS_AS(bide::parallel_invoke(on, functions), bide::stopped_error);
+    CHECK_THROWS_AS(bide::fork_scope(on, [](bide::spawn_scope& in) { in.spawn([] {}); }),
+                    bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_pipeline(on, 4, numbers, stage), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_for(bide::static_partition(s, on.options()), numbers, is_one),
+                    bide::stopped_error);
 }

@@ -10,6 +10,7 @@
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
+#include <support/thrown_by.hpp>
 
 #include <array>
 #include <atomic>
@@ -32,19 +33,10 @@ using bide::scheduler;
 using bide::spawn_scope;
 using test::eventually;
 using test::spin_until;
+using test::thrown_by;
 using test::with;
 
 namespace {
-
-// Returns what f() throws.
-template <class F> std::string thrown_by(F f) {
-    try {
-        f();
-    } catch (const std::exception& e) {
-        return e.what();
-    }
-    return "nothing";
-}
 
 // Counts the leaves of fib(n) by functions that spawn functions into one scope.
 void fib(spawn_scope& scope, std::atomic<long>& sum, int n) {

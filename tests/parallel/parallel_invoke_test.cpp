@@ -6,6 +6,7 @@
 #include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
+#include <support/thrown_by.hpp>
 
 #include <array>
 #include <atomic>
@@ -21,18 +22,10 @@
 
 using bide::parallel_invoke;
 using bide::scheduler;
+using test::thrown_by;
 using test::with;
 
 namespace {
-
-template <class F> std::string thrown_by(F f) {
-    try {
-        f();
-    } catch (const std::exception& e) {
-        return e.what();
-    }
-    return "nothing";
-}
 
 template <class T>
 concept invocable_range = requires(scheduler& s, T functions) { parallel_invoke(s, functions); };

@@ -265,39 +265,26 @@ TEST_CASE("parallel_radix_sort: without memory nothing is lost") {
 TEST_CASE("parallel_radix_sort: if a move throws, every object is still alive") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
-    static int moves_left;
-    struct fickle : test::counted {
-        static void count() {
-            if (--moves_left == 0) {
-                throw failure();
-            }
-        }
-        using test::counted::counted;
-        fickle(fickle&& other) noexcept(false) : counted((count(), std::move(other))) {}
-        fickle& operator=(fickle&& other) noexcept(false) {
-            count();
-            counted::operator=(std::move(other));
-            return *this;
-        }
-    };
+    using fickle = test::fickle<failure>;
     for (int round = 0; round != 40; ++round) {
         const std::size_t n = 2 + script.chance.below(20'000);
         test::tally tally;
         {
-            moves_left = -1;
+            fickle::moves_left = -1;
             std::vector<fickle> v;
             v.reserve(n);
             for (std::size_t i = 0; i != n; ++i) {
                 v.emplace_back(tally, static_cast<int>(script.chance.below(1u << 28)));
             }
-            moves_left = 1 + static_cast<int>(script.chance.below(2u << script.chance.below(16)));
+            fickle::moves_left =
+                1 + static_cast<int>(script.chance.below(2u << script.chance.below(16)));
             auto number = [](const fickle& f) { return f.number(); };
             try {
                 bide::detail::radix_sort_on(test::chance_forks(script), v.data(), v.data() + n,
                                             number, {});
             } catch (const failure&) {
             }
-            moves_left = -1;
+            fickle::moves_left = -1;
             REQUIRE(tally.alive() == static_cast<int>(n));
         }
         REQUIRE(tally.alive() == 0);

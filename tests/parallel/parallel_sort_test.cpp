@@ -171,22 +171,7 @@ double bound(double times, std::size_t n) {
     return times * size * std::max(1.0, std::log2(size)) + 64;
 }
 
-// Its moves throw sometimes; lost elements are counted.
-struct fickle : test::counted {
-    static inline int moves_left = 0;
-    static void count() {
-        if (--moves_left == 0) {
-            throw failure();
-        }
-    }
-    using test::counted::counted;
-    fickle(fickle&& other) noexcept(false) : counted((count(), std::move(other))) {}
-    fickle& operator=(fickle&& other) noexcept(false) {
-        count();
-        counted::operator=(std::move(other));
-        return *this;
-    }
-};
+using fickle = test::fickle<failure>;
 
 // Two columns that are sorted together: rows exist only while they are moved, or as proxies.
 template <class Extra> struct row {

@@ -52,6 +52,28 @@ public:
     counted_once& operator=(counted_once&&) noexcept = default;
 };
 
+// As counted, but it cannot be copied, and its moves count `moves_left` down. The move that comes to
+// 0 throws a Failure, and moves nothing.
+template <class Failure> class fickle : public counted {
+public:
+    using counted::counted;
+    fickle(fickle&& other) noexcept(false) : counted((count(), std::move(other))) {}
+    fickle& operator=(fickle&& other) noexcept(false) {
+        count();
+        counted::operator=(std::move(other));
+        return *this;
+    }
+
+    static inline int moves_left = 0;
+
+private:
+    static void count() {
+        if (--moves_left == 0) {
+            throw Failure();
+        }
+    }
+};
+
 } // namespace test
 
 #endif
