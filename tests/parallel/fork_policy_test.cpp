@@ -1,14 +1,32 @@
+#include <bide/parallel/async_fork.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/fork_scope.hpp>
+#include <bide/parallel/parallel_adjacent_difference.hpp>
+#include <bide/parallel/parallel_collect.hpp>
+#include <bide/parallel/parallel_compact.hpp>
 #include <bide/parallel/parallel_count.hpp>
 #include <bide/parallel/parallel_find.hpp>
 #include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_inplace_merge.hpp>
+#include <bide/parallel/parallel_invoke.hpp>
+#include <bide/parallel/parallel_merge.hpp>
+#include <bide/parallel/parallel_nth_element.hpp>
+#include <bide/parallel/parallel_pack.hpp>
+#include <bide/parallel/parallel_pipeline.hpp>
+#include <bide/parallel/parallel_radix_sort.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
+#include <bide/parallel/parallel_scan.hpp>
+#include <bide/parallel/parallel_sort.hpp>
+#include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/parallel/parallel_transform.hpp>
+#include <bide/parallel/static_partition.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/catch.hpp>
 #include <support/scheduling.hpp>
 
+#include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <type_traits>
@@ -16,6 +34,15 @@
 
 static_assert(std::is_convertible_v<bide::scheduler&, bide::fork_policy>);
 static_assert(!std::is_convertible_v<bide::scheduler, bide::fork_policy>, "it would dangle");
+
+template <class Body>
+concept takes_braces = requires(bide::scheduler& s, std::vector<int>& range, Body body) {
+    bide::parallel_for_chunks({s, {.grain = 10}}, range, body);
+    bide::async_parallel_for({s, {.grain = 10}}, range, [](int&) {});
+    bide::async_parallel_for({s, {.grain = 10}}, 0, 10, [](int) {});
+};
+static_assert(takes_braces<void (*)(bide::parallel_chunk<std::vector<int>::iterator>)>,
+              "beside a static_partition, too");
 
 TEST_CASE("fork_policy: its options reach loops over indices and over elements") {
     bide::scheduler s(test::with(2, true));
@@ -51,6 +78,7 @@ TEST_CASE("fork_policy: every algorithm takes a stop token") {
     CHECK_THROWS_AS(bide::parallel_fill(on, numbers, 1), bide::stopped_error);
 
     std::vector<int> out(numbers.size());
+    std::vector<int> rest(numbers.size());
     const auto to = out.begin();
     const auto maybe = [](int i) { return std::optional(i); };
     CHECK_THROWS_AS(bide::parallel_inclusive_scan(on, numbers, to), bide::stopped_error);
@@ -58,7 +86,7 @@ TEST_CASE("fork_policy: every algorithm takes a stop token") {
     CHECK_THROWS_AS(bide::parallel_adjacent_difference(on, numbers, to), bide::stopped_error);
     CHECK_THROWS_AS(bide::parallel_copy_if(on, numbers, to, is_one), bide::stopped_error);
     CHECK_THROWS_AS(bide::parallel_unique_copy(on, numbers, to), bide::stopped_error);
-    CHECK_THROWS_AS(bide::parallel_partition_copy(on, numbers, to, numbers.begin(), is_one),
+    CHECK_THROWS_AS(bide::parallel_partition_copy(on, numbers, to, rest.begin(), is_one),
                     bide::stopped_error);
     CHECK_THROWS_AS(bide::parallel_remove_if(on, numbers, is_one), bide::stopped_error);
     CHECK_THROWS_AS(bide::parallel_unique(on, numbers), bide::stopped_error);

@@ -109,6 +109,9 @@ template <class It, class Body> auto visit_placed(const elements<It>& all, Body&
 
 } // namespace detail
 
+// A partition is a template parameter, so that braces, as in parallel_for({s, {.grain = 64}}, ...),
+// always mean a fork_policy.
+
 /// Calls body(element) for each element of the range, on the worker that has its part.
 /// Blocks: until all calls have ended.
 /// Throws: of the calls that threw, the exception of the call with the lowest index. stopped_error
@@ -116,18 +119,18 @@ template <class It, class Body> auto visit_placed(const elements<It>& all, Body&
 /// not be called on a thread of the scheduler's workers.
 /// Requires: as parallel_for() over a range. body is never copied.
 /// Cancellation: see fork_options::stop.
-template <parallel_range Range, class Body>
+template <std::same_as<static_partition> Partition, parallel_range Range, class Body>
     requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
-void parallel_for(const static_partition& on, Range&& range, Body&& body) {
+void parallel_for(const Partition& on, Range&& range, Body&& body) {
     const auto all = detail::elements_of(range);
     detail::run_placed(on, all.size, detail::step_of(on, detail::usual_step),
                        detail::visit_placed(all, body));
 }
 
 /// Runs the loop over the elements of [first, last). If `last` is before `first`, does nothing.
-template <class It, class End, class Body>
+template <std::same_as<static_partition> Partition, class It, class End, class Body>
     requires parallel_bounds<It, End> && std::invocable<Body&, std::iter_reference_t<It>>
-void parallel_for(const static_partition& on, It first, End last, Body&& body) {
+void parallel_for(const Partition& on, It first, End last, Body&& body) {
     const auto all = detail::elements_of(first, last);
     detail::run_placed(on, all.size, detail::step_of(on, detail::usual_step),
                        detail::visit_placed(all, body));
@@ -135,9 +138,9 @@ void parallel_for(const static_partition& on, It first, End last, Body&& body) {
 
 /// Calls body(i) for each index i of [first, last) in the same way.
 /// Throws: also std::invalid_argument, as parallel_for().
-template <class First, class Last, class Body>
+template <std::same_as<static_partition> Partition, class First, class Last, class Body>
     requires detail::loop_index<First> && detail::loop_index<Last>
-void parallel_for(const static_partition& on, First first, Last last, Body&& body) {
+void parallel_for(const Partition& on, First first, Last last, Body&& body) {
     using index = std::common_type_t<First, Last>;
     const auto all = detail::range_of(first, last);
     detail::run_placed(on, all.size(), detail::step_of(on, detail::usual_step),
@@ -152,9 +155,9 @@ void parallel_for(const static_partition& on, First first, Last last, Body&& bod
 /// Calls body(chunk) on each worker with its part as a parallel_chunk. If options.grain is not 0,
 /// divides the part into chunks of that many elements. Does not call workers without elements.
 /// Blocks, throws, cancellation: as above.
-template <parallel_range Range, class Body>
+template <std::same_as<static_partition> Partition, parallel_range Range, class Body>
     requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>>
-void parallel_for_chunks(const static_partition& on, Range&& range, Body&& body) {
+void parallel_for_chunks(const Partition& on, Range&& range, Body&& body) {
     const auto all = detail::elements_of(range);
     using chunk = parallel_chunk<std::ranges::iterator_t<Range>>;
     detail::run_placed(on, all.size, detail::step_of(on, detail::whole_part),
@@ -169,9 +172,9 @@ void parallel_for_chunks(const static_partition& on, Range&& range, Body&& body)
 /// exist until its end.
 /// Blocks, throws: as async_for_each_worker() and the loop above.
 /// Cancellation: a cancelled task waits for the loop. To end it early, give a stop token.
-template <parallel_range Range, class Body>
+template <std::same_as<static_partition> Partition, parallel_range Range, class Body>
     requires std::invocable<Body&, std::ranges::range_reference_t<Range&>>
-task<> async_parallel_for(static_partition on, Range& range, Body body) {
+task<> async_parallel_for(Partition on, Range& range, Body body) {
     const auto all = detail::elements_of(range);
     auto leaf = detail::visit_placed(all, body);
     detail::placed_loop<decltype(leaf)> loop(on, all.size, detail::step_of(on, detail::usual_step),
