@@ -4,11 +4,11 @@
 //   one thread          all workers                     one thread at a time
 //
 // The walk is an input range of std: parallel_pipeline() reads it on one thread at a time, and runs no
-// further ahead than `tokens` files. So memory has a bound, however large the tree is. Then the same is
-// done by a plain loop, and the two results are compared.
+// further ahead than `tokens` files. So memory has a bound, however large the tree is. Then a plain loop
+// does the same, and the program compares the two results.
 //
-// Ctrl-C requests a stop. A stop keeps the pipeline from reading the next file; a stage that may take
-// long looks at the token itself, here between two blocks of a file.
+// Ctrl-C requests a stop. After a stop, the pipeline reads no further file. A stage that may take long
+// looks at the token itself, here between two blocks of a file.
 #include <bide/core/result.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
@@ -161,13 +161,13 @@ totals count_serially(const fs::path& root, const std::stop_token& stop) {
 
 // ---- Progress and Ctrl-C
 
-// Blocks SIGINT, which stays pending then.
+// Blocks SIGINT, so that it stays pending.
 void block_interrupts() {
     sigset_t interrupt;
     ::sigemptyset(&interrupt);
     ::sigaddset(&interrupt, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
-    ::signal(SIGINT, SIG_DFL); // shells start background jobs deaf to it
+    ::signal(SIGINT, SIG_DFL); // shells let background jobs ignore it
 }
 
 bool is_interrupted() {
@@ -300,7 +300,7 @@ int main(int argc, char** argv) {
                      error ? error.message().c_str() : "not a directory");
         return 2;
     }
-    block_interrupts(); // before threads start, which inherit it
+    block_interrupts(); // before threads start: they inherit it
     try {
         return run(wanted);
     } catch (const bide::stopped_error&) {
