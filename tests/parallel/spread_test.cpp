@@ -133,7 +133,7 @@ TEST_CASE("spread: as many leaves run at the same time as there are workers") {
 TEST_CASE("spread: a caller that owns no worker takes the place of a worker that would be woken") {
     lone_owner owner;
     constexpr std::int64_t nap = 4'000'000;
-    const unsigned spare = GENERATE(0U, 1U);
+    const int spare = GENERATE(0, 1);
     bide::detail::basic_pool<bide::native_platform> pool(
         owner, {3, true, nullptr, nap, nullptr, 0, spare});
     auto& queues = pool.queues();
