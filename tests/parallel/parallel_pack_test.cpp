@@ -228,6 +228,19 @@ TEST_CASE("parallel_pack: a stop ends it early, and its progress counts each ele
     }
 }
 
+TEST_CASE("parallel_pack: a grain of more than all elements is one of all") {
+    bide::scheduler s(test::with(2, true));
+    constexpr std::size_t most = ~std::size_t{0};
+    const std::vector<int> in(1'000, 3);
+    for (const std::size_t grain :
+         {std::size_t{1'000}, most / 2, most / 2 + 1, most / 2 + 9, most}) {
+        std::vector<int> out(in.size());
+        CHECK(bide::parallel_copy_if({s, {.grain = grain}}, in, out.begin(),
+                                     [](int) { return true; }) == out.end());
+        CHECK(out == in);
+    }
+}
+
 TEST_CASE("parallel_pack: projections, arrays and views") {
     bide::scheduler s(test::with(2, true));
     const std::vector<std::string> words = {"a", "bb", "cc", "d", "ee"};

@@ -345,6 +345,42 @@ TEST_CASE("parallel_scan: of the calls that throw, the first in order leaves it;
     }
 }
 
+TEST_CASE("parallel_scan: a grain of more than all elements is one of all") {
+    bide::scheduler s(test::with(2, true));
+    constexpr std::size_t most = ~std::size_t{0};
+    const std::vector<double> in(1'000, 1.0);
+    for (const std::size_t grain :
+         {std::size_t{1'000}, most / 2, most / 2 + 1, most / 2 + 9, most}) {
+        std::vector<double> out(in.size());
+        bide::parallel_inclusive_scan({s, {.grain = grain}}, in, out.begin());
+        CHECK(out.front() == 1.0);
+        CHECK(out.back() == 1'000.0);
+        CHECK(bide::parallel_exclusive_scan({s, {.grain = grain}}, in.begin(), in.begin(),
+                                            out.begin(), 5.0) == out.begin());
+    }
+}
+
+namespace {
+
+struct unassigned {
+    operator int() const { return number; }
+    const int number;
+};
+struct adds {
+    unassigned operator()(const unassigned& a, const unassigned& b) const {
+        return {a.number + b.number};
+    }
+};
+template <class T, class Op>
+concept scans = requires(bide::scheduler& s, std::vector<T> in, int* out, Op op) {
+    bide::parallel_inclusive_scan(s, in, out, op);
+};
+
+} // namespace
+
+static_assert(scans<int, std::plus<>>);
+static_assert(!scans<unassigned, adds>, "the sum is assigned to");
+
 TEST_CASE("parallel_scan: a stop ends it early, and its progress counts each element once") {
     bide::scheduler s(test::with(3, true));
     std::vector<int> in(10'000, 1);

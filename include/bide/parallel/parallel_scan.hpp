@@ -42,24 +42,21 @@ namespace detail {
 
 enum class scan_kind { inclusive, exclusive };
 
-// Returns the size of a block.
+// Returns the size of a block. It is at most `size`, so that twice a block does not overflow.
 inline std::uint64_t scan_block(std::uint64_t size, std::uint64_t grain) noexcept {
-    if (grain != 0) {
-        return grain;
-    }
     std::uint64_t block = 16;
     while (block < 2'048 && block * block < size) {
         block *= 2;
     }
-    return block;
+    return (std::min)(grain != 0 ? grain : block, size);
 }
 
 // An operation of a scan takes two values, as rvalues and as const lvalues.
 template <class Op, class T>
-concept combines_scan = std::move_constructible<T> && std::invocable<Op&, T, T> &&
-                        std::invocable<Op&, const T&, const T&> &&
-                        std::constructible_from<T, std::invoke_result_t<Op&, T, T>> &&
-                        std::constructible_from<T, std::invoke_result_t<Op&, const T&, const T&>>;
+concept combines_scan =
+    std::movable<T> && std::invocable<Op&, T, T> && std::invocable<Op&, const T&, const T&> &&
+    std::constructible_from<T, std::invoke_result_t<Op&, T, T>> &&
+    std::constructible_from<T, std::invoke_result_t<Op&, const T&, const T&>>;
 
 // Where a scan writes to.
 template <class Out, class Op, class T>

@@ -42,10 +42,13 @@ template <class Forker> class ordered_loop {
 public:
     using range = loop_range<std::uint64_t>;
 
-    // Parts of less than `least` elements are not done ahead.
+    // Parts of less than `least` elements are not done ahead. A unit of more than all elements is as
+    // one of all: sums of sizes do not overflow.
     ordered_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                  std::uint64_t least = 1) noexcept
-        : forks_(forks), unit_(unit), least_((std::max)(unit, least)), state_(options, size) {}
+        : forks_(forks),
+          unit_(std::clamp<std::uint64_t>(unit, 1, (std::max)(size, std::uint64_t{1}))),
+          least_((std::max)(unit_, least)), state_(options, size) {}
 
     // Takes all elements into the front.
     // Throws: what a serial run would throw, and stopped_error after a stop.
