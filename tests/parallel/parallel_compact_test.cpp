@@ -35,6 +35,29 @@ struct hostile {
     std::unique_ptr<int> number;
 };
 
+// A number whose moves throw, from one on.
+struct tired {
+    explicit tired(int n) noexcept : number(n) { ++tally.made; }
+    tired(tired&& other) : number(other.number) {
+        move();
+        ++tally.made;
+    }
+    tired& operator=(tired&& other) {
+        move();
+        number = other.number;
+        return *this;
+    }
+    ~tired() { ++tally.gone; }
+    static void move() {
+        if (--moves_left <= 0) {
+            throw failure{0};
+        }
+    }
+    static inline int moves_left = 0;
+    static inline test::tally tally;
+    int number;
+};
+
 template <class T, class Make>
 void compare_all(const bide::fork_policy& on, const std::vector<int>& numbers, Make make) {
     const auto values = [&] {
@@ -218,6 +241,88 @@ TEST_CASE("parallel_compact: whatever thieves take, each element is asked once a
         for (std::ptrdiff_t i = 0; i < behind - groups.data(); ++i) {
             REQUIRE(groups[static_cast<std::size_t>(i)] == i);
         }
+    }
+}
+
+TEST_CASE("parallel_compact: a partition loses no element if there is no memory to fork") {
+    constexpr int n = 100'000; // so that thieves' parts are moved by several threads
+    test::tally tally;
+    const auto partition = [&](test::chance_forks::script& script) {
+        script.hunger = 4;
+        script.thieves = 4;
+        std::vector<test::counted> in;
+        for (int i = 0; i != n; ++i) {
+            in.emplace_back(tally, i);
+        }
+        auto predicate = [](int number) { return number * 7 % 13 % 2 == 0; };
+        auto projection = &test::counted::number;
+        const bide::detail::elements<test::counted*> all{in.data(), in.size()};
+        bool has_memory = true;
+        try {
+            bide::detail::stable_partition_on(test::chance_forks(script), {.grain = n / 4}, all,
+                                              predicate, projection);
+        } catch (const std::bad_alloc&) {
+            has_memory = false;
+        }
+        std::vector<char> found(n + 1);
+        for (const test::counted& element : in) {
+            found[static_cast<std::size_t>(element.number() + 1)] = 1; // moved from: 0
+        }
+        REQUIRE(found[0] == 0);
+        REQUIRE(std::count(found.begin(), found.end(), 1) == n);
+        return has_memory;
+    };
+    test::chance_forks::script plenty(1);
+    REQUIRE(partition(plenty));
+    int shortages = 0;
+    for (int last = 0; last < plenty.forks; last += 1 + plenty.forks / 40) {
+        INFO("no memory after " << last << " of " << plenty.forks << " forks");
+        test::chance_forks::script script(1);
+        script.last_fork = last;
+        shortages += partition(script) ? 0 : 1;
+    }
+    CHECK(shortages > 0);
+}
+
+TEST_CASE(
+    "parallel_compact: if moves throw, the exception leaves the partition, and all are alive") {
+    bide::scheduler s(test::with(2, true));
+    for (int throws_from = 1; throws_from < 400; throws_from += 7) {
+        tired::tally.made = 0;
+        tired::tally.gone = 0;
+        tired::moves_left = 1 << 30;
+        {
+            std::vector<tired> in;
+            in.reserve(100);
+            for (int i = 0; i != 100; ++i) {
+                in.emplace_back(i);
+            }
+            tired::moves_left = throws_from;
+            bool thrown = false;
+            try {
+                bide::parallel_stable_partition({s, {.grain = 200}}, in,
+                                                [](const tired& t) { return t.number % 2 == 0; });
+            } catch (const failure&) {
+                thrown = true;
+            }
+            CHECK(thrown == (tired::moves_left <= 0));
+            CHECK(tired::tally.alive() == 100);
+        }
+        CHECK(tired::tally.alive() == 0);
+    }
+}
+
+TEST_CASE("parallel_compact: a grain of more than all elements is one of all") {
+    bide::scheduler s(test::with(2, true));
+    constexpr std::size_t most = ~std::size_t{0};
+    for (const std::size_t grain :
+         {std::size_t{1'000}, most / 2, most / 2 + 1, most / 2 + 9, most}) {
+        std::vector<int> in(1'000);
+        std::iota(in.begin(), in.end(), 0);
+        const bide::fork_policy on(s, {.grain = grain});
+        CHECK(bide::parallel_remove_if(on, in, [](int i) { return i % 4 == 0; }) - in.begin() ==
+              750);
+        CHECK(in[749] == 999);
     }
 }
 

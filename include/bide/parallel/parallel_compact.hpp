@@ -142,8 +142,8 @@ It parallel_unique(const fork_policy& on, It first, End last, Equal equal = {},
 /// Moves the elements for which predicate(projection(element)) is true before all others; within
 /// both groups, they keep their order. Returns an iterator to the first of the others. Allocates
 /// memory for as many elements as do not match.
-/// Throws: as parallel_remove_if(), and std::bad_alloc. After an exception of the predicate, or a
-/// stop, each element is still in the range.
+/// Throws: as parallel_remove_if(), and std::bad_alloc if there is no memory. Unless a move has
+/// thrown, each element is still in the range.
 /// Blocks, requires, cancellation: as parallel_remove_if().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires std::permutable<std::ranges::iterator_t<Range>> &&

@@ -11,10 +11,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/fork_each.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/detail/sort_parts.hpp>
 
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -29,7 +32,8 @@ namespace detail {
 // The elements that one thread moves at a time.
 inline constexpr std::uint64_t moved_block = 4'096;
 
-// Moves `size` elements from number `from` on to the places from `to` on, with to <= from.
+// Moves `size` elements from number `from` on to the places from `to` on, with to <= from. Moves all
+// of them, also without memory to fork.
 template <class Loop, class It>
 void move_left(Loop& loop, const elements<It>& in, std::uint64_t from, std::uint64_t size,
                std::uint64_t to) {
@@ -42,9 +46,10 @@ void move_left(Loop& loop, const elements<It>& in, std::uint64_t from, std::uint
         if (now > room || now < 4 * moved_block) {
             std::ranges::move(in.at(from), in.at(from + now), in.at(to));
         } else {
-            loop.for_blocks(now / moved_block, [&](std::uint64_t first, std::uint64_t last) {
-                const std::uint64_t begin = first * moved_block;
-                const std::uint64_t end = last == now / moved_block ? now : last * moved_block;
+            const auto blocks = static_cast<std::size_t>(now / moved_block);
+            detail::fork_each_surely(loop.forks(), 0, blocks, [&](std::size_t n) {
+                const std::uint64_t begin = n * moved_block;
+                const std::uint64_t end = n + 1 == blocks ? now : begin + moved_block;
                 std::ranges::move(in.at(from + begin), in.at(from + end), in.at(to + begin));
             });
         }
@@ -139,7 +144,8 @@ private:
 };
 
 // Keeps the elements of a part, and all others behind them. The others wait in vectors until all
-// elements were asked; if a call throws, they are put back as they stand.
+// elements were asked; if a call throws, or there is no memory for them, they are put back as they
+// stand.
 template <class It, class Keeps> class partition_front {
     using value = std::iter_value_t<It>;
 
@@ -147,10 +153,12 @@ public:
     using part = partition_front;
 
     partition_front(const elements<It>& in, Keeps& keeps, std::uint64_t begin = 0)
-        : in_(in), keeps_(keeps), begin_(begin), end_(begin) {}
+        : in_(in), keeps_(keeps), begin_(begin) {}
     partition_front(const partition_front&) = delete;
     partition_front& operator=(const partition_front&) = delete;
-    ~partition_front() { put_back(); }
+    ~partition_front() {
+        ignore_exceptions([this] { put_back(); });
+    }
 
     std::uint64_t kept() const noexcept { return kept_; }
 
@@ -164,7 +172,6 @@ public:
             It it;
             It out;
             ~reached() {
-                front.end_ = static_cast<std::uint64_t>(it - front.in_.first);
                 front.kept_ = static_cast<std::uint64_t>(out - front.in_.first) - front.begin_;
             }
         } here{*this, in_.at(from), in_.at(begin_ + kept_)};
@@ -191,7 +198,6 @@ public:
         others_.reserve(others_.size() + next.others_.size());
         detail::move_left(loop, in_, next.begin_, next.kept_, begin_ + kept_);
         kept_ += next.kept_;
-        end_ = next.end_;
         std::ranges::move(next.others_, std::back_inserter(others_));
         next.others_.clear();
     }
@@ -209,7 +215,6 @@ private:
     const elements<It> in_;
     Keeps& keeps_;
     const std::uint64_t begin_;
-    std::uint64_t end_; // how far the elements were asked
     std::uint64_t kept_ = 0;
     std::vector<std::vector<value>> others_;
 };
