@@ -222,6 +222,38 @@ TEST_CASE("parallel_histogram: a key that is no bin is refused, whatever its typ
           std::vector<std::size_t>{1, 1, 1});
 }
 
+TEST_CASE("parallel_histogram: characters are keys, and negative ones are refused") {
+    bide::scheduler s(test::with(2, true));
+    const std::string text = "parallel";
+    const auto counts = bide::parallel_histogram(s, text, 128);
+    CHECK(counts['l'] == 3);
+    CHECK(counts['z'] == 0);
+    CHECK(bide::parallel_histogram(s, std::u8string(u8"aab"), 128)['a'] == 2);
+    CHECK(bide::parallel_histogram(s, std::vector<wchar_t>{L'b'}, 128)['b'] == 1);
+    const std::vector<signed char> negative = {-1};
+    CHECK_THROWS_AS(bide::parallel_histogram(s, negative, 256), std::out_of_range);
+    const std::array<bool, 3> flags = {true, false, true};
+    CHECK(bide::parallel_histogram(s, flags, 2) == std::vector<std::size_t>{1, 2});
+}
+
+namespace {
+
+struct unhashed {
+    int number;
+    bool operator==(const unhashed&) const = default;
+};
+template <class Key>
+concept groups_ints_by = requires(bide::scheduler& s, std::vector<int> in, Key key) {
+    bide::parallel_group_by(s, in, key);
+};
+
+} // namespace
+
+static_assert(groups_ints_by<int (*)(int)>);
+static_assert(groups_ints_by<const std::string& (*)(int)>);
+static_assert(!groups_ints_by<unhashed (*)(int)>, "the key has no hash");
+static_assert(!groups_ints_by<std::unique_ptr<int> (*)(int)>, "the key is copied");
+
 TEST_CASE("parallel_group_by: what is kept of an element may be moved out of it") {
     bide::scheduler s(test::with(2, true));
     std::vector<hostile> owners;

@@ -158,7 +158,7 @@ public:
         std::size_t* const counts = counts_.data();
         const std::size_t bins = counts_.size();
         for (It it = in_.at(from); it != end; ++it) {
-            const auto key = std::invoke(key_, *it);
+            const auto key = +std::invoke(key_, *it); // std::in_range() refuses characters
             if (!std::in_range<std::size_t>(key) || static_cast<std::size_t>(key) >= bins) {
                 BIDE_THROW(std::out_of_range("bide: a key of the histogram is no number of a bin"));
             }
@@ -264,6 +264,15 @@ auto group_on(Forker forks, const fork_options& options, const elements<It>& in,
 template <class Key, class It>
 using group_key_t = std::remove_cvref_t<std::invoke_result_t<Key&, std::iter_reference_t<It>>>;
 
+// What gives the keys and the values of groups, and finds keys again.
+template <class Key, class Value, class Hash, class Equal, class It>
+concept gives_groups =
+    gives_values<Key, It> && gives_values<Value, It> &&
+    std::copy_constructible<group_key_t<Key, It>> && std::copy_constructible<Hash> &&
+    std::copy_constructible<Equal> &&
+    std::is_invocable_r_v<std::size_t, const Hash&, const group_key_t<Key, It>&> &&
+    std::predicate<const Equal&, const group_key_t<Key, It>&, const group_key_t<Key, It>&>;
+
 } // namespace detail
 
 /// Returns a vector of f(element) for each element of the range, in its order. The values are
@@ -354,8 +363,7 @@ std::vector<std::size_t> parallel_histogram(const fork_policy& on, It first, End
 template <parallel_range Range, class Key, class Value = std::identity,
           class Hash = std::hash<detail::group_key_t<Key, std::ranges::iterator_t<Range>>>,
           class Equal = std::equal_to<>>
-    requires detail::gives_values<Key, std::ranges::iterator_t<Range>> &&
-             detail::gives_values<Value, std::ranges::iterator_t<Range>>
+    requires detail::gives_groups<Key, Value, Hash, Equal, std::ranges::iterator_t<Range>>
 auto parallel_group_by(const fork_policy& on, Range&& range, Key key, Value value = {},
                        Hash hash = {}, Equal equal = {}) {
     return detail::group_on(on.forks(), on.options(), detail::elements_of(range), key, value, hash,
@@ -365,8 +373,7 @@ auto parallel_group_by(const fork_policy& on, Range&& range, Key key, Value valu
 /// Groups the elements of [first, last) in the same way.
 template <class It, class End, class Key, class Value = std::identity,
           class Hash = std::hash<detail::group_key_t<Key, It>>, class Equal = std::equal_to<>>
-    requires parallel_bounds<It, End> && detail::gives_values<Key, It> &&
-             detail::gives_values<Value, It>
+    requires parallel_bounds<It, End> && detail::gives_groups<Key, Value, Hash, Equal, It>
 auto parallel_group_by(const fork_policy& on, It first, End last, Key key, Value value = {},
                        Hash hash = {}, Equal equal = {}) {
     return detail::group_on(on.forks(), on.options(), detail::elements_of(first, last), key, value,
