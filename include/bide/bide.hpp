@@ -46,6 +46,7 @@
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
 #include <bide/parallel/parallel_pack.hpp>
+#include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <bide/parallel/parallel_radix_sort.hpp>
 #include <bide/parallel/parallel_reduce.hpp>

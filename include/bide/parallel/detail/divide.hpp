@@ -125,36 +125,34 @@ private:
     difference elements_ = 0;
 };
 
-// Ranges from this size on are partitioned in parallel.
-inline constexpr std::ptrdiff_t parallel_divide_size = 262'144;
+// The most chunks of a partition.
+inline constexpr std::size_t most_divide_chunks = 64;
 
-// As divide(), in parallel. Calls leaves_out(first) before each chunk; if it returns true, the
-// chunk is not partitioned, and the result is of no use.
-template <class Forker, class It, class Pred, class LeavesOut>
-division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pred& goes_left,
-                                const LeavesOut& leaves_out) {
+// As divide(), in parallel. Calls divide_chunk(begin, end) for each chunk, at least `least_chunk`
+// elements; it returns how divide() has divided them. If it leaves out a chunk, the result is of no
+// use.
+template <class Forker, class It, class DivideChunk>
+division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint64_t least_chunk,
+                              const DivideChunk& divide_chunk) {
     using difference = std::iter_difference_t<It>;
-    constexpr std::size_t most_chunks = 64;
-    constexpr difference least_chunk = 16'384;
-    const difference size = last - first;
-    const auto chunks =
-        static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(size / least_chunk, 1, most_chunks));
+    constexpr difference least_swaps = 16'384; // of one arm
+    const auto size = static_cast<std::uint64_t>(last - first);
+    const auto chunks = static_cast<std::size_t>(
+        std::clamp<std::uint64_t>(size / least_chunk, 1, most_divide_chunks));
     const auto begin_of = [=](std::size_t chunk) {
-        return first + static_cast<difference>(static_cast<std::uint64_t>(size) * chunk / chunks);
+        return first + static_cast<difference>(size * chunk / chunks);
     };
-    std::array<division<It>, most_chunks> parts{};
+    std::array<division<It>, most_divide_chunks> parts{};
     detail::fork_each(forks, 0, chunks, [&](std::size_t chunk) {
-        const It begin = begin_of(chunk);
-        parts[chunk] = leaves_out(begin) ? division<It>{begin, false}
-                                         : detail::divide(begin, begin_of(chunk + 1), goes_left);
+        parts[chunk] = divide_chunk(begin_of(chunk), begin_of(chunk + 1));
     });
     division<It> all{first, true};
     for (std::size_t chunk = 0; chunk != chunks; ++chunk) {
         all.middle += parts[chunk].middle - begin_of(chunk);
         all.was_divided = all.was_divided && parts[chunk].was_divided;
     }
-    misplaced_pieces<It, most_chunks> of_left;
-    misplaced_pieces<It, most_chunks> of_right;
+    misplaced_pieces<It, most_divide_chunks> of_left;
+    misplaced_pieces<It, most_divide_chunks> of_right;
     for (std::size_t chunk = 0; chunk != chunks; ++chunk) {
         const It middle = parts[chunk].middle;
         of_left.add((std::max)(begin_of(chunk), all.middle), middle);
@@ -164,12 +162,12 @@ division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pr
     if (misplaced == 0) {
         return all;
     }
-    const auto jobs = static_cast<std::size_t>((misplaced - 1) / least_chunk + 1);
+    const auto jobs = static_cast<std::size_t>((misplaced - 1) / least_swaps + 1);
     detail::fork_each_surely(forks, 0, jobs, [&](std::size_t job) {
-        const difference begin = static_cast<difference>(job) * least_chunk;
+        const difference begin = static_cast<difference>(job) * least_swaps;
         auto left = of_left.at(begin);
         auto right = of_right.at(begin);
-        for (auto left_over = (std::min)(misplaced - begin, least_chunk); left_over != 0;) {
+        for (auto left_over = (std::min)(misplaced - begin, least_swaps); left_over != 0;) {
             const auto n = (std::min)({left.available(), right.available(), left_over});
             std::ranges::swap_ranges(left.at, left.at + n, right.at, right.at + n);
             left.at += n;
@@ -179,6 +177,20 @@ division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pr
     });
     all.was_divided = false;
     return all;
+}
+
+// Ranges from this size on are partitioned in parallel by a sort.
+inline constexpr std::ptrdiff_t parallel_divide_size = 262'144;
+
+// As divide(), in parallel. Calls leaves_out(first) before each chunk; if it returns true, the
+// chunk is not partitioned, and the result is of no use.
+template <class Forker, class It, class Pred, class LeavesOut>
+division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pred& goes_left,
+                                const LeavesOut& leaves_out) {
+    return detail::divide_by_chunks(forks, first, last, 16'384, [&](It begin, It end) {
+        return leaves_out(begin) ? division<It>{begin, false}
+                                 : detail::divide(begin, end, goes_left);
+    });
 }
 
 } // namespace detail
