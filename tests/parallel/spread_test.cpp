@@ -133,9 +133,9 @@ TEST_CASE("spread: as many leaves run at the same time as there are workers") {
 TEST_CASE("spread: a caller that owns no worker takes the place of a worker that would be woken") {
     lone_owner owner;
     constexpr std::int64_t nap = 4'000'000;
-    const int spare = GENERATE(0, 1);
+    const unsigned spare = GENERATE(0U, 1U);
     bide::detail::basic_pool<bide::native_platform> pool(
-        owner, {3, true, nullptr, nap, nullptr, 0, spare});
+        owner, {3, true, nullptr, nap, nullptr, 0, static_cast<int>(spare)});
     auto& queues = pool.queues();
     CHECK(queues.wakes_for_arms() == 0);
     CHECK(queues.idle().announce(0, false, true)); // the watcher
