@@ -303,7 +303,7 @@ TEST_CASE("parallel_scan: values may be move-only, without a default constructor
     CHECK(sum[1] == 2);
 }
 
-TEST_CASE("parallel_scan: of the calls that throw, the first in order leaves it; nothing leaks") {
+TEST_CASE("parallel_scan: the first call in order that throws leaves it, and nothing leaks") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;
