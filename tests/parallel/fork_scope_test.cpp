@@ -1,3 +1,4 @@
+#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_progress.hpp>
@@ -12,6 +13,7 @@
 #include <support/scheduling.hpp>
 #include <support/thrown_by.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -118,6 +120,35 @@ TEST_CASE("fork_scope: a chain of functions needs no stack") {
     int left = 300'000;
     fork_scope(s, [&left](spawn_scope& scope) { scope.spawn(chain{scope, left}); });
     CHECK(left == 0);
+}
+
+// Each function goes on for as long as a thread that waits takes to steal what it has spawned.
+TEST_CASE("fork_scope: threads that take a chain of functions from each other need little stack") {
+    struct chain {
+        spawn_scope& scope;
+        std::atomic<std::size_t>& deepest;
+        int left;
+        void operator()() const {
+            thread_local std::uintptr_t highest = 0;
+            const char mark = 0;
+            const auto here = reinterpret_cast<std::uintptr_t>(&mark);
+            highest = (std::max)(highest, here);
+            std::size_t seen = deepest;
+            while (seen < highest - here && !deepest.compare_exchange_weak(seen, highest - here)) {
+            }
+            if (left > 1) {
+                scope.spawn(chain{scope, deepest, left - 1});
+            }
+            for (int n = 0; n < 1'000; ++n) {
+                bide::native_platform::pause();
+            }
+        }
+    };
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<std::size_t> deepest{0};
+    fork_scope(s, [&deepest](spawn_scope& scope) { scope.spawn(chain{scope, deepest, 20'000}); });
+    CHECK(deepest < 500'000);
 }
 
 TEST_CASE("fork_scope: arms, iterations and the bodies of inner scopes spawn into an outer scope") {

@@ -22,6 +22,11 @@
 // or where its frame is at its end, or on top of a join that waits for an arm below which the scope
 // was opened (leapfrogging). It never runs inside spawn().
 //
+// A function that a waiting frame has taken from a thief may spawn another one, which that thief
+// takes back while it waits, and so on: each has returned, but none has ended, and the stacks of both
+// grow. A serial run needs no stack for that. So at most `most_waits` waits of a thread leapfrog on
+// top of each other. The thread of the next one sleeps until the function has ended.
+//
 // While the frame of the body waits for a function from beside, it does not leapfrog. The lane of
 // its thread may have older jobs, and the thread whose arm it would run would find them there.
 
@@ -256,6 +261,12 @@ private:
     // Functions of a scope may take long, and the owner may be in one of them. So most are public.
     static constexpr depth_type kept_public = 256;
 
+    static constexpr unsigned most_waits = 32;
+    static constexpr depth_type depth_in_wait = ~depth_type{0};
+
+    // Returns how many frames of this thread wait, of this one and those below.
+    unsigned waits() const noexcept { return waits_below_ + (depth_ == depth_in_wait ? 1U : 0U); }
+
     basic_spawn_frame(state& in, std::uint32_t order, bool numbers) noexcept
         : scope_(in), lane_(here_.lane), depth_(lane_ != nullptr ? lane_->depth() : 0),
           order_(order), numbers_(numbers) {
@@ -265,14 +276,15 @@ private:
     // Waits for a job that was stolen. Returns true if this thread must run it. Meanwhile, the
     // frame accepts nothing: jobs that run on top of it are not its own part.
     BIDE_NOINLINE bool wait_for(spawned& j) noexcept {
-        const depth_type at = std::exchange(depth_, ~depth_type{0});
-        const auto how = lane_->wait(j, at);
+        const depth_type at = std::exchange(depth_, depth_in_wait);
+        const auto how = lane_->wait(j, at, waits_below_ < most_waits);
         depth_ = at;
         return how == spawned::end::returned;
     }
 
     context& here_ = context::here();
     basic_spawn_frame* const outer_ = here_.frame;
+    const unsigned waits_below_ = outer_ != nullptr ? outer_->waits() : 0;
     state& scope_;
     lane* const lane_;
     depth_type depth_; // of the lane, while no arm is on it that lies above the frame

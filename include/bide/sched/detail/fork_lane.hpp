@@ -163,8 +163,9 @@ public:
         return how != fork_pop::stolen;
     }
 
-    // Waits until the stolen job has ended or was given back. Returns which.
-    BIDE_NOINLINE typename job::end wait(job& mine, depth_type at) noexcept;
+    // Waits until the stolen job has ended or was given back. Returns which. If `helps` is false,
+    // runs no other job meanwhile.
+    BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept;
     // The same for a job that is not on this lane, but was stolen from the lane `from`. Runs no
     // other job meanwhile: this lane may have older jobs, which the thief must not find.
     BIDE_NOINLINE typename job::end wait_beside(job& mine, basic_fork_lane& from) noexcept;
@@ -269,7 +270,8 @@ private:
 };
 
 template <class Platform>
-auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typename job::end {
+auto basic_fork_lane<Platform>::wait(job& mine, depth_type at, bool helps) noexcept ->
+    typename job::end {
     auto how = job::end::none;
     const std::int64_t before = overhead_.ns; // the jobs that it runs meanwhile count as waiting
     const std::int64_t begin = Platform::now();
@@ -279,7 +281,7 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typen
         basic_spin<Platform>::until(
             [&]() noexcept {
                 how = mine.look(thief);
-                if (how == job::end::none && thief != nullptr) {
+                if (helps && how == job::end::none && thief != nullptr) {
                     other = thief->steal();
                 }
                 return how != job::end::none || other != nullptr;
