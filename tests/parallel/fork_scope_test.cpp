@@ -130,8 +130,7 @@ TEST_CASE("fork_scope: threads that take a chain of functions from each other ne
         int left;
         void operator()() const {
             thread_local std::uintptr_t highest = 0;
-            const char mark = 0;
-            const auto here = reinterpret_cast<std::uintptr_t>(&mark);
+            const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
             highest = (std::max)(highest, here);
             std::size_t seen = deepest;
             while (seen < highest - here && !deepest.compare_exchange_weak(seen, highest - here)) {

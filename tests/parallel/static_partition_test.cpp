@@ -92,6 +92,20 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("static_partition: options in braces beside a scheduler are still those of a fork_policy") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::vector<int> all(100, 1);
+    std::atomic<int> sum{0};
+    const auto add = [&sum](int one) { sum += one; };
+    parallel_for({s, {.grain = 8}}, all, add);
+    parallel_for({s, {.grain = 8}}, all.begin(), all.end(), add);
+    parallel_for({s, {.grain = 8}}, 0, 100, [&sum](int) { ++sum; });
+    bide::parallel_for_chunks({s, {.grain = 8}}, all,
+                              [&sum](const auto& chunk) { sum += static_cast<int>(chunk.size()); });
+    CHECK(sum == 400);
+}
+
 TEST_CASE("static_partition: a stop ends a loop early") {
     const test::watchdog guard;
     scheduler s(with(2, true));

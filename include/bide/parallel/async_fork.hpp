@@ -179,14 +179,15 @@ private:
 /// the function, this_task refers to no task. If the function blocks, it blocks a worker.
 ///
 /// A wait allocates nothing; the call of async_fork() allocates the state of a std::stop_source.
-/// With GCC before 13, give a function with captures a name in an earlier statement (see
-/// task_runner::spawn()).
+/// With GCC before 13, give a function with captures, and a policy with options in braces, a name in an
+/// earlier statement (see task_runner::spawn()).
 /// Blocks: never, unless the coroutine is destroyed while it waits: then until the function has
 /// ended.
 /// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if it was not
 /// called, because of a stop or because the scheduler has shut down.
 /// Cancellation: stops the algorithms of the function, and waits for its end. If the function still
-/// returns a value, the coroutine gets the value.
+/// returns a value, the coroutine gets the value. A deadline of the task expires when a worker of the
+/// task's scheduler looks for it, so not while all of them run the function.
 template <class F>
     requires std::invocable<F&, const fork_policy&> || std::invocable<F&>
 fork_operation<F> async_fork(const fork_policy& on, F function) {

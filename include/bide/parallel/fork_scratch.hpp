@@ -35,7 +35,7 @@ namespace bide::inline BIDE_ABI {
 /// other or at the same time, may use it.
 ///
 /// make() returns an object, which need not be movable. It runs on the thread that borrows, with no
-/// lock held. The number of objects is at most that of the arms that have had one at the same time.
+/// lock held. A thread makes at most as many objects as its arms have had at the same time.
 /// Destroys: all objects. Requires: none is borrowed.
 template <class Make> class fork_scratch {
     struct object {
