@@ -218,8 +218,10 @@ TEST_CASE("parallel_histogram: a key that is no bin is refused, whatever its typ
     CHECK_THROWS_AS(bide::parallel_histogram(s, few, 2), std::out_of_range);
     CHECK(bide::parallel_histogram(s, few, 3) == std::vector<std::size_t>{1, 1, 1});
     CHECK(bide::parallel_histogram(s, std::array<int, 0>(), 2) == std::vector<std::size_t>{0, 0});
+#if !defined(__clang__) || __clang_major__ >= 16 // before, clang cannot compile libstdc++'s views
     CHECK(bide::parallel_histogram(s, std::views::iota(0, 3), 3) ==
           std::vector<std::size_t>{1, 1, 1});
+#endif
 }
 
 TEST_CASE("parallel_histogram: characters are keys, and negative ones are refused") {

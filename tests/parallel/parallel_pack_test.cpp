@@ -259,6 +259,8 @@ TEST_CASE("parallel_pack: projections, arrays and views") {
     CHECK(bide::parallel_partition_copy(s, numbers, odd, even, is_odd) ==
           std::pair(odd + 2, even + 2));
     CHECK(bide::parallel_copy_if(s, numbers, numbers + 3, odd, is_odd) == odd + 2);
+#if !defined(__clang__) || __clang_major__ >= 16 // before, clang cannot compile libstdc++'s views
     CHECK(bide::parallel_copy_if(s, std::views::iota(0, 4), odd, is_odd) == odd + 2);
+#endif
     CHECK(odd[1] == 3);
 }

@@ -12,11 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <forward_list>
 #include <functional>
 #include <iterator>
 #include <list>
 #include <memory>
 #include <numeric>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -88,6 +90,14 @@ static_assert(loops_over<std::span<int>>);
 static_assert(loops_over<const std::vector<bool>>);
 static_assert(!loops_over<std::vector<bool>>, "threads would write to one word");
 static_assert(!loops_over<std::list<int>>, "its parts cannot be found in constant time");
+static_assert(!loops_over<std::forward_list<int>>);
+#if !defined(__clang__) || __clang_major__ >= 16 // before, clang cannot compile libstdc++'s views
+using indices = std::ranges::iota_view<int, int>;
+static_assert(loops_over<indices>);
+static_assert(loops_over<decltype(indices() | std::views::transform(std::negate<>()))>);
+static_assert(loops_over<decltype(indices() | std::views::drop(1) | std::views::reverse)>);
+static_assert(!loops_over<decltype(indices() | std::views::filter(std::logical_not<>()))>);
+#endif
 static_assert(!loops_over<int>);
 
 TEST_CASE("parallel_for: each element is visited once, whatever the container and the workers") {
