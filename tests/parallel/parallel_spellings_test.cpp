@@ -24,6 +24,12 @@
 #include <utility>
 #include <vector>
 
+#if defined(__clang__) && __clang_major__ < 16
+
+TEST_CASE("parallel_spellings: this compiler cannot compile the views of libstdc++") { SUCCEED(); }
+
+#else
+
 // How algorithms of std are written that bide has under no name: the rows of the room's README.md,
 // against std.
 
@@ -231,3 +237,5 @@ TEST_CASE("parallel_spellings: moves, and memory without objects") {
         bide::parallel_collect(s, iota(zero, n), [](std::size_t i) { return i * i; });
     CHECK(squares[30] == 900);
 }
+
+#endif
