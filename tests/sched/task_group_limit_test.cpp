@@ -1,5 +1,6 @@
 #include <bide/sched/task_group.hpp>
 
+#include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -166,6 +167,33 @@ TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back"
     g.spawn(waits_for(may_end, begun));
     g.spawn(waits_for(may_end, begun)); // there is room after the first
     g.join();
+    CHECK(begun == 3);
+}
+
+TEST_CASE("task_group: an async_spawn that got room before its task was cancelled spawns its child") {
+    const test::watchdog guard;
+    bide::run_loop loop;
+    std::atomic<int> begun{0};
+    bide::event may_end;
+    task_group g(loop, 1);
+    const auto spawns = [&]() -> task<> { co_await g.async_spawn(waits_for(may_end, begun)); };
+    auto first = loop.spawn(spawns());
+    auto second = loop.spawn(spawns());
+    const auto cancels = [&]() -> task<> {
+        while (begun == 0) {
+            co_await this_task::yield();
+        }
+        may_end.set();
+        co_await this_task::yield(); // the first child ends
+        CHECK(second.cancel());
+    };
+    loop.spawn(cancels()).detach();
+    loop.run();
+    std::move(first).join();
+    std::move(second).join();
+    CHECK(begun == 2);
+    loop.spawn(spawns()).detach(); // there is room
+    loop.run();
     CHECK(begun == 3);
 }
 
