@@ -76,6 +76,9 @@ TEST_CASE("parallel_partition: divides as std's does, in the same order on any n
     for (const std::size_t n : {0u, 1u, 2u, 3u, 97u, 8'191u, 8'192u, 10'007u, 300'007u}) {
         for (const std::uint32_t rarity : {1u, 2u, 1'000'000u}) {
             for (const std::size_t grain : {0u, 7u, 100'000u}) {
+                if (n > 20'000 && (rarity != 2 || grain == 7)) {
+                    continue; // random ones are enough
+                }
                 INFO(n << " elements, 1 of " << rarity << ", grain " << grain);
                 const std::vector<int> given = numbered(n, chance, rarity);
                 std::vector<int> first_out;
@@ -86,9 +89,6 @@ TEST_CASE("parallel_partition: divides as std's does, in the same order on any n
                     std::vector<int> out = given;
                     const auto middle = bide::parallel_partition(on, out, is_even);
                     expect_divided(given, out, middle - out.begin());
-                    if (n > 20'000) {
-                        continue;
-                    }
                     std::vector<hostile> values;
                     for (const int number : given) {
                         values.emplace_back(number);
