@@ -30,7 +30,7 @@ void fork_each_surely(const Forker& forks, std::size_t first, std::size_t last, 
         return f(first);
     }
     const std::size_t middle = first + (last - first) / 2;
-    bool began = false;
+    [[maybe_unused]] bool began = false;
     const auto run = [&] {
         forks.both(
             [&] {
