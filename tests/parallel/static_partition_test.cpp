@@ -92,7 +92,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("static_partition: options in braces beside a scheduler are still those of a fork_policy") {
+TEST_CASE("static_partition: options in braces are still those of a fork_policy") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::vector<int> all(100, 1);

@@ -170,7 +170,7 @@ TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back"
     CHECK(begun == 3);
 }
 
-TEST_CASE("task_group: an async_spawn that got room before its task was cancelled spawns its child") {
+TEST_CASE("task_group: an async_spawn that got room before a cancellation spawns its child") {
     const test::watchdog guard;
     bide::run_loop loop;
     std::atomic<int> begun{0};
