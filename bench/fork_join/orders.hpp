@@ -9,7 +9,7 @@
 
 namespace bench {
 
-using numbers = std::vector<std::uint64_t>;
+using number_list = std::vector<std::uint64_t>;
 
 // Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators": the i-th.
 constexpr std::uint64_t random_number(std::uint64_t i) {
@@ -44,7 +44,7 @@ struct fingerprint {
     std::uint64_t squares = 0;
     bool operator==(const fingerprint&) const = default;
 
-    explicit fingerprint(const numbers& all) {
+    explicit fingerprint(const number_list& all) {
         for (const std::uint64_t x : all) {
             sum += x;
             squares += random_number(x);
@@ -53,8 +53,8 @@ struct fingerprint {
 };
 
 // Returns the numbers in that order.
-inline numbers make_numbers(const order& o, std::uint64_t count) {
-    numbers made(count);
+inline number_list make_numbers(const order& o, std::uint64_t count) {
+    number_list made(count);
     for (std::uint64_t i = 0; i < count; ++i) {
         made[i] = o.at(i, count);
     }

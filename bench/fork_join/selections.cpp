@@ -47,9 +47,9 @@ const order& random_order() { return orders[0]; }
 template <class Pool, class Work, class Check>
 void add_row(fork_table& t, const char* row, unsigned count, Work work, Check check) {
     t.add_work<Pool>(row, count, [=](Pool& pool, run_timer& timer, std::uint64_t size) {
-        const numbers given = make_numbers(random_order(), size);
+        const number_list given = make_numbers(random_order(), size);
         const fingerprint expected(given);
-        numbers changed(size);
+        number_list changed(size);
         timer.time([&] { std::copy(given.begin(), given.end(), changed.begin()); },
                    [&] {
                        work(pool, changed);
@@ -66,15 +66,18 @@ template <class Work, class Check> void add_bide_rows(fork_table& t, Work work, 
     }
 }
 
-const auto is_sorted = [](const numbers& all) { return std::is_sorted(all.begin(), all.end()); };
+const auto is_sorted = [](const number_list& all) {
+    return std::is_sorted(all.begin(), all.end());
+};
 
 void add_radix(harness& h, std::uint64_t count) {
     fork_table t(h, selection("radix_sort", count, "sort_random"));
     add_row<serial_pool>(
-        t, serial_row, 1, [](serial_pool&, numbers& all) { std::sort(all.begin(), all.end()); },
+        t, serial_row, 1, [](serial_pool&, number_list& all) { std::sort(all.begin(), all.end()); },
         is_sorted);
     add_bide_rows(
-        t, [](bide_pool& pool, numbers& all) { bide::parallel_radix_sort(pool.scheduler(), all); },
+        t,
+        [](bide_pool& pool, number_list& all) { bide::parallel_radix_sort(pool.scheduler(), all); },
         is_sorted);
     t.add_rayon();
     t.finish();
@@ -89,14 +92,14 @@ std::uint64_t costly_key(std::uint64_t number) {
 
 void add_cached_key(harness& h, std::uint64_t count) {
     fork_table t(h, selection("cached_key", count, "cached_random"));
-    const auto is_sorted_by_key = [](const numbers& all) {
+    const auto is_sorted_by_key = [](const number_list& all) {
         return std::is_sorted(all.begin(), all.end(), [](std::uint64_t a, std::uint64_t b) {
             return costly_key(a) < costly_key(b);
         });
     };
     add_row<serial_pool>(
         t, serial_row, 1,
-        [](serial_pool&, numbers& all) {
+        [](serial_pool&, number_list& all) {
             std::vector<std::pair<std::uint64_t, std::uint64_t>> keyed(all.size());
             std::transform(all.begin(), all.end(), keyed.begin(), [](std::uint64_t number) {
                 return std::pair(costly_key(number), number);
@@ -108,7 +111,7 @@ void add_cached_key(harness& h, std::uint64_t count) {
         is_sorted_by_key);
     add_bide_rows(
         t,
-        [](bide_pool& pool, numbers& all) {
+        [](bide_pool& pool, number_list& all) {
             bide::parallel_sort_by_cached_key(pool.scheduler(), all, costly_key);
         },
         is_sorted_by_key);
@@ -120,12 +123,12 @@ void add_merge(harness& h, std::uint64_t count) {
     fork_table t(h, selection("merge", count));
     const auto add = [&]<class Pool>(const char* row, unsigned threads, Pool*, auto merge) {
         t.add_work<Pool>(row, threads, [=](Pool& pool, run_timer& timer, std::uint64_t size) {
-            numbers given = make_numbers(random_order(), size);
+            number_list given = make_numbers(random_order(), size);
             const auto middle = given.begin() + static_cast<std::ptrdiff_t>(size / 2);
             std::sort(given.begin(), middle);
             std::sort(middle, given.end());
             const fingerprint expected(given);
-            numbers merged(size);
+            number_list merged(size);
             timer.time([&] { std::fill(merged.begin(), merged.end(), 0); },
                        [&] {
                            merge(pool, given.begin(), middle, given.end(), merged.begin());
@@ -154,30 +157,30 @@ void add_merge(harness& h, std::uint64_t count) {
 
 void add_nth_element(harness& h, std::uint64_t count) {
     fork_table t(h, selection("nth_element", count));
-    const auto middle_of = [](numbers& all) {
+    const auto middle_of = [](number_list& all) {
         return all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
     };
-    const auto is_divided = [](const numbers& all) {
+    const auto is_divided = [](const number_list& all) {
         const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
         return std::all_of(all.begin(), middle, [=](auto e) { return e <= *middle; }) &&
                std::all_of(middle, all.end(), [=](auto e) { return e >= *middle; });
     };
     add_row<serial_pool>(
         t, serial_row, 1,
-        [=](serial_pool&, numbers& all) {
+        [=](serial_pool&, number_list& all) {
             std::nth_element(all.begin(), middle_of(all), all.end());
         },
         is_divided);
     add_bide_rows(
         t,
-        [=](bide_pool& pool, numbers& all) {
+        [=](bide_pool& pool, number_list& all) {
             bide::parallel_nth_element(pool.scheduler(), all, middle_of(all));
         },
         is_divided);
 #if defined(BIDE_BENCH_HAS_TBB)
     add_row<tbb_pool>(
         t, std_row, workers(),
-        [=](tbb_pool&, numbers& all) {
+        [=](tbb_pool&, number_list& all) {
             std::nth_element(std::execution::par, all.begin(), middle_of(all), all.end());
         },
         is_divided);
@@ -187,30 +190,30 @@ void add_nth_element(harness& h, std::uint64_t count) {
 
 void add_partial_sort(harness& h, std::uint64_t count) {
     fork_table t(h, selection("partial_sort", count));
-    const auto tenth_of = [](numbers& all) {
+    const auto tenth_of = [](number_list& all) {
         return all.begin() + static_cast<std::ptrdiff_t>(all.size() / 10);
     };
-    const auto is_sorted_in_part = [](const numbers& all) {
+    const auto is_sorted_in_part = [](const number_list& all) {
         const auto tenth = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 10);
         return std::is_sorted(all.begin(), tenth) &&
                std::all_of(tenth, all.end(), [=](auto e) { return e >= *(tenth - 1); });
     };
     add_row<serial_pool>(
         t, serial_row, 1,
-        [=](serial_pool&, numbers& all) {
+        [=](serial_pool&, number_list& all) {
             std::partial_sort(all.begin(), tenth_of(all), all.end());
         },
         is_sorted_in_part);
     add_bide_rows(
         t,
-        [=](bide_pool& pool, numbers& all) {
+        [=](bide_pool& pool, number_list& all) {
             bide::parallel_partial_sort(pool.scheduler(), all, tenth_of(all));
         },
         is_sorted_in_part);
 #if defined(BIDE_BENCH_HAS_TBB)
     add_row<tbb_pool>(
         t, std_row, workers(),
-        [=](tbb_pool&, numbers& all) {
+        [=](tbb_pool&, number_list& all) {
             std::partial_sort(std::execution::par, all.begin(), tenth_of(all), all.end());
         },
         is_sorted_in_part);

@@ -30,9 +30,9 @@ namespace {
 template <class Pool, class Sort>
 void add_sort(fork_table& t, const order& o, const char* row, unsigned count, Sort sort) {
     t.add_work<Pool>(row, count, [&o, sort](Pool& pool, run_timer& timer, std::uint64_t size) {
-        const numbers given = make_numbers(o, size);
+        const number_list given = make_numbers(o, size);
         const fingerprint expected(given);
-        numbers sorted(size);
+        number_list sorted(size);
         timer.time([&] { std::copy(given.begin(), given.end(), sorted.begin()); },
                    [&] {
                        sort(pool, sorted);
@@ -68,16 +68,18 @@ workload sort_workload(const char* prefix, const order& o, std::uint64_t count) 
 
 void add_unstable(harness& h, const order& o, std::uint64_t count) {
     fork_table t(h, sort_workload("sort", o, count));
-    add_sort<serial_pool>(t, o, serial_row, 1,
-                          [](serial_pool&, numbers& all) { std::sort(all.begin(), all.end()); });
-    add_bide_sort(t, o, [](bide_pool& pool, numbers& all) {
+    add_sort<serial_pool>(t, o, serial_row, 1, [](serial_pool&, number_list& all) {
+        std::sort(all.begin(), all.end());
+    });
+    add_bide_sort(t, o, [](bide_pool& pool, number_list& all) {
         bide::parallel_sort(pool.scheduler(), all.begin(), all.end());
     });
     t.add_rayon();
 #if defined(BIDE_BENCH_HAS_TBB)
-    add_sort<tbb_pool>(t, o, tbb_row, workers(),
-                       [](tbb_pool&, numbers& all) { tbb::parallel_sort(all.begin(), all.end()); });
-    add_sort<tbb_pool>(t, o, std_row, workers(), [](tbb_pool&, numbers& all) {
+    add_sort<tbb_pool>(t, o, tbb_row, workers(), [](tbb_pool&, number_list& all) {
+        tbb::parallel_sort(all.begin(), all.end());
+    });
+    add_sort<tbb_pool>(t, o, std_row, workers(), [](tbb_pool&, number_list& all) {
         std::sort(std::execution::par, all.begin(), all.end());
     });
 #endif
@@ -86,15 +88,15 @@ void add_unstable(harness& h, const order& o, std::uint64_t count) {
 
 void add_stable(harness& h, const order& o, std::uint64_t count) {
     fork_table t(h, sort_workload("stable", o, count));
-    add_sort<serial_pool>(t, o, serial_row, 1, [](serial_pool&, numbers& all) {
+    add_sort<serial_pool>(t, o, serial_row, 1, [](serial_pool&, number_list& all) {
         std::stable_sort(all.begin(), all.end());
     });
-    add_bide_sort(t, o, [](bide_pool& pool, numbers& all) {
+    add_bide_sort(t, o, [](bide_pool& pool, number_list& all) {
         bide::parallel_stable_sort(pool.scheduler(), all.begin(), all.end());
     });
     t.add_rayon();
 #if defined(BIDE_BENCH_HAS_TBB)
-    add_sort<tbb_pool>(t, o, std_row, workers(), [](tbb_pool&, numbers& all) {
+    add_sort<tbb_pool>(t, o, std_row, workers(), [](tbb_pool&, number_list& all) {
         std::stable_sort(std::execution::par, all.begin(), all.end());
     });
 #endif

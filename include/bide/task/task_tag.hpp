@@ -6,6 +6,7 @@
 /// A mark that tasks share, for dumps and traces.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/task/detail/tag_table.hpp>
 

@@ -3,6 +3,7 @@
 #define BIDE_PARALLEL_DETAIL_CHUNK_SIZES_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
 
 #include <algorithm>
 #include <concepts>
