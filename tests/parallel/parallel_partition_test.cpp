@@ -223,8 +223,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE(
-    "parallel_partition: a stop ends it early and loses nothing; its progress reaches the end") {
+TEST_CASE("parallel_partition: a stop ends it early and loses nothing, and its progress ends") {
     bide::scheduler s(test::with(3, true));
     std::vector<std::string> given;
     for (int i = 0; i != 50'000; ++i) {
