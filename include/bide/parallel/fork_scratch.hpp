@@ -13,6 +13,7 @@
 // Threads that share a shard share its objects.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/parallel/detail/element_range.hpp>
@@ -151,10 +152,7 @@ private:
 
     // The shard of the calling thread.
     static std::size_t number_here() noexcept {
-        struct mark {
-            char place;
-        };
-        const auto at = reinterpret_cast<std::uintptr_t>(&native_platform::near_local<mark>());
+        const auto at = reinterpret_cast<std::uintptr_t>(detail::thread_mark<native_platform>());
         return static_cast<std::size_t>((std::uint64_t{at} * 0x9E37'79B9'7F4A'7C15U) >> 60);
     }
 

@@ -37,13 +37,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Forker, class Front, class It>
-void collect_on(Forker forks, const fork_options& options, const elements<It>& in, Front& front,
-                std::uint64_t least = 1) {
-    const std::uint64_t grain = (std::max)(std::uint64_t{options.grain}, std::uint64_t{1});
-    ordered_loop<Forker>(forks, options, in.size, grain, least).run(front, in.size);
-}
-
 // append(it, vector) appends the values of the element at `it`. `Values` is the number of values of
 // each element, or 0 if that is unknown.
 template <class T, std::size_t Values, class It, class Append> class collect_front {
@@ -99,7 +92,7 @@ template <class T, std::size_t Values, class Forker, class It, class Append>
 std::vector<T> collect_values_on(Forker forks, const fork_options& options, const elements<It>& in,
                                  Append append) {
     collect_front<T, Values, It, Append> front(in, append, in.size);
-    detail::collect_on(forks, options, in, front);
+    detail::run_in_order(forks, options, in.size, front);
     return front.take();
 }
 
@@ -190,7 +183,7 @@ std::vector<std::size_t> histogram_on(Forker forks, const fork_options& options,
                                       const elements<It>& in, std::size_t bins, Key& key) {
     histogram_front<It, Key> front(in, key, bins);
     // A part has as many elements as bins, so that its counts cost no more than its elements.
-    detail::collect_on(forks, options, in, front, bins);
+    detail::run_in_order(forks, options, in.size, front, bins);
     return front.take();
 }
 
@@ -257,7 +250,7 @@ auto group_on(Forker forks, const fork_options& options, const elements<It>& in,
     using value_type = std::remove_cvref_t<std::invoke_result_t<Value&, std::iter_reference_t<It>>>;
     group_front<It, Key, Value, key_type, value_type, Hash, Equal> front(in, key, value, hash,
                                                                          equal);
-    detail::collect_on(forks, options, in, front);
+    detail::run_in_order(forks, options, in.size, front);
     return front.take();
 }
 

@@ -27,12 +27,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Forker, class Front, class It>
-void compact_on(Forker forks, const fork_options& options, const elements<It>& in, Front& front) {
-    const std::uint64_t grain = (std::max)(std::uint64_t{options.grain}, std::uint64_t{1});
-    ordered_loop<Forker>(forks, options, in.size, grain).run(front, in.size);
-}
-
 template <class Predicate, class Projection> struct keeps_unmatched {
     static constexpr bool asks_last = false;
     Predicate& predicate;
@@ -57,7 +51,7 @@ It remove_if_on(Forker forks, const fork_options& options, const elements<It>& i
                 Predicate& predicate, Projection& projection) {
     keeps_unmatched<Predicate, Projection> keeps{predicate, projection};
     compact_front front(in, keeps);
-    detail::compact_on(forks, options, in, front);
+    detail::run_in_order(forks, options, in.size, front);
     return in.at(front.kept());
 }
 
@@ -66,7 +60,7 @@ It unique_on(Forker forks, const fork_options& options, const elements<It>& in, 
              Projection& projection) {
     keeps_first<Equal, Projection> keeps{equal, projection};
     compact_front front(in, keeps);
-    detail::compact_on(forks, options, in, front);
+    detail::run_in_order(forks, options, in.size, front);
     return in.at(front.kept());
 }
 
@@ -77,7 +71,7 @@ It stable_partition_on(Forker forks, const fork_options& options, const elements
         return std::invoke(predicate, std::invoke(projection, *it));
     };
     partition_front front(in, keeps);
-    detail::compact_on(forks, options, in, front);
+    detail::run_in_order(forks, options, in.size, front);
     front.put_back();
     return in.at(front.kept());
 }

@@ -34,9 +34,8 @@ namespace detail {
 template <class Forker, class It, class Keeps, class Output>
 std::uint64_t pack_on(Forker forks, const fork_options& options, const elements<It>& in,
                       Keeps keeps, const Output& output) {
-    const std::uint64_t grain = (std::max)(std::uint64_t{options.grain}, std::uint64_t{1});
-    pack_front<It, Keeps, Output> front(in, grain, keeps, output);
-    ordered_loop<Forker>(forks, options, in.size, grain).run(front, in.size);
+    pack_front<It, Keeps, Output> front(in, options.grain, keeps, output);
+    detail::run_in_order(forks, options, in.size, front);
     return front.kept();
 }
 

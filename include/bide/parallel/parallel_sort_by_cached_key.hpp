@@ -48,16 +48,6 @@ template <class Key> struct cached_key {
     }
 };
 
-// Calls f(first, last) for parts of [0, size), in parallel. All are called, also without memory to
-// fork.
-template <class Forker, class F>
-void for_all_parts(const Forker& forks, std::size_t size, const F& f) {
-    constexpr std::size_t each = 4'096;
-    detail::fork_each_surely(forks, 0, (size - 1) / each + 1, [&](std::size_t part) {
-        f(part * each, (std::min)((part + 1) * each, size));
-    });
-}
-
 // Moves element keys[i].number to place i, for each i.
 template <class Forker, class It, class Keys>
 void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& keys,

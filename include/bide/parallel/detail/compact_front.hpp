@@ -29,9 +29,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The elements that one thread moves at a time.
-inline constexpr std::uint64_t moved_block = 4'096;
-
 // Moves `size` elements from number `from` on to the places from `to` on, with to <= from. Moves all
 // of them, also without memory to fork.
 template <class Loop, class It>
@@ -41,17 +38,16 @@ void move_left(Loop& loop, const elements<It>& in, std::uint64_t from, std::uint
     if (room == 0) {
         return;
     }
+    constexpr std::uint64_t least = 4 * moved_part; // to be moved in parallel
     while (size != 0) {
-        const std::uint64_t now = room < 4 * moved_block ? size : (std::min)(room, size);
-        if (now > room || now < 4 * moved_block) {
-            std::ranges::move(in.at(from), in.at(from + now), in.at(to));
+        const std::uint64_t now = room < least ? size : (std::min)(room, size);
+        const auto move = [&](std::uint64_t first, std::uint64_t last) {
+            std::ranges::move(in.at(from + first), in.at(from + last), in.at(to + first));
+        };
+        if (now > room || now < least) {
+            move(0, now);
         } else {
-            const auto blocks = static_cast<std::size_t>(now / moved_block);
-            detail::fork_each_surely(loop.forks(), 0, blocks, [&](std::size_t n) {
-                const std::uint64_t begin = n * moved_block;
-                const std::uint64_t end = n + 1 == blocks ? now : begin + moved_block;
-                std::ranges::move(in.at(from + begin), in.at(from + end), in.at(to + begin));
-            });
+            detail::for_all_parts(loop.forks(), static_cast<std::size_t>(now), move);
         }
         from += now;
         to += now;

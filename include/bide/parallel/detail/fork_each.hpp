@@ -4,6 +4,7 @@
 
 #include <bide/core/config.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace bide::inline BIDE_ABI {
@@ -53,6 +54,18 @@ void fork_each_surely(const Forker& forks, std::size_t first, std::size_t last, 
 #else
     run();
 #endif
+}
+
+// The elements that one call of for_all_parts() moves.
+inline constexpr std::size_t moved_part = 4'096;
+
+// Calls f(first, last) for parts of [0, size), which is not empty, in parallel. All are called, also
+// without memory to fork.
+template <class Forker, class F>
+void for_all_parts(const Forker& forks, std::size_t size, const F& f) {
+    detail::fork_each_surely(forks, 0, (size - 1) / moved_part + 1, [&](std::size_t part) {
+        f(part * moved_part, (std::min)((part + 1) * moved_part, size));
+    });
 }
 
 } // namespace detail

@@ -218,6 +218,14 @@ private:
     chunks sizes_;
 };
 
+// Takes all elements into the front. Parts begin at multiples of the grain, and have at least `least`
+// elements.
+template <class Forker, class Front>
+void run_in_order(Forker forks, const fork_options& options, std::uint64_t size, Front& front,
+                  std::uint64_t least = 1) {
+    ordered_loop<Forker>(forks, options, size, options.grain, least).run(front, size);
+}
+
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
 

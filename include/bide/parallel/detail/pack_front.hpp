@@ -55,7 +55,7 @@ template <class It, class Out> struct kept_output {
 
     // Copies the elements from `it` on for which `is_kept` is 1. `count` of `size` elements are.
     void put_all(const It& it, const unsigned char* is_kept, std::uint64_t size,
-                 std::uint64_t count, std::uint64_t, std::uint64_t before) const {
+                 std::uint64_t count, std::uint64_t before) const {
         auto* const to = detail::unwrap(kept.at(before));
         auto* const from = detail::unwrap(it);
         if (count == size) {
@@ -126,7 +126,7 @@ public:
                 const std::uint64_t size = (std::min)(to - at, batch);
                 block here;
                 const std::exception_ptr error = ask(at, size, is_kept, here);
-                output_.put_all(in_.at(at), is_kept, here.asked, here.kept, at, kept_);
+                output_.put_all(in_.at(at), is_kept, here.asked, here.kept, kept_);
                 kept_ += here.kept;
                 at += size;
                 rethrow(error);
@@ -236,7 +236,7 @@ private:
     void copy(std::uint64_t at, const unsigned char* is_kept, const block& from,
               std::uint64_t behind) {
         if constexpr (Output::copies_in_vain) {
-            output_.put_all(in_.at(at), is_kept, from.asked, behind - from.kept, at, from.kept);
+            output_.put_all(in_.at(at), is_kept, from.asked, behind - from.kept, from.kept);
         } else {
             It it = in_.at(at);
             std::uint64_t kept = from.kept;
