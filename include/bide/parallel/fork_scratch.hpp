@@ -17,6 +17,7 @@
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/plain_loops.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
 
@@ -180,10 +181,10 @@ void parallel_for(const fork_policy& on, Range&& range, fork_scratch<Make>& scra
     detail::loop_on(on.forks(), all.numbers(), on.options(),
                     [&](std::uint64_t from, std::uint64_t to) {
                         const auto mine = scratch.borrow();
-                        const auto end = all.at(to);
-                        for (auto it = all.at(from); it != end; ++it) {
-                            static_cast<void>(std::invoke(body, *mine, *it));
-                        }
+                        detail::each_element(all.at(from), all.at(to), [&](auto&& element) {
+                            static_cast<void>(
+                                std::invoke(body, *mine, static_cast<decltype(element)>(element)));
+                        });
                     });
 }
 

@@ -11,6 +11,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/loop_state.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/plain_loops.hpp>
 #include <bide/parallel/fork_policy.hpp>
@@ -86,17 +87,12 @@ std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options&
         if (match == none) {
             return none;
         }
-        // Order: relaxed, all three; the loop's joins order it before its reader, and the elements
-        // were there before the loop.
-        std::uint64_t seen = found.load(std::memory_order_relaxed);
-        while (match < seen && !found.compare_exchange_weak(seen, match, std::memory_order_relaxed,
-                                                            std::memory_order_relaxed)) {
-        }
+        detail::lower(found, match);
         return Wanted == wanted_match::any ? 0 : match;
     };
     parallel_loop<Forker, std::uint64_t, decltype(leaf)> loop(forks, all.numbers(), options, leaf);
     const auto result = [&] {
-        // Order: relaxed; as above.
+        // Order: relaxed; the loop's joins order it after the leaves.
         const std::uint64_t match = found.load(std::memory_order_relaxed);
         return match == none ? all.size : match;
     };

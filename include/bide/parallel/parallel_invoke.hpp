@@ -7,10 +7,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
+#include <bide/parallel/detail/loop_state.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
@@ -28,11 +28,7 @@ namespace detail {
 template <class It> class invocations {
 public:
     invocations(const elements<It>& all, const fork_options& options) noexcept
-        : all_(all), options_(options) {
-        if (options_.progress != nullptr) {
-            options_.progress->expect(all_.size);
-        }
-    }
+        : all_(all), state_(options, all.size) {}
 
     void run(std::uint64_t first, std::uint64_t last) {
         if (last - first == 1) {
@@ -44,31 +40,20 @@ public:
             [this, middle, last] { run(middle, last); }, all_arms);
     }
 
-    void finish() const {
-        // Order: relaxed; the joins order it after the calls.
-        if (stopped_.load(std::memory_order_relaxed)) {
-            throw_error(errc::stopped);
-        }
-    }
+    void finish() { state_.finish(); }
 
 private:
     static constexpr std::uint32_t all_arms = 64; // the tree is not deeper
 
     void call(std::uint64_t n) {
-        if (options_.stop.stop_requested()) {
-            // Order: relaxed; the joins order it before finish().
-            stopped_.store(true, std::memory_order_relaxed);
-            return;
-        }
-        static_cast<void>(std::invoke(*all_.at(n)));
-        if (options_.progress != nullptr) {
-            options_.progress->count(1);
+        if (!state_.leaves_out(n)) { // only after a stop: no function is left out for an exception
+            static_cast<void>(std::invoke(*all_.at(n)));
+            state_.count(1);
         }
     }
 
     const elements<It>& all_;
-    const fork_options& options_;
-    native_platform::atomic<bool> stopped_{false};
+    basic_loop_state<native_platform> state_;
 };
 
 } // namespace detail

@@ -10,6 +10,7 @@
 #include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/detail/plain_loops.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/for_each_worker.hpp>
@@ -100,10 +101,9 @@ void run_placed(const static_partition& on, std::uint64_t size, std::uint64_t st
 
 template <class It, class Body> auto visit_placed(const elements<It>& all, Body& body) {
     return [&all, &body](std::uint64_t from, std::uint64_t to) {
-        const It end = all.at(to);
-        for (It it = all.at(from); it != end; ++it) {
-            static_cast<void>(std::invoke(body, *it));
-        }
+        detail::each_element(all.at(from), all.at(to), [&body](auto&& element) {
+            static_cast<void>(std::invoke(body, static_cast<decltype(element)>(element)));
+        });
     };
 }
 
@@ -145,10 +145,9 @@ void parallel_for(const Partition& on, First first, Last last, Body&& body) {
     const auto all = detail::range_of(first, last);
     detail::run_placed(on, all.size(), detail::step_of(on, detail::usual_step),
                        [&](std::uint64_t from, std::uint64_t to) {
-                           const index end = all.at(to);
-                           for (index i = all.at(from); i != end; ++i) {
+                           detail::each_index(all.at(from), all.at(to), [&body](index i) {
                                static_cast<void>(std::invoke(body, i));
-                           }
+                           });
                        });
 }
 

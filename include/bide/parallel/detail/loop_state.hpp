@@ -14,6 +14,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// Makes `to` the lower one of two numbers. Threads that read it until they join may see a higher one.
+template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
+    // Order: relaxed, all three; it publishes nothing but the number.
+    std::uint64_t seen = to.load(std::memory_order_relaxed);
+    while (at < seen && !to.compare_exchange_weak(seen, at, std::memory_order_relaxed,
+                                                  std::memory_order_relaxed)) {
+    }
+}
+
 // The state that the leaves of one parallel loop share: it tells which leaves are skipped after an
 // exception, a stop, or a leaf that found what the loop searches.
 //
@@ -62,11 +71,11 @@ public:
     }
 
     // From now on, leaves that begin after iteration `at` are left out.
-    void end_at(std::uint64_t at) noexcept { lower(last_, at); }
+    void end_at(std::uint64_t at) noexcept { detail::lower(last_, at); }
 
     // Records that the leaf or part that begins at `at` has thrown.
     void fail_at(std::uint64_t at) noexcept {
-        lower(failed_at_, at);
+        detail::lower(failed_at_, at);
         end_at(at);
     }
 
@@ -107,14 +116,6 @@ private:
     };
 
     using number = typename Platform::template atomic<std::uint64_t>;
-
-    static void lower(number& to, std::uint64_t at) noexcept {
-        // Order: relaxed, all three; it publishes nothing but the number.
-        std::uint64_t seen = to.load(std::memory_order_relaxed);
-        while (at < seen && !to.compare_exchange_weak(seen, at, std::memory_order_relaxed,
-                                                      std::memory_order_relaxed)) {
-        }
-    }
 
     number last_{(std::numeric_limits<std::uint64_t>::max)()};
     number failed_at_{(std::numeric_limits<std::uint64_t>::max)()};

@@ -23,6 +23,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/parallel/detail/loop_state.hpp>
 #include <bide/parallel/detail/pipeline_item.hpp>
 #include <bide/parallel/detail/pipeline_queue.hpp>
 #include <bide/parallel/detail/pipeline_work.hpp>
@@ -204,11 +205,7 @@ private:
             failure thrown{n, std::current_exception()};
             mine.keep_first(thrown);
         }
-        // Order: relaxed, all three; a thread that sees it late calls a stage in vain.
-        number seen = failed_at_.load(std::memory_order_relaxed);
-        while (n < seen && !failed_at_.compare_exchange_weak(seen, n, std::memory_order_relaxed,
-                                                             std::memory_order_relaxed)) {
-        }
+        detail::lower(failed_at_, n);
         return false;
 #else
         static_cast<void>(n);
@@ -220,7 +217,7 @@ private:
 
     // Returns true if an item with a number lower than n has thrown.
     bool leaves_out(number n) const noexcept {
-        // Order: relaxed; as in attempt().
+        // Order: relaxed; a thread that sees it late calls a stage in vain.
         return failed_at_.load(std::memory_order_relaxed) < n;
     }
 
