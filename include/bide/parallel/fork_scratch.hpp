@@ -130,19 +130,19 @@ private:
             if (mine != nullptr) {
                 idle = mine->next_idle;
             }
-            lock::release(word);
+            lock::release_plain(word);
             return mine;
         }
         object& add(object& made) noexcept {
             lock::acquire(word);
             made.older = std::exchange(newest, &made);
-            lock::release(word);
+            lock::release_plain(word);
             return made;
         }
         void put(object& mine) noexcept {
             lock::acquire(word);
             mine.next_idle = std::exchange(idle, &mine);
-            lock::release(word);
+            lock::release_plain(word);
         }
 
         native_platform::atomic<std::uint32_t> word{0};

@@ -141,7 +141,7 @@ public:
             failed_ = order;
             error_.swap(error);
         }
-        lock::release(lock_);
+        lock::release_plain(lock_);
     }
 
     // Pushes a job that the lane of the calling thread must not get.
@@ -310,7 +310,7 @@ template <class Platform> bool basic_spawned<Platform>::run_stolen(job& j) noexc
 template <class Platform> auto basic_spawn_state<Platform>::lane_beside() -> lane* {
     lock::acquire(lock_);
     lane* mine = beside_;
-    lock::release(lock_);
+    lock::release_plain(lock_);
     if (mine != nullptr || pool_ == nullptr) {
         return mine;
     }
@@ -324,7 +324,7 @@ template <class Platform> auto basic_spawn_state<Platform>::lane_beside() -> lan
         beside_ = std::exchange(made, nullptr);
     }
     mine = beside_;
-    lock::release(lock_);
+    lock::release_plain(lock_);
     if (made != nullptr) {
         pool_->put_lane(*made);
     }
@@ -336,7 +336,7 @@ template <class Platform> void basic_spawn_state<Platform>::push_beside(spawned&
         explicit held(typename Platform::template atomic<std::uint32_t>& w) noexcept : word(w) {
             lock::acquire(word);
         }
-        ~held() { lock::release(word); }
+        ~held() { lock::release_plain(word); }
         typename Platform::template atomic<std::uint32_t>& word;
     };
     lane* const to = lane_beside();
@@ -361,7 +361,7 @@ template <class Platform> void basic_spawn_state<Platform>::finish_beside(frame&
         spawned* left = beside_jobs_;
         beside_jobs_ = nullptr;
         lane* const from = beside_;
-        lock::release(lock_);
+        lock::release_plain(lock_);
         if (left == nullptr) {
             return;
         }
@@ -374,8 +374,8 @@ template <class Platform> void basic_spawn_state<Platform>::finish_beside(frame&
         while (left != nullptr) {
             spawned& j = *std::exchange(left, left->older);
             const bool runs_here =
-                !j.is_over && (from == nullptr ||
-                               mine.own_lane()->wait_beside(j, *from) == spawned::end::returned);
+                !j.is_over &&
+                (from == nullptr || mine.own_lane()->wait_idle(j, *from) == spawned::end::returned);
             if (runs_here) {
                 mine.run(j);
                 mine.finish();

@@ -166,9 +166,10 @@ public:
     // Waits until the stolen job has ended or was given back. Returns which. If `helps` is false,
     // runs no other job meanwhile.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept;
-    // The same for a job that is not on this lane, but was stolen from the lane `from`. Runs no
-    // other job meanwhile: this lane may have older jobs, which the thief must not find.
-    BIDE_NOINLINE typename job::end wait_beside(job& mine, basic_fork_lane& from) noexcept;
+    // Waits until a job that was stolen from the lane `from`, which may be another one, has ended or
+    // was given back. Runs no other job meanwhile: if `from` is another lane, this one may have older
+    // jobs, which the thief must not find.
+    BIDE_NOINLINE typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept;
     // Removes all jobs, which were stolen and have ended.
     void clear() noexcept { deque_.reset(0); }
 
@@ -273,6 +274,11 @@ template <class Platform>
 auto basic_fork_lane<Platform>::wait(job& mine, depth_type at, bool helps) noexcept ->
     typename job::end {
     auto how = job::end::none;
+    if (!helps) {
+        how = wait_idle(mine, *this);
+        deque_.reset(at);
+        return how;
+    }
     const std::int64_t before = overhead_.ns; // the jobs that it runs meanwhile count as waiting
     const std::int64_t begin = Platform::now();
     for (;;) {
@@ -281,7 +287,7 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at, bool helps) noexc
         basic_spin<Platform>::until(
             [&]() noexcept {
                 how = mine.look(thief);
-                if (helps && how == job::end::none && thief != nullptr) {
+                if (how == job::end::none && thief != nullptr) {
                     other = thief->steal();
                 }
                 return how != job::end::none || other != nullptr;
@@ -310,7 +316,7 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at, bool helps) noexc
 }
 
 template <class Platform>
-auto basic_fork_lane<Platform>::wait_beside(job& mine, basic_fork_lane& from) noexcept ->
+auto basic_fork_lane<Platform>::wait_idle(job& mine, basic_fork_lane& from) noexcept ->
     typename job::end {
     auto how = job::end::none;
     basic_fork_lane* thief = nullptr;
