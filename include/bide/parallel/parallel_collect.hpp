@@ -98,7 +98,7 @@ std::vector<T> collect_values_on(Forker forks, const fork_options& options, cons
 
 template <class Forker, class It, class F>
 auto collect_each_on(Forker forks, const fork_options& options, const elements<It>& in, F& f) {
-    using value = std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>;
+    using value = mapped_t<F, It>;
     return detail::collect_values_on<value, 1>(
         forks, options, in,
         [&f](const It& it, std::vector<value>& to) { to.push_back(std::invoke(f, *it)); });
@@ -106,7 +106,7 @@ auto collect_each_on(Forker forks, const fork_options& options, const elements<I
 
 template <class Forker, class It, class F>
 auto collect_some_on(Forker forks, const fork_options& options, const elements<It>& in, F& f) {
-    using optional = std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>;
+    using optional = mapped_t<F, It>;
     using value = typename optional::value_type;
     return detail::collect_values_on<value, 0>(
         forks, options, in, [&f](const It& it, std::vector<value>& to) {
@@ -130,14 +130,10 @@ auto collect_if_on(Forker forks, const fork_options& options, const elements<It>
 
 template <class F, class It>
 concept gives_values =
-    std::invocable<F&, std::iter_reference_t<It>> &&
-    std::move_constructible<
-        std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>>;
+    std::invocable<F&, std::iter_reference_t<It>> && std::move_constructible<mapped_t<F, It>>;
 
 template <class F, class It>
-concept gives_optionals =
-    gives_values<F, It> &&
-    is_optional<std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>>;
+concept gives_optionals = gives_values<F, It> && is_optional<mapped_t<F, It>>;
 
 template <class It, class Key> class histogram_front {
 public:
@@ -246,25 +242,22 @@ private:
 template <class Forker, class It, class Key, class Value, class Hash, class Equal>
 auto group_on(Forker forks, const fork_options& options, const elements<It>& in, Key& key,
               Value& value, const Hash& hash, const Equal& equal) {
-    using key_type = std::remove_cvref_t<std::invoke_result_t<Key&, std::iter_reference_t<It>>>;
-    using value_type = std::remove_cvref_t<std::invoke_result_t<Value&, std::iter_reference_t<It>>>;
+    using key_type = mapped_t<Key, It>;
+    using value_type = mapped_t<Value, It>;
     group_front<It, Key, Value, key_type, value_type, Hash, Equal> front(in, key, value, hash,
                                                                          equal);
     detail::run_in_order(forks, options, in.size, front);
     return front.take();
 }
 
-template <class Key, class It>
-using group_key_t = std::remove_cvref_t<std::invoke_result_t<Key&, std::iter_reference_t<It>>>;
-
 // What gives the keys and the values of groups, and finds keys again.
 template <class Key, class Value, class Hash, class Equal, class It>
 concept gives_groups =
     gives_values<Key, It> && gives_values<Value, It> &&
-    std::copy_constructible<group_key_t<Key, It>> && std::copy_constructible<Hash> &&
+    std::copy_constructible<mapped_t<Key, It>> && std::copy_constructible<Hash> &&
     std::copy_constructible<Equal> &&
-    std::is_invocable_r_v<std::size_t, const Hash&, const group_key_t<Key, It>&> &&
-    std::predicate<const Equal&, const group_key_t<Key, It>&, const group_key_t<Key, It>&>;
+    std::is_invocable_r_v<std::size_t, const Hash&, const mapped_t<Key, It>&> &&
+    std::predicate<const Equal&, const mapped_t<Key, It>&, const mapped_t<Key, It>&>;
 
 } // namespace detail
 
@@ -332,7 +325,7 @@ std::vector<std::iter_value_t<It>> parallel_collect_if(const fork_policy& on, It
 /// Complexity: O(n + bins). Each thief has counts of its own, and takes no part with fewer elements
 /// than bins.
 template <parallel_range Range, class Key = std::identity>
-    requires std::integral<detail::group_key_t<Key, std::ranges::iterator_t<Range>>>
+    requires std::integral<detail::mapped_t<Key, std::ranges::iterator_t<Range>>>
 std::vector<std::size_t> parallel_histogram(const fork_policy& on, Range&& range, std::size_t bins,
                                             Key key = {}) {
     return detail::histogram_on(on.forks(), on.options(), detail::elements_of(range), bins, key);
@@ -340,7 +333,7 @@ std::vector<std::size_t> parallel_histogram(const fork_policy& on, Range&& range
 
 /// Counts in [first, last) in the same way.
 template <class It, class End, class Key = std::identity>
-    requires parallel_bounds<It, End> && std::integral<detail::group_key_t<Key, It>>
+    requires parallel_bounds<It, End> && std::integral<detail::mapped_t<Key, It>>
 std::vector<std::size_t> parallel_histogram(const fork_policy& on, It first, End last,
                                             std::size_t bins, Key key = {}) {
     return detail::histogram_on(on.forks(), on.options(), detail::elements_of(first, last), bins,
@@ -354,7 +347,7 @@ std::vector<std::size_t> parallel_histogram(const fork_policy& on, It first, End
 /// Requires: the key can be copied; hash and equal are those of a std::unordered_map.
 /// Complexity: O(n) on average.
 template <parallel_range Range, class Key, class Value = std::identity,
-          class Hash = std::hash<detail::group_key_t<Key, std::ranges::iterator_t<Range>>>,
+          class Hash = std::hash<detail::mapped_t<Key, std::ranges::iterator_t<Range>>>,
           class Equal = std::equal_to<>>
     requires detail::gives_groups<Key, Value, Hash, Equal, std::ranges::iterator_t<Range>>
 auto parallel_group_by(const fork_policy& on, Range&& range, Key key, Value value = {},
@@ -365,7 +358,7 @@ auto parallel_group_by(const fork_policy& on, Range&& range, Key key, Value valu
 
 /// Groups the elements of [first, last) in the same way.
 template <class It, class End, class Key, class Value = std::identity,
-          class Hash = std::hash<detail::group_key_t<Key, It>>, class Equal = std::equal_to<>>
+          class Hash = std::hash<detail::mapped_t<Key, It>>, class Equal = std::equal_to<>>
     requires parallel_bounds<It, End> && detail::gives_groups<Key, Value, Hash, Equal, It>
 auto parallel_group_by(const fork_policy& on, It first, End last, Key key, Value value = {},
                        Hash hash = {}, Equal equal = {}) {

@@ -26,11 +26,9 @@ namespace bide::inline BIDE_ABI {
 /// True for a projection to a number that parallel_radix_sort() sorts by: an integer of up to 64
 /// bits, bool and characters included, or a float or double in the format of IEEE 754.
 template <class Projection, class It>
-concept radix_projection =
-    std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
-    std::regular_invocable<Projection&, std::iter_value_t<It>&> &&
-    detail::radix_number<
-        std::remove_cvref_t<std::invoke_result_t<Projection&, std::iter_reference_t<It>>>>;
+concept radix_projection = std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
+                           std::regular_invocable<Projection&, std::iter_value_t<It>&> &&
+                           detail::radix_number<detail::mapped_t<Projection, It>>;
 
 namespace detail {
 

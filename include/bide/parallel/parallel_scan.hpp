@@ -63,9 +63,6 @@ template <class Out, class Op, class T>
 concept takes_scan =
     combines_scan<Op, T> && parallel_output<Out, const T&> && parallel_output<Out, T>;
 
-template <class Map, class It>
-using scanned_t = std::remove_cvref_t<std::invoke_result_t<Map&, std::iter_reference_t<It>>>;
-
 // True if an operation gives the same bits for any grouping of its operands. Then a scan combines
 // the total of all elements before with the next element, as a serial one does.
 template <class Op, class T>
@@ -334,20 +331,20 @@ Out parallel_exclusive_scan(const fork_policy& on, It first, End last, Out out, 
 /// the calls of map, too. If the output does not have the type of the values, map may be called
 /// twice for an element.
 template <parallel_range Range, class Out, class Op, class Map>
-    requires detail::takes_scan<Out, Op, detail::scanned_t<Map, std::ranges::iterator_t<Range>>>
+    requires detail::takes_scan<Out, Op, detail::mapped_t<Map, std::ranges::iterator_t<Range>>>
 Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op,
                                       Map map) {
-    using value = detail::scanned_t<Map, std::ranges::iterator_t<Range>>;
+    using value = detail::mapped_t<Map, std::ranges::iterator_t<Range>>;
     return detail::scan_on<detail::scan_kind::inclusive, value>(
         on.forks(), on.options(), detail::elements_of(range), out, op, map, std::nullopt);
 }
 
 /// Scans [first, last) in the same way.
 template <class It, class End, class Out, class Op, class Map>
-    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, detail::scanned_t<Map, It>>
+    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, detail::mapped_t<Map, It>>
 Out parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op,
                                       Map map) {
-    return detail::scan_on<detail::scan_kind::inclusive, detail::scanned_t<Map, It>>(
+    return detail::scan_on<detail::scan_kind::inclusive, detail::mapped_t<Map, It>>(
         on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::nullopt);
 }
 

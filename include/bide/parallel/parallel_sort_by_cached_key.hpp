@@ -77,7 +77,7 @@ void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& 
 template <class Forker, class It, class Compute, class Compare>
 void sort_by_cached_key_on(Forker forks, const elements<It>& all, Compute& compute, Compare& less,
                            const fork_options& options) {
-    using key = std::remove_cvref_t<std::invoke_result_t<Compute&, std::iter_reference_t<It>>>;
+    using key = mapped_t<Compute, It>;
     using entry = cached_key<key>;
     const auto size = static_cast<std::size_t>(all.size);
     detail::in_one_fork(forks, all.size, options, 2 * all.size, [&](sort_state<Forker>& state) {
@@ -122,10 +122,8 @@ void sort_by_cached_key_in(const fork_policy& on, const elements<It>& all, Compu
 template <class Compute, class Compare, class It>
 concept caches_keys_of =
     std::permutable<It> && std::invocable<Compute&, std::iter_reference_t<It>> &&
-    std::movable<std::remove_cvref_t<std::invoke_result_t<Compute&, std::iter_reference_t<It>>>> &&
-    std::predicate<Compare&,
-                   std::remove_cvref_t<std::invoke_result_t<Compute&, std::iter_reference_t<It>>>&,
-                   std::remove_cvref_t<std::invoke_result_t<Compute&, std::iter_reference_t<It>>>&>;
+    std::movable<mapped_t<Compute, It>> &&
+    std::predicate<Compare&, mapped_t<Compute, It>&, mapped_t<Compute, It>&>;
 
 } // namespace detail
 

@@ -46,6 +46,10 @@ concept parallel_range =
 
 namespace detail {
 
+// The type of the values that a function gives for elements.
+template <class F, class It>
+using mapped_t = std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>;
+
 // Returns a pointer for a contiguous iterator, and any other iterator unchanged. So templates are
 // instantiated for fewer types.
 template <std::random_access_iterator It> auto unwrap(It it) noexcept {
