@@ -2,6 +2,7 @@
 #include <bide/sched/scheduler.hpp>
 #include <support/catch.hpp>
 #include <support/jitter.hpp>
+#include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>
 
 #include <algorithm>
@@ -15,34 +16,25 @@
 #include <vector>
 
 TEST_CASE("parallel_adjacent_difference: writes what std's writes, whatever the size and workers") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
-    for (const unsigned workers : {1u, 2u, 4u, 16u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 30; ++round) {
-            const std::size_t n =
-                round < 3 ? static_cast<std::size_t>(round) : chance.below(1u << chance.below(14));
-            const bide::fork_policy on(
-                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
-            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
-            std::vector<int> in(n);
-            std::generate(in.begin(), in.end(), [&] { return static_cast<int>(chance.below(99)); });
-            std::vector<int> wanted(n);
-            std::vector<int> out(n + 1, -1);
-            const auto is_right = [&](auto end) {
-                return end == out.end() - 1 && out.back() == -1 &&
-                       std::equal(wanted.begin(), wanted.end(), out.begin());
-            };
-            std::adjacent_difference(in.begin(), in.end(), wanted.begin());
-            REQUIRE(is_right(bide::parallel_adjacent_difference(on, in, out.begin())));
-            const std::deque<int> copy(in.begin(), in.end());
-            REQUIRE(is_right(bide::parallel_adjacent_difference(on, copy, out.begin())));
-            const auto pair = [](int a, int b) { return 100 * a + b; };
-            std::adjacent_difference(in.begin(), in.end(), wanted.begin(), pair);
-            REQUIRE(is_right(
-                bide::parallel_adjacent_difference(on, in.begin(), in.end(), out.begin(), pair)));
-        }
-    }
+    test::on_all_workers(chance, 3, 14, [&](const bide::fork_policy& on, std::size_t n) {
+        std::vector<int> in(n);
+        std::generate(in.begin(), in.end(), [&] { return static_cast<int>(chance.below(99)); });
+        std::vector<int> wanted(n);
+        std::vector<int> out(n + 1, -1);
+        const auto is_right = [&](auto end) {
+            return end == out.end() - 1 && out.back() == -1 &&
+                   std::equal(wanted.begin(), wanted.end(), out.begin());
+        };
+        std::adjacent_difference(in.begin(), in.end(), wanted.begin());
+        REQUIRE(is_right(bide::parallel_adjacent_difference(on, in, out.begin())));
+        const std::deque<int> copy(in.begin(), in.end());
+        REQUIRE(is_right(bide::parallel_adjacent_difference(on, copy, out.begin())));
+        const auto pair = [](int a, int b) { return 100 * a + b; };
+        std::adjacent_difference(in.begin(), in.end(), wanted.begin(), pair);
+        REQUIRE(is_right(
+            bide::parallel_adjacent_difference(on, in.begin(), in.end(), out.begin(), pair)));
+    });
 }
 
 TEST_CASE("parallel_adjacent_difference: what the operation threw leaves it") {

@@ -4,6 +4,7 @@
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/jitter.hpp>
+#include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>
 #include <support/two_threads.hpp>
 
@@ -30,15 +31,6 @@ struct failure {
     int at;
 };
 
-// A value that can only be moved, without a default constructor, and with an address and a comma of
-// its own.
-struct hostile {
-    explicit hostile(int n) : number(std::make_unique<int>(n)) {}
-    hostile* operator&() const = delete;
-    template <class T> void operator,(T&&) const = delete;
-    std::unique_ptr<int> number;
-};
-
 using groups = std::vector<std::pair<std::string, std::vector<int>>>;
 
 groups group_serially(const std::vector<int>& in, int keys) {
@@ -57,60 +49,50 @@ groups group_serially(const std::vector<int>& in, int keys) {
 } // namespace
 
 TEST_CASE("parallel_collect: gives what a serial loop gives, whatever the size and the workers") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
-    for (const unsigned workers : {1u, 2u, 4u, 16u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 30; ++round) {
-            const std::size_t n =
-                round < 3 ? static_cast<std::size_t>(round) : chance.below(1u << chance.below(14));
-            const bide::fork_policy on(
-                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
-            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
-            std::vector<int> in(n);
-            std::generate(in.begin(), in.end(),
-                          [&] { return static_cast<int>(chance.below(1'000)); });
-            const std::deque<int> copy(in.begin(), in.end());
+    test::on_all_workers(chance, 3, 14, [&](const bide::fork_policy& on, std::size_t n) {
+        std::vector<int> in(n);
+        std::generate(in.begin(), in.end(), [&] { return static_cast<int>(chance.below(1'000)); });
+        const std::deque<int> copy(in.begin(), in.end());
 
-            const std::vector<hostile> moved =
-                bide::parallel_collect(on, in, [](int i) { return hostile(i); });
-            REQUIRE(std::equal(moved.begin(), moved.end(), in.begin(), in.end(),
-                               [](const hostile& a, int b) { return *a.number == b; }));
-            REQUIRE(bide::parallel_collect(on, copy.begin(), copy.end(), std::identity()) == in);
-            const auto is_odd = [](int i) { return i % 2 != 0; };
-            const std::vector<bool> bits = bide::parallel_collect(on, in, is_odd);
-            REQUIRE(std::equal(bits.begin(), bits.end(), in.begin(), in.end(),
-                               [&](bool a, int b) { return a == is_odd(b); }));
+        const std::vector<test::hostile_number> moved =
+            bide::parallel_collect(on, in, [](int i) { return test::hostile_number(i); });
+        REQUIRE(std::equal(moved.begin(), moved.end(), in.begin(), in.end(),
+                           [](const test::hostile_number& a, int b) { return *a.number == b; }));
+        REQUIRE(bide::parallel_collect(on, copy.begin(), copy.end(), std::identity()) == in);
+        const auto is_odd = [](int i) { return i % 2 != 0; };
+        const std::vector<bool> bits = bide::parallel_collect(on, in, is_odd);
+        REQUIRE(std::equal(bits.begin(), bits.end(), in.begin(), in.end(),
+                           [&](bool a, int b) { return a == is_odd(b); }));
 
-            std::vector<int> odd;
-            std::copy_if(in.begin(), in.end(), std::back_inserter(odd), is_odd);
-            REQUIRE(bide::parallel_collect_if(on, copy, is_odd) == odd);
-            REQUIRE(bide::parallel_collect_if(on, in.begin(), in.end(), is_odd) == odd);
-            const auto odd_text = [&](int i) {
-                return is_odd(i) ? std::optional(std::to_string(i)) : std::nullopt;
-            };
-            std::vector<std::string> texts;
-            std::transform(odd.begin(), odd.end(), std::back_inserter(texts),
-                           [](int i) { return std::to_string(i); });
-            REQUIRE(bide::parallel_collect_some(on, in, odd_text) == texts);
-            REQUIRE(bide::parallel_collect_some(on, copy.begin(), copy.end(), odd_text) == texts);
+        std::vector<int> odd;
+        std::copy_if(in.begin(), in.end(), std::back_inserter(odd), is_odd);
+        REQUIRE(bide::parallel_collect_if(on, copy, is_odd) == odd);
+        REQUIRE(bide::parallel_collect_if(on, in.begin(), in.end(), is_odd) == odd);
+        const auto odd_text = [&](int i) {
+            return is_odd(i) ? std::optional(std::to_string(i)) : std::nullopt;
+        };
+        std::vector<std::string> texts;
+        std::transform(odd.begin(), odd.end(), std::back_inserter(texts),
+                       [](int i) { return std::to_string(i); });
+        REQUIRE(bide::parallel_collect_some(on, in, odd_text) == texts);
+        REQUIRE(bide::parallel_collect_some(on, copy.begin(), copy.end(), odd_text) == texts);
 
-            const std::size_t bins = 1 + chance.below(1'200);
-            std::vector<std::size_t> counts(bins);
-            for (const int i : in) {
-                ++counts[static_cast<std::size_t>(i) % bins];
-            }
-            const auto bin = [&](int i) { return static_cast<std::size_t>(i) % bins; };
-            REQUIRE(bide::parallel_histogram(on, in, bins, bin) == counts);
-            REQUIRE(bide::parallel_histogram(on, copy.begin(), copy.end(), bins, bin) == counts);
-
-            const int keys = 1 + static_cast<int>(chance.below(300));
-            const auto key = [&](int i) { return std::to_string(i % keys); };
-            const groups wanted = group_serially(in, keys);
-            REQUIRE(bide::parallel_group_by(on, in, key) == wanted);
-            REQUIRE(bide::parallel_group_by(on, copy.begin(), copy.end(), key) == wanted);
+        const std::size_t bins = 1 + chance.below(1'200);
+        std::vector<std::size_t> counts(bins);
+        for (const int i : in) {
+            ++counts[static_cast<std::size_t>(i) % bins];
         }
-    }
+        const auto bin = [&](int i) { return static_cast<std::size_t>(i) % bins; };
+        REQUIRE(bide::parallel_histogram(on, in, bins, bin) == counts);
+        REQUIRE(bide::parallel_histogram(on, copy.begin(), copy.end(), bins, bin) == counts);
+
+        const int keys = 1 + static_cast<int>(chance.below(300));
+        const auto key = [&](int i) { return std::to_string(i % keys); };
+        const groups wanted = group_serially(in, keys);
+        REQUIRE(bide::parallel_group_by(on, in, key) == wanted);
+        REQUIRE(bide::parallel_group_by(on, copy.begin(), copy.end(), key) == wanted);
+    });
 }
 
 TEST_CASE("parallel_collect: what a thief makes stands behind what was made before it") {
@@ -147,31 +129,24 @@ TEST_CASE("parallel_collect: the exception is that of a serial run, and no value
     test::jitter chance(test::run_seed());
     test::tally tally;
     for (int round = 0; round < 400; ++round) {
-        const int n = static_cast<int>(chance.below(1u << chance.below(12)));
-        test::chance_forks::script script(test::run_seed() + static_cast<unsigned>(round));
-        script.thieves = chance.below(5);
-        script.hunger = chance.below(5);
-        const bool is_out_of_memory = chance.below(8) == 0;
-        script.last_fork = is_out_of_memory ? static_cast<int>(chance.below(20)) : 1 << 30;
-        const bide::fork_options options{.grain = std::size_t{chance.below(40)}};
-        const int first = static_cast<int>(chance.below(2 * static_cast<unsigned>(n) + 1));
-        const int second = first + static_cast<int>(chance.below(100));
-        INFO("round " << round << ", " << n << " elements, thrown at " << first);
-        std::vector<int> in(static_cast<std::size_t>(n));
+        test::chance_run given(chance, round);
+        given.may_lack_memory(chance);
+        INFO("round " << round << ", " << given.n << " elements, thrown at " << given.first);
+        std::vector<int> in(static_cast<std::size_t>(given.n));
         std::iota(in.begin(), in.end(), 0);
         const bide::detail::elements<int*> all{in.data(), in.size()};
         auto make = [&](int i) {
-            if (i == first || i == second) {
+            if (i == given.first || i == given.second) {
                 throw failure{i};
             }
             return std::optional<test::counted_once>(std::in_place, tally, i);
         };
         int thrown = -1;
         try {
-            const auto made =
-                bide::detail::collect_some_on(test::chance_forks(script), options, all, make);
-            REQUIRE(tally.alive() == n);
-            for (int i = 0; i < n; ++i) {
+            const auto made = bide::detail::collect_some_on(test::chance_forks(given.script),
+                                                            given.options, all, make);
+            REQUIRE(tally.alive() == given.n);
+            for (int i = 0; i < given.n; ++i) {
                 REQUIRE(made[static_cast<std::size_t>(i)].number() == i);
             }
         } catch (const failure& failed) {
@@ -179,11 +154,12 @@ TEST_CASE("parallel_collect: the exception is that of a serial run, and no value
         } catch (const std::bad_alloc&) {
             thrown = -2;
         }
-        REQUIRE((thrown == (first < n ? first : -1) || (is_out_of_memory && thrown == -2)));
+        REQUIRE((thrown == (given.first < given.n ? given.first : -1) ||
+                 (given.is_out_of_memory && thrown == -2)));
         REQUIRE(tally.alive() == 0);
 
         auto key = [&](int i) {
-            if (i == first || i == second) {
+            if (i == given.first || i == given.second) {
                 throw failure{i};
             }
             return i % 5;
@@ -191,11 +167,12 @@ TEST_CASE("parallel_collect: the exception is that of a serial run, and no value
         std::identity same;
         thrown = -1;
         try {
-            const auto made = bide::detail::group_on(test::chance_forks(script), options, all, key,
-                                                     same, std::hash<int>(), std::equal_to<>());
-            REQUIRE(std::ssize(made) == std::min(n, 5));
-            const auto counts =
-                bide::detail::histogram_on(test::chance_forks(script), options, all, 5, key);
+            const auto made =
+                bide::detail::group_on(test::chance_forks(given.script), given.options, all, key,
+                                       same, std::hash<int>(), std::equal_to<>());
+            REQUIRE(std::ssize(made) == std::min(given.n, 5));
+            const auto counts = bide::detail::histogram_on(test::chance_forks(given.script),
+                                                           given.options, all, 5, key);
             for (std::size_t i = 0; i < made.size(); ++i) {
                 REQUIRE(made[i].first == static_cast<int>(i));
                 REQUIRE(made[i].second.size() == counts[i]);
@@ -206,7 +183,8 @@ TEST_CASE("parallel_collect: the exception is that of a serial run, and no value
         } catch (const std::bad_alloc&) {
             thrown = -2;
         }
-        REQUIRE((thrown == (first < n ? first : -1) || (is_out_of_memory && thrown == -2)));
+        REQUIRE((thrown == (given.first < given.n ? given.first : -1) ||
+                 (given.is_out_of_memory && thrown == -2)));
     }
 }
 
@@ -258,13 +236,13 @@ static_assert(!groups_ints_by<std::unique_ptr<int> (*)(int)>, "the key is copied
 
 TEST_CASE("parallel_group_by: what is kept of an element may be moved out of it") {
     bide::scheduler s(test::with(2, true));
-    std::vector<hostile> owners;
+    std::vector<test::hostile_number> owners;
     for (int i = 0; i < 300; ++i) {
         owners.emplace_back(i);
     }
-    const auto by_last_digit = [](const hostile& h) { return *h.number % 10; };
-    const auto all = bide::parallel_group_by(s, owners, by_last_digit,
-                                             [](hostile& h) { return std::move(h.number); });
+    const auto by_last_digit = [](const test::hostile_number& h) { return *h.number % 10; };
+    const auto all = bide::parallel_group_by(
+        s, owners, by_last_digit, [](test::hostile_number& h) { return std::move(h.number); });
     REQUIRE(all.size() == 10);
     for (int i = 0; i < 300; ++i) {
         REQUIRE(*all[static_cast<std::size_t>(i % 10)].second[static_cast<std::size_t>(i / 10)] ==

@@ -4,6 +4,7 @@
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/jitter.hpp>
+#include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>
 #include <support/two_threads.hpp>
 
@@ -24,15 +25,6 @@ namespace {
 
 struct failure {
     int at;
-};
-
-// A value that can only be moved, with an address and a comma of its own.
-struct hostile {
-    explicit hostile(int n) : number(std::make_unique<int>(n)) {}
-    hostile* operator&() const = delete;
-    template <class T> void operator,(T&&) const = delete;
-    friend bool operator==(const hostile& a, const hostile& b) { return *a.number == *b.number; }
-    std::unique_ptr<int> number;
 };
 
 // A number whose moves throw, from one on.
@@ -106,26 +98,18 @@ void compare_all(const bide::fork_policy& on, const std::vector<int>& numbers, M
 
 TEST_CASE(
     "parallel_compact: leaves what std's algorithms leave, whatever the size and the workers") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
-    for (const unsigned workers : {1u, 2u, 4u, 16u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 30; ++round) {
-            const std::size_t n =
-                round < 4 ? static_cast<std::size_t>(round) : chance.below(1u << chance.below(15));
-            const std::uint32_t rarity = 1 + chance.below(1u << chance.below(10));
-            std::vector<int> numbers(n);
-            for (int& number : numbers) {
-                number = chance.below(rarity) == 0 ? 1 : static_cast<int>(chance.below(3));
-            }
-            const bide::fork_policy on(
-                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
-            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
-            compare_all<int>(on, numbers, std::identity());
-            compare_all<std::string>(on, numbers, [](int i) { return std::to_string(i); });
-            compare_all<hostile>(on, numbers, [](int i) { return hostile(i); });
+    test::on_all_workers(chance, 4, 15, [&](const bide::fork_policy& on, std::size_t n) {
+        const std::uint32_t rarity = 1 + chance.below(1u << chance.below(10));
+        std::vector<int> numbers(n);
+        for (int& number : numbers) {
+            number = chance.below(rarity) == 0 ? 1 : static_cast<int>(chance.below(3));
         }
-    }
+        compare_all<int>(on, numbers, std::identity());
+        compare_all<std::string>(on, numbers, [](int i) { return std::to_string(i); });
+        compare_all<test::hostile_number>(on, numbers,
+                                          [](int i) { return test::hostile_number(i); });
+    });
 }
 
 TEST_CASE("parallel_compact: a thief's part is moved behind what is kept before it") {
@@ -154,16 +138,10 @@ TEST_CASE("parallel_compact: whatever thieves take, each element is asked once a
     test::jitter chance(test::run_seed());
     test::tally tally;
     for (int round = 0; round < 600; ++round) {
-        const int n = static_cast<int>(chance.below(1u << chance.below(12)));
-        test::chance_forks::script script(test::run_seed() + static_cast<unsigned>(round));
-        script.thieves = chance.below(5);
-        script.hunger = chance.below(5);
-        const bide::fork_options options{.grain = std::size_t{chance.below(40)}};
-        const int first = static_cast<int>(chance.below(2 * static_cast<unsigned>(n) + 1));
-        const int second = first + static_cast<int>(chance.below(100));
-        INFO("round " << round << ", " << n << " elements, thrown at " << first);
+        test::chance_run given(chance, round);
+        INFO("round " << round << ", " << given.n << " elements, thrown at " << given.first);
         std::vector<test::counted> in;
-        for (int i = 0; i < n; ++i) {
+        for (int i = 0; i < given.n; ++i) {
             in.emplace_back(tally, i);
         }
         const int alive = tally.alive();
@@ -171,7 +149,7 @@ TEST_CASE("parallel_compact: whatever thieves take, each element is asked once a
         std::vector<int> asked(in.size());
         auto predicate = [&](int number) {
             ++asked[static_cast<std::size_t>(number)];
-            if (number == first || number == second) {
+            if (number == given.first || number == given.second) {
                 throw failure{number};
             }
             return number % 3 == 0;
@@ -180,12 +158,12 @@ TEST_CASE("parallel_compact: whatever thieves take, each element is asked once a
         int thrown = -1;
         test::counted* end = nullptr;
         try {
-            end = bide::detail::stable_partition_on(test::chance_forks(script), options, all,
-                                                    predicate, projection);
+            end = bide::detail::stable_partition_on(test::chance_forks(given.script), given.options,
+                                                    all, predicate, projection);
         } catch (const failure& failed) {
             thrown = failed.at;
         }
-        REQUIRE(thrown == (first < n ? first : -1));
+        REQUIRE(thrown == (given.first < given.n ? given.first : -1));
         REQUIRE(tally.alive() == alive);
         REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
         std::vector<int> left;
@@ -193,12 +171,12 @@ TEST_CASE("parallel_compact: whatever thieves take, each element is asked once a
             left.push_back(element.number());
         }
         if (thrown == -1) {
-            REQUIRE(end - in.data() == (n + 2) / 3);
-            REQUIRE(std::is_sorted(left.begin(), left.begin() + (n + 2) / 3));
-            REQUIRE(std::is_sorted(left.begin() + (n + 2) / 3, left.end()));
+            REQUIRE(end - in.data() == (given.n + 2) / 3);
+            REQUIRE(std::is_sorted(left.begin(), left.begin() + (given.n + 2) / 3));
+            REQUIRE(std::is_sorted(left.begin() + (given.n + 2) / 3, left.end()));
         }
         std::sort(left.begin(), left.end());
-        for (int i = 0; i < n; ++i) {
+        for (int i = 0; i < given.n; ++i) {
             REQUIRE(left[static_cast<std::size_t>(i)] == i);
         }
 
@@ -209,22 +187,22 @@ TEST_CASE("parallel_compact: whatever thieves take, each element is asked once a
         thrown = -1;
         try {
             int* const behind = bide::detail::remove_if_on(
-                test::chance_forks(script), options,
+                test::chance_forks(given.script), given.options,
                 bide::detail::elements<int*>{numbers.data(), numbers.size()}, predicate, same);
             numbers.erase(numbers.begin() + (behind - numbers.data()), numbers.end());
         } catch (const failure& failed) {
             thrown = failed.at;
         }
-        REQUIRE(thrown == (first < n ? first : -1));
+        REQUIRE(thrown == (given.first < given.n ? given.first : -1));
         REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
         if (thrown == -1) {
-            REQUIRE(std::ssize(numbers) == n - (n + 2) / 3);
+            REQUIRE(std::ssize(numbers) == given.n - (given.n + 2) / 3);
             for (std::size_t i = 0; i < numbers.size(); ++i) {
                 REQUIRE(numbers[i] == static_cast<int>(i / 2 * 3 + i % 2 + 1));
             }
         }
         // Groups of up to five equal neighbours, cut anywhere.
-        std::vector<int> groups(static_cast<std::size_t>(n));
+        std::vector<int> groups(static_cast<std::size_t>(given.n));
         for (std::size_t i = 0; i < groups.size(); ++i) {
             groups[i] = static_cast<int>(i / 5);
         }
@@ -234,10 +212,10 @@ TEST_CASE("parallel_compact: whatever thieves take, each element is asked once a
             return a == b;
         };
         int* const behind = bide::detail::unique_on(
-            test::chance_forks(script), options,
+            test::chance_forks(given.script), given.options,
             bide::detail::elements<int*>{groups.data(), groups.size()}, equal, same);
-        REQUIRE(behind - groups.data() == (n + 4) / 5);
-        REQUIRE(calls == std::max(n - 1, 0));
+        REQUIRE(behind - groups.data() == (given.n + 4) / 5);
+        REQUIRE(calls == std::max(given.n - 1, 0));
         for (std::ptrdiff_t i = 0; i < behind - groups.data(); ++i) {
             REQUIRE(groups[static_cast<std::size_t>(i)] == i);
         }

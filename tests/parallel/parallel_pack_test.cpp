@@ -4,6 +4,7 @@
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/jitter.hpp>
+#include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>
 #include <support/two_threads.hpp>
 
@@ -98,21 +99,12 @@ static_assert(!copies_to<std::vector<bool>::iterator>);
 static_assert(!copies_to<std::back_insert_iterator<std::vector<int>>>);
 
 TEST_CASE("parallel_pack: copies what std's algorithms copy, whatever the size and the workers") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
-    for (const unsigned workers : {1u, 2u, 4u, 16u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 30; ++round) {
-            const std::size_t n =
-                round < 4 ? static_cast<std::size_t>(round) : chance.below(1u << chance.below(15));
-            const bide::fork_policy on(
-                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
-            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
-            compare_all<int>(on, chance, n, std::identity());
-            compare_all<std::string>(on, chance, n, [](int i) { return std::to_string(i); });
-            compare_all<hostile>(on, chance, n, [](int i) { return hostile(i); });
-        }
-    }
+    test::on_all_workers(chance, 4, 15, [&](const bide::fork_policy& on, std::size_t n) {
+        compare_all<int>(on, chance, n, std::identity());
+        compare_all<std::string>(on, chance, n, [](int i) { return std::to_string(i); });
+        compare_all<hostile>(on, chance, n, [](int i) { return hostile(i); });
+    });
 }
 
 TEST_CASE("parallel_pack: a part that a thief asks is copied behind the part before it") {
@@ -141,27 +133,20 @@ TEST_CASE("parallel_pack: each element is asked once, and the exception is that 
     test::jitter chance(test::run_seed());
     test::tally tally;
     for (int round = 0; round < 600; ++round) {
-        const int n = static_cast<int>(chance.below(1u << chance.below(12)));
-        test::chance_forks::script script(test::run_seed() + static_cast<unsigned>(round));
-        script.thieves = chance.below(5);
-        script.hunger = chance.below(5);
-        const bool is_out_of_memory = chance.below(8) == 0;
-        script.last_fork = is_out_of_memory ? static_cast<int>(chance.below(20)) : 1 << 30;
-        const bide::fork_options options{.grain = std::size_t{chance.below(40)}};
-        const int first = static_cast<int>(chance.below(2 * static_cast<unsigned>(n) + 1));
-        const int second = first + static_cast<int>(chance.below(100));
-        INFO("round " << round << ", " << n << " elements, thrown at " << first);
+        test::chance_run given(chance, round);
+        given.may_lack_memory(chance);
+        INFO("round " << round << ", " << given.n << " elements, thrown at " << given.first);
         std::vector<test::counted> in;
-        for (int i = 0; i < n; ++i) {
+        for (int i = 0; i < given.n; ++i) {
             in.emplace_back(tally, i);
         }
         std::vector<test::counted> out(in.size(), test::counted(tally, -1));
         std::vector<int> numbers(in.size());
         std::vector<int> copied(in.size(), -1);
         std::vector<int> wanted;
-        for (int i = 0; i < n; ++i) {
+        for (int i = 0; i < given.n; ++i) {
             numbers[static_cast<std::size_t>(i)] = i;
-            if (i < first && i % 3 == 0) {
+            if (i < given.first && i % 3 == 0) {
                 wanted.push_back(i);
             }
         }
@@ -169,7 +154,7 @@ TEST_CASE("parallel_pack: each element is asked once, and the exception is that 
         std::vector<int> asked(in.size());
         auto predicate = [&](int number) {
             ++asked[static_cast<std::size_t>(number)];
-            if (number == first || number == second) {
+            if (number == given.first || number == given.second) {
                 throw failure{number};
             }
             return number % 3 == 0;
@@ -177,8 +162,8 @@ TEST_CASE("parallel_pack: each element is asked once, and the exception is that 
         const auto run = [&](auto* from, auto* to, auto projection) {
             const bide::detail::elements<decltype(from)> all{from, in.size()};
             try {
-                bide::detail::copy_if_on(test::chance_forks(script), options, all, to, predicate,
-                                         projection);
+                bide::detail::copy_if_on(test::chance_forks(given.script), given.options, all, to,
+                                         predicate, projection);
                 return -1;
             } catch (const failure& failed) {
                 return failed.at;
@@ -186,9 +171,9 @@ TEST_CASE("parallel_pack: each element is asked once, and the exception is that 
                 return -2;
             }
         };
-        const int expected = first < n ? first : -1;
+        const int expected = given.first < given.n ? given.first : -1;
         int thrown = run(in.data(), out.data(), &test::counted::number);
-        REQUIRE((thrown == expected || (is_out_of_memory && thrown == -2)));
+        REQUIRE((thrown == expected || (given.is_out_of_memory && thrown == -2)));
         REQUIRE(tally.alive() == alive);
         REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
         if (thrown != -2) {
@@ -199,10 +184,10 @@ TEST_CASE("parallel_pack: each element is asked once, and the exception is that 
                     }) == std::ssize(wanted));
         }
         thrown = run(numbers.data(), copied.data(), std::identity());
-        REQUIRE((thrown == expected || (is_out_of_memory && thrown == -2)));
+        REQUIRE((thrown == expected || (given.is_out_of_memory && thrown == -2)));
         if (thrown != -2) {
             REQUIRE(std::equal(wanted.begin(), wanted.end(), copied.begin()));
-            REQUIRE(std::count(copied.begin(), copied.end(), -1) == n - std::ssize(wanted));
+            REQUIRE(std::count(copied.begin(), copied.end(), -1) == given.n - std::ssize(wanted));
         }
     }
 }

@@ -31,14 +31,6 @@ struct failure {
     int at;
 };
 
-// A value that can only be moved, with an address and a comma of its own.
-struct hostile {
-    explicit hostile(int n) : number(std::make_unique<int>(n)) {}
-    hostile* operator&() const = delete;
-    template <class T> void operator,(T&&) const = delete;
-    std::unique_ptr<int> number;
-};
-
 std::vector<int> numbered(std::size_t n, test::jitter& chance, std::uint32_t rarity) {
     std::vector<int> made(n);
     for (std::size_t i = 0; i != n; ++i) {
@@ -89,13 +81,13 @@ TEST_CASE("parallel_partition: divides as std's does, in the same order on any n
                     std::vector<int> out = given;
                     const auto middle = bide::parallel_partition(on, out, is_even);
                     expect_divided(given, out, middle - out.begin());
-                    std::vector<hostile> values;
+                    std::vector<test::hostile_number> values;
                     for (const int number : given) {
                         values.emplace_back(number);
                     }
                     const auto border = bide::parallel_partition(
                         on, values.begin(), values.end(),
-                        [](const hostile& h) { return is_even(*h.number); });
+                        [](const test::hostile_number& h) { return is_even(*h.number); });
                     const std::vector<int> order = order_of(values);
                     expect_divided(given, order, border - values.begin());
                     if (workers == 0) {

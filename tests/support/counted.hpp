@@ -2,6 +2,7 @@
 #define BIDE_TESTS_SUPPORT_COUNTED_HPP
 
 #include <atomic>
+#include <memory>
 #include <utility>
 
 namespace test {
@@ -72,6 +73,18 @@ private:
             throw Failure();
         }
     }
+};
+
+// A number that can only be moved, without a default constructor, and with an address and a comma of
+// its own.
+struct hostile_number {
+    explicit hostile_number(int n) : number(std::make_unique<int>(n)) {}
+    hostile_number* operator&() const = delete;
+    template <class T> void operator,(T&&) const = delete;
+    friend bool operator==(const hostile_number& a, const hostile_number& b) {
+        return *a.number == *b.number;
+    }
+    std::unique_ptr<int> number;
 };
 
 } // namespace test
