@@ -1,6 +1,7 @@
 // What sorts in part, or not by comparisons: merges, selections, radix sorts, sorts by cached keys.
 
 #include "fork_join/job.hpp"
+#include "fork_join/order_rows.hpp"
 #include "fork_join/orders.hpp"
 #include "fork_join/pools.hpp"
 #include "fork_join/workloads.hpp"
@@ -43,40 +44,13 @@ workload selection(const std::string& name, std::uint64_t count, std::string ray
 
 const order& random_order() { return orders[0]; }
 
-// A row of a function that changes numbers in place, and of what must be true of them then.
-template <class Pool, class Work, class Check>
-void add_row(fork_table& t, const char* row, unsigned count, Work work, Check check) {
-    t.add_work<Pool>(row, count, [=](Pool& pool, run_timer& timer, std::uint64_t size) {
-        const number_list given = make_numbers(random_order(), size);
-        const fingerprint expected(given);
-        number_list changed(size);
-        timer.time([&] { std::copy(given.begin(), given.end(), changed.begin()); },
-                   [&] {
-                       work(pool, changed);
-                       return true;
-                   },
-                   [&](bool) { return check(changed) && fingerprint(changed) == expected; });
-    });
-}
-
-template <class Work, class Check> void add_bide_rows(fork_table& t, Work work, Check check) {
-    add_row<bide_pool>(t, bide_row, workers(), work, check);
-    if (workers() > 1) {
-        add_row<bide_pool>(t, bide_one_row, 1, work, check);
-    }
-}
-
-const auto is_sorted = [](const number_list& all) {
-    return std::is_sorted(all.begin(), all.end());
-};
-
 void add_radix(harness& h, std::uint64_t count) {
     fork_table t(h, selection("radix_sort", count, "sort_random"));
     add_row<serial_pool>(
-        t, serial_row, 1, [](serial_pool&, number_list& all) { std::sort(all.begin(), all.end()); },
-        is_sorted);
+        t, random_order(), serial_row, 1,
+        [](serial_pool&, number_list& all) { std::sort(all.begin(), all.end()); }, is_sorted);
     add_bide_rows(
-        t,
+        t, random_order(),
         [](bide_pool& pool, number_list& all) { bide::parallel_radix_sort(pool.scheduler(), all); },
         is_sorted);
     t.add_rayon();
@@ -98,7 +72,7 @@ void add_cached_key(harness& h, std::uint64_t count) {
         });
     };
     add_row<serial_pool>(
-        t, serial_row, 1,
+        t, random_order(), serial_row, 1,
         [](serial_pool&, number_list& all) {
             std::vector<std::pair<std::uint64_t, std::uint64_t>> keyed(all.size());
             std::transform(all.begin(), all.end(), keyed.begin(), [](std::uint64_t number) {
@@ -110,7 +84,7 @@ void add_cached_key(harness& h, std::uint64_t count) {
         },
         is_sorted_by_key);
     add_bide_rows(
-        t,
+        t, random_order(),
         [](bide_pool& pool, number_list& all) {
             bide::parallel_sort_by_cached_key(pool.scheduler(), all, costly_key);
         },
@@ -166,20 +140,20 @@ void add_nth_element(harness& h, std::uint64_t count) {
                std::all_of(middle, all.end(), [=](auto e) { return e >= *middle; });
     };
     add_row<serial_pool>(
-        t, serial_row, 1,
+        t, random_order(), serial_row, 1,
         [=](serial_pool&, number_list& all) {
             std::nth_element(all.begin(), middle_of(all), all.end());
         },
         is_divided);
     add_bide_rows(
-        t,
+        t, random_order(),
         [=](bide_pool& pool, number_list& all) {
             bide::parallel_nth_element(pool.scheduler(), all, middle_of(all));
         },
         is_divided);
 #if defined(BIDE_BENCH_HAS_TBB)
     add_row<tbb_pool>(
-        t, std_row, workers(),
+        t, random_order(), std_row, workers(),
         [=](tbb_pool&, number_list& all) {
             std::nth_element(std::execution::par, all.begin(), middle_of(all), all.end());
         },
@@ -199,20 +173,20 @@ void add_partial_sort(harness& h, std::uint64_t count) {
                std::all_of(tenth, all.end(), [=](auto e) { return e >= *(tenth - 1); });
     };
     add_row<serial_pool>(
-        t, serial_row, 1,
+        t, random_order(), serial_row, 1,
         [=](serial_pool&, number_list& all) {
             std::partial_sort(all.begin(), tenth_of(all), all.end());
         },
         is_sorted_in_part);
     add_bide_rows(
-        t,
+        t, random_order(),
         [=](bide_pool& pool, number_list& all) {
             bide::parallel_partial_sort(pool.scheduler(), all, tenth_of(all));
         },
         is_sorted_in_part);
 #if defined(BIDE_BENCH_HAS_TBB)
     add_row<tbb_pool>(
-        t, std_row, workers(),
+        t, random_order(), std_row, workers(),
         [=](tbb_pool&, number_list& all) {
             std::partial_sort(std::execution::par, all.begin(), tenth_of(all), all.end());
         },

@@ -1,6 +1,7 @@
 // Sorting numbers in many orders.
 
 #include "fork_join/job.hpp"
+#include "fork_join/order_rows.hpp"
 #include "fork_join/orders.hpp"
 #include "fork_join/pools.hpp"
 #include "fork_join/workloads.hpp"
@@ -27,31 +28,6 @@
 namespace bench {
 namespace {
 
-template <class Pool, class Sort>
-void add_sort(fork_table& t, const order& o, const char* row, unsigned count, Sort sort) {
-    t.add_work<Pool>(row, count, [&o, sort](Pool& pool, run_timer& timer, std::uint64_t size) {
-        const number_list given = make_numbers(o, size);
-        const fingerprint expected(given);
-        number_list sorted(size);
-        timer.time([&] { std::copy(given.begin(), given.end(), sorted.begin()); },
-                   [&] {
-                       sort(pool, sorted);
-                       return true;
-                   },
-                   [&](bool) {
-                       return std::is_sorted(sorted.begin(), sorted.end()) &&
-                              fingerprint(sorted) == expected;
-                   });
-    });
-}
-
-template <class Sort> void add_bide_sort(fork_table& t, const order& o, Sort sort) {
-    add_sort<bide_pool>(t, o, bide_row, workers(), sort);
-    if (workers() > 1) {
-        add_sort<bide_pool>(t, o, bide_one_row, 1, sort);
-    }
-}
-
 workload sort_workload(const char* prefix, const order& o, std::uint64_t count) {
     const bool tens = count >= 10'000'000;
     return {.name = prefix +
@@ -68,37 +44,48 @@ workload sort_workload(const char* prefix, const order& o, std::uint64_t count) 
 
 void add_unstable(harness& h, const order& o, std::uint64_t count) {
     fork_table t(h, sort_workload("sort", o, count));
-    add_sort<serial_pool>(t, o, serial_row, 1, [](serial_pool&, number_list& all) {
-        std::sort(all.begin(), all.end());
-    });
-    add_bide_sort(t, o, [](bide_pool& pool, number_list& all) {
-        bide::parallel_sort(pool.scheduler(), all.begin(), all.end());
-    });
+    add_row<serial_pool>(
+        t, o, serial_row, 1,
+        [](serial_pool&, number_list& all) { std::sort(all.begin(), all.end()); }, is_sorted);
+    add_bide_rows(
+        t, o,
+        [](bide_pool& pool, number_list& all) {
+            bide::parallel_sort(pool.scheduler(), all.begin(), all.end());
+        },
+        is_sorted);
     t.add_rayon();
 #if defined(BIDE_BENCH_HAS_TBB)
-    add_sort<tbb_pool>(t, o, tbb_row, workers(), [](tbb_pool&, number_list& all) {
-        tbb::parallel_sort(all.begin(), all.end());
-    });
-    add_sort<tbb_pool>(t, o, std_row, workers(), [](tbb_pool&, number_list& all) {
-        std::sort(std::execution::par, all.begin(), all.end());
-    });
+    add_row<tbb_pool>(
+        t, o, tbb_row, workers(),
+        [](tbb_pool&, number_list& all) { tbb::parallel_sort(all.begin(), all.end()); }, is_sorted);
+    add_row<tbb_pool>(
+        t, o, std_row, workers(),
+        [](tbb_pool&, number_list& all) { std::sort(std::execution::par, all.begin(), all.end()); },
+        is_sorted);
 #endif
     t.finish();
 }
 
 void add_stable(harness& h, const order& o, std::uint64_t count) {
     fork_table t(h, sort_workload("stable", o, count));
-    add_sort<serial_pool>(t, o, serial_row, 1, [](serial_pool&, number_list& all) {
-        std::stable_sort(all.begin(), all.end());
-    });
-    add_bide_sort(t, o, [](bide_pool& pool, number_list& all) {
-        bide::parallel_stable_sort(pool.scheduler(), all.begin(), all.end());
-    });
+    add_row<serial_pool>(
+        t, o, serial_row, 1,
+        [](serial_pool&, number_list& all) { std::stable_sort(all.begin(), all.end()); },
+        is_sorted);
+    add_bide_rows(
+        t, o,
+        [](bide_pool& pool, number_list& all) {
+            bide::parallel_stable_sort(pool.scheduler(), all.begin(), all.end());
+        },
+        is_sorted);
     t.add_rayon();
 #if defined(BIDE_BENCH_HAS_TBB)
-    add_sort<tbb_pool>(t, o, std_row, workers(), [](tbb_pool&, number_list& all) {
-        std::stable_sort(std::execution::par, all.begin(), all.end());
-    });
+    add_row<tbb_pool>(
+        t, o, std_row, workers(),
+        [](tbb_pool&, number_list& all) {
+            std::stable_sort(std::execution::par, all.begin(), all.end());
+        },
+        is_sorted);
 #endif
     t.finish();
 }

@@ -78,9 +78,9 @@ It stable_partition_on(Forker forks, const fork_options& options, const elements
 
 } // namespace detail
 
-/// Removes the elements for which predicate(projection(element)) is true: moves all others to the
-/// beginning, in their order. Returns the iterator behind them. The elements from there on are
-/// valid but unspecified.
+/// Removes the elements for which predicate(projection(element)) is true: moves the remaining
+/// elements to the beginning, in their order. Returns the iterator behind them. The elements from
+/// there on are valid but unspecified.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls that threw, the exception of the first in the order of the range.
 /// stopped_error after a stop. Otherwise as join(). After an exception, all elements are valid but
@@ -133,9 +133,9 @@ It parallel_unique(const fork_policy& on, It first, End last, Equal equal = {},
                              projection);
 }
 
-/// Moves the elements for which predicate(projection(element)) is true before all others; within
-/// both groups, they keep their order. Returns an iterator to the first of the others. Allocates
-/// memory for as many elements as do not match.
+/// Moves the elements for which predicate(projection(element)) is true before the unmatched
+/// elements. Within both groups, elements keep their order. Returns an iterator to the first
+/// unmatched element. Allocates memory for the unmatched elements.
 /// Throws: as parallel_remove_if(), and std::bad_alloc if there is no memory. Unless a move has
 /// thrown, each element is still in the range.
 /// Blocks, requires, cancellation: as parallel_remove_if().

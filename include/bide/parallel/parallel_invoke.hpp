@@ -62,8 +62,8 @@ private:
 /// ended. Ignores their values. To keep them, use parallel_transform() with a function that calls
 /// its argument.
 /// Blocks: as join().
-/// Throws: the exception of the first function, in the order of the range, that threw. All others
-/// have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if memory
+/// Throws: the exception of the first function, in the order of the range, that threw. All other
+/// functions have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if memory
 /// runs out in the middle, throws std::bad_alloc, and some functions have not run.
 /// Requires: copies of the range's iterators may be used by several threads at once.
 /// Cancellation: after a stop of the options, functions that have not begun are left out. The

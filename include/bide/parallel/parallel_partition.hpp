@@ -66,9 +66,10 @@ It partition_in(const fork_policy& on, const elements<It>& all, Predicate& predi
 
 } // namespace detail
 
-/// Moves the elements for which predicate(projection(element)) is true before all others. Returns an
-/// iterator to the first of the others. The order within both groups depends on the range and the
-/// grain alone, not on the number of workers. parallel_stable_partition() keeps the order.
+/// Moves the elements for which predicate(projection(element)) is true before the unmatched
+/// elements. Returns an iterator to the first unmatched element. The order within both groups
+/// depends on the range and the grain alone, not on the number of workers.
+/// parallel_stable_partition() keeps the order.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them. A range of less than
 /// 8,192 elements, or twice the grain, is partitioned by the calling thread alone.
 /// Throws: what a call of the predicate threw; if several threw, the exception of the first part of

@@ -139,9 +139,9 @@ private:
     std::uint64_t kept_ = 0;
 };
 
-// Keeps the elements of a part, and all others behind them. The others wait in vectors until all
-// elements were asked; if a call throws, or there is no memory for them, they are put back as they
-// stand.
+// Moves the matching elements of a part before the unmatched ones. Unmatched elements wait in vectors
+// until all elements were asked. If a call throws, or there is no memory for them, they are put back
+// as they stand.
 template <class It, class Keeps> class partition_front {
     using value = std::iter_value_t<It>;
 
@@ -198,7 +198,7 @@ public:
         next.others_.clear();
     }
 
-    // Puts the others behind the kept ones.
+    // Puts the unmatched elements behind the kept ones.
     void put_back() {
         It to = in_.at(begin_ + kept_);
         for (std::vector<value>& some : others_) {
