@@ -24,6 +24,10 @@
 ///                                        allocation of its own, as sanitizers need it
 ///                                        (task/detail/frame_memory.hpp). Files of one program may
 ///                                        differ in it.
+/// BIDE_DURABLE_HEADER_ONLY user or CMake Defined: the durable headers bring the definitions of their
+///                                        functions. Otherwise one file of the program, or the
+///                                        library bide::durable, includes durable/source.hpp.
+/// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions.
 /// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
 ///                                        files of a program must agree on it.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
@@ -100,6 +104,13 @@
 #define BIDE_BRACED_AWAIT_BUG 1
 #else
 #define BIDE_BRACED_AWAIT_BUG 0
+#endif
+
+/// Marks a function of the durable locks that is defined in durable/impl/.
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#define BIDE_DURABLE_INLINE inline
+#else
+#define BIDE_DURABLE_INLINE
 #endif
 
 /// Throws the exception, or names it and terminates.
