@@ -60,6 +60,12 @@ function(bide_develop target)
     )
 endfunction()
 
+foreach(library IN ITEMS durable durable_sqlite durable_postgres durable_redis durable_etcd)
+    if(TARGET bide_${library})
+        bide_develop(bide_${library})
+    endif()
+endforeach()
+
 # build/.../single_include/bide.hpp: the library as one file.
 set(bide_single_header ${PROJECT_BINARY_DIR}/single_include/bide.hpp)
 add_custom_command(

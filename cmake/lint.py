@@ -45,7 +45,7 @@ ROOMS = {
 ROOMS_OF_HEADER = {"channel/select.hpp": "core channel sync"}
 
 UNTESTED = {"core/config.hpp", "durable/options.hpp", "durable/record_types.hpp",
-            "durable/slot_types.hpp"}  # no code to run
+            "durable/slot_types.hpp", "durable/source.hpp"}  # no code to run
 
 ORDERS = "relaxed|consume|acquire|release|acq_rel|seq_cst"
 MACHINE = re.compile(
@@ -54,7 +54,7 @@ MACHINE_HEADERS = re.compile(r"(core/(platform|detail/futex_[a-z]+)|durable/proc
 NAMES_ORDER = re.compile(rf"memory_order(_|::)({ORDERS})|[(,] *({ORDERS})\)")
 NO_ORDER = re.compile(r"\.(load\(\)|(store|exchange|fetch_[a-z]+)\([^,()]+\);)")
 # A slot's load() and store() are not those of an atomic.
-SLOT_CALL = re.compile(r"(slot|slot_|of|held_->|s)[.>](load|store)\(\)")
+SLOT_CALL = re.compile(r"(slot|slot_|in|of|held_->|s)[.>](load|store)\(\)")
 LABEL = re.compile(r"\[([a-z][a-z_0-9]*\.[a-z_0-9]+)\]")
 TABLE_LABEL = re.compile(r"[\[`]([a-z][a-z_0-9]*\.(?!hpp|md)[a-z_0-9]+)[\]`]")
 NAMELESS_LABEL = re.compile(r"\[[A-Z]+[0-9]+\]")
@@ -124,7 +124,7 @@ class Lint:
                 continue
             if NO_ORDER.search(code):
                 self.find(place, "order", "names no memory order")
-        public = "/" in header and "detail/" not in header and header not in UNTESTED
+        public = "/" in header and not re.search("(detail|impl)/", header) and header not in UNTESTED
         test = "tests/" + header.removesuffix(".hpp") + "_test.cpp"
         if public and not (self.root / test).exists():
             self.find(f"{path}:1", "tested", f"{test} is missing")

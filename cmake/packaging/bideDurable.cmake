@@ -6,6 +6,10 @@
 #   bide::durable_postgres  libpq            slots/postgres.hpp
 #   bide::durable_redis     hiredis          slots/redis.hpp; with TLS where OpenSSL is found
 #   bide::durable_etcd      libcurl          slots/etcd.hpp
+#
+# bide::durable is compiled once in each project that uses it, with the project's flags, and only if a
+# target links it. bide::durable_header_only is the same without a library: each file that includes the
+# headers compiles all of them.
 
 function(bide_durable_component name)
     if(NOT TARGET bide::${name})
@@ -14,11 +18,29 @@ function(bide_durable_component name)
     endif()
 endfunction()
 
+# bide_durable_library(NAME HEADER LIBRARY...): a static library of what the header defines.
+function(bide_durable_library name header)
+    if(TARGET bide::${name})
+        return()
+    endif()
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/bide/${name}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include <bide/durable/${header}>\n" @ONLY)
+    add_library(bide_${name} STATIC EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(bide_${name} PUBLIC ${ARGN})
+    set_target_properties(bide_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    add_library(bide::${name} ALIAS bide_${name})
+endfunction()
+
 if(NOT TARGET nlohmann_json::nlohmann_json)
     find_package(nlohmann_json 3.9 QUIET)
 endif()
 if(TARGET nlohmann_json::nlohmann_json)
-    bide_durable_component(durable bide::bide nlohmann_json::nlohmann_json)
+    bide_durable_library(durable source.hpp bide::bide nlohmann_json::nlohmann_json)
+    bide_durable_component(durable_header_only bide::bide nlohmann_json::nlohmann_json)
+    set_property(
+        TARGET bide::durable_header_only
+        PROPERTY INTERFACE_COMPILE_DEFINITIONS BIDE_DURABLE_HEADER_ONLY
+    )
 
     find_package(SQLite3 QUIET)
     if(TARGET SQLite::SQLite3)

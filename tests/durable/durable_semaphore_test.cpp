@@ -1,4 +1,5 @@
 #include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 
 #include <support/catch.hpp>

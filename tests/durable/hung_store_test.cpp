@@ -2,6 +2,7 @@
 // the store works again. Most tests need no clock: the store hangs until the test releases it, so a
 // call that has returned before did not wait for it.
 
+#include <bide/durable/detail/renewer.hpp>
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/process.hpp>

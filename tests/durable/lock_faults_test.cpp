@@ -1,8 +1,10 @@
 // Faults around a durable lock: stores that hang, that reply late or never; threads that cannot be
 // started; children of fork(); clocks that throw.
 
+#include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 

@@ -3,11 +3,7 @@
 #define BIDE_DURABLE_GUARD_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/grant.hpp>
-#include <bide/durable/detail/store_call.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/task/task.hpp>
 
@@ -19,6 +15,10 @@
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+class acquisition;
+class grant;
+} // namespace detail
 
 /// Holds permits of a durable lock, and releases them on destruction.
 ///
@@ -52,21 +52,17 @@ public:
     /// fails, the permits are free when the lease expires.
     ///
     /// Blocks: for the store, as release(); not at all if the lock is lost.
-    ~durable_guard() {
-        if (grant_ != nullptr) {
-            detail::end_grant(grant_);
-        }
-    }
+    ~durable_guard();
 
     /// Returns the fencing token, which is larger than that of every earlier grant.
-    std::int64_t fence() const noexcept { return grant_->ticket().fence; }
+    std::int64_t fence() const noexcept;
 
     /// Returns a number from 0 to the number of permits minus 1 that no other holder has. It is 0
     /// for a mutex and for a writer.
-    std::int64_t lane() const noexcept { return grant_->lane(); }
+    std::int64_t lane() const noexcept;
 
     /// Returns the ticket of this grant.
-    const durable_ticket& ticket() const noexcept { return grant_->ticket(); }
+    const durable_ticket& ticket() const noexcept;
 
     /// Returns a token that is stopped when the lock is lost.
     ///
@@ -76,23 +72,19 @@ public:
     ///
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
     /// renews leases. Keep them short: a callback that blocks delays the other leases there.
-    std::stop_token lost() const noexcept { return grant_->lost(); }
+    std::stop_token lost() const noexcept;
 
     /// Returns true if the lock is not lost and the lease has not expired.
-    bool is_held() const noexcept { return grant_->is_held(); }
+    bool is_held() const noexcept;
 
     /// Throws if the lock is lost.
     ///
     /// Throws: std::system_error (durable_errc::lock_lost) unless is_held().
-    void check() const {
-        if (!is_held()) {
-            detail::throw_error(make_error_code(durable_errc::lock_lost));
-        }
-    }
+    void check() const;
 
     /// Returns the time until the end of the lease less the margin, on the clock of this machine.
     /// Returns zero if the lock is lost.
-    std::chrono::milliseconds remaining() const noexcept { return grant_->remaining(); }
+    std::chrono::milliseconds remaining() const noexcept;
 
     /// Renews the lease: it begins again now.
     ///
@@ -102,51 +94,39 @@ public:
     /// thread: for at most durable_options::retry_time plus one operation of the slot. A slot that
     /// never returns blocks it forever. A guard of async_acquire() calls the store on a store
     /// thread, and waits at most durable_options::retry_time plus attempt_limit.
-    result<void, std::error_code> renew() { return detail::renew_grant(grant_); }
+    result<void, std::error_code> renew();
 
     /// Releases the permits. Afterwards the guard holds nothing, even if an error is returned.
     ///
     /// Returns: durable_errc::lock_lost if the lock was lost before. After an error of the store,
     /// or errc::timeout, the permits are free when the lease expires at the latest.
     /// Blocks: as renew().
-    result<void, std::error_code> release() {
-        return detail::release_grant(std::exchange(grant_, nullptr));
-    }
+    result<void, std::error_code> release();
 
     /// Releases as release() does, for at most `limit`, on a store thread.
     ///
     /// Returns: errc::timeout if the release is not confirmed in time; the store thread continues
     /// it.
     /// Blocks: for at most `limit` plus durable_options::attempt_limit.
-    result<void, std::error_code> release_for(std::chrono::nanoseconds limit) {
-        const std::shared_ptr<detail::grant> ended = std::exchange(grant_, nullptr);
-        detail::call_limits limits = ended->retry_time();
-        limits.until = deadline::after(limit);
-        return detail::call_store(detail::giving_back(ended), limits,
-                                  detail::call_kind::has_to_run);
-    }
+    result<void, std::error_code> release_for(std::chrono::nanoseconds limit);
 
     /// Renews as renew() does, for a coroutine. The store is called on a store thread, and no other
     /// thread waits for it.
     ///
     /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
     /// Cancellation: returns errc::stopped; the store thread goes on.
-    task<result<void, std::error_code>> async_renew() {
-        const std::shared_ptr<detail::grant> held = grant_;
-        return detail::async_call_store<result<void, std::error_code>>(
-            [held] { return held->renew(); }, held->retry_time());
-    }
+    task<result<void, std::error_code>> async_renew();
     /// Releases as release() does, for a coroutine, with the limits of async_renew(). After the
     /// call of this function the guard holds nothing. If the task is destroyed before it is
     /// awaited, it releases the permits as the destructor of the guard does.
-    task<result<void, std::error_code>> async_release() { return release_task(std::move(*this)); }
+    task<result<void, std::error_code>> async_release();
 
     /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 if
     /// the grant is not inheritable.
     ///
     /// The descriptor is close-on-exec. A child inherits it if that flag is cleared between fork()
     /// and exec. Do not close it in this process.
-    int descriptor() const noexcept { return grant_->descriptor(); }
+    int descriptor() const noexcept;
 
     /// Leaves an inheritable grant to the children that have the descriptor open. Afterwards the
     /// guard holds nothing.
@@ -154,9 +134,7 @@ public:
     /// Returns: true if a child has the descriptor open; false if no process has it, and the
     /// permits were released; errors as release().
     /// Blocks: as renew().
-    result<bool, std::error_code> hand_over() {
-        return detail::hand_over_grant(std::exchange(grant_, nullptr));
-    }
+    result<bool, std::error_code> hand_over();
 
     /// Detaches the grant from the guard: the permits stay held, without renewal. A caller that has
     /// the ticket can use them further.
@@ -166,28 +144,22 @@ public:
     /// object of this process has released it or found it lost.
     ///
     /// Throws: std::bad_alloc; then nothing changes.
-    durable_ticket detach() {
-        durable_ticket t = grant_->ticket();
-        grant_->detach();
-        grant_.reset();
-        return t;
-    }
+    durable_ticket detach();
 
 private:
     friend class detail::acquisition;
     explicit durable_guard(std::shared_ptr<detail::grant> held) noexcept
         : grant_(std::move(held)) {}
 
-    static task<result<void, std::error_code>> release_task(durable_guard mine) {
-        const std::shared_ptr<detail::grant> ended = std::exchange(mine.grant_, nullptr);
-        auto released = detail::async_call_store(detail::giving_back(ended), ended->retry_time(),
-                                                 detail::call_kind::has_to_run);
-        co_return co_await std::move(released);
-    }
+    static task<result<void, std::error_code>> release_task(durable_guard mine);
 
     std::shared_ptr<detail::grant> grant_;
 };
 
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/guard.hpp>
+#endif
 
 #endif

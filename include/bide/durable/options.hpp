@@ -21,6 +21,11 @@ namespace bide::inline BIDE_ABI {
 
 class scheduler;
 
+namespace detail {
+// A time that the caller gives, for lock_clock::caller; otherwise none.
+using given_time = std::optional<std::chrono::milliseconds>;
+} // namespace detail
+
 /// The options of a durable lock. All contenders of a record need the same clock.
 struct durable_options {
     /// How long a grant lasts without a renewal.

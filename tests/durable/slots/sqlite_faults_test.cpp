@@ -1,6 +1,7 @@
 // A database of locks among other programs and containers: presences, losses and errors.
 
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 
 #include <support/catch.hpp>

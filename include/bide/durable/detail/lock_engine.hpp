@@ -7,6 +7,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/caller_transaction.hpp>
 #include <bide/durable/detail/process_identity.hpp>
 #include <bide/durable/detail/record_store.hpp>
 #include <bide/durable/detail/store_call.hpp>
@@ -99,23 +100,19 @@ public:
         return released;
     }
 
-    template <transactional_slot S>
-    result<acquired, std::error_code> acquire_in(S& slot, typename S::transaction& in,
-                                                 const durable_ticket& t, given_time now) {
+    // The same inside a transaction of the caller.
+    result<acquired, std::error_code> acquire_in(caller_transaction& in, const durable_ticket& t,
+                                                 given_time now) {
         return acquire_by(t, intent::queue, nullptr,
-                          [&](auto rule) { return store_.update_in(slot, in, now, rule); });
+                          [&](auto rule) { return store_.update_in(in, now, rule); });
     }
-    template <transactional_slot S>
     result<std::optional<std::int64_t>, std::error_code>
-    renew_in(S& slot, typename S::transaction& in, const durable_ticket& t, given_time now) {
-        return renew_by(store_, t,
-                        [&](auto rule) { return store_.update_in(slot, in, now, rule); });
+    renew_in(caller_transaction& in, const durable_ticket& t, given_time now) {
+        return renew_by(store_, t, [&](auto rule) { return store_.update_in(in, now, rule); });
     }
-    template <transactional_slot S>
-    result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
-                                             const durable_ticket& t) {
-        return release_by(
-            t, {}, [&](auto rule) { return store_.update_in(slot, in, std::nullopt, rule); });
+    result<bool, std::error_code> release_in(caller_transaction& in, const durable_ticket& t) {
+        return release_by(t, {},
+                          [&](auto rule) { return store_.update_in(in, std::nullopt, rule); });
     }
 
     result<std::optional<durable::inspection>, std::error_code> inspect(given_time now);

@@ -15,6 +15,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/caller_transaction.hpp>
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/record_update.hpp>
@@ -73,12 +74,12 @@ public:
     template <class Rule>
     std::error_code update(given_time now, intent what, deadline until, Rule rule);
 
-    // As update(), but tries once, inside a transaction of the caller on a slot for the same value.
+    // As update(), but tries once, inside a transaction of the caller on the same value.
     //
     // Returns: durable_errc::conflict_timeout if another transaction was first;
     // durable_errc::clock_mismatch with lock_clock::observed.
-    template <transactional_slot S, class Rule>
-    std::error_code update_in(S& slot, typename S::transaction& in, given_time now, Rule rule);
+    template <class Rule>
+    std::error_code update_in(caller_transaction& in, given_time now, Rule rule);
 
     // Replaces a record that cannot be read. Returns false if it can be read: then nothing changes.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
@@ -156,16 +157,15 @@ std::error_code record_store::update(given_time now, intent what, deadline until
     return record_update<Rule>(slot_, {time_, terms_, mine, now}, rule).run(tries);
 }
 
-template <transactional_slot S, class Rule>
-std::error_code record_store::update_in(S& slot, typename S::transaction& in, given_time now,
-                                        Rule rule) {
+template <class Rule>
+std::error_code record_store::update_in(caller_transaction& in, given_time now, Rule rule) {
     if (const std::error_code error = time_.check(now)) {
         return error;
     }
     if (time_.clock == lock_clock::observed) { // other contenders see it only after the commit
         return make_error_code(durable_errc::clock_mismatch);
     }
-    return update_in_transaction(slot, in, {time_, terms_, own(), now}, rule);
+    return update_in_transaction(in, {time_, terms_, own(), now}, rule);
 }
 
 inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence,

@@ -12,6 +12,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/durable/detail/caller_transaction.hpp>
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/detail/process_identity.hpp>
 #include <bide/durable/detail/record_view.hpp>
@@ -156,13 +157,7 @@ public:
     bool runs(const durable::origin& it) const noexcept override {
         return watch_ != nullptr && watch_->runs(it);
     }
-    presence is_present([[maybe_unused]] std::int64_t mark) const override {
-        if constexpr (requires { slot_.is_present(mark); }) {
-            return slot_.is_present(mark);
-        } else {
-            return presence::unknown;
-        }
-    }
+    presence is_present(std::int64_t mark) const override { return slot_.is_present(mark); }
 
 private:
     Slot& slot_;
@@ -280,23 +275,17 @@ template <class Rule> std::error_code record_update<Rule>::run(update_tries& tri
 
 // An update inside a transaction of the caller, tried once. It does not take the turn: the
 // contender that has the turn may wait for this transaction to end.
-template <transactional_slot S, class Rule>
-std::error_code update_in_transaction(S& slot, typename S::transaction& in, update_context with,
-                                      Rule& rule) {
+template <class Rule>
+std::error_code update_in_transaction(caller_transaction& in, update_context with, Rule& rule) {
     const blocking_section section;
     const std::int64_t looked_ms = durable::boottime_ms();
     process_part& mine = with.mine;
-    const auto failed = [&](std::error_code error) {
-        if constexpr (explaining_slot<S>) {
-            mine.failed(error, slot.explain());
-        }
-        return error;
-    };
-    const auto loaded = slot.load_in(in);
+    const auto failed = [&](std::error_code error) { return mine.failed(error, in.explain()); };
+    const auto loaded = in.load();
     if (!loaded) {
         return failed(loaded.error());
     }
-    const slot_knowledge processes(slot, nullptr);
+    const slot_knowledge processes(in, nullptr);
     durable::observations seen;
     record_view s(with.time, processes, mine.self.here(), seen);
     if (const std::error_code error = s.read(*loaded, looked_ms, with.now, with.terms)) {
@@ -310,8 +299,7 @@ std::error_code update_in_transaction(S& slot, typename S::transaction& in, upda
     if (!rule(s, false)) {
         return {};
     }
-    const cas_result tried =
-        slot.compare_exchange_in(in, loaded->version, durable::encode(s.record));
+    const cas_result tried = in.compare_exchange(loaded->version, durable::encode(s.record));
     switch (tried.status) {
     case cas_status::stored: return {};
     case cas_status::conflict: return make_error_code(durable_errc::conflict_timeout);

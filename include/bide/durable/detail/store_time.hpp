@@ -9,6 +9,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
+#include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/slot_types.hpp>
@@ -16,14 +17,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <system_error>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-// A time that the caller gives, for lock_clock::caller; otherwise none.
-using given_time = std::optional<std::chrono::milliseconds>;
 
 // The time of a read.
 struct read_time {

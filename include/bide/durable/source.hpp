@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SOURCE_HPP
+#define BIDE_DURABLE_SOURCE_HPP
+
+/// \file
+/// The definitions of the durable locks and of their slots memory and file.
+///
+/// The CMake target bide::durable compiles this file once. A program without that target includes it
+/// in one of its files, or defines BIDE_DURABLE_HEADER_ONLY in all of them.
+
+#include <bide/durable/impl/admin.hpp>
+#include <bide/durable/impl/durable_lock.hpp>
+#include <bide/durable/impl/guard.hpp>
+
+#endif
