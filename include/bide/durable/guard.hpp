@@ -4,6 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/observer.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/task/task.hpp>
 
@@ -73,6 +74,16 @@ public:
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
     /// renews leases. Keep them short: a callback that blocks delays the other leases there.
     std::stop_token lost() const noexcept;
+
+    /// Returns a token that is stopped when the lock is about to be lost, for the first time: no
+    /// renewal was confirmed until durable_options::warn_before before the loss. A later renewal may
+    /// still succeed.
+    ///
+    /// Its callbacks run on the thread that monitors all leases of the process: keep them short.
+    std::stop_token at_risk() const noexcept;
+
+    /// Returns why the lock is lost; durable_loss::none while it is held.
+    durable_loss loss() const noexcept;
 
     /// Returns true if the lock is not lost and the lease has not expired.
     bool is_held() const noexcept;

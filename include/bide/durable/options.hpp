@@ -6,6 +6,7 @@
 /// The options of a durable lock, its requests, and what one step of an acquisition returns.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/observer.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
 
@@ -13,9 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace bide::inline BIDE_ABI {
 
@@ -42,6 +46,11 @@ struct durable_options {
     /// The time before the end of its lease at which a holder regards the lock as lost. It must be
     /// less than the lease. Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
+
+    /// How long before the loss of the lock its holder is warned: durable_guard::at_risk() and
+    /// durable_observer::at_risk(). It must be less than the lease less the margin. Zero means a
+    /// third of that time: with auto_renew, a renewal has failed for a third of the lease by then.
+    std::chrono::milliseconds warn_before{0};
 
     /// How long contenders wait after a lease has expired. It is for resources that cannot check
     /// tokens: requests that the holder has sent should end within this time.
@@ -120,6 +129,10 @@ struct durable_options {
     /// With lock_clock::caller, this function returns the time for acquire(), async_acquire() and
     /// guards, since any epoch. The default is the system clock, since 1970.
     std::function<std::chrono::milliseconds()> now{};
+
+    /// Is told what happens to the contenders of this lock object. It lives as long as the last of
+    /// their guards.
+    std::shared_ptr<durable_observer> observer{};
 };
 
 /// What a contender asks for.
@@ -148,6 +161,23 @@ struct acquire_request {
     /// The identity of the contender, for a grant that another process may take over. By default a
     /// new ticket.
     std::optional<durable_ticket> ticket{};
+
+    /// For how long after the grant other contenders are kept out at least. If the guard releases
+    /// earlier, or its process ends, the permits stay taken until then.
+    ///
+    /// It is for jobs that several machines start at about the same time: if the job is shorter than
+    /// their clocks differ, it still runs once.
+    std::chrono::milliseconds at_least{0};
+
+    /// A text about the contender, for people who inspect() the lock: at most 256 bytes of UTF-8.
+    std::string note{};
+    /// Names and values for programs that inspect() the lock. The record keeps them sorted by name.
+    std::vector<std::pair<std::string, std::string>> labels{};
+
+    /// Called with the number of waiters that are ahead, when the contender begins to wait and when
+    /// the number changes. It runs on the thread that calls the store. If it throws, the acquisition
+    /// ends with that exception.
+    std::function<void(std::int64_t ahead)> on_position{};
 };
 
 /// The result of one step of an acquisition.

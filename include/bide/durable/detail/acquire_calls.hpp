@@ -131,7 +131,7 @@ inline acquisition::answer acquire_here(const lock_parts& parts, acquire_request
     if (thrown) {
         std::rethrow_exception(thrown);
     }
-    return it.take(false);
+    return it.told(it.take(false));
 }
 
 // Acquires for a thread.
@@ -146,10 +146,10 @@ inline acquisition::answer acquire_blocking(const lock_parts& parts, acquire_req
     for (;;) {
         mine.start(look_call::kind::look);
         if (const std::error_code why = mine.call()->wait(it.limits())) {
-            return unexpected{why};
+            return it.told(unexpected{why});
         }
         if (!mine.call()->goes_on()) {
-            return it.take(false);
+            return it.told(it.take(false));
         }
         wait_for_change(it);
     }
@@ -163,10 +163,10 @@ inline task<acquisition::answer> acquire_task(lock_parts parts, acquire_request 
         mine.start(look_call::kind::look);
         auto looking = wait_for_call(mine.call(), it.limits());
         if (const std::error_code why = co_await std::move(looking)) {
-            co_return unexpected{why};
+            co_return it.told(unexpected{why});
         }
         if (!mine.call()->goes_on()) {
-            co_return it.take(true);
+            co_return it.told(it.take(true));
         }
         auto change =
             it.changed().async_wait().with_deadline(it.again()).with_stop(it.limits().stop);
@@ -176,7 +176,7 @@ inline task<acquisition::answer> acquire_task(lock_parts parts, acquire_request 
     mine.start(look_call::kind::give_up);
     auto leaving = wait_for_call(mine.call(), it.limits());
     static_cast<void>(co_await std::move(leaving));
-    co_return unexpected{make_error_code(errc::stopped)};
+    co_return it.told(unexpected{make_error_code(errc::stopped)});
 }
 
 } // namespace detail

@@ -19,6 +19,7 @@
 #include <bide/durable/detail/withdrawals.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
+#include <bide/durable/observer.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/ticket.hpp>
@@ -84,7 +85,8 @@ public:
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
           earlier_fence_(ticket_.fence), binds_(request.inheritable),
           has_ticket_(request.ticket.has_value()), may_wait_(!limits_.until.is_poll()),
-          answered_ms_(durable::boottime_ms()), moved_ms_(answered_ms_),
+          on_position_(std::move(request.on_position)), begun_ms_(durable::boottime_ms()),
+          answered_ms_(begun_ms_), moved_ms_(begun_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
         ticket_.fence = 0; // of an earlier grant; undo() takes back the grant of this acquisition
         if (!may_wait_) {
@@ -118,6 +120,19 @@ public:
         }
         held_->is_elsewhere = is_coroutine;
         return durable_guard(std::exchange(held_, nullptr));
+    }
+
+    // Tells the observer how the acquisition ended. Uses nothing that a store call uses.
+    answer told(answer end) const noexcept {
+        if (observer() != nullptr) {
+            const std::chrono::milliseconds waited(durable::boottime_ms() - begun_ms_);
+            if (end) {
+                observer()->acquired(end->ticket(), waited);
+            } else {
+                observer()->gave_up(end.error(), waited);
+            }
+        }
+        return end;
     }
 
     // Takes back the grant or the place in the queue, with one call to the store.
@@ -164,6 +179,10 @@ private:
         error_ = why;
         return false;
     }
+    durable_observer* observer() const noexcept { return parts_.engine->options().observer.get(); }
+    // Tells the place in the queue if it has changed.
+    // Throws: what acquire_request::on_position throws.
+    void tell_position(std::int64_t ahead);
     result<lock_engine::acquired, std::error_code> try_once();
     bool granted(const lock_engine::acquired& got);
     void plan(std::int64_t position, std::int64_t expiry_in_ms, bool is_watched);
@@ -177,9 +196,12 @@ private:
     const bool binds_;
     const bool has_ticket_;
     const bool may_wait_;
+    const std::function<void(std::int64_t)> on_position_; // acquire_request::on_position
+    const std::int64_t begun_ms_;
     std::int64_t answered_ms_; // when the store last answered in time
     std::int64_t moved_ms_;    // when the queue last moved
     std::int64_t position_ = -1;
+    std::int64_t told_position_ = -1;
     std::minstd_rand random_;
     bool may_be_queued_ = false;
     bool is_unsure_ = false;  // a try failed: what it wrote may still arrive
@@ -257,6 +279,7 @@ inline bool acquisition::look() {
                 may_be_queued_ = false;
                 return give_up(make_error_code(errc::timeout));
             }
+            tell_position(got->outcome.position);
         }
         plan(got->outcome.position, got->expiry_in_ms, got->is_watched);
     }
@@ -289,6 +312,19 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
         std::rethrow_exception(thrown);
     }
     return true;
+}
+
+inline void acquisition::tell_position(std::int64_t ahead) {
+    if (ahead == told_position_) {
+        return;
+    }
+    told_position_ = ahead;
+    if (observer() != nullptr) {
+        observer()->waits(ticket_, ahead);
+    }
+    if (on_position_) {
+        on_position_(ahead);
+    }
 }
 
 inline void acquisition::undo() noexcept {

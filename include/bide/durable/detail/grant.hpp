@@ -4,7 +4,8 @@
 
 // A grant of a durable lock, its renewals, and the time at which its lease ends on this machine. A
 // renewal that the store has confirmed moves that time forward; nothing moves it back. When the
-// time has come, the lease monitor declares the grant lost, even if the store hangs or fails.
+// time has come, the lease monitor declares the grant lost, even if the store hangs or fails. Some
+// time before, the lease monitor warns the holder.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -15,6 +16,7 @@
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/observer.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/ticket.hpp>
 
@@ -47,6 +49,8 @@ public:
     const durable_ticket& ticket() const noexcept { return ticket_; }
     std::int64_t lane() const noexcept { return lane_; }
     std::stop_token lost() const noexcept { return lost_.get_token(); }
+    std::stop_token at_risk() const noexcept { return at_risk_.get_token(); }
+    durable_loss loss() const noexcept;
     int descriptor() const noexcept { return mark_ != nullptr ? mark_->fd() : -1; }
     bool is_inheritable() const noexcept { return mark_ != nullptr; }
 
@@ -60,11 +64,7 @@ public:
 
     // Starts the monitoring of the lease.
     // Throws: std::system_error, std::bad_alloc.
-    void begin() {
-        if (mark_ == nullptr) {
-            lease_monitor::here().alarm(shared_from_this(), good_until());
-        }
-    }
+    void begin() { monitor_until(good_until() - engine_->warn_before_ms()); }
 
     // Renews on this thread. The second function is for renewals in the background.
     result<void, std::error_code> renew() {
@@ -129,6 +129,12 @@ private:
         return good_until_ms_.load(std::memory_order_relaxed);
     }
     void extend(std::int64_t good_until_ms) noexcept;
+    void monitor_until(std::int64_t at_ms) {
+        if (mark_ == nullptr) {
+            lease_monitor::here().alarm(shared_from_this(), at_ms);
+        }
+    }
+    durable_observer* observer() const noexcept { return engine_->options().observer.get(); }
     template <class Renew> result<void, std::error_code> renew_by(Renew renew);
 
     // Returns true to one caller: the one that releases it, or the one that finds it lost.
@@ -136,11 +142,7 @@ private:
         // Order: acq_rel [grant.retire]; a thread that renews sees what this thread did before.
         return active_.exchange(false, std::memory_order_acq_rel);
     }
-    void lose() noexcept {
-        if (retire()) {
-            lost_.request_stop();
-        }
-    }
+    void lose(durable_loss why) noexcept;
 
     // A child of fork() has a copy of its parent's grant, and does not own it.
     bool is_ours() const noexcept { return process_ == ::getpid(); }
@@ -152,8 +154,34 @@ private:
     const pid_t process_ = ::getpid();
     native_platform::atomic<std::int64_t> good_until_ms_;
     native_platform::atomic<bool> active_{true};
+    native_platform::atomic<durable_loss> loss_{durable_loss::none};
+    const std::int64_t begun_ms_ = durable::boottime_ms();
+    std::stop_source at_risk_;
     std::stop_source lost_;
 };
+
+inline durable_loss grant::loss() const noexcept {
+    if (!is_ours()) {
+        return durable_loss::forked;
+    }
+    // Order: relaxed; the reason publishes nothing else.
+    const durable_loss why = loss_.load(std::memory_order_relaxed);
+    return why == durable_loss::none && good_until() <= durable::boottime_ms()
+               ? durable_loss::expired // the lease monitor has not noticed yet
+               : why;
+}
+
+inline void grant::lose(durable_loss why) noexcept {
+    if (!retire()) {
+        return;
+    }
+    // Order: relaxed; a callback of lost_ runs on this thread, or after the stop was requested.
+    loss_.store(why, std::memory_order_relaxed);
+    if (observer() != nullptr) {
+        observer()->lost(ticket_, why);
+    }
+    lost_.request_stop();
+}
 
 inline void grant::extend(std::int64_t good_until_ms) noexcept {
     std::int64_t known = good_until();
@@ -168,12 +196,21 @@ inline void grant::happened() noexcept {
     if (!is_active()) {
         return;
     }
-    if (good_until() <= durable::boottime_ms()) {
-        lose();
+    const std::int64_t left = good_until() - durable::boottime_ms();
+    if (left <= 0) {
+        lose(durable_loss::expired);
         return;
     }
-    if (!try_to([this] { begin(); })) { // no memory: no monitor would tell when the lease ends
-        lose();
+    const bool warns = left <= engine_->warn_before_ms();
+    if (warns && observer() != nullptr) {
+        observer()->at_risk(ticket_, std::chrono::milliseconds(left));
+    }
+    if (warns) {
+        at_risk_.request_stop();
+    }
+    // Without memory no monitor would tell when the lease ends.
+    if (!try_to([&] { warns ? monitor_until(good_until()) : begin(); })) {
+        lose(durable_loss::expired);
     }
 }
 
@@ -185,9 +222,13 @@ template <class Renew> result<void, std::error_code> grant::renew_by(Renew renew
     if (!renewed) {
         return unexpected{renewed.error()};
     }
-    if (!*renewed) {
-        lose(); // unless it was released meanwhile
+    if (!*renewed) { // unless it was released meanwhile
+        lose(remaining().count() == 0 ? durable_loss::expired : durable_loss::removed);
         return unexpected{make_error_code(durable_errc::lock_lost)};
+    }
+    const std::chrono::milliseconds left = remaining();
+    if (observer() != nullptr && left.count() < lease_ms() / 2) {
+        observer()->renewed_late(ticket_, left);
     }
     extend(**renewed);
     if (!is_held()) { // the renewal was confirmed too late
@@ -213,6 +254,10 @@ inline result<void, std::error_code> grant::give_back(bool in_time) {
     }
     if (!*released || !in_time) {
         return unexpected{make_error_code(durable_errc::lock_lost)};
+    }
+    if (observer() != nullptr) {
+        observer()->released(ticket_,
+                             std::chrono::milliseconds(durable::boottime_ms() - begun_ms_));
     }
     return {};
 }

@@ -143,6 +143,7 @@ public:
         return {deadline::after(options().retry_time), grace(), {}};
     }
     std::int64_t permits() const noexcept { return store_.terms().permits; }
+    std::int64_t warn_before_ms() const noexcept { return store_.warn_before_ms(); }
     change_signal& signal() { return store_.signal(); }
     void begin_waiting() noexcept { store_.begin_waiting(); }
     void end_waiting() noexcept { store_.end_waiting(); }

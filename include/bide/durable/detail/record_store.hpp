@@ -49,6 +49,10 @@ public:
 
     const durable_options& options() const noexcept { return options_; }
     const durable::terms& terms() const noexcept { return terms_; }
+    std::int64_t warn_before_ms() const noexcept { // durable_options::warn_before
+        return options_.warn_before.count() != 0 ? options_.warn_before.count()
+                                                 : (time_.lease_ms - time_.margin_ms) / 3;
+    }
 
     // Returns the origin of a contender that is bound to this process or not.
     durable::origin origin(bool bound) { return own().self.origin(bound, slot_); }
@@ -106,7 +110,16 @@ private:
         return own_.get([] { return process_part(); });
     }
     // Returns the error, and keeps the slot's explanation for explain().
-    std::error_code failed(std::error_code error) { return own().failed(error, slot_.explain()); }
+    std::error_code failed(std::error_code error) {
+        return told(own().failed(error, slot_.explain()));
+    }
+    // Returns the error, and tells the observer of it.
+    std::error_code told(std::error_code error) const noexcept {
+        if (error && options_.observer != nullptr) {
+            options_.observer->store_failed(error);
+        }
+        return error;
+    }
 
     slot_ref slot_;
     const durable_options options_;
@@ -132,6 +145,8 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     terms_.adopt_permits = options_.adopt_permits;
     const bool sane =
         !durable::check(terms_, 0) && time_.is_sane() && options_.retry_time.count() > 0 &&
+        options_.warn_before.count() >= 0 &&
+        options_.warn_before.count() < time_.lease_ms - time_.margin_ms &&
         options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
         options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
         (terms_.clock != lock_clock::server || slot_.is_clocked());
@@ -149,12 +164,12 @@ std::error_code record_store::update(given_time now, intent what, deadline until
     update_tries tries(until, options_.retry_time);
     process_part& mine = own();
     if (!mine.turn.try_lock_for(tries.rest())) {
-        return make_error_code(durable_errc::store_busy);
+        return told(make_error_code(durable_errc::store_busy));
     }
     const std::lock_guard turn(mine.turn, std::adopt_lock);
     const blocking_section section;
     mine.changes.prepare(what, slot_);
-    return record_update<Rule>(slot_, {time_, terms_, mine, now}, rule).run(tries);
+    return told(record_update<Rule>(slot_, {time_, terms_, mine, now}, rule).run(tries));
 }
 
 template <class Rule>
@@ -165,7 +180,7 @@ std::error_code record_store::update_in(caller_transaction& in, given_time now, 
     if (time_.clock == lock_clock::observed) { // other contenders see it only after the commit
         return make_error_code(durable_errc::clock_mismatch);
     }
-    return update_in_transaction(in, {time_, terms_, own(), now}, rule);
+    return told(update_in_transaction(in, {time_, terms_, own(), now}, rule));
 }
 
 inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence,

@@ -35,6 +35,10 @@ BIDE_DURABLE_INLINE const durable_ticket& durable_guard::ticket() const noexcept
     return grant_->ticket();
 }
 BIDE_DURABLE_INLINE std::stop_token durable_guard::lost() const noexcept { return grant_->lost(); }
+BIDE_DURABLE_INLINE std::stop_token durable_guard::at_risk() const noexcept {
+    return grant_->at_risk();
+}
+BIDE_DURABLE_INLINE durable_loss durable_guard::loss() const noexcept { return grant_->loss(); }
 BIDE_DURABLE_INLINE bool durable_guard::is_held() const noexcept { return grant_->is_held(); }
 BIDE_DURABLE_INLINE void durable_guard::check() const {
     if (!is_held()) {

@@ -1,0 +1,252 @@
+#include <bide/durable/observer.hpp>
+
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/task/task.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::durable_errc;
+using bide::durable_loss;
+using bide::durable_mutex;
+using bide::durable_options;
+using bide::errc;
+using bide::memory_slot;
+
+namespace {
+
+// Keeps what it is told, one word an event.
+class diary final : public bide::durable_observer {
+public:
+    std::string text() const {
+        const std::lock_guard held(lock_);
+        return text_;
+    }
+    bool has(std::string_view event) const { return text().find(event) != std::string::npos; }
+
+    void waits(const bide::durable_ticket& t, std::int64_t ahead) noexcept override {
+        add(t.nonce.empty() ? "nameless " : "waits:" + std::to_string(ahead) + " ");
+    }
+    void acquired(const bide::durable_ticket& t,
+                  std::chrono::milliseconds waited) noexcept override {
+        add(t.fence > 0 && waited >= 0ms ? "acquired " : "wrong ");
+    }
+    void gave_up(const std::error_code& why, std::chrono::milliseconds) noexcept override {
+        add("gave_up:" +
+            std::string(why == errc::timeout   ? "timeout"
+                        : why == errc::stopped ? "stopped"
+                                               : "error") +
+            " ");
+    }
+    void renewed_late(const bide::durable_ticket&,
+                      std::chrono::milliseconds left) noexcept override {
+        add(left >= 0ms ? "renewed_late " : "wrong ");
+    }
+    void at_risk(const bide::durable_ticket&, std::chrono::milliseconds left) noexcept override {
+        add(left > 0ms ? "at_risk " : "wrong ");
+    }
+    void lost(const bide::durable_ticket&, durable_loss why) noexcept override {
+        add(why == durable_loss::expired ? "lost:expired " : "lost:removed ");
+    }
+    void released(const bide::durable_ticket&, std::chrono::milliseconds held) noexcept override {
+        add(held >= 0ms ? "released " : "wrong ");
+    }
+    void store_failed(const std::error_code& why) noexcept override {
+        add(why ? "store_failed " : "wrong ");
+    }
+
+private:
+    void add(const std::string& event) {
+        const std::lock_guard held(lock_);
+        text_ += event;
+    }
+
+    mutable bide::mutex lock_;
+    std::string text_;
+};
+
+// A slot whose store can be switched off.
+class broken_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    broken_slot(memory_slot of, std::shared_ptr<std::atomic<bool>> is_broken)
+        : of_(std::move(of)), is_broken_(std::move(is_broken)) {}
+    bide::result<bide::slot_snapshot, std::error_code> load() {
+        if (*is_broken_) {
+            return bide::unexpected{std::make_error_code(std::errc::io_error)};
+        }
+        return of_.load();
+    }
+    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
+        if (*is_broken_) {
+            return {bide::cas_status::failed, 0, {}, std::make_error_code(std::errc::io_error)};
+        }
+        return of_.compare_exchange(v, value);
+    }
+
+private:
+    memory_slot of_;
+    std::shared_ptr<std::atomic<bool>> is_broken_;
+};
+
+durable_options observed_by(const std::shared_ptr<diary>& told) {
+    durable_options o;
+    o.observer = told;
+    return o;
+}
+
+} // namespace
+
+TEST_CASE("observer: is told of an acquisition and of its release") {
+    const auto told = std::make_shared<diary>();
+    durable_mutex m(memory_slot(), observed_by(told));
+    auto held = m.acquire();
+    REQUIRE(held.has_value());
+    REQUIRE(held->release().has_value());
+    REQUIRE(told->text() == "acquired released ");
+    {
+        const auto again = bide::sync_wait(m.async_acquire());
+        REQUIRE(again.has_value());
+    }
+    REQUIRE(told->text() == "acquired released acquired released ");
+}
+
+TEST_CASE("observer: is told of the place in the queue, and so is the request") {
+    const memory_slot slot;
+    const auto told = std::make_shared<diary>();
+    durable_mutex first(slot);
+    durable_mutex m(slot, observed_by(told));
+    auto held = first.acquire();
+    auto middle = first.ticket("between");
+    REQUIRE_FALSE(first.try_acquire(middle)->acquired);
+    std::vector<std::int64_t> places;
+    std::atomic<int> count{0};
+    std::thread waiter([&] {
+        bide::acquire_request request;
+        request.on_position = [&](std::int64_t ahead) {
+            places.push_back(ahead);
+            ++count;
+        };
+        auto mine = m.acquire(request);
+        static_cast<void>(mine && mine->release());
+    });
+    const bool was_queued = test::eventually([&] { return count == 1; });
+    const bool left = first.release(middle).value_or(false);
+    const bool moved = test::eventually([&] { return count == 2; });
+    REQUIRE(held->release().has_value());
+    waiter.join();
+    REQUIRE(was_queued);
+    REQUIRE(left);
+    REQUIRE(moved);
+    REQUIRE(places == std::vector<std::int64_t>{1, 0});
+    REQUIRE(told->text() == "waits:1 waits:0 acquired released ");
+}
+
+TEST_CASE("observer: is told why a contender gave up") {
+    const memory_slot slot;
+    const auto told = std::make_shared<diary>();
+    durable_mutex first(slot);
+    durable_mutex m(slot, observed_by(told));
+    const auto held = first.acquire();
+    REQUIRE_FALSE(m.try_acquire().has_value());
+    std::stop_source stop;
+    stop.request_stop();
+    bide::acquire_request request;
+    request.stop = stop.get_token();
+    REQUIRE_FALSE(m.acquire(request).has_value());
+    REQUIRE_FALSE(bide::sync_wait(m.async_acquire(request)).has_value());
+    REQUIRE(told->has("gave_up:timeout "));
+    REQUIRE(told->has("gave_up:stopped "));
+    REQUIRE_FALSE(told->has("acquired"));
+}
+
+TEST_CASE("observer: a position callback that throws ends the acquisition, which leaves no entry") {
+    durable_mutex m(memory_slot{});
+    auto held = m.acquire();
+    bide::acquire_request request;
+    request.on_position = [](std::int64_t) { throw 7; };
+    REQUIRE_THROWS_AS(m.acquire(request), int);
+    request.timeout = 10s;
+    REQUIRE_THROWS_AS(m.acquire(request), int);
+    REQUIRE_THROWS_AS(bide::sync_wait(m.async_acquire(request)), int);
+    REQUIRE(test::eventually([&] { return (*m.inspect())->live.waiters.empty(); }));
+}
+
+TEST_CASE(
+    "observer: a holder is warned before the lease ends, and then told why the lock is lost") {
+    const auto told = std::make_shared<diary>();
+    durable_options o = observed_by(told);
+    o.lease = 60ms;
+    o.auto_renew = false;
+    durable_mutex m(memory_slot(), o);
+    const auto held = m.acquire();
+    REQUIRE(held.has_value());
+    std::atomic<bool> warned{false};
+    std::atomic<bool> was_warned_first{false};
+    const std::stop_callback at_risk(held->at_risk(), [&]() noexcept { warned = true; });
+    const std::stop_callback lost(held->lost(),
+                                  [&]() noexcept { was_warned_first = warned.load(); });
+    REQUIRE(test::eventually([&] { return told->has("lost:"); }));
+    REQUIRE(test::eventually([&] { return was_warned_first.load(); }));
+    REQUIRE(held->loss() == durable_loss::expired);
+    REQUIRE(told->text() == "acquired at_risk lost:expired ");
+}
+
+TEST_CASE("observer: a renewal after the warning keeps the lock, and is reported as late") {
+    const auto told = std::make_shared<diary>();
+    const auto is_broken = std::make_shared<std::atomic<bool>>(false);
+    durable_options o = observed_by(told);
+    o.lease = 2s;
+    o.warn_before = 1500ms;
+    durable_mutex m(broken_slot(memory_slot(), is_broken), o);
+    auto held = m.acquire();
+    REQUIRE(held.has_value());
+    REQUIRE(held->loss() == durable_loss::none);
+    *is_broken = true;
+    REQUIRE(test::eventually([&] { return told->has("store_failed"); }));
+    REQUIRE(test::eventually([&] { return told->has("at_risk"); }));
+    while (held->remaining() > 900ms) {
+        std::this_thread::yield();
+    }
+    *is_broken = false;
+    if (held->renew()) { // unless this thread was suspended past the lease
+        REQUIRE(held->loss() == durable_loss::none);
+        REQUIRE(test::eventually([&] { return told->has("renewed_late"); }));
+    } else {
+        REQUIRE(held->loss() == durable_loss::expired);
+    }
+}
+
+TEST_CASE("observer: a grant that an administrator takes away is lost as removed") {
+    const auto told = std::make_shared<diary>();
+    durable_mutex m(memory_slot(), observed_by(told));
+    auto held = m.acquire();
+    REQUIRE(m.admin("ops").force_release(held->fence(), "a test").value_or(false));
+    REQUIRE(held->loss() == durable_loss::none); // it is not known yet
+    REQUIRE_FALSE(held->renew().has_value());
+    REQUIRE(held->loss() == durable_loss::removed);
+    REQUIRE(told->text() == "acquired lost:removed ");
+}
+
+TEST_CASE("observer: a warning that is not before the loss is refused") {
+    durable_options o;
+    o.lease = 1s;
+    o.warn_before = 1s;
+    REQUIRE_THROWS_AS(durable_mutex(memory_slot(), o), std::system_error);
+    o.warn_before = -1ms;
+    REQUIRE_THROWS_AS(durable_mutex(memory_slot(), o), std::system_error);
+}
