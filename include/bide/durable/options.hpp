@@ -169,7 +169,7 @@ struct acquire_request {
     /// their clocks differ, it still runs once.
     std::chrono::milliseconds at_least{0};
 
-    /// A text about the contender, for people who inspect() the lock: at most 256 bytes of UTF-8.
+    /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.
     std::string note{};
     /// Names and values for programs that inspect() the lock. The record keeps them sorted by name.
     std::vector<std::pair<std::string, std::string>> labels{};
