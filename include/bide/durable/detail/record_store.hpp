@@ -20,7 +20,6 @@
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/record_update.hpp>
 #include <bide/durable/detail/record_view.hpp>
-#include <bide/durable/detail/store_time.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>

@@ -16,7 +16,6 @@
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/detail/process_identity.hpp>
 #include <bide/durable/detail/record_view.hpp>
-#include <bide/durable/detail/store_time.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/process.hpp>

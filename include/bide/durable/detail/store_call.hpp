@@ -14,6 +14,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/os_thread.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
@@ -22,25 +24,73 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/durable/detail/store_threads.hpp>
 #include <bide/durable/detail/try_to.hpp>
+#include <bide/sched/blocking_pool.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
 #include <chrono>
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stop_token>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// The threads that call stores for callers with a time limit: coroutines, and threads with a
+// timeout or a stop token. The process has one set of them, started on demand. It is never
+// destroyed, and the end of the process does not wait for its threads. A child of fork() starts its
+// own.
+//
+// At most 256 calls run at once. A further call waits for a free thread, in order of arrival. So
+// 256 calls that hang delay the calls to every other store, until each of their callers gives up at
+// the end of its own time.
+class store_threads {
+public:
+    static constexpr unsigned most = 256;
+    static constexpr std::chrono::milliseconds keep_alive{5'000}; // how long an idle thread stays
+
+    // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
+    // be started; then r is not used.
+    static std::error_code post(runnable& r) noexcept {
+        pool* const all = process_wide<pool, native_platform>::get(
+            +[]() noexcept { return new (std::nothrow) pool; });
+        std::error_code why = std::make_error_code(std::errc::not_enough_memory);
+        if (all != nullptr && all->post(r, why)) {
+            why.clear();
+        }
+        return why;
+    }
+
+private:
+    // A thread of the pool uses nothing of the pool after it has left it, so no join is needed.
+    struct detached_thread {
+        std::error_code start(os_thread::function body, void* argument,
+                              std::size_t /* the pool asks for the system's size */) noexcept {
+            return os_thread::start_detached(body, argument);
+        }
+        void join() noexcept {}
+        static void name_this(std::string_view name, const char* separator,
+                              unsigned index) noexcept {
+            os_thread::name_this(name, separator, index);
+        }
+    };
+    using pool_base = basic_blocking_pool<native_platform, detached_thread>;
+
+    struct pool final : pool_base {
+        pool() noexcept : pool_base({most, keep_alive, "bide-store"}) {}
+    };
+};
 
 // How long a caller waits for its call: until `until` or a stop, and then for a running call at
 // most `grace` longer.

@@ -17,7 +17,7 @@
 #include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/per_process.hpp>
-#include <bide/durable/detail/store_threads.hpp>
+#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
