@@ -44,7 +44,7 @@ if(TARGET nlohmann_json::nlohmann_json)
 
     find_package(SQLite3 QUIET)
     if(TARGET SQLite::SQLite3)
-        bide_durable_component(durable_sqlite bide::durable SQLite::SQLite3)
+        bide_durable_library(durable_sqlite slots/impl/sqlite.hpp bide::durable SQLite::SQLite3)
     endif()
 
     # CMake's own module wants the server's headers, too.

@@ -11,5 +11,7 @@
 #include <bide/durable/impl/admin.hpp>
 #include <bide/durable/impl/durable_lock.hpp>
 #include <bide/durable/impl/guard.hpp>
+#include <bide/durable/slots/impl/file.hpp>
+#include <bide/durable/slots/impl/memory.hpp>
 
 #endif

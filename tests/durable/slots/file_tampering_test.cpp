@@ -4,8 +4,6 @@
 
 // The file slot and other programs: files of other kinds in place of its files; files that are
 // removed, moved, damaged or restored; and what the errors say.
-#if defined(__unix__) || defined(__APPLE__)
-
 #include <support/children.hpp>
 #include <support/temp_directory.hpp>
 
@@ -410,5 +408,3 @@ TEST_CASE("file_slot: a restored older copy is reported as a loss until the next
     CHECK(!there->fell_back);
     CHECK(!there->lost_acknowledged);
 }
-
-#endif

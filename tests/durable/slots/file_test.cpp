@@ -1,9 +1,9 @@
 #include <bide/durable/slots/file.hpp>
 
-#include <support/catch.hpp>
+#include <bide/durable/slots/detail/file/posix_file.hpp>
+#include <bide/durable/slots/detail/file/store.hpp>
 
-// The header is empty on systems without flock(2), and so is this file.
-#if defined(__unix__) || defined(__APPLE__)
+#include <support/catch.hpp>
 
 #include <support/children.hpp>
 #include <support/gate.hpp>
@@ -899,7 +899,5 @@ TEST_CASE("file_slot: a reused descriptor number is not taken for an unused watc
     REQUIRE(put(slot, "y") != 0);
     REQUIRE(is_readable(**next));
 }
-
-#endif
 
 #endif

@@ -1,5 +1,8 @@
 #include <bide/durable/slots/sqlite.hpp>
 
+#include <bide/durable/slots/detail/sqlite/connection.hpp>
+#include <bide/durable/slots/detail/sqlite/path.hpp>
+
 #include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/gate.hpp>

@@ -5,7 +5,7 @@
 /// \file
 /// A slot in a file on a local disk. It needs no server and no library. Each change costs one write
 /// and one sync. The file's space is allocated when the file is made, so changes go on when the
-/// disk is full. The header is empty on systems without flock(2).
+/// disk is full. It needs flock(2).
 ///
 /// Files, all in one directory:
 /// \code
@@ -48,18 +48,9 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/file/failure.hpp>
-#include <bide/durable/slots/detail/file/page_format.hpp>
-#include <bide/durable/slots/detail/file/posix_file.hpp>
-#include <bide/durable/slots/detail/file/presence_file.hpp>
-#include <bide/durable/slots/detail/file/store.hpp>
-#include <bide/durable/slots/detail/file/watch.hpp>
 
-#if defined(__unix__) || defined(__APPLE__)
-
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -94,8 +85,8 @@ struct file_slot_options {
     bool any_filesystem = false;
 };
 
-/// A slot in a file, for the threads and processes of one machine. Each thread or process uses its
-/// own object. A child of fork() may use a copy of its parent's object.
+/// The operations of file slots, for the threads and processes of one machine. Each thread or
+/// process uses its own object. A child of fork() may use a copy of its parent's object.
 ///
 /// Errors are those of the system, and of durable_errc:
 /// \code
@@ -113,55 +104,34 @@ struct file_slot_options {
 ///   durable_errc::unsupported_record_version  a later format wrote the file
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
-template <bool Synced> class basic_file_slot {
+class file_slot_operations {
 public:
-    /// What the slot promises. Without syncs, a crash of the system or a loss of power may take
-    /// back any number of changes, or leave no good page. A crash of a process loses nothing.
-    static constexpr slot_guarantees guarantees{Synced, false, lock_clock::boottime};
-
-    /// Remembers the path; touches no file. A relative path is resolved against the current working
-    /// directory at once.
-    /// Requires: the directory exists and is readable; only trusted users may change it.
-    /// Throws: std::bad_alloc.
-    explicit basic_file_slot(std::string path, file_slot_options options = {})
-        : is_valid_(is_file_name(path)), any_filesystem_(options.any_filesystem),
-          path_(absolute(std::move(path))), store_(path_, settings(options)),
-          presences_(path_ + ".lock", options.mode) {}
+    /// Moves the slot. A slot that was moved from can only be assigned to.
+    file_slot_operations(file_slot_operations&& other) noexcept;
+    /// \overload
+    file_slot_operations& operator=(file_slot_operations&& other) noexcept;
 
     /// Reads the value.
     /// Blocks: until a writer's sync has ended, at most for `retry_time`.
     /// Throws: std::bad_alloc, as do all functions below.
-    result<slot_snapshot, std::error_code> load() {
-        if (!is_valid_) {
-            return unexpected{invalid()};
-        }
-        return store_.load_snapshot();
-    }
+    result<slot_snapshot, std::error_code> load();
 
     /// Stores the value if the version is still the current one.
     /// Blocks: for the lock, at most for `retry_time`, and for one sync.
-    cas_result compare_exchange(slot_version version, std::string_view value) {
-        return is_valid_ ? store_.compare_exchange(version, value) : refused();
-    }
+    cas_result compare_exchange(slot_version version, std::string_view value);
 
     /// Calls the update under the exclusive lock and stores what it returns.
     /// Blocks: as compare_exchange(), and while the update runs.
     /// Throws: what the update throws; nothing is changed then.
-    cas_result update_locked(const slot_update& update) {
-        return is_valid_ ? store_.update_locked(update) : refused();
-    }
+    cas_result update_locked(const slot_update& update);
 
     /// Replaces a file that load() reports as durable_errc::corrupt_record by a new one with this
     /// value, and keeps the damaged file as <path>.damaged. A file that is not regular stays, and
     /// the call fails with the error of load().
-    cas_result replace_damaged(std::string_view value) {
-        return is_valid_ ? store_.replace_damaged(value) : refused();
-    }
+    cas_result replace_damaged(std::string_view value);
 
     /// Returns the path, or the file of the last failure and what is wrong with it.
-    std::string explain() const {
-        return (is_valid_ ? store_.failure : detail::file_failure{invalid()}).explain(path_);
-    }
+    std::string explain() const;
 
 #if defined(__linux__)
     /// Makes a watch that reports each change by any process after it is durable. It also reports
@@ -170,15 +140,7 @@ public:
     /// file or changes its attributes, drain() returns ESTALE. In a child of fork() it also returns
     /// ESTALE. Make a new watch then. Each watch uses an inotify instance. The process keeps up to
     /// four unused instances.
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() {
-        if (!is_valid_) {
-            return unexpected{invalid()};
-        }
-        if (const std::error_code error = store_.create_lock_file()) {
-            return unexpected{error};
-        }
-        return detail::file_watch::of(store_.lock().path().c_str(), store_.lock().facts());
-    }
+    result<std::unique_ptr<slot_watch>, std::error_code> watch();
 #endif
 
     /// Takes a mark in the lock file; see detail/file/presence_file.hpp.
@@ -188,27 +150,32 @@ public:
 
     /// Looks for a mark; never waits for the lock.
     /// Returns: unknown, if the lock file is not the one that has the mark.
-    presence is_present(std::int64_t mark) const noexcept {
-        return is_valid_ && !any_filesystem_ ? presences_.is_present(mark) : presence::unknown;
-    }
+    presence is_present(std::int64_t mark) const noexcept;
+
+protected:
+    /// Makes a slot; see basic_file_slot.
+    file_slot_operations(std::string path, const file_slot_options& options, bool is_synced);
+    /// Closes the files.
+    ~file_slot_operations();
 
 private:
-    static constexpr std::size_t largest = std::size_t{1} << 30;
+    struct state;
+    std::unique_ptr<state> state_;
+};
 
-    static std::error_code invalid() noexcept { return durable_errc::invalid_argument; }
-    static cas_result refused() { return {cas_status::failed, 0, {}, invalid()}; }
+/// A slot in a file; see file_slot and relaxed_file_slot.
+template <bool Synced> class basic_file_slot : public file_slot_operations {
+public:
+    /// What the slot promises. Without syncs, a crash of the system or a loss of power may take
+    /// back any number of changes, or leave no good page. A crash of a process loses nothing.
+    static constexpr slot_guarantees guarantees{Synced, false, lock_clock::boottime};
 
-    static bool is_file_name(const std::string& path) noexcept {
-        return !path.empty() && path.back() != '/' && path.find('\0') == std::string::npos;
-    }
-    static std::string absolute(std::string path);
-    static detail::file_settings settings(const file_slot_options& options) noexcept;
-
-    bool is_valid_;
-    bool any_filesystem_;
-    std::string path_;
-    detail::file_store<detail::posix_io> store_;
-    detail::presence_file presences_;
+    /// Remembers the path; touches no file. A relative path is resolved against the current working
+    /// directory at once.
+    /// Requires: the directory exists and is readable; only trusted users may change it.
+    /// Throws: std::bad_alloc.
+    explicit basic_file_slot(std::string path, const file_slot_options& options = {})
+        : file_slot_operations(std::move(path), options, Synced) {}
 };
 
 /// A file slot that syncs each change before it acknowledges it.
@@ -216,53 +183,10 @@ using file_slot = basic_file_slot<true>;
 /// A file slot that does not sync.
 using relaxed_file_slot = basic_file_slot<false>;
 
-template <bool Synced> std::string basic_file_slot<Synced>::absolute(std::string path) {
-    if (path.empty() || path.front() == '/') {
-        return path;
-    }
-    std::string here(256, '\0');
-    while (::getcwd(here.data(), here.size()) == nullptr) {
-        if (errno != ERANGE) {
-            return path; // the working directory is gone, and its files are too
-        }
-        here.resize(2 * here.size());
-    }
-    here.resize(here.find('\0'));
-    return here + "/" + path;
-}
-
-template <bool Synced>
-result<std::shared_ptr<slot_presence>, std::error_code> basic_file_slot<Synced>::be_present() {
-    if (!is_valid_) {
-        return unexpected{invalid()};
-    }
-    if (any_filesystem_) {
-        return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-    }
-    auto mark = presences_.be_present();
-    if (!mark) {
-        store_.failure = {mark.error(), detail::file_part::lock};
-    }
-    return mark;
-}
-
-template <bool Synced>
-detail::file_settings basic_file_slot<Synced>::settings(const file_slot_options& options) noexcept {
-    constexpr std::size_t granule = detail::file_page::granule;
-    const std::size_t size = std::clamp(options.page_size, granule, largest);
-    detail::file_settings to;
-    to.is_synced = Synced;
-    to.page_size = static_cast<std::uint32_t>((size + granule - 1) / granule * granule);
-    to.max_value = std::min(options.max_value, largest);
-    to.retry_time_ns =
-        std::clamp<std::int64_t>(options.retry_time.count(), 0, 1'000'000'000) * 1'000'000;
-    to.mode = options.mode;
-    to.any_filesystem = options.any_filesystem;
-    return to;
-}
-
 } // namespace bide::inline BIDE_ABI
 
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/slots/impl/file.hpp>
 #endif
 
 #endif

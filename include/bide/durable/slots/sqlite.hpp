@@ -40,67 +40,30 @@
 // file.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/sqlite/caller_transaction.hpp>
-#include <bide/durable/slots/detail/sqlite/connection.hpp>
-#include <bide/durable/slots/detail/sqlite/error.hpp>
-#include <bide/durable/slots/detail/sqlite/loss_detector.hpp>
-#include <bide/durable/slots/detail/sqlite/path.hpp>
-#include <bide/durable/slots/detail/sqlite/presence.hpp>
-#include <bide/durable/slots/detail/sqlite/process.hpp>
-#include <bide/durable/slots/detail/sqlite/statement.hpp>
-#include <bide/durable/slots/detail/sqlite/text.hpp>
+#include <bide/durable/slots/sqlite_types.hpp>
 
-#include <chrono>
-#include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include <sqlite3.h>
-
 namespace bide::inline BIDE_ABI {
 
-/// Options of an SQLite slot.
-struct sqlite_slot_options {
-    /// The table: an ASCII letter or _, then letters, digits and _; at most 64 characters; not
-    /// "sqlite_" at the beginning.
-    std::string table = "bide_lock";
-
-    /// How the database file survives a crash.
-    sqlite_journal journal = sqlite_journal::automatic;
-
-    /// How long an operation waits while other connections use the database.
-    std::chrono::milliseconds retry_time{10'000};
-
-    /// The largest value in bytes. SQLite itself may have a lower limit.
-    std::size_t max_value = std::size_t{64} << 20;
-};
-
-/// A slot in an SQLite database. Synced: see sqlite_slot and relaxed_sqlite_slot below.
-template <bool Synced> class basic_sqlite_slot {
+/// The operations of SQLite slots.
+class sqlite_slot_operations {
 public:
-    /// What the slot promises.
-    static constexpr slot_guarantees guarantees{
-        .keeps_acknowledged = Synced, .multi_host = false, .clock = lock_clock::boottime};
-
     /// A transaction of the caller.
     using transaction = sqlite_transaction;
 
-    /// Remembers the path, the key and the options. The first operation opens the database, and
-    /// makes it if it is missing. An operation opens the database again if the file was deleted or
-    /// renamed, after most errors, and in a child of fork(). The path always names a file, never a
-    /// URI; a relative path is resolved against the current working directory at once. The key is
-    /// UTF-8 without zero bytes.
-    /// Throws: std::system_error (invalid_argument) if path, key or table are not valid;
-    /// std::bad_alloc.
-    basic_sqlite_slot(std::string path, std::string key, sqlite_slot_options options = {});
+    /// Moves the slot. A slot that was moved from can only be assigned to.
+    sqlite_slot_operations(sqlite_slot_operations&& other) noexcept;
+    /// \overload
+    sqlite_slot_operations& operator=(sqlite_slot_operations&& other) noexcept;
 
     /// Reads the row.
     /// Blocks: while other connections write, at most for `retry_time`; then the call fails with
@@ -125,61 +88,59 @@ public:
     cas_result replace_damaged(std::string_view value);
 
     /// Returns path, table, key, and the last failure in SQLite's words.
-    std::string explain() const { return own_->link.explain(); }
+    std::string explain() const;
 
-#if defined(__linux__) && defined(F_OFD_SETLK)
+#if defined(__linux__)
     /// Takes a mark in `<path>-bide`.
     /// Returns: errc::operation_not_supported, if that file cannot be made or written.
     /// Thread safety: any thread may call at any time, also while the caller's transaction has
     /// locked the database.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
-        return detail::be_present_beside(path_);
-    }
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present();
     /// Looks for a mark.
     /// Thread safety: any thread may call at any time.
-    presence is_present(std::int64_t mark) { return detail::is_present_beside(path_, mark); }
+    presence is_present(std::int64_t mark);
 #endif
 
     /// Reads the row in a transaction of the caller.
     /// Returns: invalid_argument, if there is no transaction, or if its database is not the slot's.
     /// After an error SQLite may have rolled back the transaction; ask sqlite3_get_autocommit().
     /// SQLITE_BUSY returns immediately, unless the caller's connection has a busy handler.
-    result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        return detail::sqlite_caller_transaction(own_->link, own_->detector, in).load_snapshot();
-    }
+    result<slot_snapshot, std::error_code> load_in(transaction& in);
     /// Stores the value in a transaction of the caller if the version is still the current one. The
     /// value is stored when the caller commits, and is as durable as the caller's connection makes
     /// it: that takes PRAGMA synchronous=FULL in WAL mode, and EXTRA otherwise. The result is never
     /// `indeterminate`; the result of the commit may be. Errors are those of load_in().
-    cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value) {
-        if (value.size() > options_.max_value) {
-            return too_large();
-        }
-        return detail::sqlite_caller_transaction(own_->link, own_->detector, in)
-            .exchange(version, value);
-    }
+    cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value);
+
+protected:
+    /// Makes a slot; see basic_sqlite_slot.
+    sqlite_slot_operations(std::string path, std::string key, sqlite_slot_options options,
+                           bool is_synced);
+    /// Closes the connection.
+    ~sqlite_slot_operations();
 
 private:
-    // Does not move in memory when the slot moves.
-    struct own {
-        explicit own(detail::sqlite_connection::settings s)
-            : link(std::move(s)), detector(link.of().table, link.of().key, Synced) {}
-
-        detail::sqlite_connection link;
-        detail::sqlite_loss_detector detector;
-    };
-
-    // One operation on the slot's connection. The destructor rolls back what was not committed.
+    struct state;
     class operation;
+    std::unique_ptr<state> state_;
+};
 
-    cas_result too_large() {
-        own_->link.say("the value is longer than max_value");
-        return detail::sqlite_failed(make_error_code(durable_errc::too_large));
-    }
+/// A slot in an SQLite database; see sqlite_slot and relaxed_sqlite_slot.
+template <bool Synced> class basic_sqlite_slot : public sqlite_slot_operations {
+public:
+    /// What the slot promises.
+    static constexpr slot_guarantees guarantees{
+        .keeps_acknowledged = Synced, .multi_host = false, .clock = lock_clock::boottime};
 
-    std::string path_; // absolute
-    sqlite_slot_options options_;
-    std::unique_ptr<own> own_;
+    /// Remembers the path, the key and the options. The first operation opens the database, and
+    /// makes it if it is missing. An operation opens the database again if the file was deleted or
+    /// renamed, after most errors, and in a child of fork(). The path always names a file, never a
+    /// URI; a relative path is resolved against the current working directory at once. The key is
+    /// UTF-8 without zero bytes.
+    /// Throws: std::system_error (invalid_argument) if path, key or table are not valid;
+    /// std::bad_alloc.
+    basic_sqlite_slot(std::string path, std::string key, sqlite_slot_options options = {})
+        : sqlite_slot_operations(std::move(path), std::move(key), std::move(options), Synced) {}
 };
 
 /// A slot that acknowledges a commit after it has reached the disk.
@@ -189,187 +150,10 @@ using sqlite_slot = basic_sqlite_slot<true>;
 /// crash of a process does not. Much faster in WAL mode.
 using relaxed_sqlite_slot = basic_sqlite_slot<false>;
 
-// ---- implementation
-
-template <bool Synced> class basic_sqlite_slot<Synced>::operation {
-public:
-    explicit operation(own& on) noexcept : on_(on) {}
-    operation(const operation&) = delete;
-    operation& operator=(const operation&) = delete;
-    ~operation() {
-        if (is_in_) {
-            if (detail::sqlite_process::here().is_still_here()) {
-                on_.link.roll_back();
-                on_.link.end(code);
-            }
-            detail::sqlite_process::here().leave();
-        }
-    }
-
-    std::error_code begin() {
-        if (!is_in_) {
-            is_in_ = detail::sqlite_process::here().enter();
-        }
-        if (!is_in_) {
-            return forked();
-        }
-        if (const std::error_code error = on_.link.begin()) {
-            return error;
-        }
-        on_.detector.open(on_.link.of().path, on_.link.generation());
-        return {};
-    }
-
-    // Locks the database. No other connection writes or commits until the end of the operation.
-    std::error_code lock() {
-        code = on_.link.execute("BEGIN IMMEDIATE");
-        return code == SQLITE_OK ? std::error_code() : on_.link.failed(code);
-    }
-
-    std::error_code read(detail::sqlite_row& row) {
-        on_.detector.load_known();
-        const std::error_code error = on_.link.read(row, code);
-        return error || on_.detector.check(row) ? error : on_.link.corrupt(row);
-    }
-
-    // Calls begin(), lock() and read().
-    std::error_code begin_locked(detail::sqlite_row& row) {
-        if (const std::error_code error = begin()) {
-            return error;
-        }
-        if (const std::error_code error = lock()) {
-            return error;
-        }
-        return read(row);
-    }
-
-    cas_result write(slot_version version, std::string_view value) {
-        on_.detector.load_known(version);
-        return on_.link.write(version, on_.detector.known(), value, code);
-    }
-
-    // Commits what was written under lock().
-    cas_result commit(cas_result written, std::string_view value) {
-        if (written.status != cas_status::stored) {
-            if (written.status == cas_status::indeterminate) {
-                written.status = cas_status::failed;
-            }
-            return written;
-        }
-        code = on_.link.execute("COMMIT");
-        if (code != SQLITE_OK) {
-            const std::error_code error = on_.link.failed(code);
-            return detail::sqlite_failed_with(code, error);
-        }
-        return acknowledge(std::move(written), value);
-    }
-
-    cas_result acknowledge(cas_result written, std::string_view value) {
-        if (written.status == cas_status::stored) {
-            on_.detector.acknowledge(written.version, value);
-        }
-        return written;
-    }
-
-    std::error_code forked() {
-        const std::error_code error = make_error_code(sqlite_slot_errc::forked);
-        on_.link.say(error.message());
-        return error;
-    }
-
-    int code = SQLITE_OK; // SQLite's last result
-
-private:
-    own& on_;
-    bool is_in_ = false;
-};
-
-template <bool Synced>
-basic_sqlite_slot<Synced>::basic_sqlite_slot(std::string path, std::string key,
-                                             sqlite_slot_options options)
-    : options_(std::move(options)) {
-    if (path.empty() || path.find('\0') != path.npos || !detail::is_sqlite_name(options_.table) ||
-        !detail::is_sqlite_text(key)) {
-        BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
-                                     "bide::sqlite_slot"));
-    }
-    path_ = detail::sqlite_absolute(std::move(path));
-    own_ = std::make_unique<own>(detail::sqlite_connection::settings{
-        path_, options_.table, std::move(key), options_.journal, options_.retry_time, Synced});
-}
-
-template <bool Synced> result<slot_snapshot, std::error_code> basic_sqlite_slot<Synced>::load() {
-    operation now(*own_);
-    if (const std::error_code error = now.begin()) {
-        return unexpected{error};
-    }
-    detail::sqlite_row row;
-    if (const std::error_code error = now.read(row)) {
-        return unexpected{error};
-    }
-    return std::move(row.there);
-}
-
-template <bool Synced>
-cas_result basic_sqlite_slot<Synced>::compare_exchange(slot_version version,
-                                                       std::string_view value) {
-    if (value.size() > options_.max_value) {
-        return too_large();
-    }
-    operation now(*own_);
-    if (const std::error_code error = now.begin()) {
-        return detail::sqlite_failed(error);
-    }
-    cas_result r = now.write(version, value);
-    if (now.code == SQLITE_READONLY_DBMOVED) { // the file was deleted after begin(): try once more
-        if (const std::error_code error = now.begin()) {
-            return detail::sqlite_failed(error);
-        }
-        r = now.write(version, value);
-    }
-    return now.acknowledge(std::move(r), value);
-}
-
-template <bool Synced>
-cas_result basic_sqlite_slot<Synced>::update_locked(const slot_update& update) {
-    operation now(*own_);
-    detail::sqlite_row row;
-    const std::error_code error = now.begin_locked(row);
-    if (error) {
-        return detail::sqlite_failed(error);
-    }
-    const std::optional<std::string> value = update(row.there);
-    if (!detail::sqlite_process::here().is_still_here()) {
-        return detail::sqlite_failed(now.forked());
-    }
-    if (!value) {
-        return {cas_status::stored, row.there.version, {}, {}};
-    }
-    if (value->size() > options_.max_value) {
-        return too_large();
-    }
-    own_->link.renew_retry_time();
-    return now.commit(now.write(row.there.version, *value), *value);
-}
-
-template <bool Synced>
-cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
-    if (value.size() > options_.max_value) {
-        return too_large();
-    }
-    operation now(*own_);
-    detail::sqlite_row row;
-    const std::error_code error = now.begin_locked(row);
-    if (!error) {
-        return {cas_status::conflict, 0, std::move(row.there), {}};
-    }
-    if (error != durable_errc::corrupt_record) {
-        return detail::sqlite_failed(error);
-    }
-    own_->link.renew_retry_time();
-    return now.commit(own_->link.repair(row, own_->detector.known(), value, now.code), value);
-}
-
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/slots/impl/sqlite.hpp>
+#endif
 
 #endif

@@ -9,8 +9,6 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 
-#if defined(__unix__) || defined(__APPLE__)
-
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -117,7 +115,5 @@ inline const char* file_failure::kind_of(const std::string& file) noexcept {
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
-
-#endif
 
 #endif

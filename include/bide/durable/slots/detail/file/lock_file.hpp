@@ -19,21 +19,31 @@
 #include <bide/durable/slots/detail/file/page_format.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 
-#if defined(__unix__) || defined(__APPLE__)
-
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// The options of a file slot, in the units that the implementation uses.
+struct file_settings {
+    bool is_synced = true;
+    std::uint32_t page_size = 4 * file_page::granule; // a multiple of the granule
+    std::size_t max_value = std::size_t{64} << 20;
+    std::int64_t retry_time_ns = 10'000'000'000;
+    unsigned mode = 0600;
+    bool any_filesystem = false;
+};
+
 template <class Io> class lock_file {
 public:
-    lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t retry_time_ns,
-              Io io)
-        : io_(io), path_(std::move(path)), mode_(mode), any_filesystem_(any_filesystem),
-          retry_time_ns_(retry_time_ns), file_(io) {}
+    lock_file(std::string path, const file_settings& settings, Io io)
+        : io_(io), path_(std::move(path)), set_(settings), file_(io) {}
 
     lock_file(lock_file&&) noexcept = default;
     lock_file& operator=(lock_file&&) noexcept = default;
@@ -75,16 +85,13 @@ private:
 
     std::error_code open() noexcept;
     std::error_code wait(bool exclusive, std::int64_t begin) noexcept;
-    std::int64_t jitter(std::int64_t below) noexcept;
 
     [[no_unique_address]] Io io_;
     std::string path_;
-    unsigned mode_;
-    bool any_filesystem_;
-    std::int64_t retry_time_ns_;
+    file_settings set_;
     file_descriptor<Io> file_;
     struct stat facts_{};
-    std::uint64_t chance_ = 0;
+    random_numbers random_;
 };
 
 template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcept {
@@ -109,7 +116,7 @@ template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcep
         }
         leave();
         file_.reset();
-        if (io_.steady_ns() - begin > retry_time_ns_) {
+        if (io_.steady_ns() - begin > set_.retry_time_ns) {
             return std::make_error_code(std::errc::timed_out);
         }
     }
@@ -123,7 +130,7 @@ template <class Io> std::error_code lock_file<Io>::open() noexcept {
     }
     int fd = io_.open_file(path_.c_str(), how | O_RDWR);
     if (fd < 0 && errno == ENOENT) {
-        fd = io_.open_file(path_.c_str(), how | O_RDWR | O_CREAT, mode_);
+        fd = io_.open_file(path_.c_str(), how | O_RDWR | O_CREAT, set_.mode);
     }
     if (fd < 0 && (errno == EACCES || errno == EROFS)) {
         const int why = errno;
@@ -139,7 +146,7 @@ template <class Io> std::error_code lock_file<Io>::open() noexcept {
     if (!S_ISREG(facts_.st_mode)) {
         return check_kind(facts_);
     }
-    if (!any_filesystem_ && !io_.is_reliable(fd)) {
+    if (!set_.any_filesystem && !io_.is_reliable(fd)) {
         return durable_errc::unsupported_filesystem;
     }
     file_ = std::move(opened);
@@ -160,8 +167,8 @@ std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept
     std::error_code error;
     std::int64_t rest = first_rest_ns;
     bool is_next = false;
-    if (!any_filesystem_ && io_.is_claimed(file_.get())) {
-        io_.sleep(std::min(polite_rest_ns, retry_time_ns_));
+    if (!set_.any_filesystem && io_.is_claimed(file_.get())) {
+        io_.sleep(std::min(polite_rest_ns, set_.retry_time_ns));
     }
     while (io_.try_lock(file_.get(), exclusive) != 0) {
         if (errno != EWOULDBLOCK) {
@@ -169,14 +176,14 @@ std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept
             break;
         }
         const std::int64_t waited = io_.steady_ns() - begin;
-        if (waited >= retry_time_ns_) {
+        if (waited >= set_.retry_time_ns) {
             error = std::make_error_code(std::errc::timed_out);
             break;
         }
-        is_next =
-            is_next || (waited >= long_wait_ns && !any_filesystem_ && io_.try_claim(file_.get()));
+        is_next = is_next ||
+                  (waited >= long_wait_ns && !set_.any_filesystem && io_.try_claim(file_.get()));
         rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
-        io_.sleep(std::min(rest / 2 + jitter(rest), retry_time_ns_ - waited));
+        io_.sleep(std::min(rest / 2 + random_.below(rest), set_.retry_time_ns - waited));
     }
     if (is_next) {
         io_.unclaim(file_.get());
@@ -184,20 +191,7 @@ std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept
     return error;
 }
 
-// By xorshift: Marsaglia, "Xorshift RNGs" (2003).
-template <class Io> std::int64_t lock_file<Io>::jitter(std::int64_t below) noexcept {
-    if (chance_ == 0) {
-        chance_ = (static_cast<std::uint64_t>(io_.process()) << 32) ^ io_.clock_ns() ^ 1;
-    }
-    chance_ ^= chance_ << 13;
-    chance_ ^= chance_ >> 7;
-    chance_ ^= chance_ << 17;
-    return static_cast<std::int64_t>(chance_ % static_cast<std::uint64_t>(below));
-}
-
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
-
-#endif
 
 #endif

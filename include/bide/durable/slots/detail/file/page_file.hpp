@@ -11,8 +11,6 @@
 #include <bide/durable/slots/detail/file/page_format.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 
-#if defined(__unix__) || defined(__APPLE__)
-
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -386,7 +384,5 @@ std::error_code page_file<Io>::write_fully(int fd, std::size_t size, std::uint64
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
-
-#endif
 
 #endif

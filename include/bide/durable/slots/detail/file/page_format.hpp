@@ -20,14 +20,38 @@
 // one with the higher version counts.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/slots/detail/file/crc32c.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4). `before` is the result for the bytes before these.
+constexpr std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0) noexcept {
+    constexpr auto of_byte = [] {
+        std::array<std::uint32_t, 256> table{};
+        for (std::uint32_t byte = 0; byte < 256; ++byte) {
+            std::uint32_t crc = byte;
+            for (int bit = 0; bit < 8; ++bit) {
+                crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0u);
+            }
+            table[byte] = crc;
+        }
+        return table;
+    }();
+    std::uint32_t crc = ~before;
+    for (const char c : bytes) {
+        crc = (crc >> 8) ^ of_byte[(crc ^ static_cast<unsigned char>(c)) & 0xff];
+    }
+    return ~crc;
+}
+
+static_assert(crc32c("123456789") == 0xe3069283u);
 
 struct file_page {
     static constexpr std::size_t header_size = 32;
@@ -78,8 +102,8 @@ inline file_page decode_header(const char* bytes) noexcept {
 
 // Checks the checksum of header and value.
 inline bool checksum_matches(const char* bytes, const file_page& page) noexcept {
-    const std::uint32_t header = crc32c(bytes, file_page::summed_size);
-    return crc32c(bytes + file_page::header_size, page.length, header) == page.sum;
+    const std::uint32_t header = crc32c({bytes, file_page::summed_size});
+    return crc32c({bytes + file_page::header_size, page.length}, header) == page.sum;
 }
 
 // Writes the header in front of the value, which is in place already.
@@ -90,8 +114,8 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
     store_little(bytes + 12, page_size);
     store_little(bytes + 16, version);
     store_little(bytes + 24, length);
-    const std::uint32_t header = crc32c(bytes, file_page::summed_size);
-    store_little(bytes + 28, crc32c(bytes + file_page::header_size, length, header));
+    const std::uint32_t header = crc32c({bytes, file_page::summed_size});
+    store_little(bytes + 28, crc32c({bytes + file_page::header_size, length}, header));
 }
 
 // The result of comparing two pages.
@@ -133,15 +157,9 @@ struct file_versions {
 
     static std::uint64_t next(std::uint64_t last, bool fell_back, std::uint64_t claimed,
                               std::uint64_t seen, std::uint64_t clock_ns) noexcept {
-        std::uint64_t version = last + (fell_back ? jump : 1);
-        if (fell_back && claimed < most_believed) {
-            version = later(version, claimed + jump);
-        }
-        return later(later(version, seen + 1), clock_ns);
+        const std::uint64_t after_bad = fell_back && claimed < most_believed ? claimed + jump : 0;
+        return std::max({last + (fell_back ? jump : 1), after_bad, seen + 1, clock_ns});
     }
-
-private:
-    static std::uint64_t later(std::uint64_t a, std::uint64_t b) noexcept { return a > b ? a : b; }
 };
 
 } // namespace detail

@@ -8,13 +8,12 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
-#if defined(__unix__) || defined(__APPLE__)
-
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -86,6 +85,49 @@ inline std::error_code check_kind(const struct stat& facts) noexcept {
 inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
+
+// Resolves a relative path against the current working directory.
+// Throws: std::bad_alloc.
+inline std::string absolute_path(std::string path) {
+    if (path.empty() || path.front() == '/') {
+        return path;
+    }
+    std::string here(256, '\0');
+    while (::getcwd(here.data(), here.size()) == nullptr) {
+        if (errno != ERANGE) {
+            return "./" + path; // the working directory is gone, and its files are too
+        }
+        here.resize(2 * here.size());
+    }
+    here.resize(here.find('\0'));
+    return here + '/' + path;
+}
+
+// The mixing function of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
+// generators" (2014).
+constexpr std::uint64_t mixed_bits(std::uint64_t z) noexcept {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+// SplitMix64, seeded by the time and the process at the first use.
+class random_numbers {
+public:
+    // Returns a number from 0 to n - 1.
+    std::int64_t below(std::int64_t n) noexcept {
+        if (state_ == 0) {
+            state_ = static_cast<std::uint64_t>(native_platform::now()) ^
+                     static_cast<std::uint64_t>(::getpid()) << 40 ^
+                     reinterpret_cast<std::uintptr_t>(this);
+        }
+        state_ += 0x9e3779b97f4a7c15;
+        return static_cast<std::int64_t>(mixed_bits(state_) % static_cast<std::uint64_t>(n));
+    }
+
+private:
+    std::uint64_t state_ = 0;
+};
 
 class posix_io {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
@@ -300,7 +342,5 @@ private:
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
-
-#endif
 
 #endif

@@ -30,8 +30,6 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 
-#if defined(__unix__) || defined(__APPLE__)
-
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -41,7 +39,6 @@
 
 #if defined(__linux__)
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #endif
 
 namespace bide::inline BIDE_ABI {
@@ -61,8 +58,9 @@ struct presence_bytes {
         constexpr int most_tries = 1'000;
         const std::int64_t file = file_hash(fd);
         errno = EOPNOTSUPP;
+        random_numbers random;
         for (int i = 0; file >= 0 && i < most_tries; ++i) {
-            const std::int64_t byte = draw();
+            const std::int64_t byte = 1 + random.below(byte_mask);
             struct flock lock = lock_on(byte);
             if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) {
                 return file << byte_bits | byte;
@@ -100,23 +98,6 @@ private:
         return lock;
     }
 
-    // Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
-    static std::uint64_t mix(std::uint64_t z) noexcept {
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-        return z ^ (z >> 31);
-    }
-
-    static std::int64_t draw() noexcept {
-        std::uint64_t bits = 0;
-        if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
-            posix_io io;
-            bits = mix(io.clock_ns() ^ static_cast<std::uint64_t>(io.process()) << 40 ^
-                       static_cast<std::uint64_t>(io.steady_ns()) << 20);
-        }
-        return 1 + static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(byte_mask));
-    }
-
     // Returns -1 if the system does not report the facts. The hash is the same for all processes
     // that share the file. So it leaves out the device number, which may change at a reboot.
     static std::int64_t file_hash(int fd) noexcept {
@@ -126,15 +107,16 @@ private:
             (facts.stx_mask & STATX_INO) == 0) {
             return -1;
         }
-        std::uint64_t hash = mix(facts.stx_ino + 1);
+        std::uint64_t hash = mixed_bits(facts.stx_ino + 1);
         if ((facts.stx_mask & STATX_BTIME) != 0) {
-            hash = mix(hash ^ static_cast<std::uint64_t>(facts.stx_btime.tv_sec));
-            hash = mix(hash ^ facts.stx_btime.tv_nsec);
+            hash = mixed_bits(hash ^ static_cast<std::uint64_t>(facts.stx_btime.tv_sec));
+            hash = mixed_bits(hash ^ facts.stx_btime.tv_nsec);
         }
         constexpr unsigned long get_generation = _IOR('v', 1, long); // of an int
         int generation[2] = {0, 0};
         if (::ioctl(fd, get_generation, generation) == 0) {
-            hash = mix(hash ^ static_cast<std::uint64_t>(static_cast<unsigned>(generation[0])));
+            hash =
+                mixed_bits(hash ^ static_cast<std::uint64_t>(static_cast<unsigned>(generation[0])));
         }
         return static_cast<std::int64_t>(hash >> (64 - file_bits));
     }
@@ -266,7 +248,5 @@ private:
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
-
-#endif
 
 #endif

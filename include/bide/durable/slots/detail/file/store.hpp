@@ -13,9 +13,6 @@
 #include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/page_format.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
-#include <bide/durable/slots/detail/file/settings.hpp>
-
-#if defined(__unix__) || defined(__APPLE__)
 
 #include <algorithm>
 #include <optional>
@@ -30,8 +27,7 @@ namespace detail {
 template <class Io> class file_store {
 public:
     file_store(std::string path, const file_settings& settings, Io io = Io())
-        : io_(io), set_(settings),
-          lock_(path + ".lock", set_.mode, set_.any_filesystem, set_.retry_time_ns, io),
+        : io_(io), set_(settings), lock_(path + ".lock", set_, io),
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
@@ -394,7 +390,5 @@ cas_result file_store<Io>::replace(std::string_view value, slot_version next, bo
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
-
-#endif
 
 #endif

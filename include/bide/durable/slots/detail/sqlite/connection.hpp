@@ -6,14 +6,16 @@
 // It records SQLite's text about the last failure.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/server/store_error_text.hpp>
 #include <bide/durable/slots/detail/sqlite/error.hpp>
-#include <bide/durable/slots/detail/sqlite/journal.hpp>
 #include <bide/durable/slots/detail/sqlite/path.hpp>
 #include <bide/durable/slots/detail/sqlite/process.hpp>
 #include <bide/durable/slots/detail/sqlite/statement.hpp>
+#include <bide/durable/slots/sqlite_types.hpp>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -30,19 +32,19 @@ class sqlite_connection final : public sqlite_process::member {
 public:
     struct settings {
         std::string path;
-        std::string table;
         std::string key;
-        sqlite_journal journal = sqlite_journal::automatic;
-        std::chrono::milliseconds retry_time{};
+        sqlite_slot_options options;
         bool is_synced = true;
     };
 
     explicit sqlite_connection(settings s)
-        : settings_(std::move(s)), texts_("main.\"" + settings_.table + '"'),
-          retry_time_(settings_.retry_time) {}
+        : settings_(std::move(s)), texts_("main.\"" + settings_.options.table + '"'),
+          retry_time_(settings_.options.retry_time) {}
     ~sqlite_connection() override {
-        if (leave_list()) {
-            abandon();
+        if (leave_list()) { // leaves everything open and never frees it
+            select_.abandon();
+            insert_.abandon();
+            update_.abandon();
         } else {
             close();
         }
@@ -60,25 +62,35 @@ public:
     // How many times the database was opened.
     unsigned generation() const noexcept { return generation_; }
 
-    // Read the row, and write it. `code` receives SQLite's result. `known` is the last acknowledged
-    // version.
+    // Read the row, and write it. `known` is the last acknowledged version.
     // Throws: std::bad_alloc.
-    std::error_code read(sqlite_row& row, int& code);
-    cas_result write(slot_version version, slot_version known, std::string_view value, int& code);
+    std::error_code read(sqlite_row& row);
+    cas_result write(slot_version version, slot_version known, std::string_view value);
     // Overwrites a damaged row. Requires a transaction.
-    cas_result repair(const sqlite_row& damaged, slot_version known, std::string_view value,
-                      int& code);
+    cas_result repair(const sqlite_row& damaged, slot_version known, std::string_view value);
+    // Commits the transaction that stored the version.
+    cas_result commit(slot_version stored) {
+        const int code = execute("COMMIT");
+        return result_of(code == SQLITE_OK ? SQLITE_DONE : code, stored, db_);
+    }
+    // Returns the result of a write or a commit with this code on a connection. Version 0 means a
+    // conflict.
+    cas_result result_of(int code, slot_version stored, sqlite3* on);
 
     // Returns the error for an SQLite code or a negative sqlite_slot_errc, and records its text.
     // Throws: std::bad_alloc.
-    std::error_code failed(int code) { return failed(code, db_); }
+    std::error_code failed(int code) { return failed(last_ = code, db_); }
     std::error_code failed(int code, sqlite3* on);
+    // SQLite's code of the last failure in this operation.
+    int last_code() const noexcept { return last_; }
     std::error_code corrupt(const sqlite_row& row) {
-        said_ = row.defect;
-        return make_error_code(durable_errc::corrupt_record);
+        return failed(durable_errc::corrupt_record, row.defect);
     }
     // Records the text of an error that is not SQLite's.
-    void say(std::string words) { said_ = std::move(words); }
+    std::error_code failed(std::error_code error, std::string words) {
+        said_ = std::move(words);
+        return error;
+    }
     std::string explain() const;
 
     // Runs a statement without parameters. Stores the first column of its first row in `first`.
@@ -89,8 +101,8 @@ public:
     void roll_back() noexcept;
 
     // Ends an operation. After an error other than a busy or full database, closes the connection.
-    void end(int code) noexcept {
-        if (!sqlite_is_harmless(code)) {
+    void end() noexcept {
+        if (!sqlite_is_harmless(last_)) {
             close();
         }
     }
@@ -98,15 +110,17 @@ public:
     void close() noexcept;
     void close_inherited() noexcept override;
 
-    static bool is_wal_safe(int version) noexcept { return is_sqlite_wal_safe(version); }
+    static constexpr bool is_wal_safe(int version) noexcept {
+        return version >= 3'051'003 || (version >= 3'050'007 && version < 3'051'000) ||
+               (version >= 3'044'006 && version < 3'045'000);
+    }
 
 private:
     std::error_code open();
     int set_up();
     int choose_journal(sqlite_journal& taken);
     int become(sqlite_journal wanted);
-    int synchronize(sqlite_sync wanted);
-    void abandon() noexcept;
+    int synchronize(int level);
     bool has_moved() const noexcept;
 
     settings settings_;
@@ -117,12 +131,14 @@ private:
     sqlite_statement insert_;
     sqlite_statement update_;
     unsigned generation_ = 0;
+    int last_ = SQLITE_OK;
     std::string said_; // about the last failure
 };
 
 // ---- opening
 
 inline std::error_code sqlite_connection::begin() {
+    last_ = SQLITE_OK;
     retry_time_.begin();
     if (has_moved()) {
         close();
@@ -148,11 +164,8 @@ inline std::error_code sqlite_connection::open() {
         return failed(SQLITE_MISUSE);
     }
     if (const std::error_code error = check_sqlite_path(settings_.path.c_str())) {
-        const char* const words = sqlite_path_error_text(error);
-        said_ = words != nullptr ? words : error.message();
-        return error;
+        return failed(error, sqlite_path_error_text(error));
     }
-    retry_time_.seed(reinterpret_cast<std::uintptr_t>(this));
     int code = ::sqlite3_open_v2(settings_.path.c_str(), &db_,
                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
                                      SQLITE_OPEN_PRIVATECACHE,
@@ -168,33 +181,25 @@ inline std::error_code sqlite_connection::open() {
 
 // Returns an SQLite code or a negative sqlite_slot_errc.
 inline int sqlite_connection::set_up() {
-    int code = ::sqlite3_busy_handler(db_, &sqlite_retry_time::on_busy, &retry_time_);
-    if (code == SQLITE_OK) {
-        code = execute("PRAGMA mmap_size=0"); // a disk error must be a code, not a signal
-    }
-    sqlite_journal taken = settings_.journal;
-    if (code == SQLITE_OK) {
-        code = choose_journal(taken);
-    }
-    if (code == SQLITE_OK) {
-        code = synchronize(!settings_.is_synced           ? sqlite_sync::normal
-                           : taken == sqlite_journal::wal ? sqlite_sync::full
-                                                          : sqlite_sync::extra);
-    }
-    if (code == SQLITE_OK) {
-        code = execute(texts_.create);
-    }
-    if (code == SQLITE_OK) {
-        code = sqlite_check_table(db_, "main", settings_.table.c_str());
-    }
+    constexpr int normal = 1;
+    constexpr int full = 2;
+    constexpr int extra = 3; // levels of PRAGMA synchronous
     constexpr unsigned kept = SQLITE_PREPARE_PERSISTENT;
-    if (code == SQLITE_OK) {
-        code = sqlite_of_table(select_.prepare(db_, texts_.select, kept));
-    }
-    if (code == SQLITE_OK) {
-        code = sqlite_of_table(insert_.prepare(db_, texts_.insert, kept));
-    }
-    return code == SQLITE_OK ? sqlite_of_table(update_.prepare(db_, texts_.update, kept)) : code;
+    sqlite_journal taken = settings_.options.journal;
+    return sqlite_in_order(
+        [&] { return ::sqlite3_busy_handler(db_, &sqlite_retry_time::on_busy, &retry_time_); },
+        [&] { return execute("PRAGMA mmap_size=0"); }, // a disk error must be a code, not a signal
+        [&] { return choose_journal(taken); },
+        [&] {
+            return synchronize(!settings_.is_synced           ? normal
+                               : taken == sqlite_journal::wal ? full
+                                                              : extra);
+        },
+        [&] { return execute(texts_.create); },
+        [&] { return sqlite_check_table(db_, "main", settings_.options.table.c_str()); },
+        [&] { return sqlite_of_table(select_.prepare(db_, texts_.select, kept)); },
+        [&] { return sqlite_of_table(insert_.prepare(db_, texts_.insert, kept)); },
+        [&] { return sqlite_of_table(update_.prepare(db_, texts_.update, kept)); });
 }
 
 // `taken` is the mode asked for, and then the mode in use.
@@ -206,17 +211,15 @@ inline int sqlite_connection::choose_journal(sqlite_journal& taken) {
     // pages.
     std::string pages;
     std::string mode;
-    int code = execute("PRAGMA page_count", &pages);
-    if (code == SQLITE_OK) {
-        code = execute("PRAGMA journal_mode", &mode);
-    }
-    if (code != SQLITE_OK) {
+    if (const int code = sqlite_in_order([&] { return execute("PRAGMA page_count", &pages); },
+                                         [&] { return execute("PRAGMA journal_mode", &mode); });
+        code != SQLITE_OK) {
         return code;
     }
     const bool is_safe = is_wal_safe(::sqlite3_libversion_number());
     if (mode == "wal") {
         taken = sqlite_journal::wal;
-        return is_safe ? SQLITE_OK : static_cast<int>(sqlite_slot_errc::unsafe_wal);
+        return is_safe ? SQLITE_OK : sqlite_code(sqlite_slot_errc::unsafe_wal);
     }
     if (pages == "0" && is_safe && become(sqlite_journal::wal) == SQLITE_OK) {
         taken = sqlite_journal::wal;
@@ -230,31 +233,26 @@ inline int sqlite_connection::become(sqlite_journal wanted) {
     const std::string name = wanted == sqlite_journal::wal ? "wal" : "persist";
     std::string mode;
     const int code = execute("PRAGMA journal_mode=" + name, &mode);
-    return code != SQLITE_OK || mode == name ? code
-                                             : static_cast<int>(sqlite_slot_errc::other_mode);
+    return code != SQLITE_OK || mode == name ? code : sqlite_code(sqlite_slot_errc::other_mode);
 }
 
-inline int sqlite_connection::synchronize(sqlite_sync wanted) {
-    const std::string level = std::to_string(static_cast<int>(wanted));
+inline int sqlite_connection::synchronize(int level) {
+    const std::string wanted = std::to_string(level);
     std::string taken;
-    int code = execute("PRAGMA synchronous=" + level);
-    if (code == SQLITE_OK && settings_.is_synced) { // if fsync() stops at the disk's cache
-        code = execute("PRAGMA fullfsync=1");
-    }
-    if (code == SQLITE_OK && settings_.is_synced) {
-        code = execute("PRAGMA checkpoint_fullfsync=1");
-    }
-    if (code == SQLITE_OK) {
-        code = execute("PRAGMA synchronous", &taken);
-    }
-    return code != SQLITE_OK || taken == level ? code
-                                               : static_cast<int>(sqlite_slot_errc::other_mode);
+    const int code = sqlite_in_order(
+        [&] { return execute("PRAGMA synchronous=" + wanted); },
+        [&] { // if fsync() stops at the disk's cache
+            return settings_.is_synced ? execute("PRAGMA fullfsync=1") : SQLITE_OK;
+        },
+        [&] { return settings_.is_synced ? execute("PRAGMA checkpoint_fullfsync=1") : SQLITE_OK; },
+        [&] { return execute("PRAGMA synchronous", &taken); });
+    return code != SQLITE_OK || taken == wanted ? code : sqlite_code(sqlite_slot_errc::other_mode);
 }
 
 // ---- operations
 
-inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
-    code = sqlite_read(select_, settings_.key, &retry_time_, row);
+inline std::error_code sqlite_connection::read(sqlite_row& row) {
+    const int code = sqlite_read(select_, settings_.key, &retry_time_, row);
     if (code != SQLITE_ROW && code != SQLITE_DONE) {
         return failed(code);
     }
@@ -262,45 +260,49 @@ inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
 }
 
 inline cas_result sqlite_connection::write(slot_version version, slot_version known,
-                                           std::string_view value, int& code) {
-    cas_result r = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version, known,
-                                value, &retry_time_, code);
-    if (r.error) {
-        const std::error_code error = failed(code);
-        r.error = r.error.category() == sqlite_category() ? error : r.error;
-    }
-    return r;
+                                           std::string_view value) {
+    slot_version stored = 0;
+    const int code = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version, known,
+                                  value, &retry_time_, stored);
+    return result_of(code, stored, db_);
 }
 
 // The new version is later than the damaged row's version, unless that is not plausible.
 inline cas_result sqlite_connection::repair(const sqlite_row& damaged, slot_version known,
-                                            std::string_view value, int& code) {
-    const slot_version now = sqlite_first_version();
-    slot_version next = std::max(now, known + 1);
+                                            std::string_view value) {
+    slot_version next = std::max(sqlite_first_version(), known + 1);
     if (damaged.claimed < sqlite_last_version - 1) {
         next = std::max(next, damaged.claimed + 1);
     }
     sqlite_statement change;
-    code = change.prepare(db_, texts_.repair);
+    int code = change.prepare(db_, texts_.repair);
     if (code == SQLITE_OK) {
         const sqlite_binding bound(change, settings_.key, static_cast<std::int64_t>(next), value);
         code = bound.code() == SQLITE_OK ? change.step(&retry_time_) : bound.code();
     }
-    if (code != SQLITE_DONE) {
-        return sqlite_failed(failed(code));
+    return result_of(code, next, db_);
+}
+
+inline cas_result sqlite_connection::result_of(int code, slot_version stored, sqlite3* on) {
+    if (code == SQLITE_DONE) {
+        return {stored != 0 ? cas_status::stored : cas_status::conflict, stored, {}, {}};
     }
-    return {cas_status::stored, next, {}, {}};
+    const std::error_code error = on == db_ ? failed(code) : failed(code, on);
+    return {sqlite_stored_nothing(code) ? cas_status::failed : cas_status::indeterminate,
+            0,
+            {},
+            sqlite_primary(code) == SQLITE_TOOBIG ? durable_errc::too_large : error};
 }
 
 inline std::error_code sqlite_connection::failed(int code, sqlite3* on) {
     const int of_sqlite = on == nullptr ? SQLITE_OK : ::sqlite3_extended_errcode(on);
-    const bool is_said = code == static_cast<int>(sqlite_slot_errc::other_table)
+    const bool is_said = code == sqlite_code(sqlite_slot_errc::other_table)
                              ? of_sqlite != SQLITE_OK
                              : code > 0 && of_sqlite == code;
-    if ((code & 0xff) == SQLITE_CANTOPEN && code > 0 && on != nullptr) {
+    if (sqlite_primary(code) == SQLITE_CANTOPEN && code > 0 && on != nullptr) {
         code |= ::sqlite3_system_errno(on) << 16;
     }
-    const std::error_code error = sqlite_code(code);
+    const std::error_code error(code, sqlite_category());
     said_ = error.message();
     if (const char* const more = is_said ? ::sqlite3_errmsg(on) : nullptr;
         more != nullptr && said_.find(more) == said_.npos) {
@@ -310,15 +312,16 @@ inline std::error_code sqlite_connection::failed(int code, sqlite3* on) {
 }
 
 inline std::string sqlite_connection::explain() const {
-    std::string line = "SQLite database " + printable(settings_.path) + ", table " +
-                       settings_.table + ", key \"" + printable(settings_.key) + '"';
-    return said_.empty() ? line : line + ": " + printable(said_);
+    const std::string line = "SQLite database " + settings_.path + ", table " +
+                             settings_.options.table + ", key \"" + settings_.key + '"';
+    return one_line(said_.empty() ? line : line + ": " + said_, line.npos);
 }
 
 inline int sqlite_connection::execute(const std::string& text, std::string* first) {
     sqlite_statement statement;
     int code = statement.prepare(db_, text);
-    while ((code & 0xff) == SQLITE_BUSY && retry_time_.wait()) { // preparing may read the schema
+    while (sqlite_primary(code) == SQLITE_BUSY &&
+           retry_time_.wait()) { // preparing may read the schema
         code = statement.prepare(db_, text);
     }
     if (code != SQLITE_OK) {
@@ -357,14 +360,6 @@ inline void sqlite_connection::close_inherited() noexcept {
         ::sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
         close();
     }
-}
-
-// Leaves everything open and never frees it.
-inline void sqlite_connection::abandon() noexcept {
-    select_.abandon();
-    insert_.abandon();
-    update_.abandon();
-    db_ = nullptr;
 }
 
 // True if the file was deleted or renamed while it was open.

@@ -2,78 +2,40 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PATH_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PATH_HPP
 
-// Checks a path before SQLite opens it. SQLite would read a file that is not regular, and block
-// there. SQLite finds the journal, the log and the shared memory of a database by the path. If
-// processes reach one file by two paths (two directories or two names), each path has its own log.
-// Then each process reads and writes a different database, without an error.
+// Checks a path before SQLite opens it, and names before they stand in a statement.
+//
+// SQLite would read a file that is not regular, and block there. SQLite finds the journal, the log
+// and the shared memory of a database by the path. If processes reach one file by two paths (two
+// directories or two names), each path has its own log. Then each process reads and writes a
+// different database, without an error.
 //
 // No function here opens the file: to close a descriptor of the file would drop this process's
 // SQLite locks on it.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/slots/detail/file/posix_file.hpp>
+#include <bide/sched/detail/quoted.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
 
-#if defined(__unix__) || defined(__APPLE__)
-#include <cerrno>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#endif
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Returns the absolute path, resolved against the current working directory. An absolute path
-// cannot be taken for a URI or for a database in memory.
-// Throws: std::bad_alloc.
-inline std::string sqlite_absolute(std::string path) {
-#if defined(__unix__) || defined(__APPLE__)
-    if (path.empty() || path.front() == '/') {
-        return path;
-    }
-    std::string here(256, '\0');
-    while (::getcwd(here.data(), here.size()) == nullptr) {
-        if (errno != ERANGE) {
-            return "./" + path; // the working directory is gone, and its files are too
-        }
-        here.resize(2 * here.size());
-    }
-    here.resize(here.find('\0'));
-    return here + '/' + path;
-#else
-    return path;
-#endif
-}
-
-// Returns the path beside which SQLite makes its files: the target of a symbolic link.
+// Returns the path beside which SQLite makes its files: symbolic links are resolved.
 // Throws: std::bad_alloc.
 inline std::string sqlite_resolved(const std::string& path) {
-#if defined(__unix__) || defined(__APPLE__)
-    struct ::stat facts{};
-    if (::lstat(path.c_str(), &facts) == 0 && S_ISLNK(facts.st_mode)) {
-        char* const real = ::realpath(path.c_str(), nullptr);
-        const std::string resolved = real == nullptr ? path : real;
-        std::free(real);
-        return resolved;
-    }
-#endif
-    return path;
-}
-
-// Returns the text in one line: control characters become '?'.
-// Throws: std::bad_alloc.
-inline std::string printable(std::string_view text) {
-    std::string line(text);
-    for (char& c : line) {
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-            c = '?';
-        }
-    }
-    return line;
+    char* const real = ::realpath(path.c_str(), nullptr);
+    std::string resolved = real == nullptr ? path : real;
+    std::free(real);
+    return resolved;
 }
 
 // A missing file is accepted.
@@ -81,43 +43,58 @@ inline std::string printable(std::string_view text) {
 // a file with a second name, EXDEV for a file that is mounted without its directory; otherwise the
 // system's error for the path.
 inline std::error_code check_sqlite_path(const char* path) noexcept {
-#if defined(__unix__) || defined(__APPLE__)
-    const auto is = [](int error) { return std::error_code(error, std::generic_category()); };
     struct ::stat facts{};
     if (::stat(path, &facts) != 0) {
-        return errno == ENOENT || errno == EINTR ? std::error_code() : is(errno);
-    }
-    if (!S_ISREG(facts.st_mode)) {
-        return is(S_ISDIR(facts.st_mode) ? EISDIR : EINVAL);
-    }
-    if (facts.st_nlink > 1) {
-        return is(EMLINK);
+        return errno == ENOENT || errno == EINTR ? std::error_code() : system_error_code();
     }
 #if defined(__linux__) && defined(STATX_ATTR_MOUNT_ROOT)
     struct ::statx more{};
-    if (::statx(AT_FDCWD, path, 0, STATX_TYPE, &more) == 0 &&
+    if (S_ISREG(facts.st_mode) && facts.st_nlink == 1 &&
+        ::statx(AT_FDCWD, path, 0, STATX_TYPE, &more) == 0 &&
         (more.stx_attributes & more.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0) {
-        return is(EXDEV);
+        return system_error_code(EXDEV);
     }
 #endif
-#else
-    static_cast<void>(path);
-#endif
-    return {};
+    return check_kind(facts);
 }
 
-// The text for an error of check_sqlite_path(), or null.
-inline const char* sqlite_path_error_text(std::error_code error) noexcept {
-    if (error == std::errc::too_many_links) {
+// The text for an error of check_sqlite_path().
+inline std::string sqlite_path_error_text(std::error_code error) {
+    switch (error.value()) {
+    case EMLINK:
         return "the file has a second name (a hard link); the two names would have two journals";
+    case EXDEV: return "the file is mounted without its directory: mount the directory";
+    case EISDIR: return "this is a directory";
+    case EINVAL: return "this is not a regular file";
+    default: return error.message();
     }
-    if (error == std::errc::cross_device_link) {
-        return "the file is mounted without its directory: mount the directory";
+}
+
+// Returns true if the name consists of letters, digits and _, and is not reserved by SQLite. Such a
+// name needs no escapes between quotes.
+inline bool is_sqlite_name(std::string_view name) noexcept {
+    constexpr std::string_view reserved = "sqlite_";
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    const auto lower = [](char c) {
+        return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+    };
+    return !name.empty() && name.size() <= 64 && !is_digit(name[0]) &&
+           std::all_of(name.begin(), name.end(),
+                       [&](char c) {
+                           return is_digit(c) || c == '_' || (lower(c) >= 'a' && lower(c) <= 'z');
+                       }) &&
+           !std::equal(reserved.begin(), reserved.end(), name.begin(),
+                       name.begin() +
+                           static_cast<std::ptrdiff_t>(std::min(name.size(), reserved.size())),
+                       [&](char a, char b) { return a == lower(b); });
+}
+
+// True if the text is well-formed UTF-8 without zero bytes: the same in every encoding of SQLite.
+inline bool is_sqlite_text(std::string_view text) noexcept {
+    while (!text.empty() && text[0] != '\0' && utf8_length(text) != 0) {
+        text.remove_prefix(utf8_length(text));
     }
-    if (error == std::errc::is_a_directory) {
-        return "this is a directory";
-    }
-    return error == std::errc::invalid_argument ? "this is not a regular file" : nullptr;
+    return text.empty();
 }
 
 } // namespace detail

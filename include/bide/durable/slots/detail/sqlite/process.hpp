@@ -17,11 +17,11 @@
 #include <bide/core/config.hpp>
 
 #include <mutex>
+#include <utility>
+#include <vector>
 
-#if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
 #include <unistd.h>
-#endif
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -42,11 +42,6 @@ public:
     protected:
         // Call it in the destructor. True: what is open is the parent's and may be in an operation.
         bool leave_list() noexcept { return here().remove(*this); }
-
-    private:
-        friend class sqlite_process;
-        member* next_ = nullptr;
-        member* before_ = nullptr;
     };
 
     // The object of this process. It is never destroyed, because slots may be static.
@@ -62,10 +57,11 @@ public:
         if (is_unusable_) {
             return false;
         }
-        for (member* m = has_inherited_ ? first_ : nullptr; m != nullptr; m = m->next_) {
-            m->close_inherited();
+        if (std::exchange(has_inherited_, false)) {
+            for (member* const m : members_) {
+                m->close_inherited();
+            }
         }
-        has_inherited_ = false;
         ++busy_;
         return true;
     }
@@ -85,45 +81,28 @@ public:
     }
 
 private:
-#if defined(__unix__) || defined(__APPLE__)
-    using id = ::pid_t;
-    static id current() noexcept { return ::getpid(); }
-
     // The handlers hold the mutex during a fork, so that the child can use it.
     sqlite_process() {
         ::pthread_atfork([] { here().mutex_.lock(); }, [] { here().mutex_.unlock(); },
                          [] { here().mutex_.unlock(); });
     }
-#else
-    using id = int;
-    static id current() noexcept { return 0; }
-    sqlite_process() = default;
-#endif
 
     void notice_fork() noexcept {
-        if (pid_ != current()) {
-            pid_ = current();
+        if (const ::pid_t now = ::getpid(); std::exchange(pid_, now) != now) {
             is_unusable_ = is_unusable_ || busy_ != 0;
             has_inherited_ = true;
         }
     }
 
-    void add(member& m) noexcept {
+    void add(member& m) {
         const std::lock_guard lock(mutex_);
-        m.next_ = first_;
-        if (first_ != nullptr) {
-            first_->before_ = &m;
-        }
-        first_ = &m;
+        members_.push_back(&m);
     }
 
     bool remove(member& m) noexcept {
         const std::lock_guard lock(mutex_);
         notice_fork();
-        (m.before_ != nullptr ? m.before_->next_ : first_) = m.next_;
-        if (m.next_ != nullptr) {
-            m.next_->before_ = m.before_;
-        }
+        std::erase(members_, &m);
         if (has_inherited_ && !is_unusable_) {
             m.close_inherited();
         }
@@ -132,11 +111,11 @@ private:
 
     std::mutex mutex_;
     // The mutex guards:
-    id pid_ = current();
+    ::pid_t pid_ = ::getpid();
     unsigned busy_ = 0; // running operations; in a child, at first those of its parent
     bool is_unusable_ = false;
     bool has_inherited_ = false;
-    member* first_ = nullptr;
+    std::vector<member*> members_;
 };
 
 } // namespace detail

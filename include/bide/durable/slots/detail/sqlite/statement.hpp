@@ -5,9 +5,8 @@
 // Reads and writes a slot's row, on the slot's connection or on the caller's.
 
 #include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/sqlite/error.hpp>
 
 #include <algorithm>
@@ -40,13 +39,9 @@ public:
         if (left <= left.zero()) {
             return false;
         }
-        const auto moment = std::chrono::microseconds(shortest_us + next() % spread_us);
+        const auto moment = std::chrono::microseconds(shortest_us + random_.below(spread_us));
         std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, moment));
         return true;
-    }
-
-    void seed(std::uint64_t by) noexcept {
-        state_ = (by ^ static_cast<std::uint64_t>(native_platform::now())) * 0x9e3779b97f4a7c15 | 1;
     }
 
     static int on_busy(void* self, int) noexcept {
@@ -54,19 +49,12 @@ public:
     }
 
 private:
-    static constexpr std::uint64_t shortest_us = 100;
-    static constexpr std::uint64_t spread_us = 3'900;
-
-    std::uint64_t next() noexcept { // xorshift
-        state_ ^= state_ << 13;
-        state_ ^= state_ >> 7;
-        state_ ^= state_ << 17;
-        return state_ >> 16;
-    }
+    static constexpr std::int64_t shortest_us = 100;
+    static constexpr std::int64_t spread_us = 3'900;
 
     std::chrono::milliseconds whole_;
     std::chrono::steady_clock::time_point end_{};
-    std::uint64_t state_ = 1;
+    random_numbers random_;
 };
 
 class sqlite_statement {
@@ -161,7 +149,7 @@ struct sqlite_texts {
 
 // Maps the result of preparing a statement: SQLITE_ERROR means that the table is of another kind.
 inline int sqlite_of_table(int code) noexcept {
-    return code == SQLITE_ERROR ? static_cast<int>(sqlite_slot_errc::other_table) : code;
+    return code == SQLITE_ERROR ? sqlite_code(sqlite_slot_errc::other_table) : code;
 }
 
 // Checks that the table has the columns of a slot. Returns an SQLite code. Returns other_table if
@@ -190,24 +178,6 @@ inline cas_result sqlite_failed(std::error_code error) noexcept {
     return {cas_status::failed, 0, {}, error};
 }
 
-// The result for a write or a commit that failed with this code.
-inline cas_result sqlite_failed_with(int code, std::error_code error) noexcept {
-    return {sqlite_stored_nothing(code) ? cas_status::failed : cas_status::indeterminate,
-            0,
-            {},
-            (code & 0xff) == SQLITE_TOOBIG ? make_error_code(durable_errc::too_large) : error};
-}
-
-inline const char* sqlite_type_name(int type) noexcept {
-    switch (type) {
-    case SQLITE_INTEGER: return "INTEGER";
-    case SQLITE_FLOAT: return "REAL";
-    case SQLITE_TEXT: return "TEXT";
-    case SQLITE_BLOB: return "BLOB";
-    default: return "NULL";
-    }
-}
-
 // Reads the row. Returns an SQLite code; SQLITE_ROW and SQLITE_DONE mean success.
 // Throws: std::bad_alloc.
 inline int sqlite_read(sqlite_statement& select, std::string_view key,
@@ -218,8 +188,16 @@ inline int sqlite_read(sqlite_statement& select, std::string_view key,
         return code;
     }
     sqlite3_stmt* const row = select.get();
-    if (const int type = ::sqlite3_column_type(row, 0); type != SQLITE_INTEGER) {
-        to.defect = std::string("the version is ") + sqlite_type_name(type) + " and not INTEGER";
+    const auto is = [&](int column, const char* name, int type) {
+        constexpr const char* types[] = {"INTEGER", "REAL", "TEXT", "BLOB", "NULL"}; // 1 to 5
+        const int found = ::sqlite3_column_type(row, column);
+        if (found != type) {
+            to.defect = std::string("the ") + name + " is " + types[found - 1] + " and not " +
+                        types[type - 1];
+        }
+        return found == type;
+    };
+    if (!is(0, "version", SQLITE_INTEGER)) {
         return code;
     }
     const std::int64_t version = ::sqlite3_column_int64(row, 0);
@@ -228,8 +206,7 @@ inline int sqlite_read(sqlite_statement& select, std::string_view key,
         return code;
     }
     to.claimed = static_cast<slot_version>(version);
-    if (const int type = ::sqlite3_column_type(row, 1); type != SQLITE_BLOB) {
-        to.defect = std::string("the value is ") + sqlite_type_name(type) + " and not BLOB";
+    if (!is(1, "value", SQLITE_BLOB)) {
         return code;
     }
     const void* const bytes = ::sqlite3_column_blob(row, 1);
@@ -251,32 +228,29 @@ inline slot_version sqlite_first_version() noexcept {
     return static_cast<slot_version>(std::max<std::int64_t>(ns, 1));
 }
 
-// Returns a version after `before` and after the last acknowledged version `known`.
-inline slot_version sqlite_next_version(slot_version before, slot_version known) noexcept {
-    return std::max(before == 0 ? sqlite_first_version() : before + 1, known + 1);
-}
-
-// `change` is the INSERT if the version is 0, otherwise the UPDATE. `code` receives SQLite's
-// result.
-inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, slot_version version,
-                               slot_version known, std::string_view value,
-                               sqlite_retry_time* retry_time, int& code) noexcept {
-    code = SQLITE_DONE;
+// Stores the value in the row with this version. `change` is the INSERT if the version is 0,
+// otherwise the UPDATE. The new version is after the old one and after the last acknowledged
+// version `known`. Returns an SQLite code; after SQLITE_DONE `stored` is the new version, or 0 if
+// the row has another version.
+inline int sqlite_write(sqlite_statement& change, std::string_view key, slot_version version,
+                        slot_version known, std::string_view value, sqlite_retry_time* retry_time,
+                        slot_version& stored) noexcept {
+    stored = 0;
+    if (version >= sqlite_last_version) {
+        return SQLITE_DONE;
+    }
     const slot_version next =
-        version < sqlite_last_version ? sqlite_next_version(version, known) : sqlite_last_version;
+        std::max(version == 0 ? sqlite_first_version() : version + 1, known + 1);
     if (next >= sqlite_last_version) {
-        return {cas_status::conflict, 0, {}, {}};
+        return SQLITE_DONE;
     }
     const sqlite_binding bound(change, key, static_cast<std::int64_t>(next), value,
                                static_cast<std::int64_t>(version));
-    code = bound.code() == SQLITE_OK ? change.step(retry_time) : bound.code();
-    if (code != SQLITE_DONE) {
-        return sqlite_failed_with(code, sqlite_code(code));
+    const int code = bound.code() == SQLITE_OK ? change.step(retry_time) : bound.code();
+    if (code == SQLITE_DONE && ::sqlite3_changes(change.connection()) != 0) {
+        stored = next;
     }
-    if (::sqlite3_changes(change.connection()) == 0) {
-        return {cas_status::conflict, 0, {}, {}};
-    }
-    return {cas_status::stored, next, {}, {}};
+    return code;
 }
 
 } // namespace detail

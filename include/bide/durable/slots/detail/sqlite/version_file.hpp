@@ -2,7 +2,8 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_VERSION_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_VERSION_FILE_HPP
 
-// The file `<database>-bide` beside a database. SQLite uses other names there (-journal, -wal, -shm
+// Detects that a database lost an acknowledged version of a slot's row, by the file
+// `<database>-bide` beside the database. SQLite uses other names there (-journal, -wal, -shm
 // and -mj...), and does not copy this file with a database.
 //
 // The file has an entry for each row: the last version that a slot acknowledged, and a checksum of
@@ -30,20 +31,20 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/file/crc32c.hpp>
 #include <bide/durable/slots/detail/file/page_format.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
+#include <bide/durable/slots/detail/sqlite/statement.hpp>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#if defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#endif
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -53,11 +54,7 @@ struct sqlite_known_version {
     std::uint32_t sum = 0;    // of the value
 };
 
-inline std::uint32_t sqlite_sum(std::string_view value) noexcept {
-    return crc32c(value.data(), value.size());
-}
-
-// FNV-1a (Fowler, Noll, Vo), with a finalizer by Steele, Lea and Flood. Returns no zero.
+// FNV-1a (Fowler, Noll, Vo), mixed. Returns no zero.
 constexpr std::uint64_t sqlite_entry_hash(std::string_view table, std::string_view key) noexcept {
     std::uint64_t hash = 0xcbf29ce484222325;
     const auto add = [&hash](char c) {
@@ -70,9 +67,7 @@ constexpr std::uint64_t sqlite_entry_hash(std::string_view table, std::string_vi
     for (const char c : key) {
         add(c);
     }
-    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
-    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
-    hash ^= hash >> 31;
+    hash = mixed_bits(hash);
     return hash != 0 ? hash : 1;
 }
 
@@ -90,7 +85,6 @@ public:
     // Throws: std::bad_alloc.
     static std::string path_beside(const std::string& database) { return database + "-bide"; }
 
-#if defined(__unix__) || defined(__APPLE__)
     bool is_open() const noexcept { return static_cast<bool>(file_); }
     void close() noexcept { file_.reset(); }
 
@@ -106,14 +100,14 @@ public:
         file_descriptor<posix_io> opened(io, io.open_file(path.c_str(), how));
         if (!opened && errno == ENOENT && io.look_at(database.c_str(), facts) == 0) {
             opened.reset(io.open_file(path.c_str(), how | O_CREAT | O_EXCL, facts.st_mode & 0666));
-            if (opened && ::geteuid() == 0 && // SQLite does the same for the files that it makes
-                ::fchown(opened.get(), facts.st_uid, facts.st_gid) != 0) {
-                errno = 0;
-            }
-            if (opened) {
-                ::fchmod(opened.get(), facts.st_mode & 0666);
-            } else if (errno == EEXIST) {
+            if (!opened && errno == EEXIST) {
                 opened.reset(io.open_file(path.c_str(), how));
+            } else if (opened) {
+                ::fchmod(opened.get(), facts.st_mode & 0666);
+                if (::geteuid() == 0) { // SQLite does the same for the files that it makes
+                    [[maybe_unused]] const int owned =
+                        ::fchown(opened.get(), facts.st_uid, facts.st_gid);
+                }
             }
         }
         if (opened && io.look_at(opened.get(), facts) == 0 && S_ISREG(facts.st_mode) &&
@@ -125,18 +119,14 @@ public:
     sqlite_known_version get() noexcept {
         sqlite_known_version found;
         place_ = 0;
-        if (!file_) {
-            return found;
-        }
         char bytes[bucket_size] = {};
-        posix_io io;
-        if (io.read_at(file_.get(), bytes, bucket_size, bucket()) < 0) {
+        if (!file_ || posix_io().read_at(file_.get(), bytes, bucket_size, bucket()) < 0) {
             return found;
         }
         slot_version earliest = ~slot_version(0);
         for (std::size_t i = 0; i < entries_per_bucket; ++i) {
             const char* const at = bytes + i * entry_size;
-            const bool is_good = load_little<std::uint32_t>(at + 24) == crc32c(at, 24);
+            const bool is_good = load_little<std::uint32_t>(at + 24) == crc32c({at, 24});
             const slot_version version = is_good ? load_little<std::uint64_t>(at + 8) : 0;
             const bool is_mine = is_good && load_little<std::uint64_t>(at) == hash_;
             if (is_mine && version >= found.version && version < most) {
@@ -159,10 +149,8 @@ public:
         store_little(bytes, hash_);
         store_little(bytes + 8, std::uint64_t{known.version});
         store_little(bytes + 16, known.sum);
-        store_little(bytes + 24, crc32c(bytes, 24));
-        posix_io io;
-        static_cast<void>(
-            io.write_at(file_.get(), bytes, entry_size, bucket() + place_ * entry_size));
+        store_little(bytes + 24, crc32c({bytes, 24}));
+        posix_io().write_at(file_.get(), bytes, entry_size, bucket() + place_ * entry_size);
     }
 
 private:
@@ -173,16 +161,82 @@ private:
     std::uint64_t hash_;
     std::size_t place_ = 0;
     file_descriptor<posix_io> file_{posix_io()};
-#else
-    bool is_open() const noexcept { return false; }
-    void close() noexcept {}
-    void open(const std::string&) {}
-    sqlite_known_version get() noexcept { return {}; }
-    void set(sqlite_known_version) noexcept {}
+};
+
+// Compares the row with the last acknowledged version.
+class sqlite_loss_detector {
+public:
+    // A detector that is not enabled finds nothing; for slots that may lose acknowledged versions.
+    sqlite_loss_detector(std::string_view table, std::string_view key, bool enabled) noexcept
+        : enabled_(enabled), file_(table, key) {}
+
+    // Begins an operation on the slot's own connection. `generation` counts how often that
+    // connection was opened.
+    // Throws: std::bad_alloc.
+    void open(const std::string& database, unsigned generation) {
+        if (std::exchange(generation_, generation) != generation) {
+            seen_ = 0;
+            known_ = {};
+            file_.close();
+            open_for_caller(database);
+        }
+    }
+
+    // Begins an operation in a transaction of the caller.
+    // Throws: std::bad_alloc.
+    void open_for_caller(const std::string& database) {
+        if (enabled_ && !file_.is_open()) {
+            file_.open(database);
+        }
+    }
+
+    // Call it before the row is read. Then a row with an earlier version has fallen back.
+    void load_known() noexcept {
+        seen_ = 0;
+        known_ = file_.get();
+    }
+    // Loads the known version, unless it is from the last read or change of this row, and so is
+    // still the latest. Call it before the row with this version is changed.
+    void load_known(slot_version version) noexcept {
+        if (version == 0 || version != seen_) {
+            load_known();
+        }
+    }
+    slot_version known() const noexcept { return known_.version; }
+
+    // Compares the row with the known version. Returns false if the row is damaged; row.defect then
+    // has the reason.
+    // Throws: std::bad_alloc.
+    bool check(sqlite_row& row) {
+        slot_snapshot& there = row.there;
+        if (known_.version > there.version) {
+            there.lost_acknowledged = true;
+            there.fell_back = there.version != 0; // a missing row may have been deleted
+        } else if (known_.version != 0 && known_.version == there.version &&
+                   known_.sum != crc32c(there.value)) {
+            row.defect = "the value is not the one that was stored as version " +
+                         std::to_string(there.version);
+            return false;
+        }
+        seen_ = there.version;
+        return true;
+    }
+
+    // Call it after the commit, and after load_known() in the same operation.
+    void acknowledge(slot_version version, std::string_view value) noexcept {
+        if (file_.is_open()) {
+            known_ = {version, crc32c(value)};
+            seen_ = version;
+            file_.set(known_);
+        }
+    }
 
 private:
-    std::uint64_t hash_;
-#endif
+    bool enabled_;
+    unsigned generation_ = 0;
+    sqlite_version_file file_;
+    sqlite_known_version known_{};
+    slot_version seen_ = 0; // the row's version since load_known(); 0: none
 };
 
 } // namespace detail
