@@ -11,6 +11,7 @@
 #include <bide/durable/slots/file.hpp>
 #if defined(BIDE_LOCK_HAS_SQLITE)
 #include <bide/durable/slots/sqlite.hpp>
+#include <sqlite3.h>
 #endif
 #if defined(BIDE_LOCK_HAS_POSTGRES)
 #include <bide/durable/slots/postgres.hpp>
