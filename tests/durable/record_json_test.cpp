@@ -1,7 +1,12 @@
+#include <bide/durable/detail/record_fields.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
 
 #include <support/catch.hpp>
 #include <support/jitter.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include <cstddef>
 #include <cstdint>

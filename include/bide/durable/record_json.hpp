@@ -30,233 +30,31 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/record_fields.hpp>
-#include <bide/durable/detail/record_reader.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/record.hpp>
-#include <bide/durable/slot.hpp>
+#include <bide/durable/record_types.hpp>
 
-#include <nlohmann/json.hpp>
-
-#include <algorithm>
-#include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 namespace bide::inline BIDE_ABI {
 namespace durable {
-namespace detail {
-
-// Tells whether nonces, tokens and lanes are unique, and every token is below the next one.
-inline bool is_consistent(const record& r) {
-    std::vector<std::string_view> nonces;
-    std::vector<std::int64_t> fences;
-    std::vector<std::int64_t> lanes;
-    for (const holder& h : r.holders) {
-        if (h.fence >= r.fence) {
-            return false;
-        }
-        nonces.push_back(h.nonce);
-        fences.push_back(h.fence);
-        lanes.push_back(h.lane);
-    }
-    for (const waiter& w : r.waiters) {
-        nonces.push_back(w.nonce);
-    }
-    const auto all_differ = [](auto& of) {
-        std::sort(of.begin(), of.end());
-        return std::adjacent_find(of.begin(), of.end()) == of.end();
-    };
-    return all_differ(nonces) && all_differ(fences) && all_differ(lanes);
-}
-
-// ---- writing
-
-inline void write_number(std::string& out, std::int64_t number) {
-    char digits[24];
-    const auto [end, error] = std::to_chars(std::begin(digits), std::end(digits), number);
-    out.append(digits, end);
-}
-
-inline void write_text(std::string& out, std::string_view text) {
-    const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
-        return c >= ' ' && c <= '~' && c != '"' && c != '\\';
-    });
-    if (is_plain) {
-        out.push_back('"');
-        out.append(text);
-        out.push_back('"');
-    } else {
-        out += json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-    }
-}
-
-// Writes an object: the known fields that it is given, and the unknown fields that were kept. A
-// known field replaces an unknown field of the same name.
-class object_writer {
-public:
-    object_writer(std::string& out, const std::string& extra) : out_(out) {
-        if (!extra.empty()) {
-            extra_ = json::parse(extra, nullptr, false);
-        }
-        if (!extra_.is_object()) {
-            extra_ = nullptr;
-        }
-        next_extra_ = extra_.cbegin();
-        out_.push_back('{');
-    }
-    object_writer(const object_writer&) = delete;
-    object_writer& operator=(const object_writer&) = delete;
-
-    // Ends the object. No further call may follow.
-    void end() {
-        while (next_extra_ != extra_.cend()) {
-            write_extra();
-        }
-        out_.push_back('}');
-    }
-
-    bool number(std::string_view name, std::int64_t value, std::int64_t, std::int64_t) {
-        begin(name);
-        write_number(out_, value);
-        return false;
-    }
-    bool maybe_number(std::string_view name, std::int64_t value, std::int64_t least,
-                      std::int64_t most, bool has) {
-        return has && number(name, value, least, most);
-    }
-    bool text(std::string_view name, std::string_view value) {
-        begin(name);
-        write_text(out_, value);
-        return false;
-    }
-    bool maybe_text(std::string_view name, std::string_view value, std::int64_t, bool has) {
-        return has && text(name, value);
-    }
-    bool note(std::string_view name, const std::optional<admin_note>& value) {
-        if (value) {
-            begin(name);
-            object_writer inner(out_, value->extra);
-            each_note_field(*value, inner);
-            inner.end();
-        }
-        return false;
-    }
-    bool clock(std::string_view name, lock_clock value) {
-        for (const clock_name& one : clock_names) {
-            if (one.clock == value) {
-                text(name, one.name);
-            }
-        }
-        return false;
-    }
-    bool observations(std::string_view name, const std::vector<stored_observation>& all) {
-        return !all.empty() && list(name, all, [](const stored_observation& o, object_writer& to) {
-            each_observation_field(o, to);
-        });
-    }
-    bool version(std::string_view name) { return number(name, record_format, 0, 0); }
-    bool holders(std::string_view name, const std::vector<holder>& all) {
-        return list(name, all,
-                    [](const holder& h, object_writer& to) { each_holder_field(h, to); });
-    }
-    bool waiters(std::string_view name, const std::vector<waiter>& all) {
-        return list(name, all,
-                    [](const waiter& w, object_writer& to) { each_waiter_field(w, to); });
-    }
-
-private:
-    // The names need no escapes. They come in alphabetical order, as the unknown fields do.
-    void begin(std::string_view name) {
-        while (next_extra_ != extra_.cend() && next_extra_.key() <= name) {
-            if (next_extra_.key() == name) {
-                ++next_extra_;
-            } else {
-                write_extra();
-            }
-        }
-        separate();
-        out_.push_back('"');
-        out_.append(name);
-        out_.append("\":");
-    }
-    void write_extra() {
-        separate();
-        write_text(out_, next_extra_.key());
-        out_.push_back(':');
-        out_ += next_extra_->dump(-1, ' ', false, json::error_handler_t::replace);
-        ++next_extra_;
-    }
-    void separate() {
-        if (out_.back() != '{') {
-            out_.push_back(',');
-        }
-    }
-
-    template <class T, class Write>
-    bool list(std::string_view name, const std::vector<T>& all, Write write) {
-        begin(name);
-        out_.push_back('[');
-        for (const T& one : all) {
-            if (out_.back() != '[') {
-                out_.push_back(',');
-            }
-            object_writer inner(out_, one.extra);
-            write(one, inner);
-            inner.end();
-        }
-        out_.push_back(']');
-        return false;
-    }
-
-    std::string& out_;
-    json extra_;
-    json::const_iterator next_extra_{};
-};
-
-} // namespace detail
 
 /// Writes a record as JSON. Text that is not valid UTF-8 is replaced.
 ///
 /// Throws: std::bad_alloc.
-inline std::string encode(const record& r) {
-    std::string out;
-    out.reserve(128 + 320 * (r.holders.size() + r.waiters.size()));
-    detail::object_writer writer(out, r.extra);
-    detail::each_record_field(r, writer);
-    writer.end();
-    return out;
-}
+std::string encode(const record& r);
 
 /// Reads a record from JSON.
 ///
 /// Returns: the record, or durable_errc::corrupt_record or unsupported_record_version.
 /// Throws: std::bad_alloc.
-inline result<record, std::error_code> decode(std::string_view text) {
-    const auto corrupt = unexpected{make_error_code(durable_errc::corrupt_record)};
-    record r;
-    detail::record_reader reader(r);
-    // The parser would take a zero byte for the end.
-    if (text.find('\0') != text.npos ||
-        !detail::json::sax_parse(text.begin(), text.end(), &reader) || !reader.has_version()) {
-        return corrupt;
-    }
-    if (!reader.is_ours()) {
-        return unexpected{make_error_code(durable_errc::unsupported_record_version)};
-    }
-    if (!reader.good() || !detail::is_consistent(r)) {
-        return corrupt;
-    }
-    return r;
-}
+result<record, std::error_code> decode(std::string_view text);
 
 } // namespace durable
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/record_json.hpp>
+#endif
 
 #endif

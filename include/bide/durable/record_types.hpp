@@ -19,6 +19,9 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
+/// The version of the stored format.
+inline constexpr std::int64_t record_format = 1;
+
 /// Every number of a record is below 2^53, so that all languages can read it.
 inline constexpr std::int64_t largest_number = (std::int64_t{1} << 53) - 1;
 /// The largest first token: 2^32 tokens are left.

@@ -11,6 +11,8 @@
 #include <bide/durable/impl/admin.hpp>
 #include <bide/durable/impl/durable_lock.hpp>
 #include <bide/durable/impl/guard.hpp>
+#include <bide/durable/impl/record_json.hpp>
+#include <bide/durable/impl/ticket.hpp>
 #include <bide/durable/slots/impl/file.hpp>
 #include <bide/durable/slots/impl/memory.hpp>
 

@@ -2,27 +2,26 @@
 #ifndef BIDE_DURABLE_DETAIL_RECORD_FIELDS_HPP
 #define BIDE_DURABLE_DETAIL_RECORD_FIELDS_HPP
 
-// The fields of a record, for its reader and its writer.
+// The fields of a record, for its reader and its writer. `f` gets each field of an object:
+//   f.number(name, value, least, most)             required
+//   f.maybe_number(name, value, least, most, has)  optional; absent if not `has`
+//   f.text(name, value)                            required, and not empty
+//   f.maybe_text(name, value, longest)             optional; absent if it is empty
+//   f.any_text(name, value)                        optional, of any length; written if it is empty
+//   f.clock(name, value), f.list(name, values)     required
+//   f.maybe_list(name, values), f.object(name, value)  optional
 
 #include <bide/core/config.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 
-#include <nlohmann/json.hpp>
-
-#include <cstdint>
-#include <limits>
+#include <concepts>
 #include <string_view>
+#include <type_traits>
 
 namespace bide::inline BIDE_ABI {
 namespace durable {
-
-/// The version of the stored format.
-inline constexpr std::int64_t record_format = 1;
-
 namespace detail {
-
-using json = nlohmann::json;
 
 struct clock_name {
     lock_clock clock;
@@ -33,69 +32,60 @@ inline constexpr clock_name clock_names[] = {{lock_clock::caller, "caller"},
                                              {lock_clock::server, "server"},
                                              {lock_clock::observed, "observed"}};
 
-inline constexpr std::int64_t any_length = std::numeric_limits<std::int64_t>::max();
+// T is U or const U.
+template <class T, class U>
+concept is_a = std::same_as<std::remove_const_t<T>, U>;
 
-// ---- the fields of each object, in alphabetical order, as they are written
-//
-// `f` gets one field after another until it returns true:
-//   f.number(name, value, least, most)            required
-//   f.text(name, value)                           required, and not empty
-//   f.maybe_number(name, value, least, most, has) optional; absent if not `has`
-//   f.maybe_text(name, value, longest, has)       the same
-//   f.observations(name, value)                   a list; absent if it is empty
-// Only a record has f.note, f.clock, f.version, f.holders, f.waiters.
-
-template <class Observation, class F> bool each_observation_field(Observation& o, F& f) {
-    return f.text("boot", o.boot) || f.number("moves", o.moves, 0, largest_number) ||
-           f.number("since", o.since, 0, largest_number);
+template <class F> void fields(is_a<stored_observation> auto& o, F& f) {
+    f.text("boot", o.boot);
+    f.number("moves", o.moves, 0, largest_number);
+    f.number("since", o.since, 0, largest_number);
 }
 
-template <class Holder, class F> bool each_holder_field(Holder& h, F& f) {
-    auto& from = h.from;
-    const bool bound = from.pid != 0;
-    return f.maybe_text("boot", from.boot, longest_name, !from.boot.empty()) ||
-           f.number("fence", h.fence, 1, largest_number) || f.text("holderId", h.holder_id) ||
-           f.maybe_text("host", from.host, longest_name, !from.host.empty()) ||
-           f.number("lane", h.lane, 0, largest_permits) ||
-           f.number("leaseExpiresAt", h.expires_at, 0, largest_number) ||
-           f.number("leaseMs", h.lease_ms, 1, largest_duration) ||
-           f.maybe_number("mark", from.mark, 1, largest_number, from.mark != 0) ||
-           f.text("nonce", h.nonce) || f.observations("observed", h.observed) ||
-           f.maybe_number("pid", from.pid, 1, largest_number, bound) ||
-           f.number("renewals", h.renewals, 0, largest_number) ||
-           f.maybe_number("space", from.space, 0, largest_number, bound || from.space != 0) ||
-           f.maybe_number("start", from.start, 0, largest_number, bound || from.start != 0) ||
-           f.number("weight", h.weight, 1, largest_permits);
+// What a holder and a waiter have in common.
+template <class Entry, class F> void entry_fields(Entry& e, F& f) {
+    const bool bound = e.from.pid != 0;
+    f.text("holderId", e.holder_id);
+    f.text("nonce", e.nonce);
+    f.number("weight", e.weight, 1, largest_permits);
+    f.maybe_text("host", e.from.host, longest_name);
+    f.maybe_text("boot", e.from.boot, longest_name);
+    f.maybe_number("pid", e.from.pid, 1, largest_number, bound);
+    f.maybe_number("start", e.from.start, 0, largest_number, bound || e.from.start != 0);
+    f.maybe_number("space", e.from.space, 0, largest_number, bound || e.from.space != 0);
+    f.maybe_number("mark", e.from.mark, 1, largest_number, e.from.mark != 0);
+    f.maybe_list("observed", e.observed);
 }
 
-template <class Waiter, class F> bool each_waiter_field(Waiter& w, F& f) {
-    auto& from = w.from;
-    const bool bound = from.pid != 0;
-    return f.maybe_text("boot", from.boot, longest_name, !from.boot.empty()) ||
-           f.number("expiresAt", w.expires_at, 0, largest_number) ||
-           f.text("holderId", w.holder_id) ||
-           f.maybe_text("host", from.host, longest_name, !from.host.empty()) ||
-           f.maybe_number("mark", from.mark, 1, largest_number, from.mark != 0) ||
-           f.text("nonce", w.nonce) || f.observations("observed", w.observed) ||
-           f.maybe_number("pid", from.pid, 1, largest_number, bound) ||
-           f.number("refreshes", w.refreshes, 0, largest_number) ||
-           f.maybe_number("space", from.space, 0, largest_number, bound || from.space != 0) ||
-           f.maybe_number("start", from.start, 0, largest_number, bound || from.start != 0) ||
-           f.number("ttlMs", w.ttl_ms, 1, largest_duration) ||
-           f.number("weight", w.weight, 1, largest_permits);
+template <class F> void fields(is_a<holder> auto& h, F& f) {
+    entry_fields(h, f);
+    f.number("fence", h.fence, 1, largest_number);
+    f.number("lane", h.lane, 0, largest_permits);
+    f.number("leaseMs", h.lease_ms, 1, largest_duration);
+    f.number("leaseExpiresAt", h.expires_at, 0, largest_number);
+    f.number("renewals", h.renewals, 0, largest_number);
 }
 
-template <class Note, class F> bool each_note_field(Note& note, F& f) {
-    return f.number("at", note.at, 0, largest_number) ||
-           f.maybe_text("by", note.by, any_length, true) ||
-           f.maybe_text("what", note.what, any_length, true);
+template <class F> void fields(is_a<waiter> auto& w, F& f) {
+    entry_fields(w, f);
+    f.number("ttlMs", w.ttl_ms, 1, largest_duration);
+    f.number("expiresAt", w.expires_at, 0, largest_number);
+    f.number("refreshes", w.refreshes, 0, largest_number);
 }
 
-template <class Record, class F> bool each_record_field(Record& r, F& f) {
-    return f.note("admin", r.admin) || f.clock("clock", r.clock) ||
-           f.number("fence", r.fence, 1, largest_number) || f.holders("holders", r.holders) ||
-           f.number("permits", r.permits, 1, largest_permits) || f.version("v") ||
-           f.waiters("waiters", r.waiters);
+template <class F> void fields(is_a<admin_note> auto& note, F& f) {
+    f.number("at", note.at, 0, largest_number);
+    f.any_text("by", note.by);
+    f.any_text("what", note.what);
+}
+
+template <class F> void fields(is_a<record> auto& r, F& f) {
+    f.number("permits", r.permits, 1, largest_permits);
+    f.clock("clock", r.clock);
+    f.number("fence", r.fence, 1, largest_number);
+    f.list("holders", r.holders);
+    f.list("waiters", r.waiters);
+    f.object("admin", r.admin);
 }
 
 } // namespace detail
