@@ -233,6 +233,33 @@ TEST_CASE("expiry: a grant that is bound to a mark alone lasts as long as the ma
     REQUIRE(at(2000).expired(h, 0));
 }
 
+TEST_CASE("expiry: a grant with a minimum hold time does not end with its process before it") {
+    struct marks final : process_knowledge {
+        bool runs(const origin&) const noexcept override { return false; }
+        bide::presence is_present(std::int64_t) const override { return bide::presence::no; }
+    } const gone;
+    const origin self = here();
+    const observations nothing;
+    holder h = held(5000);
+    h.from.mark = 7;
+    for (const lock_clock clock :
+         {lock_clock::caller, lock_clock::server, lock_clock::boottime, lock_clock::observed}) {
+        const auto judge =
+            expiry_judge(clock, 1000, self).bounded_by(nothing, 1000, 0).knowing(&gone);
+        h.held_until = 0;
+        REQUIRE(judge.expired(h, 0));
+        h.held_boot = "this";
+        h.held_until = 1000;
+        REQUIRE(judge.expired(h, 0));
+        h.held_until = 1001;
+        REQUIRE_FALSE(judge.expired(h, 0));
+        h.held_until = 1; // of a clock that is not known here
+        h.held_boot = "before";
+        REQUIRE(judge.expired(h, 0) ==
+                (clock == lock_clock::caller || clock == lock_clock::server));
+    }
+}
+
 TEST_CASE("expiry: an observed lease expires when it was unchanged for its length and the drift") {
     const origin self = here();
     record r;

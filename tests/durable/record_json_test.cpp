@@ -147,13 +147,23 @@ public:
         }
         return some;
     }
+    description about() {
+        description some;
+        some.note = below(3) == 0 ? text(longest_note) : "";
+        for (std::uint32_t n = below(3) == 0 ? below(most_labels + 1) : 0; n != 0; --n) {
+            some.labels.insert(some.labels.begin(), {std::string(1, static_cast<char>('a' + n)) +
+                                                         text(longest_label - 1),
+                                                     text(longest_label)});
+        }
+        return some;
+    }
     std::string unknown(bool wanted) {
         if (!wanted) {
             return {};
         }
         json some;
         some["x-" + text(20)] = {{"list", {1, -2, 3.5, nullptr, true, text(9)}}};
-        some["note"] = text(40);
+        some["remark"] = text(40);
         return some.dump();
     }
 };
@@ -176,6 +186,9 @@ record random_record(dice& any) {
         h.renewals = any.number(0, largest_number);
         h.from = any.place();
         h.observed = any.observations();
+        h.about = any.about();
+        h.held_until = any.below(3) == 0 ? any.number(1, largest_number) : 0;
+        h.held_boot = h.held_until != 0 ? any.text(longest_name) : "";
         h.extra = any.unknown(any.below(3) == 0);
         r.holders.push_back(h);
     }
@@ -189,6 +202,7 @@ record random_record(dice& any) {
         w.refreshes = any.number(0, largest_number);
         w.from = any.place();
         w.observed = any.observations();
+        w.about = any.about();
         w.extra = any.unknown(any.below(3) == 0);
         r.waiters.push_back(w);
     }
@@ -255,6 +269,113 @@ TEST_CASE("record_json: a record is read from these bytes") {
     REQUIRE(*r == example());
 }
 
+namespace {
+
+// A grant with a minimum hold time and a description, in a record of its own.
+record described_example() {
+    record r;
+    r.fence = 8;
+    holder h;
+    h.holder_id = "billing-7";
+    h.nonce = "9f";
+    h.fence = 7;
+    h.lease_ms = 60'000;
+    h.expires_at = 1'060'000;
+    h.held_until = 1'060'000;
+    h.held_boot = "b1";
+    h.about = {"nightly \xe2\x82\xac", {{"job", "billing"}, {"team", ""}}};
+    r.holders.push_back(h);
+    waiter w;
+    w.holder_id = "billing-9";
+    w.nonce = "a1";
+    w.ttl_ms = 30'000;
+    w.expires_at = 1'030'000;
+    w.about.labels = {{"job", "report"}};
+    r.waiters.push_back(w);
+    return r;
+}
+
+constexpr std::string_view described_text =
+    R"({"clock":"caller","fence":8,"holders":[{"fence":7,"heldBoot":"b1","heldUntil":1060000,)"
+    R"("holderId":"billing-7","labels":{"job":"billing","team":""},"lane":0,)"
+    R"("leaseExpiresAt":1060000,"leaseMs":60000,"nonce":"9f",)"
+    "\"note\":\"nightly \xe2\x82\xac\","
+    R"("renewals":0,"weight":1}],"permits":1,"v":1,"waiters":[{"expiresAt":1030000,)"
+    R"("holderId":"billing-9","labels":{"job":"report"},"nonce":"a1","refreshes":0,"ttlMs":30000,)"
+    R"("weight":1}]})";
+
+} // namespace
+
+TEST_CASE("record_json: descriptions and minimum hold times are stored in these bytes") {
+    REQUIRE(encode(described_example()) == described_text);
+    const auto r = decode(described_text);
+    REQUIRE(r);
+    REQUIRE(*r == described_example());
+}
+
+TEST_CASE("record_json: labels are written in the order of their keys, which may be any text") {
+    record r = described_example();
+    r.holders[0].about.labels = {{"z", "1"}, {"a\"b", "2"}};
+    auto again = decode(encode(r));
+    REQUIRE(again);
+    REQUIRE(again->holders[0].about.labels == std::vector<label>{{"a\"b", "2"}, {"z", "1"}});
+    // Two keys that are the same once they are UTF-8 do not make it unreadable.
+    r.holders[0].about = {"\xff", {{"k\xff", "1"}, {"k\xfe", "\xff"}}};
+    again = decode(encode(r));
+    REQUIRE(again);
+    REQUIRE(again->holders[0].about.labels.size() == 1);
+}
+
+TEST_CASE("record_json: a description beyond its limits makes the record corrupt") {
+    const auto with = [](const char* where, const json& value) {
+        json object = json::parse(described_text);
+        object[json::json_pointer(where)] = value;
+        return object;
+    };
+    const auto labels = [](std::size_t count) {
+        json some = json::object();
+        while (some.size() < count) {
+            some["key " + std::to_string(some.size())] = "value";
+        }
+        return some;
+    };
+    for (const std::string entry : {"/holders/0", "/waiters/0"}) {
+        const std::string note = entry + "/note";
+        const std::string all = entry + "/labels";
+        for (const json& bad : {json(nullptr), json(1), json(std::string(257, 'x'))}) {
+            REQUIRE(is_corrupt_object(with(note.c_str(), bad)));
+        }
+        REQUIRE(decode(with(note.c_str(), std::string(256, 'x')).dump()));
+        for (const json& bad :
+             {json(nullptr), json("a=b"), json::array(), labels(17), json{{"", "x"}},
+              json{{std::string(65, 'k'), "x"}}, json{{"k", std::string(65, 'x')}}, json{{"k", 1}},
+              json{{"k", nullptr}}}) {
+            INFO(bad.dump());
+            REQUIRE(is_corrupt_object(with(all.c_str(), bad)));
+        }
+        REQUIRE(decode(with(all.c_str(), labels(16)).dump()));
+        REQUIRE(decode(with(all.c_str(), json::object()).dump()));
+        REQUIRE(decode(
+            with(all.c_str(), {{std::string(64, 'k'), std::string(64, 'x')}, {"e", ""}}).dump()));
+    }
+    for (const json& bad :
+         {json(nullptr), json("1"), json(0), json(-1), json(1.0), json(9'007'199'254'740'992)}) {
+        REQUIRE(is_corrupt_object(with("/holders/0/heldUntil", bad)));
+    }
+    REQUIRE(is_corrupt_object(with("/holders/0/heldBoot", std::string(longest_name + 1, 'x'))));
+}
+
+TEST_CASE("record_json: an earlier version keeps the new fields, and reads a resting entry") {
+    // It sees a holder with a lease, of a nonce that no ticket has.
+    record r = described_example();
+    REQUIRE(release(r, "9f", 7, 1'000'000, {"h1", "b1", 812, 99'123, 4'026'531'836, 71}).changed);
+    REQUIRE(encode(r).substr(0, encode(r).find(R"(,"permits")")) ==
+            R"({"clock":"caller","fence":8,"holders":[{"boot":"b1","fence":7,"heldUntil":1060000,)"
+            R"("holderId":"billing-7","labels":{"job":"billing","team":""},"lane":0,)"
+            R"("leaseExpiresAt":1060000,"leaseMs":60000,"nonce":"rest-7",)"
+            "\"note\":\"nightly \xe2\x82\xac\",\"renewals\":1,\"weight\":1}]");
+}
+
 TEST_CASE("record_json: a fresh record is short") {
     REQUIRE(encode(fresh_record(terms{})) ==
             R"({"clock":"caller","fence":1,"holders":[],"permits":1,"v":1,"waiters":[]})");
@@ -313,15 +434,20 @@ TEST_CASE("record_json: what the rules make of a record can be read again") {
         t.clock = r.clock;
         t.lease_ms = any.number(1, largest_duration);
         t.waiter_ttl_ms = any.number(1, largest_duration);
+        t.at_least_ms = any.number(0, largest_duration);
         const std::int64_t now = any.number(0, largest_time);
         const contender self{"s" + any.text(100), "s" + any.text(100), any.number(1, r.permits),
-                             any.place()};
+                             any.place(), any.about()};
         acquire(r, self, t, now, nobody_expires{});
         for (const waiter& w : std::vector<waiter>(r.waiters)) {
-            acquire(r, {w.holder_id, w.nonce, w.weight, w.from}, t, now, nobody_expires{});
+            acquire(r, {w.holder_id, w.nonce, w.weight, w.from, w.about}, t, now, nobody_expires{});
         }
         for (const holder& h : std::vector<holder>(r.holders)) {
-            renew(r, h.nonce, h.fence, t, now, nobody_expires{}, {});
+            renew(r, h.nonce, h.fence, t, now, nobody_expires{}, any.place());
+            if (any.below(2) == 0) {
+                release(r, h.nonce, h.fence, any.number(-largest_number, largest_number),
+                        any.place());
+            }
         }
         INFO(encode(r));
         REQUIRE(comes_back(r));
@@ -354,7 +480,7 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     t.clock = lock_clock::boottime;
     const std::int64_t now = 1'717'000'029'000;
     REQUIRE(renew(*r, "9f", 41, t, now, nobody_expires{}, {}).status == renew_status::renewed);
-    REQUIRE(acquire(*r, {"c", "c", 3, {}}, t, now, nobody_expires{}).status ==
+    REQUIRE(acquire(*r, {"c", "c", 3, {}, {}}, t, now, nobody_expires{}).status ==
             acquire_status::waiting);
 
     json after = json::parse(encode(*r));
@@ -374,7 +500,7 @@ TEST_CASE("record_json: the unknown fields of a removed entry go with it") {
     object["holders"][0]["x"] = 1;
     auto r = decode(object.dump());
     REQUIRE(r);
-    REQUIRE(release(*r, "9f", 41).changed);
+    REQUIRE(release(*r, "9f", 41, 0, {}).changed);
     REQUIRE(json::parse(encode(*r))["holders"].empty());
     REQUIRE(encode(*r).find("\"x\"") == std::string::npos);
 }

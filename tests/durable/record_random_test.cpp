@@ -54,6 +54,9 @@ struct model_holder {
     std::int64_t mark = 0;
     std::int64_t moves = 0;
     std::deque<model_observation> observed{};
+    std::int64_t held = 0; // the end of its minimum hold time; 0: none
+    int held_boot = 0;     // on whose clock
+    bool rests = false;
 };
 struct model_waiter {
     std::string nonce{};
@@ -104,6 +107,8 @@ struct step {
     std::int64_t lease = 1;
     std::int64_t ttl = 1;
     std::int64_t grace = 0;
+    std::int64_t at_least = 0;
+    bool undo = false;
     bool enqueue = true;
     bool revive = false;
     bool stored = true;    // false: its compare-and-swap came too late, and changed nothing
@@ -119,6 +124,7 @@ struct course {
     bool brief = false;   // each try is of a new process
     bool marked = false;  // grants are bound to marks alone
     bool adopts = false;  // contenders adopt different numbers of permits
+    bool holds = false;   // grants have minimum hold times
     std::vector<step> steps{};
 };
 
@@ -131,12 +137,13 @@ std::string shown(const course& c) {
                        (c.bounded ? ", bounded" : "") +
                        (c.boots != 0 ? ", boots " + std::to_string(c.boots) : "") +
                        (c.brief ? ", brief" : "") + (c.marked ? ", marks" : "") +
-                       (c.adopts ? ", adopts\n" : "\n");
+                       (c.adopts ? ", adopts" : "") + (c.holds ? ", holds\n" : "\n");
     for (const step& s : c.steps) {
         text += "  +" + std::to_string(s.pass) + " " + std::to_string(s.by) + " " +
                 names[static_cast<std::size_t>(s.is)] + ": weight " + std::to_string(s.weight) +
                 ", lease " + std::to_string(s.lease) + ", ttl " + std::to_string(s.ttl) +
-                ", grace " + std::to_string(s.grace) + (s.enqueue ? "" : ", no queue") +
+                ", grace " + std::to_string(s.grace) + ", at least " + std::to_string(s.at_least) +
+                (s.undo ? ", undo" : "") + (s.enqueue ? "" : ", no queue") +
                 (s.revive ? ", revive" : "") + (s.stored ? "" : ", not stored") + ", pick " +
                 std::to_string(s.pick) + "\n";
     }
@@ -227,6 +234,7 @@ private:
         t.lease_ms = s.lease;
         t.waiter_ttl_ms = s.ttl;
         t.reclaim_delay_ms = s.grace;
+        t.at_least_ms = s.at_least;
         t.max_waiters = max_waiters_;
         t.enqueue = s.enqueue;
         t.revive = s.revive;
@@ -288,11 +296,25 @@ private:
     template <class Entry> bool reads_times_of(const Entry& e) const {
         return clock_ != lock_clock::observed && (boots_ == 0 || e.boot == boot_of(step_.by));
     }
+    bool has_boots() const {
+        return clock_ == lock_clock::boottime || clock_ == lock_clock::observed;
+    }
+    bool knows_hold(const model_holder& h) const {
+        return !has_boots() || (boots_ != 0 && h.held_boot == boot_of(step_.by));
+    }
+    bool is_held(const model_holder& h) const {
+        return h.held != 0 && (!knows_hold(h) || h.held > time_of(step_.by));
+    }
+    void hold(model_holder& h, std::int64_t until) const {
+        h.held = until;
+        h.held_boot = has_boots() ? boot_of(step_.by) : 0;
+    }
     bool is_gone(const model_holder& h, std::int64_t grace) const {
         if (h.mark != 0 && !is_mark_gone(h.mark)) {
             return false;
         }
-        return is_over(h, grace) || (grace == 0 && is_mark_gone(h.mark));
+        return is_over(h, h.rests ? 0 : grace) ||
+               (grace == 0 && is_mark_gone(h.mark) && !is_held(h));
     }
     void drop_who_is_gone(model& m, std::int64_t grace, const std::string& self) const {
         for (auto h = m.holders.begin(); h != m.holders.end();) {
@@ -326,10 +348,13 @@ private:
     }
     void prolong(model_holder& h, std::int64_t lease) {
         const std::int64_t now = time_of(step_.by);
-        const bool reads = reads_times_of(h); // otherwise the rest is not known
-        const std::int64_t rest = reads ? std::min(h.ends - now, h.length) : h.length;
+        const bool reads = !has_boots() || (boots_ != 0 && h.boot == boot_of(step_.by));
+        const std::int64_t rest = reads ? std::min(h.ends - now, h.length) : h.length; // at most
+        if (h.held != 0 && !knows_hold(h)) {
+            hold(h, rest > 0 ? now + rest : now);
+        }
         h.length = rest > lease ? rest : lease;
-        h.ends = reads || boots_ == 0 ? std::max(h.ends, now + lease) : now + h.length;
+        h.ends = reads ? std::max(h.ends, now + lease) : now + h.length;
         h.boot = boot_of(step_.by);
         ++h.moves;
         h.stamp = stamp_of(h);
@@ -362,7 +387,8 @@ private:
         std::deque<model_observation> fresh;
         std::remove_copy_if(e.observed.begin(), e.observed.end(), std::back_inserter(fresh),
                             is_stale);
-        if (boots_ == 0 || e.boot == boot || std::any_of(fresh.begin(), fresh.end(), is_mine)) {
+        if (boots_ == 0 || clock_ == lock_clock::observed || e.boot == boot ||
+            std::any_of(fresh.begin(), fresh.end(), is_mine)) {
             return false;
         }
         if (fresh.size() == 8) { // the golden ratio spreads the times over all of them
@@ -455,18 +481,22 @@ private:
                 w = w->nonce == self ? model_.waiters.erase(w) : w + 1;
             }
             const std::int64_t fence = model_.next_fence++;
+            const std::int64_t length = s.at_least > s.lease ? s.at_least : s.lease;
             model_.holders.push_back({self,
                                       fence,
                                       lane,
                                       s.weight,
-                                      s.lease,
-                                      now + s.lease,
+                                      length,
+                                      now + length,
                                       0,
                                       boot_of(s.by),
                                       mark_of(s.by),
                                       0,
                                       {}});
             model_.holders.back().stamp = stamp_of(model_.holders.back());
+            if (s.at_least != 0) {
+                hold(model_.holders.back(), now + s.at_least);
+            }
             return {acquire_status::granted, fence, lane, 0, true, {}};
         }
         if (is_new) {
@@ -503,9 +533,6 @@ private:
         if (mine == nullptr || mine->fence != fence) {
             return false;
         }
-        if (is_mark_gone(mine->mark)) {
-            return false;
-        }
         if (is_gone(*mine, 0)) {
             model others = model_;
             drop_who_is_gone(others, 0, "");
@@ -514,14 +541,36 @@ private:
                 return false;
             }
         }
-        prolong(*mine, s.lease);
+        model_holder longer = *mine;
+        prolong(longer, s.lease);
+        if (is_mark_gone(longer.mark)) {
+            return false;
+        }
+        *mine = longer;
         return true;
     }
 
-    bool model_release(const std::string& nonce, std::int64_t fence) {
+    bool model_release(const step& s, const std::string& nonce, std::int64_t fence) {
         for (auto h = model_.holders.begin(); h != model_.holders.end(); ++h) {
             if (h->nonce == nonce && (fence == 0 || h->fence == fence)) {
-                model_.holders.erase(h);
+                const std::int64_t now = time_of(s.by);
+                const std::int64_t left = h->held == 0     ? 0
+                                          : knows_hold(*h) ? std::min(h->length, h->held - now)
+                                                           : h->length;
+                if (s.undo || left <= 0) {
+                    model_.holders.erase(h);
+                    return true;
+                }
+                h->nonce = "rest-" + std::to_string(h->fence);
+                h->length = left;
+                h->ends = now + left;
+                hold(*h, h->ends);
+                h->boot = boot_of(s.by);
+                h->mark = 0;
+                h->rests = true;
+                ++h->moves;
+                h->stamp = stamp_of(*h);
+                h->observed.clear();
                 return true;
             }
         }
@@ -539,14 +588,31 @@ private:
     // A holder believes in its lease, by its token, from the reply until the lease expires. Returns
     // a message if the record contradicts that.
     std::string believe(const step& s) {
-        const auto is_held = [&](std::int64_t fence) {
-            return std::any_of(real_.holders.begin(), real_.holders.end(),
-                               [&](const holder& h) { return h.fence == fence; });
+        const auto is_kept = [&](std::int64_t fence, bool may_rest = true) {
+            return std::any_of(real_.holders.begin(), real_.holders.end(), [&](const holder& h) {
+                return h.fence == fence && (may_rest || !is_resting(h));
+            });
         };
+        const auto is_held = [&](std::int64_t fence) { return is_kept(fence, false); };
         const bool is_left = s.is == what::release || s.is == what::withdraw ||
                              s.is == what::late_release || s.is == what::force;
         if (s.is == what::lose || s.is == what::vanish || s.is == what::end_mark) {
             believed_.clear();
+        }
+        if (s.is == what::lose || s.is == what::vanish) {
+            kept_.clear();
+        }
+        const bool is_taken = s.is == what::force || s.undo;
+        std::erase_if(kept_, [&](const auto& one) {
+            return one.second <= now_ || (is_taken && !is_kept(one.first));
+        });
+        for (const auto& [fence, until] : kept_) {
+            if (!is_kept(fence)) {
+                return "a hold ended before its minimum time";
+            }
+        }
+        if (step_.stored && s.at_least != 0 && granted_ != 0) {
+            kept_[granted_] = now_ + s.at_least;
         }
         std::erase_if(believed_, [&](const auto& one) {
             return one.second <= now_ || (is_left && !is_held(one.first));
@@ -567,7 +633,7 @@ private:
     std::string run_both(const step& s) {
         const std::string self = nonce_of(s.by);
         std::int64_t& fence = fence_of_[static_cast<std::size_t>(s.by)];
-        told_ = 0;
+        told_ = granted_ = 0;
         switch (s.is) {
         case what::lose:
             ++now_;
@@ -579,8 +645,8 @@ private:
             look(s.by);
             [[fallthrough]];
         case what::acquire: {
-            const auto out = acquire(real_, {"same", self, s.weight, origin_of(s.by)}, on_terms(s),
-                                     time_of(s.by), judge(s.by));
+            const auto out = acquire(real_, {"same", self, s.weight, origin_of(s.by), {}},
+                                     on_terms(s), time_of(s.by), judge(s.by));
             const auto due = model_acquire(s);
             if (out.status == acquire_status::granted && out.fence <= largest_) {
                 return "a token that is not larger than all before";
@@ -589,6 +655,7 @@ private:
             if (out.status == acquire_status::granted || out.status == acquire_status::held) {
                 fence = out.fence;
                 told_ = fence;
+                granted_ = out.status == acquire_status::granted ? fence : 0;
             }
             const bool same = out.status == due.status && out.fence == due.fence &&
                               out.lane == due.lane && out.position == due.position &&
@@ -614,12 +681,14 @@ private:
         case what::late_release: {
             const std::int64_t with =
                 s.is == what::release ? std::max<std::int64_t>(fence, 1) : s.pick + 1;
-            return release(real_, self, with).changed == model_release(self, with)
+            return release(real_, self, with, time_of(s.by), origin_of(s.by), {.undo = s.undo})
+                               .changed == model_release(s, self, with)
                        ? ""
                        : "release answers something else";
         }
         case what::withdraw:
-            return release(real_, self, 0).changed == model_release(self, 0)
+            return release(real_, self, 0, time_of(s.by), origin_of(s.by), {.undo = s.undo})
+                               .changed == model_release(s, self, 0)
                        ? ""
                        : "withdrawal answers something else";
         case what::evict: {
@@ -670,7 +739,7 @@ private:
         const std::int64_t before = model_.next_fence;
         const std::int64_t by_time = now_ * 1024 + 1;
         model_.next_fence = by_time > before ? by_time : before + (std::int64_t{1} << 20);
-        std::int64_t length = s.lease;
+        std::int64_t length = std::max(s.lease, s.at_least);
         for (model_holder& h : model_.holders) {
             length = std::max(length, h.length);
             h.moves = model_.next_fence;
@@ -713,6 +782,8 @@ private:
             const model_holder& b = model_.holders[i];
             same = a.nonce == b.nonce && a.fence == b.fence && a.lane == b.lane &&
                    a.weight == b.weight && a.expires_at == b.ends && a.lease_ms == b.length &&
+                   a.held_until == b.held &&
+                   a.held_boot == (b.held_boot != 0 ? boot_text(b.held_boot) : "") &&
                    a.from.mark == b.mark && a.from.boot == boot_text(b.boot) && same_observed(a, b);
         }
         for (std::size_t i = 0; same && i < model_.waiters.size(); ++i) {
@@ -744,7 +815,9 @@ private:
     std::int64_t stamp_ = 0;
     std::int64_t largest_ = 0;
     std::int64_t told_ = 0;                           // the token of the grant that a step returned
+    std::int64_t granted_ = 0;                        // the same, if the grant is a new one
     std::map<std::int64_t, std::int64_t> believed_{}; // until when, by tokens
+    std::map<std::int64_t, std::int64_t> kept_{};     // until when no other contender may have it
     using entry = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
     std::map<entry, std::int64_t> arrivals_{};
     step step_{};
@@ -800,6 +873,7 @@ struct besides {
     bool brief = false;
     bool marked = false;
     bool adopts = false;
+    bool holds = false;
     bool mishaps = false;
 };
 
@@ -812,6 +886,7 @@ course random_course(test::jitter& any, lock_clock clock, std::size_t length, be
     c.brief = with.brief;
     c.marked = with.marked;
     c.adopts = with.adopts;
+    c.holds = with.holds;
     c.permits = 1 + one_of(4);
     const bool steady = any.below(2) == 0; // all contenders have the same terms
     c.max_waiters = any.below(2) == 0 ? 5 : 100;
@@ -829,6 +904,8 @@ course random_course(test::jitter& any, lock_clock clock, std::size_t length, be
         s.lease = steady ? 20 : 1 + one_of(30);
         s.ttl = steady ? 15 : 1 + one_of(30);
         s.grace = steady ? 0 : one_of(3);
+        s.at_least = !with.holds ? 0 : steady ? 25 : one_of(40);
+        s.undo = with.holds && any.below(4) == 0;
         s.enqueue = any.below(8) != 0;
         s.revive = any.below(2) == 0;
         s.stored = any.below(10) != 0;
@@ -890,6 +967,15 @@ TEST_CASE("record: 20,000 random steps on a clock that is set back match the mod
 TEST_CASE("record: 20,000 random steps with grants bound to marks match the model") {
     try_courses(lock_clock::server, 20, 500, {.bounded = true, .marked = true});
     try_courses(lock_clock::boottime, 20, 500, {.boots = 2, .marked = true});
+}
+
+TEST_CASE("record: 60,000 random steps with minimum hold times match the model") {
+    try_courses(lock_clock::caller, 20, 500, {.holds = true});
+    try_courses(lock_clock::observed, 20, 500, {.holds = true});
+    try_courses(lock_clock::observed, 20, 500, {.boots = 2, .holds = true});
+    try_courses(lock_clock::boottime, 20, 500, {.boots = 2, .marked = true, .holds = true});
+    try_courses(lock_clock::boottime, 20, 500, {.boots = 3, .brief = true, .holds = true});
+    try_courses(lock_clock::server, 20, 500, {.bounded = true, .holds = true, .mishaps = true});
 }
 
 TEST_CASE("record: 20,000 random steps with adopted permits match the model") {

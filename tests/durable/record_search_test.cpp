@@ -69,6 +69,8 @@ struct scope {
     int lease = 2;
     int short_lease = 0; // not 0: a lease may also be renewed for so long
     int ttl = 3;
+    int at_least = 0;       // terms::at_least_ms
+    bool undoes = false;    // a client may take back a grant: it gave up before it had it
     int grace = 0;          // reclaim_delay
     int ghosts = 1;         // no client is killed while the record has so many entries of dead ones
     bool two_steps = false; // load now, store later
@@ -121,6 +123,9 @@ struct scope {
         return static_cast<std::size_t>(std::find(boot.begin(), boot.end(), of) - boot.begin()) %
                boot.size();
     }
+    bool has_one_time() const { // of all boots
+        return clock == lock_clock::caller || clock == lock_clock::server;
+    }
     bool observes() const { return clock == lock_clock::observed || bounded; }
     bool adopts() const { return goes_by != decltype(goes_by){}; }
     bool has_one_clock() const {
@@ -129,7 +134,7 @@ struct scope {
 };
 
 enum phase : small { out, wants, has, leaves };
-enum purpose : small { nothing, acquiring, renewing, renewing_for_short, releasing };
+enum purpose : small { nothing, acquiring, renewing, renewing_for_short, releasing, undoing };
 
 // Times are counted from the present: the times of the record as its clock would write them, the
 // times of a client on its own clock.
@@ -183,6 +188,10 @@ struct held {
     small boot = 0;
     small is_unknown = 0; // stands for a holder of a lost record
     stored_observations observed = no_observations;
+    small held_until = 0;
+    small held_boot = 0;
+    small is_resting = 0;
+    small kept = 0; // true time until which no other client may be granted its permits
 };
 
 struct place {
@@ -222,6 +231,15 @@ int holder_of(const world& w, int nonce) {
     }
     return -1;
 }
+// The entry of a grant, also if it rests.
+int grant_of(const world& w, std::int64_t fence) {
+    for (int i = 0; i < w.holder_count; ++i) {
+        if (w.holders[static_cast<std::size_t>(i)].fence == fence) {
+            return i;
+        }
+    }
+    return -1;
+}
 int place_of(const world& w, int nonce) {
     for (int i = 0; i < w.place_count; ++i) {
         if (w.places[static_cast<std::size_t>(i)].nonce == nonce) {
@@ -244,6 +262,10 @@ const client* client_of(const scope& s, const world& w, int nonce) {
 char nonce_letter(int nonce) { return static_cast<char>('`' + nonce); }
 std::string nonce_text(int nonce) { return std::string(1, nonce_letter(nonce)); }
 int nonce_number(const std::string& text) { return text[0] - '`'; }
+// Resting entries have numbers that no client has.
+int nonce_number(const holder& h) {
+    return durable::is_resting(h) ? 40 + static_cast<int>(h.fence) : nonce_number(h.nonce);
+}
 bool is_unknown(const holder& h) { return h.nonce.starts_with("lost-"); } // number 12
 
 std::string boot_text(int boot) { return boot == 0 ? std::string() : nonce_text(boot); }
@@ -273,6 +295,7 @@ struct judge {
     bool sees_no_mark_end = false;
     bool reads_observations_of_other_boots = false;
     bool leaves_the_margin_out = false; // of observations that are stored
+    bool leaves_minimum_out = false;    // of grants whose mark has ended
 
     std::int64_t now() const { return epoch + q->offset + q->when; }
     durable::origin here() const {
@@ -287,10 +310,10 @@ struct judge {
         if (mark == bide::presence::yes && !leases_end_marks) {
             return false;
         }
-        const int at = h.renewals == 0 ? holder_of(*w, nonce_number(h.nonce)) : -1;
+        const int at = h.renewals == 0 ? grant_of(*w, h.fence) : -1;
         const int over = grace_ms == 0 ? q->holders_over_at_once : q->holders_over;
         return is_over(h, h.lease_ms, h.renewals, grace_ms - early, at, over) ||
-               (grace_ms == 0 && mark == bide::presence::no && !sees_no_mark_end);
+               (grace_ms == 0 && mark == bide::presence::no && !sees_no_mark_end && !is_held(h));
     }
     bool expired(const waiter& a, bool at_head) const {
         if (!waiters_expire) {
@@ -299,6 +322,13 @@ struct judge {
         const int at = a.refreshes == 0 ? place_of(*w, nonce_number(a.nonce)) : -1;
         return is_over(a, a.ttl_ms, a.refreshes, 0, at, q->places_over) ||
                (at_head && ask(a.from.mark) == bide::presence::no);
+    }
+
+    // The minimum hold time has not passed, as far as this boot knows.
+    bool is_held(const holder& h) const {
+        const bool is_other =
+            !s->has_one_time() && (q->boot == 0 || h.held_boot != boot_text(q->boot));
+        return h.held_until != 0 && !leaves_minimum_out && (is_other || h.held_until > now());
     }
 
 private:
@@ -345,9 +375,9 @@ struct rules {
         durable::make_up_for_lost(r, acknowledged, t, now, here);
     }
     virtual record fresh(const terms& t) const { return durable::fresh_record(t); }
-    virtual durable::release_outcome release(record& r, std::string_view nonce,
-                                             std::int64_t fence) const {
-        return durable::release(r, nonce, fence);
+    virtual durable::release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
+                                             const judge& j, bool undo) const {
+        return durable::release(r, nonce, fence, j.now(), j.here(), {.undo = undo});
     }
 };
 
@@ -383,15 +413,22 @@ void read_into(record& r, const scope& s, const world& w) {
     for (std::size_t i = 0; i < r.holders.size(); ++i) {
         const held& from = w.holders[i];
         holder& h = r.holders[i];
-        h.nonce.assign(1, nonce_letter(from.nonce));
         h.fence = from.fence;
+        if (from.is_resting != 0) {
+            h.nonce = "rest-" + std::to_string(h.fence);
+        } else {
+            h.nonce.assign(1, nonce_letter(from.nonce));
+        }
         h.lane = from.lane;
         h.weight = from.weight;
         h.lease_ms = from.lease;
         h.expires_at = epoch + from.expires;
         h.renewals = 0;
         h.from.boot = boot_text(from.boot);
-        h.from.mark = s.marked && from.is_unknown == 0 ? from.nonce : 0;
+        const bool is_bound = from.is_unknown == 0 && from.is_resting == 0;
+        h.from.mark = s.marked && is_bound ? from.nonce : 0;
+        h.held_until = s.at_least != 0 && from.is_unknown == 0 ? epoch + from.held_until : 0;
+        h.held_boot = boot_text(from.held_boot);
         h.observed = observations_of(s, from.observed);
     }
     r.waiters.resize(static_cast<std::size_t>(w.place_count));
@@ -425,6 +462,7 @@ enum class act : small {
     renew,
     renew_for_short,
     release,
+    undo,
     arrive,
     give_up,
     kill,
@@ -491,13 +529,14 @@ public:
             return load(w, c, a.what == act::renew ? renewing : renewing_for_short, c.fence,
                         a.heard);
         case act::release:
-            if (!is_free || c.is == out) {
+        case act::undo:
+            if (!is_free || c.is == out || (a.what == act::undo && !s_.undoes)) {
                 return false;
             }
             c.until = 0; // before it is sent
             c.missing = safe;
             c.is = leaves;
-            return load(w, c, releasing, c.fence, a.heard);
+            return load(w, c, a.what == act::undo ? undoing : releasing, c.fence, a.heard);
         case act::arrive: {
             if (is_free) {
                 return false;
@@ -621,7 +660,7 @@ public:
         const auto changes_nothing = [&](int nonce, int fence) {
             after_ = before_;
             const std::string name = nonce_text(nonce);
-            expect(!of_.release(after_, name, fence).changed && after_ == before_,
+            expect(!of_.release(after_, name, fence, j, false).changed && after_ == before_,
                    "a release with what is nobody's changed something");
             expect(!of_.renew(after_, name, fence, on_terms(renewing, 0), epoch, j).changed &&
                        after_ == before_,
@@ -685,7 +724,8 @@ private:
     int ghosts(const world& w) const {
         int count = 0;
         for (int i = 0; i < w.holder_count; ++i) {
-            count += client_of(s_, w, w.holders[static_cast<std::size_t>(i)].nonce) == nullptr;
+            const held& h = w.holders[static_cast<std::size_t>(i)];
+            count += h.is_resting == 0 && client_of(s_, w, h.nonce) == nullptr;
         }
         for (int i = 0; i < w.place_count; ++i) {
             count += client_of(s_, w, w.places[static_cast<std::size_t>(i)].nonce) == nullptr;
@@ -700,6 +740,7 @@ private:
         t.clock = s_.clock;
         t.lease_ms = what == renewing_for_short ? s_.short_lease : s_.lease;
         t.waiter_ttl_ms = s_.ttl;
+        t.at_least_ms = s_.at_least;
         t.reclaim_delay_ms = s_.grace;
         t.enqueue = s_.enqueue;
         t.revive = s_.revive;
@@ -806,8 +847,8 @@ private:
                            mine->expires_at - j.now() >= s_.ttl - s_.ttl / 3,
                        "a poll leaves a place that is soon over");
             }
-        } else if (q.what == releasing) {
-            const auto is = of_.release(after_, nonce, q.fence);
+        } else if (q.what == releasing || q.what == undoing) {
+            const auto is = of_.release(after_, nonce, q.fence, j, q.what == undoing);
             got.changed = is.changed;
             got.had = is.status != durable::release_status::not_there;
         } else {
@@ -826,7 +867,7 @@ private:
         std::int64_t room = w.permits;
         bool at_head = true;
         for (const holder& h : before_.holders) {
-            room -= j.expired(h, s_.grace) ? 0 : h.weight;
+            room -= j.expired(h, durable::is_resting(h) ? 0 : s_.grace) ? 0 : h.weight;
         }
         const int mine = place_of(w, q.nonce);
         for (int i = 0; i < (mine < 0 ? w.place_count : mine); ++i) {
@@ -864,7 +905,7 @@ private:
     void tell(client& c, const request& q, const answer& got) {
         const int lease = q.what == renewing_for_short ? s_.short_lease : s_.lease;
         c.sent = request{};
-        if (q.what == releasing) {
+        if (q.what == releasing || q.what == undoing) {
             leave(c);
         } else if (got.refused) { // it asks again
         } else if (got.had) {
@@ -914,6 +955,10 @@ private:
         };
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
             pass(w.holders[i].expires, w.holders[i].nonce, w.holders[i].boot);
+            if (s_.at_least != 0) {
+                pass(w.holders[i].held_until, w.holders[i].nonce, w.holders[i].held_boot);
+                w.holders[i].kept = to_small(std::max(0, w.holders[i].kept - 1));
+            }
             grow_stored(w.holders[i].observed, w.holders[i].lease + s_.grace);
         }
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
@@ -973,9 +1018,9 @@ void machine::put(world& w, const request& q, const answer& got) {
     w.holder_count = to_small(static_cast<std::int64_t>(after_.holders.size()));
     for (std::size_t i = 0; i < after_.holders.size(); ++i) {
         const holder& h = after_.holders[i];
-        const int nonce = nonce_number(h.nonce);
-        const int at = holder_of(was, nonce);
-        const bool was_unknown = at >= 0 && was.holders[static_cast<std::size_t>(at)].is_unknown;
+        const int nonce = nonce_number(h);
+        const int at = grant_of(was, token_of_world(h.fence));
+        const held old = at >= 0 ? was.holders[static_cast<std::size_t>(at)] : held{};
         w.holders[i] = {to_small(nonce),
                         to_small(token_of_world(h.fence)),
                         to_small(h.lane),
@@ -983,11 +1028,13 @@ void machine::put(world& w, const request& q, const answer& got) {
                         to_small(h.lease_ms),
                         to_small(h.expires_at - epoch),
                         to_small(boot_number(h.from)),
-                        is_unknown(h) || was_unknown ? small{1} : small{0},
-                        observations_in(s_, h, h.renewals)};
-        const bool same = at >= 0 && h.renewals == 0 &&
-                          was.holders[static_cast<std::size_t>(at)].fence == h.fence;
-        holder_before[i] = same ? at : -1;
+                        is_unknown(h) || old.is_unknown != 0 ? small{1} : small{0},
+                        observations_in(s_, h, h.renewals),
+                        to_small(h.held_until == 0 ? 0 : h.held_until - epoch),
+                        to_small(h.held_boot.empty() ? 0 : nonce_number(h.held_boot)),
+                        durable::is_resting(h) ? small{1} : small{0},
+                        at >= 0 ? old.kept : to_small(std::max(0, s_.at_least + q.when))};
+        holder_before[i] = h.renewals == 0 ? at : -1;
     }
     w.places.fill(place{});
     w.place_count = to_small(static_cast<std::int64_t>(after_.waiters.size()));
@@ -1037,6 +1084,9 @@ void machine::on_store(const world& was, const world& w, const request& q, const
         const held* const old = at < 0 ? nullptr : &was.holders[static_cast<std::size_t>(at)];
         weights += h.is_unknown != 0 ? 0 : h.weight;
         if (h.is_unknown != 0) { // of no client
+        } else if (h.is_resting != 0) {
+            const int before = grant_of(was, h.fence);
+            expect(before >= 0 && client_of(s_, w, h.nonce) == nullptr, "it rests without a grant");
         } else if (old == nullptr || old->fence != h.fence) {
             expect(got.granted && h.nonce == q.nonce && h.fence == got.fence,
                    "somebody holds it to whom it was not granted");
@@ -1056,11 +1106,20 @@ void machine::on_store(const world& was, const world& w, const request& q, const
         expect(place_of(w, h.nonce) < 0, "who holds it waits for it, too");
     }
     expect(weights <= w.permits, "more is held than there is");
+    for (int i = 0; i < was.holder_count; ++i) {
+        const held& h = was.holders[static_cast<std::size_t>(i)];
+        const int at = grant_of(w, h.fence);
+        expect(h.kept == 0 ||
+                   (at >= 0 && w.holders[static_cast<std::size_t>(at)].weight == h.weight) ||
+                   (q.what == undoing && h.nonce == q.nonce),
+               "a hold ended before its minimum time");
+    }
     const bool has_delay = s_.grace > 0 && s_.clock != lock_clock::observed && s_.has_one_clock();
     for (int i = 0; has_delay && i < was.holder_count; ++i) {
         const held& h = was.holders[static_cast<std::size_t>(i)];
-        const bool is_left = h.nonce == q.nonce && q.what == releasing;
-        expect(is_left || holder_of(w, h.nonce) >= 0 || h.expires + s_.grace <= 0,
+        const bool is_left = h.nonce == q.nonce && (q.what == releasing || q.what == undoing);
+        expect(is_left || h.is_resting != 0 || holder_of(w, h.nonce) >= 0 ||
+                   h.expires + s_.grace <= 0,
                "a hold was taken over before the delay was over");
     }
 
@@ -1096,8 +1155,13 @@ void machine::normalise(world& w, std::array<small, most_clients>& order) const 
     // Times that no client reads.
     if (s_.clock == lock_clock::observed) {
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
-            if (s_.short_lease == 0 || client_of(s_, w, w.holders[i].nonce) == nullptr) {
-                w.holders[i].expires = 0;
+            held& h = w.holders[i];
+            const bool is_owned = client_of(s_, w, h.nonce) != nullptr;
+            if (!is_owned || (s_.short_lease == 0 && s_.at_least == 0)) {
+                h.expires = 0;
+            }
+            if (!is_owned && !s_.marked) {
+                h.held_until = 0;
             }
         }
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
@@ -1322,8 +1386,8 @@ private:
     const std::vector<action>& actions() {
         if (actions_.empty()) {
             for (small i = 0; i < s_.clients; ++i) {
-                for (const act what :
-                     {act::poll, act::renew, act::renew_for_short, act::release, act::arrive}) {
+                for (const act what : {act::poll, act::renew, act::renew_for_short, act::release,
+                                       act::undo, act::arrive}) {
                     actions_.push_back({what, i, true});
                     if (s_.lost_answers && (what == act::arrive) == s_.two_steps) {
                         actions_.push_back({what, i, false});
@@ -1355,6 +1419,7 @@ private:
                                                 "renews",
                                                 "renews for a short while",
                                                 "releases",
+                                                "takes back what it acquired",
                                                 "is served",
                                                 "gives up its request",
                                                 "is killed",
@@ -1412,8 +1477,8 @@ private:
         std::string text = "      held by:";
         for (int i = 0; i < w.holder_count; ++i) {
             const held& h = w.holders[static_cast<std::size_t>(i)];
-            text += " " + name(h.nonce) + " (token " + std::to_string(h.fence) + ", " +
-                    std::to_string(h.expires) + " left)";
+            text += " " + (h.is_resting != 0 ? "none" : name(h.nonce)) + " (token " +
+                    std::to_string(h.fence) + ", " + std::to_string(h.expires) + " left)";
         }
         text += "; waiting:";
         for (int i = 0; i < w.place_count; ++i) {
@@ -1643,21 +1708,55 @@ struct renews_for_less final : rules {
 };
 
 struct releases_by_nonce final : rules {
-    durable::release_outcome release(record& r, std::string_view nonce,
-                                     std::int64_t) const override {
-        return durable::release(r, nonce, 0);
+    durable::release_outcome release(record& r, std::string_view nonce, std::int64_t,
+                                     const judge& j, bool) const override {
+        return durable::release(r, nonce, 0, j.now(), j.here());
     }
 };
 
 struct releases_by_token final : rules {
-    durable::release_outcome release(record& r, std::string_view nonce,
-                                     std::int64_t fence) const override {
-        for (const holder& h : r.holders) {
-            if (fence != 0 && h.fence == fence) {
-                return durable::release(r, std::string(h.nonce), 0);
-            }
+    durable::release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
+                                     const judge& j, bool) const override {
+        const auto of = std::find_if(r.holders.begin(), r.holders.end(), [&](const holder& h) {
+            return fence != 0 && h.fence == fence;
+        });
+        return of != r.holders.end()
+                   ? durable::release(r, std::string(of->nonce), 0, j.now(), j.here())
+                   : durable::release(r, nonce, fence, j.now(), j.here());
+    }
+};
+
+// A release ignores the minimum hold time.
+struct releases_at_once final : rules {
+    durable::release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
+                                     const judge& j, bool) const override {
+        return durable::release(r, nonce, fence, j.now(), j.here(), {.undo = true});
+    }
+};
+// A release takes the time of the grant for one of its own clock.
+struct rests_by_any_clock final : rules {
+    durable::release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
+                                     const judge& j, bool undo) const override {
+        record other = r;
+        for (holder& h : other.holders) {
+            h.held_boot = boot_text(j.q->boot);
         }
-        return durable::release(r, nonce, fence);
+        const auto got = durable::release(other, nonce, fence, j.now(), j.here(), {.undo = undo});
+        r = got.changed ? other : r;
+        return got;
+    }
+};
+// A grant is only as long as its lease.
+struct holds_for_a_lease final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        const auto got = durable::acquire(r, self, t, now, j);
+        if (got.status == acquire_status::granted) {
+            const auto mine = named(r.holders, self.nonce);
+            mine->lease_ms = t.lease_ms;
+            mine->expires_at = now + t.lease_ms;
+        }
+        return got;
     }
 };
 
@@ -1842,7 +1941,7 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         bide::presence says = bide::presence::unknown;
     } known;
     int asked = 0;
-    for (int way = 0; way < 1 << 13; ++way) {
+    for (int way = 0; way < 3 << 13; ++way) {
         int rest = way;
         const auto one_of = [&](int n) {
             const int got = rest % n;
@@ -1866,12 +1965,15 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         const int grace_over = one_of(2);
         const int stored =
             one_of(4); // none, by this boot, by this boot long ago, by another boot long ago
+        s.at_least = one_of(3); // none, over, or not over
         s.boot = {1, 2, 0, 0};
         w.clients[0].nonce = to_small(has != 0 ? 3 : 0);
         w.clients[1].nonce = to_small(has != 0 ? 4 : 0);
         w.holder_count = w.place_count = 1;
         const auto expires = to_small(over != 0 ? (grace_over != 0 ? -1 : 0) : 1);
         w.holders[0] = {3, 1, 0, 1, 2, expires, to_small(boot), 0};
+        w.holders[0].held_until = s.at_least == 1 ? small{0} : small{1};
+        w.holders[0].held_boot = to_small(boot);
         w.places[0] = {4, 1, 2, expires, to_small(boot), 0};
         const int length = 2;
         const int stood = length + (still != 0 ? 1 : 0) + (grace_over != 0 ? grace : 0);
@@ -1902,7 +2004,7 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         REQUIRE(ours.expired(r.waiters[0], false) == theirs.expired(r.waiters[0], false));
         ++asked;
     }
-    REQUIRE(asked == 1 << 13);
+    REQUIRE(asked == 3 << 13);
 }
 
 // ---- the invariants hold
@@ -2028,6 +2130,69 @@ TEST_CASE("record: with a margin, observed leases tolerate clocks of different r
     finds("two rates, no margin", "more is believed to be held than there is", s);
 }
 
+TEST_CASE("record: a minimum hold time keeps others out, whatever becomes of its holder") {
+    scope s;
+    s.clients = 2;
+    s.ttl = 2;
+    s.at_least = 3;
+    s.undoes = true;
+    holds("a minimum hold time longer than the lease", s);
+    s.at_least = 2;
+    s.lease = 3;
+    s.grace = 1;
+    s.asks_again = true;
+    holds("a minimum hold time and a delay", s);
+    s = scope{};
+    s.ttl = 2;
+    s.at_least = is_long_run() ? 3 : 2;
+    s.permits = 2;
+    s.weight = {1, 1, 2, 0};
+    s.lost_answers = false;
+    s.ghosts = 0;
+    holds("minimum hold times of two permits", s);
+    s.permits = 1;
+    s.weight = {1, 1, 0, 0};
+    s.clients = 2;
+    s.longest_way = 2;
+    s.two_steps = true;
+    s.late = s.undoes = is_long_run();
+    holds("minimum hold times, and requests on their way", s);
+    s = scope{};
+    s.clients = 2;
+    s.ttl = 2;
+    s.at_least = 3;
+    s.clock = lock_clock::server;
+    s.marked = true;
+    holds("a minimum hold time longer than the mark", s);
+}
+
+// Two clients of two machines.
+scope two_machines() {
+    scope s;
+    s.clock = lock_clock::observed;
+    s.ttl = 2;
+    s.at_least = 3;
+    s.clients = 2;
+    s.boot = {1, 2, 0, 0};
+    s.offset = {0, 7, 0, 0};
+    s.lost_answers = false;
+    s.ghosts = 0;
+    return s;
+}
+
+TEST_CASE("record: a minimum hold time of an observed lease is not shorter") {
+    scope s = two_machines();
+    s.undoes = true;
+    holds("observed, a minimum hold time", s);
+    s.boot = {0, 0, 0, 0};
+    holds("observed, a minimum hold time, boots that are not known", s);
+    s = two_machines();
+    s.moves = true;
+    s.offset = {0, 2, 0, 0};
+    s.at_least = s.lease = 2;
+    holds("observed, a minimum hold time, a ticket that changes its boot", s);
+}
+
 // Two boots, whose clocks are far apart, and contenders of both.
 scope two_boots() {
     scope s;
@@ -2070,6 +2235,11 @@ TEST_CASE(
     s.short_lease = 1;
     s.asks_again = is_long_run();
     holds("a ticket that changes its boot, leases of two lengths", s);
+    s = two_boots();
+    s.moves = true;
+    s.offset = {0, 2, 0, 0};
+    s.at_least = 2;
+    holds("a ticket that changes its boot, a minimum hold time", s);
 }
 
 // Contenders that remember only their one read.
@@ -2339,6 +2509,26 @@ TEST_CASE("record: the search finds times that are read on another clock, one ti
     scope s;
     s.offset = {0, 1, 0, 0};
     finds("one clock, a tick apart", "more is believed to be held than there is", s);
+}
+
+TEST_CASE("record: the search finds minimum hold times that are shorter") {
+    const char* const over = "a hold ended before its minimum time";
+    scope s;
+    s.at_least = 3;
+    finds("a release that frees the permits at once", over, s, releases_at_once());
+    finds("a lease shorter than the minimum", over, s, holds_for_a_lease());
+    s.marked = true;
+    s.clock = lock_clock::server;
+    finds("a mark that ends before the minimum", over, s,
+          judges_wrongly(&judge::leaves_minimum_out));
+    s = two_boots();
+    s.at_least = 3;
+    s.moves = true;
+    s.offset = {0, 3, 0, 0};
+    finds("a minimum on another boot's clock", over, s, rests_by_any_clock());
+    s = two_machines();
+    s.moves = true;
+    finds("a minimum on another machine's clock", over, s, rests_by_any_clock());
 }
 
 TEST_CASE("record: the search finds leases that expire a tick too early") {

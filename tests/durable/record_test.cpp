@@ -93,7 +93,7 @@ TEST_CASE("record: two contenders with the same name are two") {
     table lock;
     REQUIRE(is(lock.acquire({"worker", "n1", 1, {}}, 1000), acquire_status::granted));
     REQUIRE(is(lock.acquire({"worker", "n2", 1, {}}, 1000), acquire_status::waiting));
-    REQUIRE_FALSE(release(lock.r, "n2", 1).changed);
+    REQUIRE_FALSE(release(lock.r, "n2", 1, 1000, {}).changed);
     REQUIRE(lock.holders() == "worker");
 }
 
@@ -773,6 +773,8 @@ TEST_CASE("record: arguments out of range are refused first") {
     REQUIRE(refuses_terms([](terms& t) { t.reclaim_delay_ms = -1; }, 1000));
     REQUIRE(refuses_terms([](terms& t) { t.reclaim_delay_ms = largest_duration + 1; }, 1000));
     REQUIRE(refuses_terms([](terms& t) { t.lease_ms = largest_duration + 1; }, 1000));
+    REQUIRE(refuses_terms([](terms& t) { t.at_least_ms = -1; }, 1000));
+    REQUIRE(refuses_terms([](terms& t) { t.at_least_ms = largest_duration + 1; }, 1000));
 
     const auto refuses = [&](const contender& self) {
         table lock = good;
@@ -794,6 +796,7 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
     lock.t.lease_ms = largest_duration;
     lock.t.waiter_ttl_ms = largest_duration;
     lock.t.reclaim_delay_ms = largest_duration;
+    lock.t.at_least_ms = largest_duration;
     const auto a = lock.acquire("a", largest_time);
     REQUIRE(is(a, acquire_status::granted));
     REQUIRE(lock.r.holders[0].expires_at <= largest_number);
@@ -806,6 +809,10 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
     REQUIRE(lock.r.holders[0].expires_at == largest_number);
     REQUIRE(is(lock.acquire("b", 0), acquire_status::waiting));
     REQUIRE(lock.r.waiters[0].expires_at == largest_duration);
+    lock.r.holders[0].held_until = largest_number;
+    REQUIRE(lock.release("a", a.fence, largest_time).changed);
+    REQUIRE(lock.r.holders[0].lease_ms <= largest_duration);
+    REQUIRE(lock.r.holders[0].expires_at <= largest_number);
 }
 
 // ---- from outside
@@ -1157,9 +1164,240 @@ TEST_CASE("record: a renewal where no boot is known leaves the grant bound to it
 TEST_CASE("record: a release can spare one grant of its ticket") {
     table lock;
     const auto a = lock.acquire("a", 1000);
-    REQUIRE(release(lock.r, "a's", 0, a.fence).status == release_status::not_there);
+    REQUIRE(lock.release("a", 0, 1000, {.but = a.fence}).status == release_status::not_there);
     REQUIRE(lock.holders() == "a");
     lock.acquire("b", 1001);
-    REQUIRE(release(lock.r, "b's", 0, a.fence).status == release_status::withdrawn);
-    REQUIRE(release(lock.r, "a's", 0, a.fence + 7).status == release_status::released);
+    REQUIRE(lock.release("b", 0, 1000, {.but = a.fence}).status == release_status::withdrawn);
+    REQUIRE(lock.release("a", 0, 1000, {.but = a.fence + 7}).status == release_status::released);
+}
+
+// ---- the minimum hold time
+
+TEST_CASE("record: a grant with a minimum hold time that is released early rests until then") {
+    table lock;
+    lock.t.at_least_ms = 250; // longer than the lease
+    const auto a = lock.acquire("a", 1000);
+    REQUIRE(lock.r.holders[0].expires_at == 1250);
+    REQUIRE(lock.r.holders[0].held_until == 1250);
+    lock.acquire("b", 1001);
+    const auto out = lock.release("a", a.fence, 1010);
+    REQUIRE(out.status == release_status::released);
+    REQUIRE(out.changed);
+
+    const holder& h = lock.r.holders[0];
+    REQUIRE(is_resting(h));
+    REQUIRE(h.holder_id == "a");
+    REQUIRE(h.fence == a.fence);
+    REQUIRE(h.expires_at == 1250);
+    REQUIRE(h.lease_ms == 240);
+    REQUIRE(h.from == origin{});
+    const auto seen = inspect(lock.r, lock.judge(1249));
+    REQUIRE(seen.free == 0);
+    REQUIRE(seen.live.holders.size() == 1);
+
+    const auto b = lock.acquire("b", 1080);
+    REQUIRE(is(b, acquire_status::waiting));
+    REQUIRE(b.next_ms == 1250);
+    REQUIRE(is(lock.acquire("b", 1160), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1249), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1250), acquire_status::granted));
+}
+
+TEST_CASE("record: a release after the minimum hold time frees the permits at once") {
+    table lock;
+    lock.t.at_least_ms = 50;
+    const auto a = lock.acquire("a", 1000);
+    REQUIRE(lock.r.holders[0].expires_at == 1100);
+    REQUIRE(lock.release("a", a.fence, 1050).status == release_status::released);
+    REQUIRE(lock.r.holders.empty());
+    // Renewals make it no longer.
+    const auto b = lock.acquire("b", 2000);
+    REQUIRE(lock.renew("b", b.fence, 2040).status == renew_status::renewed);
+    REQUIRE(lock.r.holders[0].held_until == 2050);
+    REQUIRE(is(lock.acquire("b", 2045), acquire_status::held));
+    REQUIRE(lock.r.holders[0].held_until == 2050);
+    REQUIRE(lock.release("b", b.fence, 2049).changed);
+    REQUIRE(is(lock.acquire("c", 2049), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("c", 2050), acquire_status::granted));
+}
+
+TEST_CASE("record: no ticket can use a resting entry, and an administrator ends it at once") {
+    table lock;
+    lock.t.at_least_ms = 100;
+    const auto a = lock.acquire("a", 1000);
+    lock.release("a", a.fence, 1010);
+    const record before = lock.r;
+    REQUIRE(lock.renew("a", a.fence, 1020).status == renew_status::lost);
+    REQUIRE(lock.release("a", a.fence, 1020).status == release_status::not_there);
+    REQUIRE(lock.release("a", 0, 1020).status == release_status::not_there);
+    REQUIRE(lock.r == before);
+    REQUIRE(is(lock.acquire("a", 1030), acquire_status::waiting));
+    REQUIRE(lock.waiters() == "a");
+    REQUIRE(force_release(lock.r, a.fence, {}));
+    const auto again = lock.acquire("a", 1031);
+    REQUIRE(is(again, acquire_status::granted));
+    REQUIRE(again.fence == a.fence + 1);
+}
+
+TEST_CASE("record: a grant that was taken back because its contender gave up does not rest") {
+    table lock;
+    lock.t.at_least_ms = 100;
+    const auto a = lock.acquire("a", 1000);
+    REQUIRE(lock.release("a", a.fence, 1010, {.undo = true}).status == release_status::released);
+    REQUIRE(lock.r.holders.empty());
+}
+
+TEST_CASE("record: a minimum hold time outlives the holder's process") {
+    table lock;
+    lock.t.at_least_ms = 250;
+    lock.acquire("a", 1000);
+    lock.dead = {"a's"};
+    REQUIRE(is(lock.acquire("b", 1080), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1165), acquire_status::waiting));
+    REQUIRE(lock.renew("a", 1, 1170).status == renew_status::lost); // not longer than the minimum
+    REQUIRE(is(lock.acquire("b", 1250), acquire_status::granted));
+}
+
+TEST_CASE("record: a resting entry keeps its permits and its lane, without a delay at its end") {
+    table lock(3);
+    lock.t.at_least_ms = 100;
+    lock.t.reclaim_delay_ms = 50;
+    const auto a = lock.acquire(who("a", 2), 1000);
+    lock.release("a", a.fence, 1010);
+    REQUIRE(free_permits(lock.r) == 1);
+    const auto b = lock.acquire("b", 1020);
+    REQUIRE(is(b, acquire_status::granted));
+    REQUIRE(b.lane == 1);
+    REQUIRE(lock.acquire("c", 1030).next_ms == 1100);
+    const auto c = lock.acquire("c", 1100);
+    REQUIRE(is(c, acquire_status::granted));
+    REQUIRE(c.lane == 0);
+}
+
+TEST_CASE("record: a minimum hold time is never shorter on another boot's clock") {
+    for (const lock_clock clock : {lock_clock::boottime, lock_clock::observed}) {
+        table lock;
+        lock.t.clock = clock;
+        lock.t.at_least_ms = 300;
+        lock.r = fresh_record(lock.t);
+        const contender self{"a", "a's", 1, {.boot = "b1"}, {}};
+        const auto a = lock.acquire(self, 1000);
+        REQUIRE(lock.r.holders[0].held_boot == "b1");
+        const record granted = lock.r;
+
+        // On the same clock: what is left.
+        REQUIRE(release(lock.r, "a's", a.fence, 1290, {.boot = "b1"}).changed);
+        REQUIRE(lock.r.holders[0].lease_ms == 10);
+        REQUIRE(lock.r.holders[0].expires_at == 1300);
+
+        // On another one, or an unknown one: all of it.
+        for (const char* const boot : {"b2", ""}) {
+            lock.r = granted;
+            const origin here{.host = "h", .boot = boot, .pid = 7, .start = 8, .space = 9};
+            REQUIRE(release(lock.r, "a's", a.fence, 999'000, here).changed);
+            const holder& h = lock.r.holders[0];
+            REQUIRE(is_resting(h));
+            REQUIRE(h.lease_ms == 300);
+            REQUIRE(h.expires_at == 999'300);
+            REQUIRE(h.from == origin{.boot = boot});
+        }
+
+        // A renewal there begins it again, once.
+        lock.r = granted;
+        const origin there{.boot = "b2"};
+        for (const std::int64_t now : {50, 90}) {
+            REQUIRE(renew(lock.r, "a's", a.fence, lock.t, now, lock.judge(now), there).changed);
+            REQUIRE(lock.r.holders[0].held_until == 350);
+            REQUIRE(lock.r.holders[0].held_boot == "b2");
+        }
+        REQUIRE(lock.r.holders[0].lease_ms == 260);
+        REQUIRE(release(lock.r, "a's", a.fence, 340, there).changed);
+        REQUIRE(lock.r.holders[0].lease_ms == 10);
+
+        // An earlier version that renewed it there kept what it does not know.
+        lock.r = granted;
+        lock.r.holders[0].from.boot = "b2";
+        lock.r.holders[0].expires_at = 350;
+        REQUIRE(release(lock.r, "a's", a.fence, 100, there).changed);
+        REQUIRE(lock.r.holders[0].lease_ms == 300);
+    }
+}
+
+TEST_CASE("record: a clock that is set back makes a minimum hold time no longer than a lease") {
+    table lock;
+    lock.t.at_least_ms = 300;
+    const auto a = lock.acquire("a", 1'000'000);
+    REQUIRE(lock.release("a", a.fence, -5).changed);
+    REQUIRE(lock.r.holders[0].lease_ms == 300);
+    REQUIRE(lock.r.holders[0].expires_at == 300);
+}
+
+TEST_CASE("record: an observed lease that was long at first becomes as long as its renewals") {
+    table lock;
+    lock.t.clock = lock_clock::observed;
+    lock.t.at_least_ms = 1000;
+    lock.r = fresh_record(lock.t);
+    const origin self{.boot = "b1"};
+    const auto a = lock.acquire({"a", "a's", 1, self, {}}, 1000);
+    const auto length_at = [&](std::int64_t now) {
+        REQUIRE(renew(lock.r, "a's", a.fence, lock.t, now, lock.judge(now), self).changed);
+        return lock.r.holders[0].lease_ms;
+    };
+    REQUIRE(length_at(1000) == 1000);
+    REQUIRE(length_at(1500) == 500);
+    REQUIRE(length_at(1950) == 100);
+    REQUIRE(length_at(2040) == 100);
+}
+
+// ---- descriptions
+
+TEST_CASE("record: what a contender tells about itself goes from its place to its grant") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    contender b = who("b");
+    b.about = {"nightly", {{"team", "billing"}}};
+    lock.acquire(b, 1001);
+    REQUIRE(lock.r.waiters[0].about == b.about);
+    b.about.note = "weekly"; // the latest counts, and is a reason to store the place
+    REQUIRE(lock.acquire(b, 1002).changed);
+    REQUIRE(lock.r.waiters[0].about == b.about);
+    lock.release("a", a.fence);
+    lock.acquire(b, 1003);
+    REQUIRE(lock.r.holders[0].about == b.about);
+    b.about.labels.clear();
+    REQUIRE(is(lock.acquire(b, 1004), acquire_status::held));
+    REQUIRE(inspect(lock.r, lock.judge(1005)).live.holders[0].about == b.about);
+}
+
+TEST_CASE("record: another order of the labels is no reason to store a place") {
+    table lock;
+    lock.acquire("a", 1000);
+    contender b = who("b");
+    b.about.labels = {{"job", "x"}, {"a", ""}};
+    lock.acquire(b, 1001);
+    std::swap(b.about.labels[0], b.about.labels[1]);
+    REQUIRE_FALSE(lock.acquire(b, 1002).changed);
+}
+
+TEST_CASE("record: a description beyond its limits is refused") {
+    table lock;
+    const auto with = [](description about) {
+        contender self = who("a");
+        self.about = std::move(about);
+        return self;
+    };
+    std::vector<label> many;
+    for (std::size_t i = 0; i <= most_labels; ++i) {
+        many.push_back({std::to_string(i), "x"});
+    }
+    const std::string long_text(longest_label + 1, 'x');
+    for (const description& bad :
+         {description{std::string(longest_note + 1, 'x'), {}}, description{"", many},
+          description{"", {{"", "x"}}}, description{"", {{long_text, "x"}}},
+          description{"", {{"k", long_text}}}, description{"", {{"k", "1"}, {"k", "2"}}}}) {
+        REQUIRE(is_refused(lock.acquire(with(bad), 1000), durable_errc::invalid_argument));
+    }
+    many.pop_back();
+    REQUIRE(is(lock.acquire(with({std::string(longest_note, 'x'), many}), 1000),
+               acquire_status::granted));
 }

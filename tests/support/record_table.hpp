@@ -27,7 +27,8 @@ struct clock_judge {
         return std::find(dead.begin(), dead.end(), nonce) != dead.end();
     }
     bool expired(const holder& h, std::int64_t grace_ms) const {
-        return h.expires_at + grace_ms <= now || (grace_ms == 0 && is_dead(h.nonce));
+        return h.expires_at + grace_ms <= now ||
+               (grace_ms == 0 && h.held_until <= now && is_dead(h.nonce));
     }
     bool expired(const waiter& w, bool at_head) const {
         return w.expires_at <= now || (at_head && is_dead(w.nonce));
@@ -58,8 +59,9 @@ struct table {
     renew_outcome renew(const std::string& name, std::int64_t fence, std::int64_t now) {
         return bide::durable::renew(r, name + "'s", fence, t, now, judge(now), {});
     }
-    release_outcome release(const std::string& name, std::int64_t fence) {
-        return bide::durable::release(r, name + "'s", fence);
+    release_outcome release(const std::string& name, std::int64_t fence, std::int64_t now = 5000,
+                            release_terms how = {}) {
+        return bide::durable::release(r, name + "'s", fence, now, {}, how);
     }
     clock_judge judge(std::int64_t now) const { return {now, dead}; }
 

@@ -29,10 +29,10 @@
 /// too.
 ///
 /// On every clock, a contender that is bound to a process has ended when the process has ended. A
-/// process of the same boot and pid namespace is looked up by its pid. Any other process is looked
-/// up by its mark, if the store keeps marks. A grant that is bound to a mark alone lasts as long as
-/// the mark, whatever the clock says. If every clock fails, fencing tokens still protect the
-/// resource.
+/// grant with a minimum hold time does not end with its process before that time. A process of the
+/// same boot and pid namespace is looked up by its pid. Any other process is looked up by its mark,
+/// if the store keeps marks. A grant that is bound to a mark alone lasts as long as the mark,
+/// whatever the clock says. If every clock fails, fencing tokens still protect the resource.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/detail/record_entries.hpp>
@@ -178,7 +178,8 @@ public:
             return false;
         }
         // A process that ended may still have a request under way: then its lease counts.
-        return is_over(h, h.lease_ms, grace_ms) || (grace_ms == 0 && has_gone(h.from));
+        return is_over(h, h.lease_ms, grace_ms) ||
+               (grace_ms == 0 && !is_held(h) && has_gone(h.from));
     }
     /// Tells whether a waiter has expired. The process is looked up only for a waiter at the head
     /// of the queue, because a later waiter delays no contender.
@@ -187,6 +188,12 @@ public:
     }
 
 private:
+    // True if its minimum hold time has not passed, or if that is not known.
+    bool is_held(const holder& h) const noexcept {
+        const std::int64_t now = clock_ == lock_clock::observed ? looked_ : now_;
+        return h.held_until > now ||
+               (h.held_until != 0 && !detail::reads_times(clock_, h.held_boot, here_->boot));
+    }
     bool has_gone(const origin& it) const {
         if (processes_ != nullptr && processes_->runs(it)) {
             return false;
@@ -203,8 +210,8 @@ private:
 
     template <class Entry>
     bool is_over(const Entry& e, std::int64_t length_ms, std::int64_t grace_ms) const {
-        const bool has_clock = clock_ != lock_clock::observed &&
-                               (clock_ != lock_clock::boottime || is_of_this_boot(e.from));
+        const bool has_clock =
+            clock_ != lock_clock::observed && detail::reads_times(clock_, e.from.boot, here_->boot);
         return (has_clock && e.expires_at + grace_ms <= now_) ||
                (seen_ != nullptr && has_stood_still(e, length_ms, grace_ms));
     }
@@ -220,9 +227,6 @@ private:
         const stored_observation* const by =
             has_clock ? detail::find_observation(e, here_->boot) : nullptr;
         return by != nullptr ? looked_ - by->since : 0;
-    }
-    bool is_of_this_boot(const origin& it) const noexcept {
-        return it.boot == here_->boot && !it.boot.empty();
     }
 
     lock_clock clock_;

@@ -23,6 +23,10 @@
 /// \endcode
 /// See durable/expiry.hpp.
 ///
+/// A grant may have a minimum hold time: so long after the grant, no other contender gets its
+/// permits. If it is released earlier, its entry rests until then. If its process ends, its lease
+/// goes on until then: such a lease is never shorter than the minimum hold time.
+///
 /// Admission is by prefix sums. A contender is granted its permits if the free permits suffice for
 /// all waiters before it and for itself. So the order is kept, and free permits need not wait until
 /// the first waiter calls. A contender of all permits, for example a writer, is not starved by
@@ -70,20 +74,35 @@ inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept
     return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1 + us;
 }
 
+/// Returns an error if a description is not valid. Does not check that it is UTF-8.
+inline std::error_code check(const description& about) noexcept {
+    bool good = about.note.size() <= longest_note && about.labels.size() <= most_labels;
+    for (auto one = about.labels.begin(); one != about.labels.end(); ++one) {
+        const auto has_key = [&](const label& other) { return other.key == one->key; };
+        good = good && !one->key.empty() && one->key.size() <= longest_label &&
+               one->value.size() <= longest_label &&
+               std::none_of(about.labels.begin(), one, has_key);
+    }
+    return good ? std::error_code() : make_error_code(durable_errc::invalid_argument);
+}
 /// Returns an error if a contender is not valid.
 inline std::error_code check(const contender& self) noexcept {
     const bool named = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
                        !self.nonce.empty() && self.nonce.size() <= longest_name;
     return named && self.weight >= 1 && self.weight <= largest_permits
-               ? std::error_code()
+               ? check(self.about)
                : make_error_code(durable_errc::invalid_argument);
 }
 /// Returns an error if the terms or the time are not valid.
 inline std::error_code check(const terms& t, std::int64_t now) noexcept {
-    const auto is_duration = [](std::int64_t ms) { return ms >= 1 && ms <= largest_duration; };
-    const bool meant = t.permits >= 1 && t.permits <= largest_permits && is_duration(t.lease_ms) &&
-                       is_duration(t.waiter_ttl_ms) && t.reclaim_delay_ms >= 0 &&
-                       t.reclaim_delay_ms <= largest_duration && now >= 0 && now <= largest_time;
+    const auto is_within = [](std::int64_t n, std::int64_t least, std::int64_t most) {
+        return n >= least && n <= most;
+    };
+    const bool meant =
+        is_within(t.permits, 1, largest_permits) && is_within(t.lease_ms, 1, largest_duration) &&
+        is_within(t.at_least_ms, 0, largest_duration) &&
+        is_within(t.waiter_ttl_ms, 1, largest_duration) &&
+        is_within(t.reclaim_delay_ms, 0, largest_duration) && is_within(now, 0, largest_time);
     return meant ? std::error_code() : make_error_code(durable_errc::invalid_argument);
 }
 
@@ -97,10 +116,12 @@ inline std::int64_t free_permits(const record& r) noexcept {
     return free;
 }
 
-/// Removes the entries that have expired, except the place of `self` in the queue.
+/// Removes the entries that have expired, except the place of `self` in the queue. A resting entry
+/// has no grace: its holder does not work any more.
 template <class Judge>
 void sweep(record& r, const Judge& judge, std::int64_t grace_ms, std::string_view self = {}) {
-    std::erase_if(r.holders, [&](const holder& h) { return judge.expired(h, grace_ms); });
+    std::erase_if(r.holders,
+                  [&](const holder& h) { return judge.expired(h, is_resting(h) ? 0 : grace_ms); });
     bool at_head = true;
     std::erase_if(r.waiters, [&](const waiter& w) {
         if (w.nonce == self) {
@@ -170,26 +191,8 @@ inline acquire_outcome already_holds(const record& r, holder& mine, const conten
     }
     extend(r, mine, t.lease_ms, now, self.from);
     mine.from = self.from;
+    mine.about = self.about;
     return has_permits(acquire_status::held, mine);
-}
-
-// A contender's place in the queue, or the one that it would get.
-struct queue_place {
-    std::size_t index = 0;   // how many waiters are ahead of the contender
-    std::int64_t weight = 0; // the permits that they wait for
-    bool is_taken = false;   // the contender has this place
-};
-inline queue_place place_of(const record& r, std::string_view nonce) noexcept {
-    queue_place place;
-    for (const waiter& w : r.waiters) {
-        if (w.nonce == nonce) {
-            place.is_taken = true;
-            break;
-        }
-        ++place.index;
-        place.weight += w.weight;
-    }
-    return place;
 }
 
 // Makes the contender a holder.
@@ -207,26 +210,15 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     mine.lane = lowest_free_lane(r);
     mine.fence = r.fence++;
     mine.weight = self.weight;
-    mine.lease_ms = t.lease_ms;
-    mine.expires_at = now + t.lease_ms;
+    mine.lease_ms = std::max(t.lease_ms, t.at_least_ms);
+    mine.expires_at = now + mine.lease_ms;
+    if (t.at_least_ms != 0) {
+        hold_until(r, mine, now + t.at_least_ms, self.from);
+    }
     mine.from = self.from;
+    mine.about = self.about;
     r.holders.push_back(std::move(mine));
     return has_permits(acquire_status::granted, r.holders.back());
-}
-
-// Keeps the contender's place in the queue from expiring. Returns true if the record has changed.
-inline bool refresh(waiter& mine, const contender& self, const terms& t, std::int64_t now) {
-    const std::int64_t rest = mine.expires_at - now;
-    if (rest >= t.waiter_ttl_ms - t.waiter_ttl_ms / 3 && rest <= t.waiter_ttl_ms &&
-        mine.from == self.from) {
-        return false;
-    }
-    mine.ttl_ms = t.waiter_ttl_ms;
-    mine.expires_at = now + t.waiter_ttl_ms;
-    mine.refreshes = next_move(mine.refreshes);
-    mine.from = self.from;
-    mine.observed.clear();
-    return true;
 }
 
 // Makes the contender wait, or returns that it would have to wait. Also stores the contender's
@@ -251,6 +243,7 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
         mine.ttl_ms = t.waiter_ttl_ms;
         mine.expires_at = now + t.waiter_ttl_ms;
         mine.from = self.from;
+        mine.about = self.about;
         r.waiters.push_back(std::move(mine));
         out.changed = true;
     }
@@ -329,9 +322,11 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
     }
     holder longer = *mine;
     detail::extend(r, longer, t.lease_ms, now, self);
+    const std::int64_t minimum = std::exchange(longer.held_until, 0);
     if (judge.expired(longer, 0)) {
-        return out; // bound to a process that ended: other contenders still regard it as expired
+        return out; // bound to a process that ended: other contenders will regard it as expired
     }
+    longer.held_until = minimum;
     *mine = std::move(longer);
     out.status = renew_status::renewed;
     out.changed = true;
@@ -339,14 +334,20 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
 }
 
 /// Removes exactly the grant `fence` of this nonce. If `fence` is 0, removes any grant of this
-/// nonce except the grant `but`; if there is none, removes the place in the queue. Does not touch
-/// later grants.
+/// nonce except the grant `how.but`; if there is none, removes the place in the queue. Does not
+/// touch later grants.
+///
+/// If the minimum hold time of the grant has not passed at `now`, its entry stays and rests, unless
+/// `how.undo`. `self` tells where the caller runs.
 inline release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
-                               std::int64_t but = 0) {
-    const auto left = std::erase_if(r.holders, [&](const holder& h) {
-        return h.nonce == nonce && h.fence != but && (fence == 0 || h.fence == fence);
+                               std::int64_t now, const origin& self, release_terms how = {}) {
+    const auto mine = std::find_if(r.holders.begin(), r.holders.end(), [&](const holder& h) {
+        return h.nonce == nonce && h.fence != how.but && (fence == 0 || h.fence == fence);
     });
-    if (left != 0) {
+    if (mine != r.holders.end()) {
+        if (how.undo || !detail::rest(r, *mine, now, self)) {
+            r.holders.erase(mine);
+        }
         return {release_status::released, true};
     }
     const auto gone =

@@ -20,8 +20,8 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-/// Takes away the grant with the token `fence`. The holder learns of it by its next renewal. The
-/// resource learns of it by the next token.
+/// Takes away the grant with the token `fence`, also if it rests. The holder learns of it by its
+/// next renewal. The resource learns of it by the next token.
 ///
 /// Returns: false if there is no such grant.
 inline bool force_release(record& r, std::int64_t fence, admin_note note) {
@@ -96,7 +96,7 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     unknown.nonce = "lost-" + std::to_string(before); // the same for every contender that finds it
     unknown.fence = before;
     unknown.weight = r.permits;
-    unknown.lease_ms = t.lease_ms;
+    unknown.lease_ms = std::max(t.lease_ms, t.at_least_ms);
     for (const holder& h : r.holders) {
         unknown.lease_ms = std::max(unknown.lease_ms, h.lease_ms);
     }

@@ -4,24 +4,27 @@
 
 /// \file
 /// The stored format of the record: JSON, which every language can read. It is written without
-/// white space. Times and numbers are integers below 2^53.
+/// white space. Times and numbers are integers below 2^53, and text is UTF-8.
 ///
 /// \code
 /// {"v":1,"permits":3,"clock":"boottime","fence":42,
 ///  "holders":[{"holderId":"billing-7","nonce":"9f..","fence":41,"lane":0,"weight":1,
 ///              "leaseMs":30000,"leaseExpiresAt":1717000030000,"renewals":4,
 ///              "host":"h1","boot":"..","pid":812,"start":99123,"space":4026531836,
-///              "mark":71,"observed":[{"boot":"..","moves":4,"since":1200500}]}],
+///              "mark":71,"observed":[{"boot":"..","moves":4,"since":1200500}],
+///              "heldUntil":1717000060000,"heldBoot":"..",
+///              "note":"nightly run","labels":{"team":"billing"}}],
 ///  "waiters":[{"holderId":"billing-9","nonce":"a1..","weight":1,"ttlMs":30000,
 ///              "expiresAt":1717000030000,"refreshes":0,"host":"h2","boot":".."}],
 ///  "admin":{"at":1717000000000,"by":"ops","what":"force_release 40"}}
 /// \endcode
 ///
 /// `clock` is one of caller, boottime, server, observed. `fence` is the next token, which is larger
-/// than the token of every holder. The fields host, boot, pid, start, space, mark, observed and
-/// admin may be absent. A waiter may also have observed. An observation is void if its `moves`
-/// differs from the entry's `renewals` or `refreshes`: programs of earlier versions keep the field
-/// when they renew.
+/// than the token of every holder. The fields host, boot, pid, start, space, mark, observed, note,
+/// labels, heldUntil, heldBoot and admin may be absent. A waiter may also have observed, note and
+/// labels. An observation is void if its `moves` differs from the entry's `renewals` or
+/// `refreshes`: programs of earlier versions keep the field when they renew. They keep heldUntil,
+/// too, so `heldBoot` tells whose clock it is on. A resting entry has the nonce rest-<fence>.
 ///
 /// Fields with other names are kept unchanged. Every other deviation makes the record corrupt. So
 /// does an object with two fields of one name, and nesting deeper than 64 levels. A record that

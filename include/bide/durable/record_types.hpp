@@ -35,6 +35,13 @@ inline constexpr std::int64_t largest_permits = std::int64_t{1} << 31;
 /// The longest name, in bytes of UTF-8.
 inline constexpr std::size_t longest_name = 256;
 
+/// The longest description, in bytes of UTF-8.
+inline constexpr std::size_t longest_note = 256;
+/// The longest key and the longest value of a label, in bytes of UTF-8.
+inline constexpr std::size_t longest_label = 64;
+/// How many labels a contender may have.
+inline constexpr std::size_t most_labels = 16;
+
 /// The number of tokens that are skipped if the record may not show all grants.
 inline constexpr std::int64_t fence_leap = std::int64_t{1} << 20;
 
@@ -51,6 +58,22 @@ struct origin {
     std::int64_t mark = 0;  ///< the mark of a slot_presence; 0: none
 
     friend bool operator==(const origin&, const origin&) = default;
+};
+
+/// A label of a contender.
+struct label {
+    std::string key{};   ///< not empty, and unique among the labels of the contender
+    std::string value{}; ///< may be empty
+
+    friend bool operator==(const label&, const label&) = default;
+};
+
+/// What a contender tells about itself, for people. No rule reads it.
+struct description {
+    std::string note{};          ///< free text, up to longest_note bytes
+    std::vector<label> labels{}; ///< up to most_labels; the record has them in the order of keys
+
+    friend bool operator==(const description&, const description&) = default;
 };
 
 /// A stored observation: at this time a contender saw the entry as it is now.
@@ -70,7 +93,12 @@ struct stored_observation {
 /// further boot replaces one of these.
 inline constexpr std::size_t most_observations = 8;
 
-/// A grant. Times are in milliseconds, on the record's clock.
+/// A grant. Times are in milliseconds, on the record's clock. With lock_clock::boottime and
+/// lock_clock::observed, that is the boottime clock of the entry's boot.
+///
+/// A grant with a minimum hold time that is released early stays as a resting entry: it holds the
+/// permits until the time has passed. It has a nonce of its own, so no contender can renew or
+/// release it. It is bound to no process and to no mark.
 struct holder {
     std::string holder_id{};                    ///< the name of its ticket
     std::string nonce{};                        ///< the identity of the contender
@@ -80,12 +108,18 @@ struct holder {
     std::int64_t lease_ms = 0;                  ///< the length of its lease
     std::int64_t expires_at = 0;                ///< when its lease expires
     std::int64_t renewals = 0;                  ///< how often it was renewed
+    std::int64_t held_until = 0;                ///< no other contender before; 0: no minimum
+    std::string held_boot{};                    ///< the boot of held_until, if its clock has one
     origin from{};                              ///< where the holder runs
+    description about{};                        ///< contender::about
     std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
     std::string extra{};                        ///< unknown fields, as a JSON object; or empty
 
     friend bool operator==(const holder&, const holder&) = default;
 };
+
+/// Tells whether the entry is a resting one: its holder released it before its minimum hold time.
+inline bool is_resting(const holder& h) noexcept { return h.nonce.starts_with("rest-"); }
 
 /// A place in the queue.
 struct waiter {
@@ -96,6 +130,7 @@ struct waiter {
     std::int64_t expires_at = 0;                ///< when the place expires
     std::int64_t refreshes = 0;                 ///< how often it was refreshed
     origin from{};                              ///< where the waiter runs
+    description about{};                        ///< contender::about
     std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
     std::string extra{};                        ///< unknown fields
 
@@ -131,6 +166,7 @@ struct contender {
     std::string nonce{};     ///< its identity
     std::int64_t weight = 1; ///< the permits that it asks for
     origin from{};           ///< where it runs
+    description about{};     ///< what it tells about itself
 };
 
 /// The terms of a contender. Times are in milliseconds. All contenders of a record need the same
@@ -139,6 +175,7 @@ struct terms {
     std::int64_t permits = 1;              ///< the number of permits of the record
     lock_clock clock = lock_clock::caller; ///< the clock of the record
     std::int64_t lease_ms = 30'000;        ///< durable_options::lease
+    std::int64_t at_least_ms = 0;          ///< no other contender is granted for so long; 0: none
     std::int64_t waiter_ttl_ms = 30'000;   ///< durable_options::waiter_ttl
     std::int64_t reclaim_delay_ms = 0;     ///< durable_options::reclaim_delay
     std::size_t max_waiters = 1024;        ///< durable_options::max_waiters
@@ -183,9 +220,17 @@ struct renew_outcome {
     std::error_code error{};                     ///< refused: why
 };
 
+/// How release() removes a grant.
+struct release_terms {
+    std::int64_t but = 0; ///< a token; that grant stays
+    /// If true, the grant ends at once, whatever its minimum hold time: its contender gave up and
+    /// has done no work.
+    bool undo = false;
+};
+
 /// What release() removed.
 enum class release_status {
-    released,  ///< a grant
+    released,  ///< a grant; its entry may rest
     withdrawn, ///< a place in the queue
     not_there  ///< nothing: there was neither
 };

@@ -240,7 +240,7 @@ result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, t
     bool was_there = false;
     const std::error_code error = update([&](record_view& s, bool maybe_done) {
         const durable::release_outcome outcome =
-            durable::release(s.record, t.nonce, t.fence, how.but);
+            durable::release(s.record, t.nonce, t.fence, s.at.now_ms, s.here(), {how.but});
         was_there = outcome.status != durable::release_status::not_there || maybe_done;
         return outcome.changed || how.settle;
     });

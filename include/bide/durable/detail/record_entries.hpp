@@ -49,34 +49,112 @@ inline std::int64_t next_move(std::int64_t moves) noexcept {
     return moves < largest_number ? moves + 1 : 0;
 }
 
-// Returns true if `self` reads the clock that the entry's times are on.
+// Returns true if times are on the boottime clock of the boot that wrote them.
+inline bool has_boots(lock_clock clock) noexcept {
+    return clock == lock_clock::boottime || clock == lock_clock::observed;
+}
+// Returns true if a contender of the boot `here` reads the times that one of `boot` wrote.
+inline bool reads_times(lock_clock clock, const std::string& boot,
+                        const std::string& here) noexcept {
+    return !has_boots(clock) || (!boot.empty() && boot == here);
+}
+// Returns true if `self` may judge the entry by its times. With lock_clock::observed only the owner
+// reads them: clones of a virtual machine may have one boot id and different clocks.
 inline bool has_same_clock(const record& r, const origin& it, const origin& self) noexcept {
-    return r.clock != lock_clock::observed &&
-           (r.clock != lock_clock::boottime || (!it.boot.empty() && it.boot == self.boot));
+    return r.clock != lock_clock::observed && reads_times(r.clock, it.boot, self.boot);
+}
+
+// Sets the minimum hold time, which never ends after the lease.
+inline void hold_until(const record& r, holder& h, std::int64_t time, const origin& self) {
+    h.held_until = time;
+    h.held_boot = has_boots(r.clock) ? self.boot : std::string();
 }
 
 // Begins a lease now. The new lease never ends before the present one, neither on the clock nor for
 // a contender that observes it for its length.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
-    if (has_same_clock(r, h.from, self)) {
-        h.lease_ms = std::max(lease_ms, std::min(h.lease_ms, h.expires_at - now));
-        h.expires_at = std::max(h.expires_at, now + lease_ms);
-    } else { // how much is left is not known here: at most all of it
-        h.lease_ms = std::max(lease_ms, h.lease_ms);
-        h.expires_at = r.clock == lock_clock::observed ? std::max(h.expires_at, now + lease_ms)
-                                                       : now + h.lease_ms;
-        if (r.clock == lock_clock::boottime) { // from here on the times are on this clock
-            const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
-            h.from = self;
-            if (mark != 0) { // the mark is not of this process: children may have it
-                h.from.pid = h.from.start = h.from.space = 0;
-                h.from.mark = mark;
-            }
+    // What is left of the lease; if that is not known here, at most all of it.
+    const bool is_known = reads_times(r.clock, h.from.boot, self.boot);
+    const std::int64_t left = is_known ? std::min(h.lease_ms, h.expires_at - now) : h.lease_ms;
+    if (h.held_until != 0 && !reads_times(r.clock, h.held_boot, self.boot)) {
+        hold_until(r, h, now + std::max<std::int64_t>(left, 0), self);
+    }
+    h.lease_ms = std::max(lease_ms, left);
+    h.expires_at = is_known ? std::max(h.expires_at, now + lease_ms) : now + h.lease_ms;
+    if (!is_known) { // from here on the times are on this clock
+        const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
+        h.from = self;
+        if (mark != 0) { // the mark is not of this process: children may have it
+            h.from.pid = h.from.start = h.from.space = 0;
+            h.from.mark = mark;
         }
     }
     h.renewals = next_move(h.renewals);
     h.observed.clear();
+}
+
+// Makes a resting entry of a grant that is released now. Returns false if its minimum hold time has
+// passed. What is left is at most the lease, wherever a clock was set back.
+inline bool rest(const record& r, holder& h, std::int64_t now, const origin& self) {
+    if (h.held_until == 0) {
+        return false;
+    }
+    now = std::clamp<std::int64_t>(now, 0, largest_time);
+    if (reads_times(r.clock, h.held_boot, self.boot)) {
+        h.lease_ms = std::min(h.lease_ms, h.held_until - now);
+    }
+    if (h.lease_ms <= 0) {
+        return false;
+    }
+    h.expires_at = now + h.lease_ms;
+    hold_until(r, h, h.expires_at, self);
+    h.nonce = "rest-" + std::to_string(h.fence);
+    h.from = {h.from.host, self.boot};
+    h.renewals = next_move(h.renewals);
+    h.observed.clear();
+    return true;
+}
+
+// A contender's place in the queue, or the one that it would get.
+struct queue_place {
+    std::size_t index = 0;   // how many waiters are ahead of the contender
+    std::int64_t weight = 0; // the permits that they wait for
+    bool is_taken = false;   // the contender has this place
+};
+inline queue_place place_of(const record& r, std::string_view nonce) noexcept {
+    queue_place place;
+    for (const waiter& w : r.waiters) {
+        if (w.nonce == nonce) {
+            place.is_taken = true;
+            break;
+        }
+        ++place.index;
+        place.weight += w.weight;
+    }
+    return place;
+}
+
+// Compares descriptions, whatever the order of their labels.
+inline bool tells_same(const description& a, const description& b) noexcept {
+    return a.note == b.note &&
+           std::is_permutation(a.labels.begin(), a.labels.end(), b.labels.begin(), b.labels.end());
+}
+
+// Keeps the contender's place in the queue from expiring. Returns true if the record has changed.
+inline bool refresh(waiter& mine, const contender& self, const terms& t, std::int64_t now) {
+    const std::int64_t left = mine.expires_at - now;
+    if (left >= t.waiter_ttl_ms - t.waiter_ttl_ms / 3 && left <= t.waiter_ttl_ms &&
+        mine.from == self.from && tells_same(mine.about, self.about)) {
+        return false;
+    }
+    mine.about = self.about;
+    mine.ttl_ms = t.waiter_ttl_ms;
+    mine.expires_at = now + t.waiter_ttl_ms;
+    mine.refreshes = next_move(mine.refreshes);
+    mine.from = self.from;
+    mine.observed.clear();
+    return true;
 }
 
 // Returns the lowest lane that no holder has.
@@ -95,7 +173,7 @@ inline std::int64_t next_expiry(const record& r, std::int64_t grace_ms,
     std::int64_t next = 0;
     for (const holder& h : r.holders) {
         if (has_same_clock(r, h.from, self)) {
-            const std::int64_t over = h.expires_at + grace_ms;
+            const std::int64_t over = h.expires_at + (is_resting(h) ? 0 : grace_ms);
             next = next == 0 || over < next ? over : next;
         }
     }

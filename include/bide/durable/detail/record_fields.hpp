@@ -9,7 +9,7 @@
 //   f.maybe_text(name, value, longest)             optional; absent if it is empty
 //   f.any_text(name, value)                        optional, of any length; written if it is empty
 //   f.clock(name, value), f.list(name, values)     required
-//   f.maybe_list(name, values), f.object(name, value)  optional
+//   f.maybe_list(name, values), f.object(name, value), f.labels(name, values)  optional
 
 #include <bide/core/config.hpp>
 #include <bide/durable/record_types.hpp>
@@ -54,6 +54,8 @@ template <class Entry, class F> void entry_fields(Entry& e, F& f) {
     f.maybe_number("start", e.from.start, 0, largest_number, bound || e.from.start != 0);
     f.maybe_number("space", e.from.space, 0, largest_number, bound || e.from.space != 0);
     f.maybe_number("mark", e.from.mark, 1, largest_number, e.from.mark != 0);
+    f.maybe_text("note", e.about.note, longest_note);
+    f.labels("labels", e.about.labels);
     f.maybe_list("observed", e.observed);
 }
 
@@ -64,6 +66,8 @@ template <class F> void fields(is_a<holder> auto& h, F& f) {
     f.number("leaseMs", h.lease_ms, 1, largest_duration);
     f.number("leaseExpiresAt", h.expires_at, 0, largest_number);
     f.number("renewals", h.renewals, 0, largest_number);
+    f.maybe_number("heldUntil", h.held_until, 1, largest_number, h.held_until != 0);
+    f.maybe_text("heldBoot", h.held_boot, longest_name);
 }
 
 template <class F> void fields(is_a<waiter> auto& w, F& f) {

@@ -102,7 +102,7 @@ store_time::of(const slot_snapshot& from, std::int64_t looked_ms, given_time now
         read.now_ms = *from.server_ms;
         break;
     case lock_clock::observed:
-        read.now_ms = durable::unix_ms(); // only for people
+        read.now_ms = durable::boottime_ms(); // only this machine reads it
         break;
     }
     read.first_fence = read.is_given ? durable::floor_of(read.now_ms) // depends on no other clock

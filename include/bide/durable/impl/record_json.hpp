@@ -127,6 +127,18 @@ public:
         expect(known != std::end(clock_names));
         value = good_ ? known->clock : value;
     }
+    void labels(const char* name, std::vector<label>& values) {
+        json taken = take(name, false);
+        expect((taken.is_object() && taken.size() <= most_labels) || taken.is_discarded());
+        if (good_ && taken.is_object()) {
+            for (auto& [key, value] : taken.get_ref<json::object_t&>()) {
+                label& one = values.emplace_back();
+                one.key = key;
+                read_text(std::move(value), one.value, longest_label);
+                expect(!key.empty() && key.size() <= longest_label);
+            }
+        }
+    }
     template <class T> void list(const char* name, std::vector<T>& values) {
         read_list(take(name, true), values);
     }
@@ -243,6 +255,11 @@ public:
             if (one.clock == value) {
                 to_[name] = one.name;
             }
+        }
+    }
+    void labels(const char* name, const std::vector<label>& values) {
+        for (const label& one : values) {
+            to_[name][as_utf8(one.key)] = one.value; // two equal names would make it unreadable
         }
     }
     template <class T> void list(const char* name, const std::vector<T>& values) {
