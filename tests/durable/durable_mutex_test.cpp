@@ -1,5 +1,6 @@
 #include <bide/durable/durable_mutex.hpp>
 
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
@@ -9,10 +10,17 @@
 #include <support/gate.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+using namespace std::chrono_literals;
 using bide::durable_mutex;
 using bide::errc;
 using bide::memory_slot;
@@ -82,4 +90,108 @@ TEST_CASE("durable_mutex: is not recursive, except for the same ticket") {
     REQUIRE(m.try_acquire(again)->acquired);
     REQUIRE(again.fence == g->fence());
     REQUIRE(g->lane() == 0);
+}
+
+TEST_CASE("durable_mutex: a minimum hold time keeps other contenders out after an early release") {
+    std::chrono::milliseconds now = 1'000s;
+    bide::durable_options o;
+    o.clock = bide::lock_clock::caller;
+    o.now = [&now] { return now; };
+    o.lease = 20s;
+    o.auto_renew = false;
+    durable_mutex m(memory_slot(), o);
+    bide::acquire_request once;
+    once.at_least = 60s;
+    auto g = m.acquire(once);
+    REQUIRE(g.has_value());
+    const std::int64_t fence = g->fence();
+    REQUIRE(g->release().has_value());
+    REQUIRE(m.try_acquire().error() == errc::timeout);
+    now += 60s - 1ms;
+    REQUIRE(m.try_acquire().error() == errc::timeout);
+    now += 1ms;
+    const auto next = m.try_acquire();
+    REQUIRE(next.has_value());
+    REQUIRE(next->fence() > fence);
+}
+
+TEST_CASE("durable_mutex: a minimum hold time that is out of range is refused") {
+    durable_mutex m(memory_slot{});
+    bide::acquire_request request;
+    request.at_least = -1ms;
+    REQUIRE(m.acquire(request).error() == bide::durable_errc::invalid_argument);
+}
+
+TEST_CASE("durable_mutex: an administrator ends a minimum hold time") {
+    durable_mutex m(memory_slot{});
+    bide::acquire_request once;
+    once.at_least = 1h;
+    auto g = m.acquire(once);
+    REQUIRE(g.has_value());
+    const std::int64_t fence = g->fence();
+    REQUIRE(g->release().has_value());
+    REQUIRE_FALSE(m.try_acquire().has_value());
+    REQUIRE(m.admin("ops").force_release(fence, "a test").value_or(false));
+    REQUIRE(m.try_acquire().has_value());
+}
+
+namespace {
+
+// A slot that stores nothing until it is opened.
+class shut_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    shut_slot(memory_slot of, std::shared_ptr<std::atomic<bool>> open)
+        : of_(std::move(of)), open_(std::move(open)) {}
+    bide::result<bide::slot_snapshot, std::error_code> load() { return of_.load(); }
+    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
+        test::eventually([&] { return open_->load(); });
+        return of_.compare_exchange(v, value);
+    }
+
+private:
+    memory_slot of_;
+    std::shared_ptr<std::atomic<bool>> open_;
+};
+
+} // namespace
+
+TEST_CASE("durable_mutex: a grant that its caller did not wait for has no minimum hold time") {
+    const memory_slot slot;
+    const auto open = std::make_shared<std::atomic<bool>>(false);
+    durable_mutex m(shut_slot(slot, open));
+    durable_mutex others(slot);
+    bide::acquire_request once;
+    once.at_least = 1h;
+    once.timeout = 1ms;
+    REQUIRE(m.acquire(once).error() == errc::timeout);
+    *open = true;
+    REQUIRE(test::eventually([&] {
+        const auto seen = others.inspect();
+        return seen && *seen && (*seen)->live.fence > 1 && (*seen)->live.holders.empty();
+    }));
+    REQUIRE(others.try_acquire().has_value());
+}
+
+TEST_CASE("durable_mutex: a note and labels are shown while the contender waits and holds") {
+    const memory_slot slot;
+    durable_mutex m(slot);
+    bide::acquire_request request;
+    request.note = "nightly report";
+    request.labels = {{"team", "billing"}, {"run", "7"}};
+    auto g = m.acquire(request);
+    REQUIRE(g.has_value());
+    const auto seen = m.inspect();
+    const auto& about = (*seen)->live.holders.at(0).about;
+    REQUIRE(about.note == "nightly report");
+    REQUIRE(about.labels == std::vector<bide::durable::label>{{"run", "7"}, {"team", "billing"}});
+
+    request.note = "\xff";
+    REQUIRE(m.acquire(request).error() == bide::durable_errc::invalid_argument);
+    request.note = std::string(257, 'x');
+    REQUIRE(m.acquire(request).error() == bide::durable_errc::invalid_argument);
+    request.note.clear();
+    request.labels = {{"team", "a"}, {"team", "b"}};
+    REQUIRE(m.acquire(request).error() == bide::durable_errc::invalid_argument);
+    REQUIRE(m.inspect().value()->live.waiters.empty());
 }

@@ -85,8 +85,8 @@ public:
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
           earlier_fence_(ticket_.fence), binds_(request.inheritable),
           has_ticket_(request.ticket.has_value()), may_wait_(!limits_.until.is_poll()),
-          on_position_(std::move(request.on_position)), begun_ms_(durable::boottime_ms()),
-          answered_ms_(begun_ms_), moved_ms_(begun_ms_),
+          wanted_(wishes_of(request)), on_position_(std::move(request.on_position)),
+          begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_), moved_ms_(begun_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
         ticket_.fence = 0; // of an earlier grant; undo() takes back the grant of this acquisition
         if (!may_wait_) {
@@ -163,6 +163,17 @@ private:
             mark_ = std::move(*taken);
         }
     }
+    static acquire_wishes wishes_of(acquire_request& request) {
+        acquire_wishes wanted{{std::move(request.note), {}}, request.at_least.count()};
+        for (auto& [key, value] : request.labels) {
+            wanted.about.labels.push_back({std::move(key), std::move(value)});
+        }
+        return wanted;
+    }
+    // How what it has in the record is taken back: it did no work, so no minimum hold time applies.
+    lock_engine::taking_back taking_back() const noexcept {
+        return {is_unsure_, {earlier_fence_, true}};
+    }
     // Drops the grant, so that undo() takes it back.
     void drop_grant() noexcept {
         if (held_ != nullptr) {
@@ -196,6 +207,7 @@ private:
     const bool binds_;
     const bool has_ticket_;
     const bool may_wait_;
+    const acquire_wishes wanted_;
     const std::function<void(std::int64_t)> on_position_; // acquire_request::on_position
     const std::int64_t begun_ms_;
     std::int64_t answered_ms_; // when the store last answered in time
@@ -217,7 +229,7 @@ inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *parts_.engine;
     const deadline until = call_limits::later(limits_.until, limits_.grace);
     const auto look_for = [&](intent what) {
-        return engine.acquire(ticket_, std::nullopt, what, until, mark_.get());
+        return engine.acquire(ticket_, std::nullopt, what, until, mark_.get(), wanted_);
     };
     if (!may_wait_) {
         return look_for(intent::nothing);
@@ -335,7 +347,7 @@ inline void acquisition::undo() noexcept {
     const bool is_bounded = !limits_.until.is_never() || limits_.stop.stop_possible();
     const deadline until = is_bounded ? deadline::after(limits_.grace) : deadline::never();
     try_to([&] { // it may throw (no memory, the caller's clock): then the withdrawals try again
-        const auto gone = parts_.engine->release(ticket_, {is_unsure_, earlier_fence_}, until);
+        const auto gone = parts_.engine->release(ticket_, taking_back(), until);
         may_be_queued_ = !gone && may_pass(gone.error());
     });
 }
@@ -343,8 +355,7 @@ inline void acquisition::undo() noexcept {
 inline void acquisition::hand_over() noexcept {
     drop_grant();
     if (may_be_queued_ || is_waiting_) {
-        parts_.withdrawals->add(
-            {std::move(ticket_), may_be_queued_, {is_unsure_, earlier_fence_}, is_waiting_});
+        parts_.withdrawals->add({std::move(ticket_), may_be_queued_, taking_back(), is_waiting_});
         may_be_queued_ = is_waiting_ = false;
     }
 }

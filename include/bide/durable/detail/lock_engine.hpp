@@ -29,8 +29,13 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class lock_engine {
+// What an acquisition asks for beside its ticket.
+struct acquire_wishes {
+    durable::description about{};
+    std::int64_t at_least_ms = 0;
+};
 
+class lock_engine {
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
@@ -56,8 +61,9 @@ public:
     // bound to this mark and not to the process. Otherwise the ticket decides.
     result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now, intent what,
                                               deadline until = deadline::never(),
-                                              const slot_presence* of = nullptr) {
-        return acquire_by(t, what, of,
+                                              const slot_presence* of = nullptr,
+                                              const acquire_wishes& wanted = {}) {
+        return acquire_by(t, what, of, wanted,
                           [&](auto rule) { return store_.update(now, what, until, rule); });
     }
     // Renews. Returns until when the lease is good, on this machine; nothing if it is lost.
@@ -85,7 +91,7 @@ public:
         // If true, writes the record even if nothing is taken back. So a delayed write of an
         // earlier try cannot take effect afterwards.
         bool settle = false;
-        std::int64_t but = 0; // a grant of the ticket that stays
+        durable::release_terms terms{};
     };
     // Releases a grant or a place in the queue. Returns false if there was neither.
     result<bool, std::error_code> release(const durable_ticket& t) { return release(t, {}); }
@@ -94,7 +100,7 @@ public:
         auto released = release_by(t, how, [&](auto rule) {
             return store_.update(std::nullopt, intent::nothing, until, rule);
         });
-        if (released && how.but == 0) {
+        if (released && how.terms.but == 0) {
             holds_nothing(t);
         }
         return released;
@@ -103,7 +109,7 @@ public:
     // The same inside a transaction of the caller.
     result<acquired, std::error_code> acquire_in(caller_transaction& in, const durable_ticket& t,
                                                  given_time now) {
-        return acquire_by(t, intent::queue, nullptr,
+        return acquire_by(t, intent::queue, nullptr, {},
                           [&](auto rule) { return store_.update_in(in, now, rule); });
     }
     result<std::optional<std::int64_t>, std::error_code>
@@ -157,7 +163,8 @@ private:
 
     template <class Update>
     result<acquired, std::error_code> acquire_by(const durable_ticket& t, intent what,
-                                                 const slot_presence* of, Update update);
+                                                 const slot_presence* of,
+                                                 const acquire_wishes& wanted, Update update);
     template <class Update>
     result<std::optional<std::int64_t>, std::error_code>
     renew_by(record_store& from, const durable_ticket& t, Update update);
@@ -172,14 +179,20 @@ private:
 template <class Update>
 result<lock_engine::acquired, std::error_code>
 lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presence* of,
-                        Update update) {
-    if (!is_utf8(t.holder_id) || !is_utf8(t.nonce)) {
+                        const acquire_wishes& wanted, Update update) {
+    const auto& labels = wanted.about.labels;
+    const bool is_text = is_utf8(t.holder_id) && is_utf8(t.nonce) && is_utf8(wanted.about.note) &&
+                         std::all_of(labels.begin(), labels.end(), [](const durable::label& one) {
+                             return is_utf8(one.key) && is_utf8(one.value);
+                         });
+    if (!is_text) {
         return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
     durable::terms terms = store_.terms();
     terms.enqueue = what != intent::nothing;
+    terms.at_least_ms = wanted.at_least_ms;
     durable::contender self{t.holder_id, t.nonce, t.weight,
-                            store_.origin(t.process_bound && of == nullptr)};
+                            store_.origin(t.process_bound && of == nullptr), wanted.about};
     if (of != nullptr) {
         self.from.mark = of->mark();
     }
@@ -240,7 +253,7 @@ result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, t
     bool was_there = false;
     const std::error_code error = update([&](record_view& s, bool maybe_done) {
         const durable::release_outcome outcome =
-            durable::release(s.record, t.nonce, t.fence, s.at.now_ms, s.here(), {how.but});
+            durable::release(s.record, t.nonce, t.fence, s.at.now_ms, s.here(), how.terms);
         was_there = outcome.status != durable::release_status::not_there || maybe_done;
         return outcome.changed || how.settle;
     });
