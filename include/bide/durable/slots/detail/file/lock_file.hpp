@@ -2,17 +2,12 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_LOCK_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_LOCK_FILE_HPP
 
-// The lock file beside a file slot's file. A writer holds an exclusive flock(2) on it. A reader
-// holds a shared one, unless it can read without a lock. The lock file stays when the slot's file
-// is replaced; no slot removes it. The kernel releases the lock of a process that ends. If a holder
-// is stopped, other processes wait at most for their `retry_time`.
+// The lock file beside a file slot's file. A writer holds an exclusive flock(2) on it, a reader a
+// shared one. The kernel releases the lock of a process that ends. If a holder is stopped, other
+// processes wait at most for their `retry_time`.
 //
-// The file holds eight bytes, the synced version: the last version that is known to be on the disk.
-// A writer writes it after its sync. If the slot's file has another version, the writer ended
-// before it wrote the synced version, or that write failed. So the next process with the lock syncs
-// first. The synced version itself is not synced: if a crash loses it, the only cost is one more
-// sync. Its write also wakes watches. If it is later than every version that can be read, an
-// acknowledged value is lost. A crash alone cannot cause that, because this write comes last.
+// The file holds eight bytes, the synced version; see slots/file.hpp. It is not synced: if a crash
+// loses it, the only cost is one more sync. Its write also wakes watches.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -45,8 +40,8 @@ public:
     lock_file(std::string path, const file_settings& settings, Io io)
         : io_(io), path_(std::move(path)), set_(settings), file_(io) {}
 
-    lock_file(lock_file&&) noexcept = default;
-    lock_file& operator=(lock_file&&) noexcept = default;
+    lock_file(const lock_file&) = delete;
+    lock_file& operator=(const lock_file&) = delete;
     ~lock_file() { release_if_not_ours(); }
 
     // Blocks: until the lock is held, at most for retry_time_ns.
@@ -122,35 +117,15 @@ template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcep
     }
 }
 
-// Makes the file if it is missing. A reader can use a file that it may not write.
+// A reader can use a file that it may not write.
 template <class Io> std::error_code lock_file<Io>::open() noexcept {
-    constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    if (io_.look_at(path_.c_str(), facts_) == 0 && !S_ISREG(facts_.st_mode)) {
-        return check_kind(facts_); // a socket cannot be opened; opening a device may have effects
-    }
-    int fd = io_.open_file(path_.c_str(), how | O_RDWR);
-    if (fd < 0 && errno == ENOENT) {
-        fd = io_.open_file(path_.c_str(), how | O_RDWR | O_CREAT, set_.mode);
-    }
-    if (fd < 0 && (errno == EACCES || errno == EROFS)) {
-        const int why = errno;
-        fd = io_.open_file(path_.c_str(), how | O_RDONLY);
-        if (fd < 0 && errno == ENOENT) {
-            errno = why;
-        }
-    }
-    file_descriptor<Io> opened(io_, fd);
-    if (!opened || io_.look_at(fd, facts_) != 0) {
-        return system_error_code();
-    }
-    if (!S_ISREG(facts_.st_mode)) {
-        return check_kind(facts_);
-    }
-    if (!set_.any_filesystem && !io_.is_reliable(fd)) {
+    opened_file<Io> opened = open_regular(io_, path_.c_str(), true, set_.mode);
+    facts_ = opened.facts;
+    if (!opened.error && !set_.any_filesystem && !io_.is_reliable(opened.file.get())) {
         return durable_errc::unsupported_filesystem;
     }
-    file_ = std::move(opened);
-    return {};
+    file_ = std::move(opened.file);
+    return opened.error;
 }
 
 // A blocking flock() has no deadline, so this polls. A sync takes about a hundred microseconds: the

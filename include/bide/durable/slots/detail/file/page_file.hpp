@@ -27,18 +27,17 @@ struct page_contents {
     bool is_absent = true;
     std::uint32_t page_size = 0;
     file_page pages[2];
-    page_choice choice;
+    unsigned index = 0; // the page that counts; the next change overwrites the other one
 
-    const file_page& page() const noexcept { return pages[choice.index]; }
+    const file_page& page() const noexcept { return pages[index]; }
+    const file_page& other() const noexcept { return pages[1 - index]; }
     std::uint64_t version() const noexcept { return is_absent ? 0 : page().version; }
-    bool fell_back() const noexcept { return !is_absent && choice.fell_back; }
+    bool fell_back() const noexcept { return !is_absent && page().is_good && !other().is_good; }
     // The version that the other page claims, which may be wrong.
-    std::uint64_t claimed() const noexcept {
-        return is_absent ? 0 : pages[1 - choice.index].version;
-    }
-    bool is_same(const page_contents& other) const noexcept {
-        return choice.index == other.choice.index && fell_back() == other.fell_back() &&
-               pages[0].sum == other.pages[0].sum && pages[1].sum == other.pages[1].sum;
+    std::uint64_t claimed() const noexcept { return is_absent ? 0 : other().version; }
+    bool is_same(const page_contents& as) const noexcept {
+        return index == as.index && fell_back() == as.fell_back() &&
+               pages[0].sum == as.pages[0].sum && pages[1].sum == as.pages[1].sum;
     }
 };
 
@@ -46,8 +45,8 @@ template <class Io> class page_file {
 public:
     page_file(std::string path, Io io)
         : io_(io), path_(std::move(path)), file_(io), replaced_(io) {}
-    page_file(page_file&&) noexcept = default;
-    page_file& operator=(page_file&&) noexcept = default;
+    page_file(const page_file&) = delete;
+    page_file& operator=(const page_file&) = delete;
     ~page_file() { release_if_not_ours(); }
 
     // Opens the file that the path names. Opens it for writing if `to_write` is set or if
@@ -79,7 +78,7 @@ public:
     std::error_code examine();
     const page_contents& found() const noexcept { return found_; }
     std::string_view value() const noexcept {
-        return {bytes_[found_.choice.index].data() + file_page::header_size, found_.page().length};
+        return {bytes_[found_.index].data() + file_page::header_size, found_.page().length};
     }
     // The latest version that either page of a corrupt file claims, which may be wrong.
     std::uint64_t claimed_by_any() const noexcept {
@@ -116,14 +115,16 @@ public:
 
 private:
     std::error_code open(bool to_write, dev_t device) noexcept;
-    std::error_code read_page(unsigned index, bool& good);
+    std::error_code read_page(unsigned index);
     std::error_code read_fully(char* to, std::size_t size, std::uint64_t at) noexcept;
     std::error_code write_fully(int fd, std::size_t size, std::uint64_t at) noexcept;
     std::error_code fill(int fd, std::uint32_t page_size, std::string_view value,
                          std::uint64_t version);
-    void compose(std::uint32_t page_size, std::string_view value, std::uint64_t version) noexcept;
-    std::string fresh_path() const { return path_ + ".new"; }
-    std::string damaged_path() const { return path_ + ".damaged"; }
+    // Puts header and value at the beginning of the image.
+    void compose(std::uint32_t page_size, std::string_view value, std::uint64_t version) noexcept {
+        std::copy(value.begin(), value.end(), image_.data() + file_page::header_size);
+        encode_header(image_.data(), page_size, version, static_cast<std::uint32_t>(value.size()));
+    }
 
     [[no_unique_address]] Io io_;
     std::string path_;
@@ -184,23 +185,15 @@ std::error_code page_file<Io>::attach_locked(dev_t device, std::int64_t retry_ti
 }
 
 template <class Io> std::error_code page_file<Io>::open(bool to_write, dev_t device) noexcept {
-    constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     close();
-    is_writable_ = true;
-    int fd = io_.open_file(path_.c_str(), how | O_RDWR);
-    if (fd < 0 && !to_write && (errno == EACCES || errno == EROFS)) {
-        is_writable_ = false;
-        fd = io_.open_file(path_.c_str(), how | O_RDONLY);
-    }
-    file_descriptor<Io> opened(io_, fd);
-    if (!opened || io_.look_at(fd, facts_) != 0) {
-        return system_error_code();
-    }
-    if (facts_.st_dev != device) {
+    opened_file<Io> opened = open_regular(io_, path_.c_str(), !to_write);
+    facts_ = opened.facts;
+    is_writable_ = opened.is_writable;
+    if (!opened.error && facts_.st_dev != device) {
         return system_error_code(EXDEV);
     }
-    file_ = std::move(opened);
-    return {};
+    file_ = std::move(opened.file);
+    return opened.error;
 }
 
 // ---- reading
@@ -211,22 +204,26 @@ template <class Io> std::error_code page_file<Io>::examine() {
         return durable_errc::corrupt_record;
     }
     found_.page_size = static_cast<std::uint32_t>(size / 2);
-    bool good[2] = {};
+    file_page(&pages)[2] = found_.pages;
     for (const unsigned index : {0u, 1u}) {
-        if (const std::error_code error = read_page(index, good[index])) {
+        if (const std::error_code error = read_page(index)) {
             return error;
         }
     }
-    found_.choice = choose_page(found_.pages, good);
-    switch (found_.choice.what) {
-    case page_choice::kind::value: return {};
-    case page_choice::kind::later_format: return durable_errc::unsupported_record_version;
-    case page_choice::kind::corrupt: break;
+    found_.index = pages[1].is_good && (!pages[0].is_good || pages[1].version > pages[0].version);
+    const file_page& page = found_.page();
+    const bool has_two_values = page.is_good && found_.other().is_good &&
+                                page.version == found_.other().version &&
+                                page.sum != found_.other().sum;
+    if (page.is_good && page.version != 0 && !has_two_values) {
+        return {};
     }
-    return durable_errc::corrupt_record;
+    return std::max(pages[0].format, pages[1].format) > file_page::known_format
+               ? durable_errc::unsupported_record_version
+               : durable_errc::corrupt_record;
 }
 
-template <class Io> std::error_code page_file<Io>::read_page(unsigned index, bool& good) {
+template <class Io> std::error_code page_file<Io>::read_page(unsigned index) {
     std::vector<char>& bytes = bytes_[index];
     const std::uint64_t begin = std::uint64_t{index} * found_.page_size;
     bytes.resize(std::max(bytes.size(), file_page::granule));
@@ -246,7 +243,7 @@ template <class Io> std::error_code page_file<Io>::read_page(unsigned index, boo
             return error;
         }
     }
-    good = checksum_matches(bytes.data(), page);
+    page.is_good = checksum_matches(bytes.data(), page);
     return {};
 }
 
@@ -271,21 +268,12 @@ std::error_code page_file<Io>::read_fully(char* to, std::size_t size, std::uint6
 
 // ---- writing
 
-// Puts header and value at the beginning of the image.
-template <class Io>
-void page_file<Io>::compose(std::uint32_t page_size, std::string_view value,
-                            std::uint64_t version) noexcept {
-    std::copy(value.begin(), value.end(), image_.data() + file_page::header_size);
-    encode_header(image_.data(), page_size, version, static_cast<std::uint32_t>(value.size()));
-}
-
 template <class Io>
 std::error_code page_file<Io>::overwrite(std::string_view value, std::uint64_t version) {
     const std::size_t size = file_page::header_size + value.size();
     image_.resize(std::max(image_.size(), size));
     compose(found_.page_size, value, version);
-    return write_fully(file_.get(), size,
-                       std::uint64_t{1 - found_.choice.index} * found_.page_size);
+    return write_fully(file_.get(), size, std::uint64_t{1 - found_.index} * found_.page_size);
 }
 
 template <class Io>
@@ -302,7 +290,7 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
         page_size =
             (needed + needed / 2) / file_page::granule * file_page::granule + file_page::granule;
     }
-    const std::string fresh = fresh_path();
+    const std::string fresh = path_ + ".new";
     if (io_.remove_file(fresh.c_str()) != 0 && errno != ENOENT) {
         return system_error_code();
     }
@@ -350,19 +338,20 @@ std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string
 // may leave the damaged file as <path>.damaged, with no file at <path>.
 template <class Io>
 std::error_code page_file<Io>::replace_original(bool& is_unsure, bool is_damaged) {
-    const std::string fresh = fresh_path();
+    const std::string fresh = path_ + ".new";
+    const std::string kept = path_ + ".damaged";
     if (is_damaged && io_.exchange_files(fresh.c_str(), path_.c_str()) == 0) {
         // If this fails, the next change removes the file.
-        io_.rename_file(fresh.c_str(), damaged_path().c_str());
+        io_.rename_file(fresh.c_str(), kept.c_str());
         return {};
     }
-    const bool is_moved = is_damaged && io_.rename_file(path_.c_str(), damaged_path().c_str()) == 0;
+    const bool is_moved = is_damaged && io_.rename_file(path_.c_str(), kept.c_str()) == 0;
     if ((is_moved || !is_damaged) && io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
         return {};
     }
     const std::error_code error = system_error_code();
     is_unsure = error == std::errc::io_error;
-    if (is_moved && io_.rename_file(damaged_path().c_str(), path_.c_str()) != 0) {
+    if (is_moved && io_.rename_file(kept.c_str(), path_.c_str()) != 0) {
         is_unsure = true;
     }
     io_.remove_file(fresh.c_str());

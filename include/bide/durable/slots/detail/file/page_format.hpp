@@ -60,7 +60,8 @@ struct file_page {
     static constexpr char magic[] = {'b', 'i', 'd', 'e', 's', 'l', 'o', 't'};
     static constexpr std::uint32_t known_format = 1;
 
-    // As read; the values may be invalid.
+    // As read; if the page is not good, the values may be invalid.
+    bool is_good = false;
     std::uint32_t format = 0; // 0: not a page of a slot
     std::uint32_t page_size = 0;
     std::uint64_t version = 0;
@@ -116,35 +117,6 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
     store_little(bytes + 24, length);
     const std::uint32_t header = crc32c({bytes, file_page::summed_size});
     store_little(bytes + 28, crc32c({bytes + file_page::header_size, length}, header));
-}
-
-// The result of comparing two pages.
-struct page_choice {
-    enum class kind {
-        value,        // the page `index` has the value
-        corrupt,      // neither page has a value
-        later_format, // neither page has a value in this format; one may have a later format
-    };
-    kind what = kind::corrupt;
-    unsigned index = 0;     // the page that counts; the next change overwrites the other one
-    bool fell_back = false; // the other page is bad
-};
-
-inline page_choice choose_page(const file_page (&pages)[2], const bool (&good)[2]) noexcept {
-    page_choice choice;
-    if (good[0] && good[1] && pages[0].version == pages[1].version &&
-        pages[0].sum != pages[1].sum) {
-        return choice; // the same version with two values
-    }
-    choice.index = good[1] && (!good[0] || pages[1].version > pages[0].version) ? 1 : 0;
-    if (good[choice.index] && pages[choice.index].version != 0) {
-        choice.what = page_choice::kind::value;
-        choice.fell_back = !good[1 - choice.index];
-    } else if (pages[0].format > file_page::known_format ||
-               pages[1].format > file_page::known_format) {
-        choice.what = page_choice::kind::later_format;
-    }
-    return choice;
 }
 
 // Returns a version that was never used. It is later than the current version and than each version

@@ -8,11 +8,14 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -36,36 +39,15 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // Filesystems whose locks and syncs depend on another machine or a program, by their statfs(2)
-// numbers on Linux. On other systems a filesystem is accepted if the system calls it local.
-inline constexpr std::uint32_t remote_filesystems[] = {
-    0x6969,     // NFS
-    0x517b,     // SMB
-    0xfe534d42, // SMB2
-    0xff534d42, // CIFS
-    0x564c,     // NCP
-    0x65735546, // FUSE, virtiofs
-    0x01021997, // 9P
-    0x00c36400, // Ceph
-    0x5346414f, // AFS
-    0x6b414653, // AFS, the kernel's own
-    0x73757245, // Coda
-    0x0bd00bd0, // Lustre
-    0x47504653, // GPFS
-    0x01161970, // GFS2
-    0x7461636f, // OCFS2
-    0x19830326, // BeeGFS
-    0xaad7aaea, // Panasas
-    0x786f4256, // VirtualBox's shared folders
-    0xbacbacbc, // VMware's
-};
-
+// numbers on Linux: NFS, SMB, SMB2, CIFS; NCP, FUSE (and virtiofs), 9P, Ceph; AFS, AFS of the
+// kernel, Coda, Lustre; GPFS, GFS2, OCFS2, BeeGFS; Panasas, VirtualBox's shared folders, VMware's.
+// On other systems a filesystem is accepted if the system calls it local.
 constexpr bool is_remote_filesystem(std::uint32_t type) noexcept {
-    for (const std::uint32_t remote : remote_filesystems) {
-        if (type == remote) {
-            return true;
-        }
-    }
-    return false;
+    constexpr std::uint32_t remote[] = {0x6969,     0x517b,     0xfe534d42, 0xff534d42, 0x564c,
+                                        0x65735546, 0x01021997, 0x00c36400, 0x5346414f, 0x6b414653,
+                                        0x73757245, 0x0bd00bd0, 0x47504653, 0x01161970, 0x7461636f,
+                                        0x19830326, 0xaad7aaea, 0x786f4256, 0xbacbacbc};
+    return std::find(std::begin(remote), std::end(remote), type) != std::end(remote);
 }
 
 inline std::error_code system_error_code(int error = errno) noexcept {
@@ -153,20 +135,20 @@ class posix_io {
     }
 #endif
 
+    // Sets or removes the claim, or asks for the claim of another open file.
+    static bool claim([[maybe_unused]] int fd, [[maybe_unused]] bool is_set,
+                      [[maybe_unused]] short type) noexcept {
 #if defined(__linux__) && defined(F_OFD_SETLK)
-    struct claimed {
-        bool is_done;
-        short type;
-    };
-    static claimed claim(int fd, int how, short type) noexcept {
         struct flock first{};
         first.l_type = type;
         first.l_whence = SEEK_SET;
         first.l_len = 1;
-        const bool is_done = ::fcntl(fd, how, &first) == 0;
-        return {is_done, first.l_type};
-    }
+        return ::fcntl(fd, is_set ? F_OFD_SETLK : F_OFD_GETLK, &first) == 0 &&
+               (is_set || first.l_type != F_UNLCK);
+#else
+        return false;
 #endif
+    }
 
     template <class Call> static auto again(Call call) noexcept {
         auto got = call();
@@ -243,19 +225,11 @@ public:
     void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
 
     // The claim: a second lock on the same file, independent of the first. Like the first, it
-    // belongs to the open file description and ends with it. Some systems do not have it.
-#if defined(__linux__) && defined(F_OFD_SETLK)
-    bool try_claim(int fd) noexcept { return claim(fd, F_OFD_SETLK, F_WRLCK).is_done; }
-    void unclaim(int fd) noexcept { claim(fd, F_OFD_SETLK, F_UNLCK); }
-    bool is_claimed(int fd) noexcept { // by another open file
-        const claimed there = claim(fd, F_OFD_GETLK, F_WRLCK);
-        return there.is_done && there.type != F_UNLCK;
-    }
-#else
-    bool try_claim(int) noexcept { return false; } // on other systems the two locks may be one
-    void unclaim(int) noexcept {}
-    bool is_claimed(int) noexcept { return false; }
-#endif
+    // belongs to the open file description and ends with it. On systems without such locks the two
+    // may be one, so there is no claim.
+    bool try_claim(int fd) noexcept { return claim(fd, true, F_WRLCK); }
+    void unclaim(int fd) noexcept { claim(fd, true, F_UNLCK); }
+    bool is_claimed(int fd) noexcept { return claim(fd, false, F_WRLCK); } // by another open file
 
     // True if the filesystem's locks and syncs work, as far as the system reports.
     bool is_reliable(int fd) noexcept {
@@ -339,6 +313,44 @@ private:
     [[no_unique_address]] Io io_;
     int fd_;
 };
+
+template <class Io> struct opened_file {
+    file_descriptor<Io> file;
+    struct stat facts{};
+    std::error_code error{};
+    bool is_writable = true;
+};
+
+// Opens a file that has to be regular, with one name. If it is missing, makes it with this mode, if
+// there is one. If permission to write is missing, opens it for reading, if that is enough.
+template <class Io>
+opened_file<Io> open_regular(Io io, const char* path, bool is_reading_enough,
+                             std::optional<unsigned> mode = {}) noexcept {
+    constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    opened_file<Io> r{file_descriptor<Io>(io)};
+    if (io.look_at(path, r.facts) == 0) { // to open a device may have effects
+        r.error = check_kind(r.facts);
+    }
+    if (r.error) {
+        return r;
+    }
+    int fd = io.open_file(path, how | O_RDWR);
+    if (fd < 0 && errno == ENOENT && mode) {
+        fd = io.open_file(path, how | O_RDWR | O_CREAT, *mode);
+    }
+    if (fd < 0 && is_reading_enough && (errno == EACCES || errno == EROFS)) {
+        const int why = errno;
+        fd = io.open_file(path, how | O_RDONLY);
+        errno = fd < 0 && errno == ENOENT ? why : errno;
+        r.is_writable = false;
+    }
+    r.file.reset(fd);
+    r.error = fd < 0 || io.look_at(fd, r.facts) != 0 ? system_error_code() : check_kind(r.facts);
+    if (r.error) {
+        r.file.reset();
+    }
+    return r;
+}
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

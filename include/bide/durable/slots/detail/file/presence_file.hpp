@@ -158,21 +158,18 @@ public:
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() const {
         constexpr int most_tries = 100;
         for (int i = 0; i < most_tries; ++i) {
-            std::error_code error;
-            file_descriptor<posix_io> opened = open(error);
-            const std::int64_t mark = opened ? presence_bytes::take(opened.get()) : 0;
-            if (opened && mark == 0) {
-                error = system_error_code();
+            auto [opened, facts, error, is_writable] =
+                open_regular(posix_io(), path_.c_str(), false, mode_);
+            if (!error && !posix_io().is_reliable(opened.get())) {
+                error = std::make_error_code(std::errc::operation_not_supported);
             }
-            if (error) {
-                return unexpected{error};
+            const std::int64_t mark = error ? 0 : presence_bytes::take(opened.get());
+            if (mark == 0) {
+                return unexpected{error ? error : system_error_code()};
             }
             // If the file was removed since, other processes ask another file: try again.
-            struct stat facts;
             struct stat now;
-            posix_io io;
-            if (opened && io.look_at(opened.get(), facts) == 0 &&
-                io.look_at(path_.c_str(), now) == 0 && is_same_file(now, facts)) {
+            if (posix_io().look_at(path_.c_str(), now) == 0 && is_same_file(now, facts)) {
                 return std::shared_ptr<slot_presence>(
                     std::make_shared<file_presence>(std::move(opened), mark));
             }
@@ -192,7 +189,8 @@ public:
         if (!S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
-        const file_descriptor<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
+        constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+        const file_descriptor<posix_io> opened(io, io.open_file(path_.c_str(), how));
         if (!opened) {
             return not_asked();
         }
@@ -204,42 +202,6 @@ private:
     static presence not_asked() noexcept {
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
                                                                      : presence::unknown;
-    }
-
-    static constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-
-    // Returns no file and no error if another program removes the file at the same time.
-    file_descriptor<posix_io> open(std::error_code& error) const noexcept {
-        posix_io io;
-        file_descriptor<posix_io> opened(io);
-        struct stat facts;
-        if (io.look_at(path_.c_str(), facts) == 0) { // opening a device may have effects
-            error = check_kind(facts);
-        } else if (errno != ENOENT) {
-            error = system_error_code();
-        }
-        if (error) {
-            return opened;
-        }
-        opened.reset(io.open_file(path_.c_str(), how | O_RDWR));
-        if (!opened && errno == ENOENT) {
-            opened.reset(io.open_file(path_.c_str(), how | O_RDWR | O_CREAT, mode_));
-        }
-        if (!opened || io.look_at(opened.get(), facts) != 0) {
-            error = system_error_code();
-        } else if (facts.st_nlink == 0) {
-            opened.reset();
-            return opened;
-        } else {
-            error = check_kind(facts);
-        }
-        if (!error && !io.is_reliable(opened.get())) {
-            error = std::make_error_code(std::errc::operation_not_supported);
-        }
-        if (error) {
-            opened.reset();
-        }
-        return opened;
     }
 
     std::string path_;

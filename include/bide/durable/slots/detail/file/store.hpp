@@ -31,12 +31,59 @@ public:
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
-    result<slot_snapshot, std::error_code> load_snapshot();
-    cas_result compare_exchange(slot_version version, std::string_view value);
+    result<slot_snapshot, std::error_code> load_snapshot() {
+        if (can_read_unlocked()) {
+            return snapshot();
+        }
+        const lock_scope held(*this, false);
+        if (const std::error_code error = held.error ? held.error : read(false)) {
+            return unexpected{note(error)};
+        }
+        return snapshot();
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        const lock_scope held(*this, true);
+        if (const std::error_code error = held.error ? held.error : read(true)) {
+            return failed(error);
+        }
+        if (file_.found().version() != version) {
+            return {cas_status::conflict, 0, snapshot(), {}};
+        }
+        return store(value);
+    }
+
     // Requires: update(snapshot) returns an optional<string> and does not use this slot.
-    template <class Update> cas_result update_locked(const Update& update);
-    // Replaces a file that load_snapshot() reports as corrupt.
-    cas_result replace_damaged(std::string_view value);
+    template <class Update> cas_result update_locked(const Update& update) {
+        const lock_scope held(*this, true);
+        if (const std::error_code error = held.error ? held.error : read(true)) {
+            return failed(error);
+        }
+        const std::optional<std::string> value = update(snapshot());
+        return value ? store(*value)
+                     : cas_result{cas_status::stored, file_.found().version(), {}, {}};
+    }
+
+    // Replaces a file that load_snapshot() reports as corrupt: what neither this format nor a later
+    // one can read.
+    cas_result replace_damaged(std::string_view value) {
+        const lock_scope held(*this, true);
+        const std::error_code error = held.error ? held.error : read(true);
+        if (!error) {
+            return {cas_status::conflict, 0, snapshot(), {}};
+        }
+        if (error != durable_errc::corrupt_record) {
+            return failed(error);
+        }
+        if (value.size() > set_.max_value) {
+            return failed(durable_errc::too_large);
+        }
+        slot_version last = file_.claimed_by_any();
+        if (const slot_version mark = lock_.synced_version(); mark < file_versions::most_believed) {
+            last = std::max(last, mark);
+        }
+        return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
+    }
 
     // Makes the lock file, which a watch needs.
     std::error_code create_lock_file() noexcept { return note(lock_scope(*this, false).error); }
@@ -54,7 +101,9 @@ private:
         lock_scope& operator=(const lock_scope&) = delete;
         ~lock_scope() {
             if (!error) {
-                of_.leave();
+                of_.file_.release();
+                of_.lock_.leave();
+                of_.is_held_ = false;
             }
         }
 
@@ -64,27 +113,84 @@ private:
         file_store& of_;
     };
 
-    bool can_read_unlocked();
-    void forget_stale_files() noexcept;
-    std::error_code enter(bool exclusive) noexcept;
-    void leave() noexcept;
-    void drop_cache() noexcept;
+    std::error_code enter(bool exclusive) noexcept {
+        forget_stale_files();
+        part_ = file_part::lock;
+        if (is_held_) {
+            return std::make_error_code(std::errc::resource_deadlock_would_occur);
+        }
+        const std::error_code error = lock_.enter(exclusive);
+        is_held_ = !error;
+        return error;
+    }
 
-    // These require the lock:
+    // Forgets files that other code has replaced and, after fork(), the files of the parent: a lock
+    // belongs to the open file description, which a fork shares. So a child opens its own.
+    void forget_stale_files() noexcept {
+        file_.release_if_not_ours();
+        lock_.release_if_not_ours();
+        if (const long now = io_.process(); std::exchange(owner_, now) != now) {
+            file_.close();
+            lock_.abandon();
+            is_held_ = false;
+        }
+    }
+
+    bool can_read_unlocked();
+
+    // The functions below require the lock.
+
     std::error_code read(bool to_write);
     std::error_code confirm_synced() noexcept;
-    void find_loss(slot_version mark) noexcept;
-    cas_result store(std::string_view value);
-    cas_result overwrite(std::string_view value, slot_version next);
-    cas_result replace(std::string_view value, slot_version next, bool is_damaged = false);
-    cas_result stored(slot_version version) noexcept;
-    slot_version next_version() noexcept;
-    slot_snapshot snapshot() const;
+
+    // Finds out whether a version was lost. The synced version was on the disk: if both pages are
+    // older, a page is bad or the file is an older copy. Ignores a version that no clock will
+    // reach.
+    void find_loss(slot_version mark) noexcept {
+        if (mark > file_.found().version() && mark < file_versions::most_believed &&
+            mark == lock_.synced_version()) {
+            lost_after_ = file_.found().version();
+            seen_ = std::max(seen_, mark);
+        }
+    }
     bool lost_acknowledged() const noexcept {
         return !file_.found().is_absent && lost_after_ == file_.found().version();
     }
     bool fell_back() const noexcept { return file_.found().fell_back() || lost_acknowledged(); }
+
+    slot_snapshot snapshot() const {
+        slot_snapshot there;
+        if (!file_.found().is_absent) {
+            there.version = file_.found().version();
+            there.value = file_.value();
+            there.fell_back = fell_back();
+            there.lost_acknowledged = lost_acknowledged();
+        }
+        return there;
+    }
+
+    cas_result store(std::string_view value);
+    cas_result overwrite(std::string_view value, slot_version next);
+    cas_result replace(std::string_view value, slot_version next, bool is_damaged = false);
+
+    cas_result stored(slot_version version) noexcept {
+        // A slot that does not sync writes version 0, which means "none" to a slot that syncs. The
+        // write still wakes watches.
+        lock_.set_synced_version(set_.is_synced ? version : 0);
+        synced_ = version;
+        return {cas_status::stored, version, {}, {}};
+    }
+
+    // Drops the file's cached data. Call it after a disk error: the cache may differ from the disk,
+    // and the kernel may report the error only once for each open file.
+    void drop_cache() noexcept {
+        file_.drop_cache();
+        file_.close();
+        synced_ = 0;
+    }
+
     file_descriptor<Io> open_directory() noexcept {
+        part_ = file_part::directory;
         return file_descriptor<Io>(io_, io_.open_file(directory_.c_str(), O_RDONLY | O_DIRECTORY));
     }
 
@@ -95,9 +201,8 @@ private:
         }
         return error;
     }
-    cas_result failed(std::error_code error) { return {cas_status::failed, 0, {}, note(error)}; }
-    cas_result unsure(std::error_code error) {
-        return {cas_status::indeterminate, 0, {}, note(error)};
+    cas_result failed(std::error_code error, bool is_unsure = false) {
+        return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, note(error)};
     }
 
     [[no_unique_address]] Io io_;
@@ -113,104 +218,6 @@ private:
     file_part part_ = file_part::lock;
 };
 
-template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::load_snapshot() {
-    if (can_read_unlocked()) {
-        return snapshot();
-    }
-    const lock_scope held(*this, false);
-    const std::error_code error = held.error ? held.error : read(false);
-    if (error) {
-        return unexpected{note(error)};
-    }
-    return snapshot();
-}
-
-template <class Io>
-cas_result file_store<Io>::compare_exchange(slot_version version, std::string_view value) {
-    const lock_scope held(*this, true);
-    const std::error_code error = held.error ? held.error : read(true);
-    if (error) {
-        return failed(error);
-    }
-    if (file_.found().version() != version) {
-        return {cas_status::conflict, 0, snapshot(), {}};
-    }
-    return store(value);
-}
-
-template <class Io>
-template <class Update>
-cas_result file_store<Io>::update_locked(const Update& update) {
-    const lock_scope held(*this, true);
-    if (const std::error_code error = held.error ? held.error : read(true)) {
-        return failed(error);
-    }
-    const std::optional<std::string> value = update(snapshot());
-    if (!value) {
-        return {cas_status::stored, file_.found().version(), {}, {}};
-    }
-    return store(*value);
-}
-
-// Replaces only what neither this format nor a later one can read.
-template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view value) {
-    const lock_scope held(*this, true);
-    const std::error_code error = held.error ? held.error : read(true);
-    if (!error) {
-        return {cas_status::conflict, 0, snapshot(), {}};
-    }
-    if (error != durable_errc::corrupt_record) {
-        return failed(error);
-    }
-    if (value.size() > set_.max_value) {
-        return failed(durable_errc::too_large);
-    }
-    slot_version last = file_.claimed_by_any();
-    if (const slot_version mark = lock_.synced_version(); mark < file_versions::most_believed) {
-        last = std::max(last, mark);
-    }
-    return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
-}
-
-// ---- the lock
-// Forgets files that other code has replaced and, after fork(), the files of the parent: a lock
-// belongs to the open file description, which a fork shares. So a child opens files of its own.
-template <class Io> void file_store<Io>::forget_stale_files() noexcept {
-    file_.release_if_not_ours();
-    lock_.release_if_not_ours();
-    if (const long process = io_.process(); process != owner_) {
-        file_.close();
-        lock_.abandon();
-        owner_ = process;
-        is_held_ = false;
-    }
-}
-
-template <class Io> std::error_code file_store<Io>::enter(bool exclusive) noexcept {
-    forget_stale_files();
-    part_ = file_part::lock;
-    if (is_held_) {
-        return std::make_error_code(std::errc::resource_deadlock_would_occur);
-    }
-    const std::error_code error = lock_.enter(exclusive);
-    is_held_ = !error;
-    return error;
-}
-
-template <class Io> void file_store<Io>::leave() noexcept {
-    file_.release();
-    lock_.leave();
-    is_held_ = false;
-}
-
-// Drops the file's cached data. Call it after a disk error: the cache may differ from the disk, and
-// the kernel may report the error only once for each open file.
-template <class Io> void file_store<Io>::drop_cache() noexcept {
-    file_.drop_cache();
-    file_.close();
-    synced_ = 0;
-}
-
 // ---- reading
 
 // Reads without the lock, so that readers do not block writers. Returns true if a read under the
@@ -219,17 +226,13 @@ template <class Io> void file_store<Io>::drop_cache() noexcept {
 // older than before: its directory may be gone, or a value lost; the lock file tells which.
 template <class Io> bool file_store<Io>::can_read_unlocked() {
     forget_stale_files();
-    if (is_held_ || !lock_.is_open() || file_.attach(false, lock_.facts().st_dev)) {
-        return false;
-    }
-    if (file_.found().is_absent || file_.examine() || file_.found().fell_back()) {
+    if (is_held_ || !lock_.is_open() || file_.attach(false, lock_.facts().st_dev) ||
+        file_.found().is_absent || file_.examine() || file_.found().fell_back()) {
         return false;
     }
     const slot_version version = file_.found().version();
-    if (version < seen_ || lost_after_ == version) {
-        return false;
-    }
-    if (set_.is_synced && synced_ != version && lock_.synced_version() != version) {
+    if (version < seen_ || lost_after_ == version ||
+        (set_.is_synced && synced_ != version && lock_.synced_version() != version)) {
         return false;
     }
     synced_ = version;
@@ -241,15 +244,10 @@ template <class Io> std::error_code file_store<Io>::read(bool to_write) {
     part_ = file_part::data;
     // If any filesystem is allowed, a second lock may conflict with the lock that is held already.
     const dev_t device = lock_.facts().st_dev;
-    if (const std::error_code error = to_write && !set_.any_filesystem
-                                          ? file_.attach_locked(device, set_.retry_time_ns)
-                                          : file_.attach(to_write, device)) {
-        return error;
-    }
-    if (file_.found().is_absent) {
-        return {};
-    }
-    if (const std::error_code error = file_.examine()) {
+    std::error_code error = to_write && !set_.any_filesystem
+                                ? file_.attach_locked(device, set_.retry_time_ns)
+                                : file_.attach(to_write, device);
+    if (error || file_.found().is_absent || (error = file_.examine())) {
         return error;
     }
     seen_ = std::max(seen_, file_.found().version());
@@ -276,9 +274,9 @@ template <class Io> std::error_code file_store<Io>::confirm_synced() noexcept {
         }
         const file_descriptor<Io> directory = open_directory();
         if (!directory || io_.sync_all(directory.get()) != 0) {
-            part_ = file_part::directory;
             return system_error_code();
         }
+        part_ = file_part::data;
         if (!lost_acknowledged()) { // otherwise the next reader must find the loss too
             lock_.set_synced_version(version);
         }
@@ -287,53 +285,20 @@ template <class Io> std::error_code file_store<Io>::confirm_synced() noexcept {
     return {};
 }
 
-// Finds out whether a version was lost. The synced version was on the disk: if both pages are
-// older, a page is bad or the file is an older copy. Ignores a version that no clock will reach.
-template <class Io> void file_store<Io>::find_loss(slot_version mark) noexcept {
-    if (mark > file_.found().version() && mark < file_versions::most_believed &&
-        mark == lock_.synced_version()) {
-        lost_after_ = file_.found().version();
-        seen_ = std::max(seen_, mark);
-    }
-}
-
-template <class Io> slot_snapshot file_store<Io>::snapshot() const {
-    slot_snapshot there;
-    if (!file_.found().is_absent) {
-        there.version = file_.found().version();
-        there.value = file_.value();
-        there.fell_back = fell_back();
-        there.lost_acknowledged = lost_acknowledged();
-    }
-    return there;
-}
-
 // ---- writing
 
 template <class Io> cas_result file_store<Io>::store(std::string_view value) {
     if (value.size() > set_.max_value) {
         return failed(durable_errc::too_large);
     }
-    const slot_version next = next_version();
-    return file_.found().is_absent || !file_.has_room_for(value) ? replace(value, next)
-                                                                 : overwrite(value, next);
-}
-
-template <class Io> slot_version file_store<Io>::next_version() noexcept {
     const page_contents& found = file_.found();
     if (found.is_absent) {
         find_loss(lock_.synced_version()); // of the file that was deleted
     }
-    return file_versions::next(found.version(), fell_back(), found.claimed(), seen_,
-                               io_.clock_ns());
-}
-
-template <class Io> cas_result file_store<Io>::stored(slot_version version) noexcept {
-    // A slot that does not sync writes version 0, which means "none" to a slot that syncs. The
-    // write still wakes watches.
-    lock_.set_synced_version(set_.is_synced ? version : 0);
-    synced_ = version;
-    return {cas_status::stored, version, {}, {}};
+    const slot_version next =
+        file_versions::next(found.version(), fell_back(), found.claimed(), seen_, io_.clock_ns());
+    return found.is_absent || !file_.has_room_for(value) ? replace(value, next)
+                                                         : overwrite(value, next);
 }
 
 // Writes one page and syncs once.
@@ -344,13 +309,11 @@ cas_result file_store<Io>::overwrite(std::string_view value, slot_version next) 
     if (const std::error_code error = file_.overwrite(value, next)) {
         const bool is_unchanged = !file_.examine() && file_.found().is_same(before);
         drop_cache();
-        return is_unchanged ? failed(error) : unsure(error);
+        return failed(error, !is_unchanged);
     }
-    if (set_.is_synced) {
-        if (const std::error_code error = file_.sync()) {
-            drop_cache();
-            return unsure(error);
-        }
+    if (const std::error_code error = set_.is_synced ? file_.sync() : std::error_code()) {
+        drop_cache();
+        return failed(error, true);
     }
     return stored(next);
 }
@@ -363,27 +326,25 @@ cas_result file_store<Io>::replace(std::string_view value, slot_version next, bo
     if (file_.found().is_absent && !lock_.set_synced_version(lock_.synced_version())) {
         return failed(system_error_code());
     }
-    part_ = file_part::directory;
     const file_descriptor<Io> directory = open_directory();
     if (!directory) {
         return failed(system_error_code());
     }
     part_ = file_part::fresh;
-    if (const auto error = file_.prepare(value, next, set_.page_size, set_.mode, is_damaged)) {
-        file_.close();
-        return failed(error);
-    }
-    seen_ = next;
+    std::error_code error = file_.prepare(value, next, set_.page_size, set_.mode, is_damaged);
     bool is_unsure = false;
-    if (const auto error = file_.replace_original(is_unsure, is_damaged)) {
-        file_.close();
-        return is_unsure ? unsure(error) : failed(error);
+    if (!error) {
+        seen_ = next;
+        error = file_.replace_original(is_unsure, is_damaged);
     }
-    part_ = file_part::directory;
-    if (set_.is_synced && io_.sync_all(directory.get()) != 0) {
-        const std::error_code error = system_error_code();
+    if (!error && set_.is_synced && io_.sync_all(directory.get()) != 0) {
+        part_ = file_part::directory;
+        error = system_error_code();
+        is_unsure = true;
+    }
+    if (error) {
         file_.close();
-        return unsure(error);
+        return failed(error, is_unsure);
     }
     return stored(next);
 }
