@@ -6,7 +6,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/file/failure.hpp>
 #include <bide/durable/slots/detail/file/page_format.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/file/presence_file.hpp>
@@ -27,8 +26,7 @@ namespace bide::inline BIDE_ABI {
 
 struct file_slot_operations::state {
     state(std::string name, const file_slot_options& options, bool is_synced)
-        : is_valid(!name.empty() && name.back() != '/' && name.find('\0') == name.npos),
-          has_marks(!options.any_filesystem), path(detail::absolute_path(std::move(name))),
+        : has_marks(!options.any_filesystem), path(detail::absolute_path(std::move(name))),
           store(path, settings(options, is_synced)), marks(path + ".lock", options.mode) {}
 
     static detail::file_settings settings(const file_slot_options& options,
@@ -45,14 +43,10 @@ struct file_slot_operations::state {
                 .any_filesystem = options.any_filesystem};
     }
 
-    static std::error_code invalid() noexcept { return durable_errc::invalid_argument; }
-    static cas_result refused() { return {cas_status::failed, 0, {}, invalid()}; }
-
-    bool is_valid;
-    bool has_marks;
-    std::string path;
+    const bool has_marks;
+    const std::string path;
     detail::file_store<detail::posix_io> store;
-    detail::presence_file marks;
+    const detail::presence_file marks;
 };
 
 BIDE_DURABLE_INLINE file_slot_operations::file_slot_operations(std::string path,
@@ -66,36 +60,25 @@ file_slot_operations::operator=(file_slot_operations&&) noexcept = default;
 BIDE_DURABLE_INLINE file_slot_operations::~file_slot_operations() = default;
 
 BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> file_slot_operations::load() {
-    if (!state_->is_valid) {
-        return unexpected{state::invalid()};
-    }
     return state_->store.load_snapshot();
 }
-
 BIDE_DURABLE_INLINE cas_result file_slot_operations::compare_exchange(slot_version version,
                                                                       std::string_view value) {
-    return state_->is_valid ? state_->store.compare_exchange(version, value) : state::refused();
+    return state_->store.compare_exchange(version, value);
 }
-
 BIDE_DURABLE_INLINE cas_result file_slot_operations::update_locked(const slot_update& update) {
-    return state_->is_valid ? state_->store.update_locked(update) : state::refused();
+    return state_->store.update_locked(update);
 }
-
 BIDE_DURABLE_INLINE cas_result file_slot_operations::replace_damaged(std::string_view value) {
-    return state_->is_valid ? state_->store.replace_damaged(value) : state::refused();
+    return state_->store.replace_damaged(value);
 }
-
 BIDE_DURABLE_INLINE std::string file_slot_operations::explain() const {
-    return (state_->is_valid ? state_->store.failure : detail::file_failure{state::invalid()})
-        .explain(state_->path);
+    return state_->store.failure.explain(state_->path);
 }
 
 #if defined(__linux__)
 BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code>
 file_slot_operations::watch() {
-    if (!state_->is_valid) {
-        return unexpected{state::invalid()};
-    }
     if (const std::error_code error = state_->store.create_lock_file()) {
         return unexpected{error};
     }
@@ -104,23 +87,20 @@ file_slot_operations::watch() {
 }
 #endif
 
+// The marks use no data of an operation. So any thread may call at any time.
 BIDE_DURABLE_INLINE result<std::shared_ptr<slot_presence>, std::error_code>
 file_slot_operations::be_present() {
-    if (!state_->is_valid || !state_->has_marks) {
-        return unexpected{state_->is_valid
-                              ? std::make_error_code(std::errc::operation_not_supported)
-                              : state::invalid()};
+    if (!detail::is_file_name(state_->path)) {
+        return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    auto mark = state_->marks.be_present();
-    if (!mark) {
-        state_->store.failure = {mark.error(), detail::file_part::lock};
+    if (!state_->has_marks) {
+        return unexpected{std::make_error_code(std::errc::operation_not_supported)};
     }
-    return mark;
+    return state_->marks.be_present();
 }
 
 BIDE_DURABLE_INLINE presence file_slot_operations::is_present(std::int64_t mark) const noexcept {
-    return state_->is_valid && state_->has_marks ? state_->marks.is_present(mark)
-                                                 : presence::unknown;
+    return state_->has_marks ? state_->marks.is_present(mark) : presence::unknown;
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -68,6 +68,10 @@ inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+inline bool is_file_name(const std::string& path) noexcept {
+    return !path.empty() && path.back() != '/' && path.find('\0') == path.npos;
+}
+
 // Resolves a relative path against the current working directory.
 // Throws: std::bad_alloc.
 inline std::string absolute_path(std::string path) {
@@ -112,28 +116,30 @@ private:
 };
 
 class posix_io {
+    // Looks at the path, or at the descriptor if there is no path.
+    static int look_at(const char* path, int fd, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
-    static int look_at(int at, const char* path, int flags, struct stat& facts) noexcept {
         struct statx found;
         constexpr unsigned wanted =
             STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_GID | STATX_INO | STATX_SIZE;
-        if (::statx(at, path, flags, wanted, &found) != 0) {
-            if (errno != ENOSYS && errno != EPERM) {
-                return -1;
-            }
-            return flags == AT_EMPTY_PATH ? ::fstat(at, &facts) : ::lstat(path, &facts);
+        if (::statx(path != nullptr ? AT_FDCWD : fd, path != nullptr ? path : "",
+                    path != nullptr ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH, wanted, &found) == 0) {
+            facts = {};
+            facts.st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
+            facts.st_ino = static_cast<ino_t>(found.stx_ino);
+            facts.st_mode = found.stx_mode;
+            facts.st_nlink = static_cast<nlink_t>(found.stx_nlink);
+            facts.st_uid = found.stx_uid;
+            facts.st_gid = found.stx_gid;
+            facts.st_size = static_cast<off_t>(found.stx_size);
+            return 0;
         }
-        facts = {};
-        facts.st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
-        facts.st_ino = static_cast<ino_t>(found.stx_ino);
-        facts.st_mode = found.stx_mode;
-        facts.st_nlink = static_cast<nlink_t>(found.stx_nlink);
-        facts.st_uid = found.stx_uid;
-        facts.st_gid = found.stx_gid;
-        facts.st_size = static_cast<off_t>(found.stx_size);
-        return 0;
-    }
+        if (errno != ENOSYS && errno != EPERM) {
+            return -1;
+        }
 #endif
+        return path != nullptr ? ::lstat(path, &facts) : ::fstat(fd, &facts);
+    }
 
     // Sets or removes the claim, or asks for the claim of another open file.
     static bool claim([[maybe_unused]] int fd, [[maybe_unused]] bool is_set,
@@ -206,17 +212,8 @@ public:
     // Does not follow a symbolic link. Does not ask for times: on some filesystems a file whose
     // times were asked for must record the exact time of its next write, and the sync after that
     // takes half as long again.
-#if defined(__linux__) && defined(STATX_BASIC_STATS)
-    int look_at(const char* path, struct stat& facts) noexcept {
-        return look_at(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, facts);
-    }
-    int look_at(int fd, struct stat& facts) noexcept {
-        return look_at(fd, "", AT_EMPTY_PATH, facts);
-    }
-#else
-    int look_at(const char* path, struct stat& facts) noexcept { return ::lstat(path, &facts); }
-    int look_at(int fd, struct stat& facts) noexcept { return ::fstat(fd, &facts); }
-#endif
+    int look_at(const char* path, struct stat& facts) noexcept { return look_at(path, -1, facts); }
+    int look_at(int fd, struct stat& facts) noexcept { return look_at(nullptr, fd, facts); }
 
     // Never waits. EWOULDBLOCK: another open file holds the lock.
     int try_lock(int fd, bool exclusive) noexcept {

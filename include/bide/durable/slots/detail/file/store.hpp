@@ -27,7 +27,7 @@ namespace detail {
 template <class Io> class file_store {
 public:
     file_store(std::string path, const file_settings& settings, Io io = Io())
-        : io_(io), set_(settings), lock_(path + ".lock", set_, io),
+        : io_(io), set_(settings), is_named_(is_file_name(path)), lock_(path + ".lock", set_, io),
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
@@ -89,7 +89,7 @@ public:
     std::error_code create_lock_file() noexcept { return note(lock_scope(*this, false).error); }
     const lock_file<Io>& lock() const noexcept { return lock_; }
 
-    // About the last operation that failed, including an operation of the slot on the lock file.
+    // About the last operation that failed.
     file_failure failure{};
 
 private:
@@ -114,6 +114,10 @@ private:
     };
 
     std::error_code enter(bool exclusive) noexcept {
+        part_ = file_part::data;
+        if (!is_named_) {
+            return durable_errc::invalid_argument;
+        }
         forget_stale_files();
         part_ = file_part::lock;
         if (is_held_) {
@@ -207,6 +211,7 @@ private:
 
     [[no_unique_address]] Io io_;
     file_settings set_;
+    bool is_named_; // the path can name a file
     lock_file<Io> lock_;
     std::string directory_;
     page_file<Io> file_;
