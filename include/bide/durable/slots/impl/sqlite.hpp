@@ -93,8 +93,7 @@ BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
 
 struct sqlite_slot_operations::state {
     state(const std::string& at, std::string key, sqlite_slot_options options, bool is_synced)
-        : path(at), link({at, std::move(key), std::move(options), is_synced}),
-          detector(link.of().options.table, link.of().key, is_synced) {}
+        : path(at), link({at, std::move(key), std::move(options), is_synced}) {}
 
     // Fails if the value is too large.
     std::error_code check(std::string_view value) {
@@ -105,7 +104,6 @@ struct sqlite_slot_operations::state {
 
     const std::string path; // absolute; any thread may read it
     detail::sqlite_connection link;
-    detail::sqlite_loss_detector detector;
 };
 
 // One operation on the slot's connection. The destructor rolls back what was not committed.
@@ -129,17 +127,7 @@ public:
         if (!is_in_) {
             return forked();
         }
-        if (const std::error_code error = on_.link.begin()) {
-            return error;
-        }
-        on_.detector.open(on_.link.of().path, on_.link.generation());
-        return {};
-    }
-
-    std::error_code read(detail::sqlite_row& row) {
-        on_.detector.load_known();
-        const std::error_code error = on_.link.read(row);
-        return error || on_.detector.check(row) ? error : on_.link.corrupt(row);
+        return on_.link.begin();
     }
 
     // Begins, locks the database and reads the row. No other connection writes or commits until
@@ -149,30 +137,7 @@ public:
             return error;
         }
         const int code = on_.link.execute("BEGIN IMMEDIATE");
-        return code == SQLITE_OK ? read(row) : on_.link.failed(code);
-    }
-
-    cas_result write(slot_version version, std::string_view value) {
-        on_.detector.load_known(version);
-        return on_.link.write(version, on_.detector.known(), value);
-    }
-
-    // Commits what was written after begin_locked().
-    cas_result commit(cas_result written, std::string_view value) {
-        if (written.status == cas_status::stored) {
-            return acknowledge(on_.link.commit(written.version), value);
-        }
-        if (written.status == cas_status::indeterminate) {
-            written.status = cas_status::failed;
-        }
-        return written;
-    }
-
-    cas_result acknowledge(cas_result written, std::string_view value) {
-        if (written.status == cas_status::stored) {
-            on_.detector.acknowledge(written.version, value);
-        }
-        return written;
+        return code == SQLITE_OK ? on_.link.read(row) : on_.link.failed(code);
     }
 
     std::error_code forked() {
@@ -211,7 +176,7 @@ BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> sqlite_slot_operation
     operation now(*state_);
     detail::sqlite_row row;
     std::error_code error = now.begin();
-    if (error || (error = now.read(row))) {
+    if (error || (error = state_->link.read(row))) {
         return unexpected{error};
     }
     return std::move(row.there);
@@ -227,10 +192,13 @@ BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::compare_exchange(slot_ver
         if (const std::error_code error = now.begin()) {
             return detail::sqlite_failed(error);
         }
-        cas_result r = now.write(version, value);
+        cas_result r = state_->link.write(version, value);
         // If the file was deleted after begin(), tries once more.
         if (!is_first || state_->link.last_code() != SQLITE_READONLY_DBMOVED) {
-            return now.acknowledge(std::move(r), value);
+            if (r.status == cas_status::stored) {
+                state_->link.detector().acknowledge(r.version, value);
+            }
+            return r;
         }
     }
 }
@@ -252,7 +220,7 @@ BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::update_locked(const slot_
         return detail::sqlite_failed(error);
     }
     state_->link.renew_retry_time();
-    return now.commit(now.write(row.there.version, *value), *value);
+    return state_->link.commit(state_->link.write(row.there.version, *value), *value);
 }
 
 BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::replace_damaged(std::string_view value) {
@@ -269,12 +237,12 @@ BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::replace_damaged(std::stri
         return detail::sqlite_failed(error);
     }
     state_->link.renew_retry_time();
-    return now.commit(state_->link.repair(row, state_->detector.known(), value), value);
+    return state_->link.commit(state_->link.repair(row, value), value);
 }
 
 BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code>
 sqlite_slot_operations::load_in(transaction& in) {
-    return detail::sqlite_caller_transaction(state_->link, state_->detector, in).load_snapshot();
+    return detail::sqlite_caller_transaction(state_->link, in).load_snapshot();
 }
 
 BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::compare_exchange_in(transaction& in,
@@ -283,8 +251,7 @@ BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::compare_exchange_in(trans
     if (const std::error_code error = state_->check(value)) {
         return detail::sqlite_failed(error);
     }
-    return detail::sqlite_caller_transaction(state_->link, state_->detector, in)
-        .exchange(version, value);
+    return detail::sqlite_caller_transaction(state_->link, in).exchange(version, value);
 }
 
 // The marks use neither SQLite nor data of an operation. So any thread may call at any time.

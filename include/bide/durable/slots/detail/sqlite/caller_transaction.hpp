@@ -29,9 +29,8 @@ namespace detail {
 
 class sqlite_caller_transaction {
 public:
-    sqlite_caller_transaction(sqlite_connection& link, sqlite_loss_detector& detector,
-                              const sqlite_transaction& in)
-        : link_(link), detector_(detector), in_(in) {}
+    sqlite_caller_transaction(sqlite_connection& link, const sqlite_transaction& in)
+        : link_(link), in_(in) {}
 
     result<slot_snapshot, std::error_code> load_snapshot() {
         if (const std::error_code error = begin()) {
@@ -44,20 +43,20 @@ public:
             sqlite_in_order([&] { return look_for_table(is_absent); },
                             [&] {
                                 return sqlite_of_table(
-                                    select.prepare(in_.connection, sqlite_texts(table()).select));
+                                    select.prepare(in_.connection, sqlite_texts{table()}.select));
                             },
                             [&] { return sqlite_read(select, link_.of().key, nullptr, row); });
         if (!is_absent && code != SQLITE_ROW && code != SQLITE_DONE) {
             return unexpected{link_.failed(extended(code), in_.connection)};
         }
-        return row.defect.empty() ? checked(std::move(row)) : unexpected{link_.corrupt(row)};
+        return checked(std::move(row));
     }
 
     cas_result exchange(slot_version version, std::string_view value) {
         if (const std::error_code error = begin()) {
             return sqlite_failed(error);
         }
-        const sqlite_texts texts(table());
+        const sqlite_texts texts{table()};
         bool is_absent = false;
         slot_version stored = 0;
         sqlite_statement change;
@@ -73,8 +72,8 @@ public:
                     change.prepare(in_.connection, version == 0 ? texts.insert : texts.update));
             },
             [&] {
-                return sqlite_write(change, link_.of().key, version, detector_.known(), value,
-                                    nullptr, stored);
+                return sqlite_write(change, link_.of().key, version, link_.detector().known(),
+                                    value, nullptr, stored);
             });
         cas_result r =
             link_.result_of(is_absent ? SQLITE_DONE : extended(code), stored, in_.connection);
@@ -104,8 +103,10 @@ private:
                                                  "database: ") +
                                          name);
         }
-        detector_.open_for_caller(name);
-        detector_.load_known();
+        if (!link_.detector().is_open()) {
+            link_.detector().open(name);
+        }
+        link_.detector().load_known();
         return {};
     }
 
@@ -116,8 +117,8 @@ private:
 #if SQLITE_VERSION_NUMBER >= 3034000
         is_current = ::sqlite3_txn_state(in_.connection, in_.schema.c_str()) == SQLITE_TXN_WRITE;
 #endif
-        if (!detector_.check(row)) {
-            return unexpected{link_.corrupt(row)};
+        if (const std::error_code error = link_.check(row)) {
+            return unexpected{error};
         }
         if (!is_current) {
             row.there.fell_back = row.there.lost_acknowledged = false;
@@ -147,7 +148,6 @@ private:
     }
 
     sqlite_connection& link_;
-    sqlite_loss_detector& detector_;
     const sqlite_transaction& in_;
 };
 

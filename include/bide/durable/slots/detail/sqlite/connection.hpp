@@ -13,6 +13,7 @@
 #include <bide/durable/slots/detail/sqlite/path.hpp>
 #include <bide/durable/slots/detail/sqlite/process.hpp>
 #include <bide/durable/slots/detail/sqlite/statement.hpp>
+#include <bide/durable/slots/detail/sqlite/version_file.hpp>
 #include <bide/durable/slots/sqlite_types.hpp>
 
 #include <algorithm>
@@ -38,8 +39,9 @@ public:
     };
 
     explicit sqlite_connection(settings s)
-        : settings_(std::move(s)), texts_("main.\"" + settings_.options.table + '"'),
-          retry_time_(settings_.options.retry_time) {}
+        : settings_(std::move(s)), texts_{"main.\"" + settings_.options.table + '"'},
+          retry_time_(settings_.options.retry_time),
+          detector_(settings_.options.table, settings_.key, settings_.is_synced) {}
     ~sqlite_connection() override {
         if (leave_list()) { // leaves everything open and never frees it
             select_.abandon();
@@ -59,20 +61,16 @@ public:
     // Starts the waiting time again.
     void renew_retry_time() noexcept { retry_time_.begin(); }
 
-    // How many times the database was opened.
-    unsigned generation() const noexcept { return generation_; }
+    sqlite_loss_detector& detector() noexcept { return detector_; }
 
-    // Read the row, and write it. `known` is the last acknowledged version.
+    // Read the row, and write it.
     // Throws: std::bad_alloc.
     std::error_code read(sqlite_row& row);
-    cas_result write(slot_version version, slot_version known, std::string_view value);
+    cas_result write(slot_version version, std::string_view value);
     // Overwrites a damaged row. Requires a transaction.
-    cas_result repair(const sqlite_row& damaged, slot_version known, std::string_view value);
-    // Commits the transaction that stored the version.
-    cas_result commit(slot_version stored) {
-        const int code = execute("COMMIT");
-        return result_of(code == SQLITE_OK ? SQLITE_DONE : code, stored, db_);
-    }
+    cas_result repair(const sqlite_row& damaged, std::string_view value);
+    // Commits the transaction with this result.
+    cas_result commit(cas_result written, std::string_view value);
     // Returns the result of a write or a commit with this code on a connection. Version 0 means a
     // conflict.
     cas_result result_of(int code, slot_version stored, sqlite3* on);
@@ -83,8 +81,13 @@ public:
     std::error_code failed(int code, sqlite3* on);
     // SQLite's code of the last failure in this operation.
     int last_code() const noexcept { return last_; }
-    std::error_code corrupt(const sqlite_row& row) {
-        return failed(durable_errc::corrupt_record, row.defect);
+    // Compares the row with what the detector knows. Fails if the row is damaged.
+    std::error_code check(sqlite_row& row) {
+        if (row.defect.empty()) {
+            detector_.check(row);
+        }
+        return row.defect.empty() ? std::error_code()
+                                  : failed(durable_errc::corrupt_record, row.defect);
     }
     // Records the text of an error that is not SQLite's.
     std::error_code failed(std::error_code error, std::string words) {
@@ -126,11 +129,11 @@ private:
     settings settings_;
     const sqlite_texts texts_;
     sqlite_retry_time retry_time_;
+    sqlite_loss_detector detector_;
     sqlite3* db_ = nullptr;
     sqlite_statement select_;
     sqlite_statement insert_;
     sqlite_statement update_;
-    unsigned generation_ = 0;
     int last_ = SQLITE_OK;
     std::string said_; // about the last failure
 };
@@ -155,7 +158,7 @@ inline std::error_code sqlite_connection::begin() {
         full != nullptr && *full != 0) {
         settings_.path = full; // the path with its symbolic links resolved
     }
-    ++generation_;
+    detector_.open(settings_.path);
     return {};
 }
 
@@ -252,35 +255,43 @@ inline int sqlite_connection::synchronize(int level) {
 // ---- operations
 
 inline std::error_code sqlite_connection::read(sqlite_row& row) {
+    detector_.load_known();
     const int code = sqlite_read(select_, settings_.key, &retry_time_, row);
-    if (code != SQLITE_ROW && code != SQLITE_DONE) {
-        return failed(code);
-    }
-    return row.defect.empty() ? std::error_code() : corrupt(row);
+    return code == SQLITE_ROW || code == SQLITE_DONE ? check(row) : failed(code);
 }
 
-inline cas_result sqlite_connection::write(slot_version version, slot_version known,
-                                           std::string_view value) {
+inline cas_result sqlite_connection::write(slot_version version, std::string_view value) {
+    detector_.load_known();
     slot_version stored = 0;
-    const int code = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version, known,
-                                  value, &retry_time_, stored);
+    const int code = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version,
+                                  detector_.known(), value, &retry_time_, stored);
     return result_of(code, stored, db_);
 }
 
 // The new version is later than the damaged row's version, unless that is not plausible.
-inline cas_result sqlite_connection::repair(const sqlite_row& damaged, slot_version known,
-                                            std::string_view value) {
-    slot_version next = std::max(sqlite_first_version(), known + 1);
+inline cas_result sqlite_connection::repair(const sqlite_row& damaged, std::string_view value) {
+    slot_version next = std::max(sqlite_first_version(), detector_.known() + 1);
     if (damaged.claimed < sqlite_last_version - 1) {
         next = std::max(next, damaged.claimed + 1);
     }
     sqlite_statement change;
-    int code = change.prepare(db_, texts_.repair);
-    if (code == SQLITE_OK) {
-        const sqlite_binding bound(change, settings_.key, static_cast<std::int64_t>(next), value);
-        code = bound.code() == SQLITE_OK ? change.step(&retry_time_) : bound.code();
-    }
+    const int code =
+        sqlite_in_order([&] { return change.prepare(db_, texts_.repair); },
+                        [&] { return change.store(settings_.key, next, value, 0, &retry_time_); });
     return result_of(code, next, db_);
+}
+
+inline cas_result sqlite_connection::commit(cas_result written, std::string_view value) {
+    if (written.status == cas_status::stored) {
+        const int code = execute("COMMIT");
+        written = result_of(code == SQLITE_OK ? SQLITE_DONE : code, written.version, db_);
+        if (written.status == cas_status::stored) {
+            detector_.acknowledge(written.version, value);
+        }
+    } else if (written.status == cas_status::indeterminate) {
+        written.status = cas_status::failed;
+    }
+    return written;
 }
 
 inline cas_result sqlite_connection::result_of(int code, slot_version stored, sqlite3* on) {

@@ -87,64 +87,53 @@ public:
     }
 
     sqlite3_stmt* get() const noexcept { return held_; }
-    sqlite3* connection() const noexcept { return ::sqlite3_db_handle(held_); }
+    int bind_key(std::string_view key) noexcept {
+        return ::sqlite3_bind_text(held_, 1, key.data(), static_cast<int>(key.size()), nullptr);
+    }
+    // Ends the run of a statement, and forgets what was bound to it.
+    void reset() noexcept {
+        ::sqlite3_reset(held_);
+        ::sqlite3_clear_bindings(held_);
+    }
+
+    // Stores a row; for an update, `before` is its version. Returns an SQLite code.
+    int store(std::string_view key, slot_version version, std::string_view value,
+              slot_version before, sqlite_retry_time* retry_time) noexcept {
+        const int code = sqlite_in_order(
+            [&] { return bind_key(key); },
+            [&] { return ::sqlite3_bind_int64(held_, 2, static_cast<sqlite3_int64>(version)); },
+            [&] {
+                return value.empty()
+                           ? ::sqlite3_bind_zeroblob(held_, 3, 0)
+                           : ::sqlite3_bind_blob64(held_, 3, value.data(), value.size(), nullptr);
+            },
+            [&] {
+                return before == 0
+                           ? SQLITE_OK
+                           : ::sqlite3_bind_int64(held_, 4, static_cast<sqlite3_int64>(before));
+            },
+            [&] { return step(retry_time); });
+        reset();
+        return code;
+    }
 
 private:
     sqlite3_stmt* held_ = nullptr;
 };
 
-// Binds values to a statement for the lifetime of this object.
-class sqlite_binding {
-public:
-    sqlite_binding(const sqlite_statement& of, std::string_view key) noexcept
-        : statement_(of.get()), code_(::sqlite3_bind_text(statement_, 1, key.data(),
-                                                          static_cast<int>(key.size()), nullptr)) {}
-    // Binds the new row; for an update also the version before it.
-    sqlite_binding(const sqlite_statement& of, std::string_view key, std::int64_t version,
-                   std::string_view value, std::int64_t before = 0) noexcept
-        : sqlite_binding(of, key) {
-        keep(::sqlite3_bind_int64(statement_, 2, version));
-        if (before != 0) {
-            keep(::sqlite3_bind_int64(statement_, 4, before));
-        }
-        keep(value.empty()
-                 ? ::sqlite3_bind_zeroblob(statement_, 3, 0)
-                 : ::sqlite3_bind_blob64(statement_, 3, value.data(), value.size(), nullptr));
-    }
-    sqlite_binding(const sqlite_binding&) = delete;
-    sqlite_binding& operator=(const sqlite_binding&) = delete;
-    ~sqlite_binding() {
-        ::sqlite3_reset(statement_);
-        ::sqlite3_clear_bindings(statement_);
-    }
-    int code() const noexcept { return code_; }
-
-private:
-    void keep(int code) noexcept { code_ = code_ == SQLITE_OK ? code : code_; }
-
-    sqlite3_stmt* statement_;
-    int code_;
-};
-
 // The statements for the table with this name, which is quoted.
 struct sqlite_texts {
-    explicit sqlite_texts(const std::string& table)
-        : create("CREATE TABLE IF NOT EXISTS " + table +
-                 " (key TEXT NOT NULL PRIMARY KEY,"
-                 " version INTEGER NOT NULL CHECK (typeof(version) = 'integer' AND version > 0),"
-                 " value BLOB NOT NULL CHECK (typeof(value) = 'blob')) WITHOUT ROWID"),
-          select("SELECT version, value FROM " + table + " WHERE key = ?1"),
-          insert("INSERT INTO " + table +
-                 " (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING"),
-          update("UPDATE " + table +
-                 " SET version = ?2, value = ?3 WHERE key = ?1 AND version = ?4"),
-          repair("UPDATE " + table + " SET version = ?2, value = ?3 WHERE key = ?1") {}
-
-    std::string create;
-    std::string select;
-    std::string insert;
-    std::string update;
-    std::string repair;
+    std::string table;
+    std::string create =
+        "CREATE TABLE IF NOT EXISTS " + table +
+        " (key TEXT NOT NULL PRIMARY KEY,"
+        " version INTEGER NOT NULL CHECK (typeof(version) = 'integer' AND version > 0),"
+        " value BLOB NOT NULL CHECK (typeof(value) = 'blob')) WITHOUT ROWID";
+    std::string select = "SELECT version, value FROM " + table + " WHERE key = ?1";
+    std::string insert = "INSERT INTO " + table +
+                         " (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
+    std::string repair = "UPDATE " + table + " SET version = ?2, value = ?3 WHERE key = ?1";
+    std::string update = repair + " AND version = ?4";
 };
 
 // Maps the result of preparing a statement: SQLITE_ERROR means that the table is of another kind.
@@ -178,16 +167,9 @@ inline cas_result sqlite_failed(std::error_code error) noexcept {
     return {cas_status::failed, 0, {}, error};
 }
 
-// Reads the row. Returns an SQLite code; SQLITE_ROW and SQLITE_DONE mean success.
+// Copies the row to which the statement has stepped. Returns an SQLite code.
 // Throws: std::bad_alloc.
-inline int sqlite_read(sqlite_statement& select, std::string_view key,
-                       sqlite_retry_time* retry_time, sqlite_row& to) {
-    const sqlite_binding bound(select, key);
-    const int code = bound.code() == SQLITE_OK ? select.step(retry_time) : bound.code();
-    if (code != SQLITE_ROW) {
-        return code;
-    }
-    sqlite3_stmt* const row = select.get();
+inline int sqlite_copy_row(sqlite3_stmt* row, sqlite_row& to) {
     const auto is = [&](int column, const char* name, int type) {
         constexpr const char* types[] = {"INTEGER", "REAL", "TEXT", "BLOB", "NULL"}; // 1 to 5
         const int found = ::sqlite3_column_type(row, column);
@@ -198,16 +180,16 @@ inline int sqlite_read(sqlite_statement& select, std::string_view key,
         return found == type;
     };
     if (!is(0, "version", SQLITE_INTEGER)) {
-        return code;
+        return SQLITE_ROW;
     }
     const std::int64_t version = ::sqlite3_column_int64(row, 0);
     if (version <= 0 || static_cast<slot_version>(version) + 1 >= sqlite_last_version) {
         to.defect = "the version is " + std::to_string(version);
-        return code;
+        return SQLITE_ROW;
     }
     to.claimed = static_cast<slot_version>(version);
     if (!is(1, "value", SQLITE_BLOB)) {
-        return code;
+        return SQLITE_ROW;
     }
     const void* const bytes = ::sqlite3_column_blob(row, 1);
     const int size = ::sqlite3_column_bytes(row, 1);
@@ -217,7 +199,20 @@ inline int sqlite_read(sqlite_statement& select, std::string_view key,
     to.there.version = to.claimed;
     to.there.value.assign(static_cast<const char*>(bytes == nullptr ? "" : bytes),
                           static_cast<std::size_t>(size));
-    return code;
+    return SQLITE_ROW;
+}
+
+// Reads the row. Returns an SQLite code; SQLITE_ROW and SQLITE_DONE mean success.
+// Throws: std::bad_alloc.
+inline int sqlite_read(sqlite_statement& select, std::string_view key,
+                       sqlite_retry_time* retry_time, sqlite_row& to) {
+    const struct scope {
+        ~scope() { of.reset(); }
+        sqlite_statement& of;
+    } running{select};
+    const int code = sqlite_in_order([&] { return select.bind_key(key); },
+                                     [&] { return select.step(retry_time); });
+    return code == SQLITE_ROW ? sqlite_copy_row(select.get(), to) : code;
 }
 
 // Returns the first version of a row: the time in nanoseconds since 1970. So the versions of a row
@@ -236,18 +231,15 @@ inline int sqlite_write(sqlite_statement& change, std::string_view key, slot_ver
                         slot_version known, std::string_view value, sqlite_retry_time* retry_time,
                         slot_version& stored) noexcept {
     stored = 0;
-    if (version >= sqlite_last_version) {
-        return SQLITE_DONE;
-    }
     const slot_version next =
-        std::max(version == 0 ? sqlite_first_version() : version + 1, known + 1);
+        version >= sqlite_last_version
+            ? version
+            : std::max(version == 0 ? sqlite_first_version() : version + 1, known + 1);
     if (next >= sqlite_last_version) {
         return SQLITE_DONE;
     }
-    const sqlite_binding bound(change, key, static_cast<std::int64_t>(next), value,
-                               static_cast<std::int64_t>(version));
-    const int code = bound.code() == SQLITE_OK ? change.step(retry_time) : bound.code();
-    if (code == SQLITE_DONE && ::sqlite3_changes(change.connection()) != 0) {
+    const int code = change.store(key, next, value, version, retry_time);
+    if (code == SQLITE_DONE && ::sqlite3_changes(::sqlite3_db_handle(change.get())) != 0) {
         stored = next;
     }
     return code;

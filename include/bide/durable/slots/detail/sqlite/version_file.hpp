@@ -86,7 +86,6 @@ public:
     static std::string path_beside(const std::string& database) { return database + "-bide"; }
 
     bool is_open() const noexcept { return static_cast<bool>(file_); }
-    void close() noexcept { file_.reset(); }
 
     // Opens the file of the database that the path names now. Makes a missing file with the
     // database's owner and mode.
@@ -170,44 +169,22 @@ public:
     sqlite_loss_detector(std::string_view table, std::string_view key, bool enabled) noexcept
         : enabled_(enabled), file_(table, key) {}
 
-    // Begins an operation on the slot's own connection. `generation` counts how often that
-    // connection was opened.
-    // Throws: std::bad_alloc.
-    void open(const std::string& database, unsigned generation) {
-        if (std::exchange(generation_, generation) != generation) {
-            seen_ = 0;
-            known_ = {};
-            file_.close();
-            open_for_caller(database);
-        }
-    }
-
-    // Begins an operation in a transaction of the caller.
-    // Throws: std::bad_alloc.
-    void open_for_caller(const std::string& database) {
-        if (enabled_ && !file_.is_open()) {
+    // Opens the file. Throws: std::bad_alloc.
+    void open(const std::string& database) {
+        if (enabled_) {
             file_.open(database);
         }
     }
+    bool is_open() const noexcept { return file_.is_open(); }
 
-    // Call it before the row is read. Then a row with an earlier version has fallen back.
-    void load_known() noexcept {
-        seen_ = 0;
-        known_ = file_.get();
-    }
-    // Loads the known version, unless it is from the last read or change of this row, and so is
-    // still the latest. Call it before the row with this version is changed.
-    void load_known(slot_version version) noexcept {
-        if (version == 0 || version != seen_) {
-            load_known();
-        }
-    }
+    // Call it before the row is read or changed. Then a row with an earlier version has fallen
+    // back.
+    void load_known() noexcept { known_ = file_.get(); }
     slot_version known() const noexcept { return known_.version; }
 
-    // Compares the row with the known version. Returns false if the row is damaged; row.defect then
-    // has the reason.
+    // Compares the row with the known version. Sets row.defect if the row is damaged.
     // Throws: std::bad_alloc.
-    bool check(sqlite_row& row) {
+    void check(sqlite_row& row) const {
         slot_snapshot& there = row.there;
         if (known_.version > there.version) {
             there.lost_acknowledged = true;
@@ -216,27 +193,20 @@ public:
                    known_.sum != crc32c(there.value)) {
             row.defect = "the value is not the one that was stored as version " +
                          std::to_string(there.version);
-            return false;
         }
-        seen_ = there.version;
-        return true;
     }
 
     // Call it after the commit, and after load_known() in the same operation.
     void acknowledge(slot_version version, std::string_view value) noexcept {
         if (file_.is_open()) {
-            known_ = {version, crc32c(value)};
-            seen_ = version;
-            file_.set(known_);
+            file_.set({version, crc32c(value)});
         }
     }
 
 private:
     bool enabled_;
-    unsigned generation_ = 0;
     sqlite_version_file file_;
     sqlite_known_version known_{};
-    slot_version seen_ = 0; // the row's version since load_known(); 0: none
 };
 
 } // namespace detail
