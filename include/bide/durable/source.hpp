@@ -8,11 +8,14 @@
 /// The CMake target bide::durable compiles this file once. A program without that target includes it
 /// in one of its files, or defines BIDE_DURABLE_HEADER_ONLY in all of them.
 
+#include <bide/durable/impl/acquire_all.hpp>
 #include <bide/durable/impl/admin.hpp>
 #include <bide/durable/impl/durable_lock.hpp>
 #include <bide/durable/impl/guard.hpp>
 #include <bide/durable/impl/record_json.hpp>
 #include <bide/durable/impl/ticket.hpp>
+#include <bide/durable/impl/leader_election.hpp>
+#include <bide/durable/impl/rate_limiter.hpp>
 #include <bide/durable/slots/impl/file.hpp>
 #include <bide/durable/slots/impl/memory.hpp>
 

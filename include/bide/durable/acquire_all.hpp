@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_ACQUIRE_ALL_HPP
+#define BIDE_DURABLE_ACQUIRE_ALL_HPP
+
+/// \file
+/// Acquires several durable locks without deadlock: all of them, or none.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/durable_shared_mutex.hpp>
+#include <bide/durable/guard.hpp>
+#include <bide/durable/options.hpp>
+#include <bide/task/task.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+class held_locks;
+} // namespace detail
+
+/// A durable lock with its key, and how to acquire it.
+///
+/// The key decides the order in which locks are acquired: byte by byte, the smallest first. All
+/// processes have to use the same key for the same lock, the name of its record for example. A
+/// path that differs between machines or containers is no key. If two programs use different keys,
+/// they may wait for each other until the time limit of one of them.
+class keyed_lock {
+public:
+    /// Acquires a mutex.
+    keyed_lock(std::string key, durable_mutex lock)
+        : key_(std::move(key)), lock_(std::move(lock)) {}
+    /// Acquires `weight` permits of a semaphore.
+    keyed_lock(std::string key, durable_semaphore lock, std::int64_t weight = 1)
+        : key_(std::move(key)), lock_(std::move(lock)), weight_(weight) {}
+    /// Acquires a shared mutex for a writer.
+    keyed_lock(std::string key, durable_shared_mutex lock)
+        : key_(std::move(key)), lock_(std::move(lock)) {}
+    /// Acquires a shared mutex for a reader.
+    static keyed_lock shared(std::string key, durable_shared_mutex lock) {
+        keyed_lock reader(std::move(key), std::move(lock));
+        reader.is_reader_ = true;
+        return reader;
+    }
+
+    /// Returns the key.
+    const std::string& key() const noexcept { return key_; }
+
+private:
+    friend class detail::held_locks;
+
+    std::string key_;
+    std::variant<durable_mutex, durable_semaphore, durable_shared_mutex> lock_;
+    std::int64_t weight_ = 1;
+    bool is_reader_ = false;
+};
+
+/// Holds the grants of acquire_all(), and releases them on destruction, the latest first.
+///
+/// Requires: it was not moved from or released. This applies to every member function except the
+/// destructor and the assignment.
+///
+/// Thread safety: one thread at a time. lost() may be watched by any thread.
+class [[nodiscard]] durable_guards {
+public:
+    /// Takes over the grants of another object.
+    durable_guards(durable_guards&&) noexcept = default;
+    /// Releases its own grants, and takes over those of another object.
+    /// Blocks: as the destructor.
+    durable_guards& operator=(durable_guards&&) noexcept = default;
+    /// Releases all grants.
+    /// Blocks: as the destructor of each durable_guard.
+    ~durable_guards() = default;
+
+    /// Returns the number of locks.
+    std::size_t size() const noexcept;
+    /// Returns the guard of a lock, by its index in the list of acquire_all(). Do not release it.
+    /// Requires: index < size().
+    const durable_guard& operator[](std::size_t index) const noexcept;
+
+    /// Returns a token that is stopped when the first of the locks is lost. For its callbacks see
+    /// durable_guard::lost().
+    std::stop_token lost() const noexcept;
+    /// Returns true if every lock is held.
+    bool is_held() const noexcept;
+    /// Throws if a lock is lost.
+    /// Throws: std::system_error (durable_errc::lock_lost) unless is_held().
+    void check() const;
+
+    /// Releases all locks, the latest first. Afterwards this object holds nothing.
+    ///
+    /// Returns: the first error of durable_guard::release(). The other locks are released
+    /// nevertheless.
+    /// Blocks: as durable_guard::release(), for each lock.
+    result<void, std::error_code> release();
+    /// Releases all locks as release() does, for a coroutine. After the call of this function the
+    /// object holds nothing.
+    task<result<void, std::error_code>> async_release();
+
+private:
+    friend class detail::held_locks;
+    explicit durable_guards(std::unique_ptr<detail::held_locks> held);
+
+    std::shared_ptr<detail::held_locks> held_; // shared: the type is incomplete here
+};
+
+/// Acquires all locks, in the order of their keys, each in the queue of its lock.
+///
+/// The request applies to all: the timeout is for all locks together. Without a timeout, it waits
+/// for as long as a lock is held. While it waits for one lock, it renews the others.
+///
+/// Returns: an object that holds all locks, or an error, and then no lock is held:
+/// - errc::timeout, errc::stopped;
+/// - durable_errc::lock_lost: a lock was lost while it waited for a later one. It does not begin
+///   again by itself;
+/// - durable_errc::invalid_argument: the list is empty, a key is empty or in the list twice, two
+///   locks with different keys have the same record, or the request has a ticket. Two shares of one
+///   semaphore or shared mutex are found only if the second one has to wait;
+/// - the errors of durable_mutex::acquire().
+/// Throws: as durable_mutex::acquire(); no lock is held then.
+/// Blocks: until all are acquired, or the time is up, plus durable_options::attempt_limit.
+result<durable_guards, std::error_code> acquire_all(std::vector<keyed_lock> locks,
+                                                    acquire_request request = {});
+
+/// Acquires all locks that are free, as acquire_all() does with a timeout of zero.
+result<durable_guards, std::error_code> try_acquire_all(std::vector<keyed_lock> locks);
+
+/// Acquires all locks as acquire_all() does, for a coroutine.
+/// Cancellation: returns errc::stopped.
+task<result<durable_guards, std::error_code>> async_acquire_all(std::vector<keyed_lock> locks,
+                                                                acquire_request request = {});
+
+} // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/acquire_all.hpp>
+#endif
+
+#endif

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_LEADER_ELECTION_HPP
+#define BIDE_DURABLE_LEADER_ELECTION_HPP
+
+/// \file
+/// Elects one leader among all processes and machines that share a slot.
+///
+/// The record is that of a durable_mutex: the leader is its holder, the candidates are its waiters.
+/// A durable_mutex on another slot object for the same value has inspect() and admin().
+///
+/// A candidate announces durable_options::holder_id, an address for example, and cannot change it
+/// while it leads (as Proclaim of etcd does): it resigns and campaigns again in another object.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/options.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/task/task.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+struct election;
+} // namespace detail
+
+/// The leader, as the record shows it.
+struct leader_info {
+    std::string name{};     ///< durable_options::holder_id of the leader
+    std::int64_t token = 0; ///< the fencing token; every later leader has a larger one
+    std::string host{};     ///< the machine of the leader
+    std::int64_t pid = 0;   ///< its process; 0 if the grant is not bound to a process
+    bool is_self = false;   ///< this election object leads, with this token
+};
+
+/// Which change of leadership to wait for.
+struct leader_wait {
+    /// The token of the leader that the caller knows; 0 for no leader.
+    std::int64_t known = 0;
+    /// How long to wait.
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+    /// Ends the wait when a stop is requested.
+    std::stop_token stop{};
+};
+
+/// A term of this candidate.
+struct leader_term {
+    std::int64_t token = 0; ///< the fencing token of the term
+
+    /// Is stopped when the work of the term has to end: the lock is lost, resign() was called, or
+    /// the run is stopped. After a loss, that is before another candidate leads.
+    std::stop_token stop{};
+};
+
+/// Why a term ended.
+enum class term_end {
+    finished, ///< on_elected returned
+    resigned, ///< resign() was called
+    stopped,  ///< the stop token of the run was stopped
+    lost      ///< the lock was lost
+};
+
+/// What leader_election::run() calls. All functions except on_elected may be empty.
+template <class Work> struct basic_leader_callbacks {
+    /// Does the work of one term. It leads until it returns, so it returns soon after
+    /// leader_term::stop was stopped. Terms of one run never overlap.
+    Work on_elected{};
+
+    /// Is told why a term ended, after on_elected has returned and the lock was released.
+    std::function<void(term_end)> on_lost{};
+
+    /// Is told of each new leader, this candidate included. It may run while on_elected runs. A
+    /// leader that leads for less than durable_options::poll_most may be missed. It must not throw.
+    std::function<void(const leader_info&)> on_new_leader{};
+
+    /// Is told of an error after which the run tries again.
+    std::function<void(std::error_code)> on_error{};
+};
+
+/// The callbacks of leader_election::run().
+using leader_callbacks = basic_leader_callbacks<std::function<void(leader_term)>>;
+/// The callbacks of leader_election::async_run().
+using async_leader_callbacks = basic_leader_callbacks<std::function<task<>(leader_term)>>;
+
+/// A candidate in an election. Copies are the same candidate.
+///
+/// A crash of the leader ends its term as it ends a grant of a durable_mutex. A child of fork()
+/// leads nothing, and is a candidate of its own. A campaign or a run of the parent does not go on
+/// in the child.
+///
+/// A leader that is suspended for longer than its lease may work on while another one leads. So
+/// pass the token to the resource, and let the resource refuse older tokens.
+///
+/// Thread safety: any thread may call any function at any time.
+class leader_election {
+public:
+    /// Makes a candidate. Candidates are elected in the order of their campaigns.
+    ///
+    /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
+    explicit leader_election(slot_ref slot, durable_options options = {});
+
+    /// Makes a candidate on a slot that may lose acknowledged values; otherwise as above.
+    template <cas_slot S>
+    leader_election(allow_relaxed_t, S slot, durable_options options = {})
+        : leader_election(slot_ref(allow_relaxed, std::move(slot)), std::move(options)) {}
+
+    // ---- campaigns
+
+    /// Waits until this candidate leads. If it leads already, returns at once.
+    ///
+    /// Returns: errc::timeout; errc::stopped after a stop or resign(); std::errc::
+    /// operation_in_progress if another campaign or run() of this candidate is under way; the
+    /// errors of durable_mutex::acquire(). A weight in the request is ignored.
+    /// Blocks: until it leads, as durable_mutex::acquire().
+    result<void, std::error_code> campaign(acquire_request request = {});
+    /// Campaigns as campaign() does, for a coroutine.
+    /// Cancellation: returns errc::stopped.
+    task<result<void, std::error_code>> async_campaign(acquire_request request = {});
+
+    /// Ends the term, or the campaign that is under way. In a run(), asks the term to end and
+    /// returns at once; the run campaigns again.
+    ///
+    /// Returns: durable_errc::lock_lost if the leadership was lost before; the errors of
+    /// durable_guard::release(). If this candidate does neither, returns at once.
+    /// Blocks: for the store, as durable_guard::release().
+    result<void, std::error_code> resign();
+    /// Resigns as resign() does, for a coroutine.
+    task<result<void, std::error_code>> async_resign();
+
+    /// Returns true if this candidate leads. Calls no store.
+    bool is_leader() const;
+    /// Returns the fencing token of this candidate; 0 if it does not lead.
+    std::int64_t token() const;
+    /// Returns a token that is stopped when the present term ends: by a loss or by resign(). If
+    /// this candidate does not lead, the token is stopped already.
+    ///
+    /// Its callbacks may run on the thread that monitors all leases: keep them short.
+    std::stop_token lost() const;
+
+    // ---- observers, which need not campaign
+
+    /// Returns the leader; nothing if there is none.
+    ///
+    /// Blocks: for the store, for at most durable_options::retry_time plus attempt_limit.
+    result<std::optional<leader_info>, std::error_code> leader() const;
+    /// Returns the leader as leader() does, for a coroutine.
+    task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
+
+    /// Waits until the leader is another one than the caller knows, and returns it. Pass its token
+    /// to the next call. It reads the record at least once in durable_options::poll_most; a
+    /// campaign of this candidate makes it notice changes earlier.
+    ///
+    /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
+    /// leader().
+    /// Blocks: until the leader changes.
+    result<std::optional<leader_info>, std::error_code> wait_for_change(leader_wait what) const;
+    /// Waits as wait_for_change() does, for a coroutine.
+    /// Cancellation: returns errc::stopped.
+    task<result<std::optional<leader_info>, std::error_code>>
+    async_wait_for_change(leader_wait what) const;
+
+    // ---- runs
+
+    /// Campaigns, calls on_elected, releases the lock, calls on_lost, and campaigns again, until a
+    /// stop is requested. A store that fails is tried again every durable_options::poll_most.
+    ///
+    /// on_elected and on_lost run on this thread, on_new_leader on a thread of its own. The lock is
+    /// held until on_elected has returned, also after a stop.
+    ///
+    /// Returns: nothing after a stop; an error that lasts, see may_pass();
+    /// std::errc::operation_in_progress; durable_errc::invalid_argument without on_elected.
+    /// Throws: what on_elected, on_lost and on_error throw; the lock is released before.
+    /// Blocks: until a stop is requested.
+    result<void, std::error_code> run(leader_callbacks calls, std::stop_token stop);
+    /// Runs as run() does, for a coroutine, which also awaits on_elected. on_new_leader may run on
+    /// another thread at the same time.
+    ///
+    /// Cancellation: stops leader_term::stop, and returns errc::stopped after on_elected has
+    /// returned.
+    task<result<void, std::error_code>> async_run(async_leader_callbacks calls,
+                                                  std::stop_token stop);
+
+    /// Returns the place of the record and the store's text about its last failure, for people.
+    std::string explain() const;
+
+private:
+    std::shared_ptr<detail::election> it_;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/leader_election.hpp>
+#endif
+
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_RATE_LIMITER_HPP
+#define BIDE_DURABLE_RATE_LIMITER_HPP
+
+/// \file
+/// Limits how often something happens, over all processes and machines that share a slot.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slot_types.hpp>
+#include <bide/task/task.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+class rate_store;
+struct taken_tokens;
+} // namespace detail
+
+/// The options of a durable_rate_limiter. All limiters of a record need the same clock.
+struct rate_options {
+    /// If true, the record takes the rate and the burst of this limiter. Tokens that are reserved
+    /// keep their times. Otherwise a limiter with another rate is refused:
+    /// durable_errc::permits_mismatch.
+    bool adopt_rate = false;
+
+    /// The clock of the record; by default the clock that the slot's guarantees name.
+    ///
+    /// - server: the clock of the store.
+    /// - boottime: the clock of this machine since its boot. After a reboot, the system clock tells
+    ///   how long the machine was down.
+    /// - caller: the function `now`, or the system clock of each machine. etcd has no clock, so its
+    ///   slots need this choice. A machine whose clock is ahead by d takes up to rate * d tokens
+    ///   too many, at most a burst at a time; a machine that is behind waits up to
+    ///   clock_tolerance longer.
+    std::optional<lock_clock> clock{};
+    /// With lock_clock::caller, this function returns the time, since any epoch.
+    std::function<std::chrono::milliseconds()> now{};
+
+    /// A time of the clock that is earlier than that of the record by at most this much is that of
+    /// a clock that is behind. A still earlier one shows that the clock was set back: then the rate
+    /// goes on from there.
+    std::chrono::milliseconds clock_tolerance{1'000};
+
+    /// How far ahead tokens are reserved. A request for a later time gets durable_errc::queue_full.
+    std::chrono::milliseconds longest_wait{3'600'000};
+
+    /// How long one operation is retried while other limiters keep changing the record.
+    std::chrono::milliseconds retry_time{10'000};
+    /// How long a call waits for the store beyond the caller's own time, as
+    /// durable_options::attempt_limit.
+    std::chrono::milliseconds attempt_limit{80};
+};
+
+/// How long to wait for tokens.
+struct rate_wait {
+    /// Tokens that come later than this are not taken.
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+    /// Ends the wait when a stop is requested.
+    std::stop_token stop{};
+};
+
+/// A bucket of tokens in a slot. `count` tokens come in each period, evenly spaced, and the bucket
+/// holds at most `burst` of them. It is full at the start. In any time t, the times of at most
+/// burst + count * (t + 1 ms) / period tokens come. No rate is rounded; clocks count milliseconds.
+///
+/// An acquisition takes its tokens when it asks, and then waits for their time. So tokens are
+/// acquired in the order of the requests, over all processes. If the caller gives up, its tokens
+/// are returned, unless other tokens were taken later: then they are lost. A process that dies
+/// while it waits loses its tokens.
+///
+/// A clock that is set back, or a reboot, makes no acquisition wait longer than clock_tolerance
+/// plus the time of the tokens that are reserved, which is at most longest_wait. A clock that is
+/// set forward fills the bucket early: up to a burst, and the reserved tokens, are granted twice.
+/// If a slot lost a value, the bucket is empty.
+///
+/// The record is JSON of its own kind. The record of a lock is refused, and a lock refuses this
+/// record: durable_errc::corrupt_record. To begin with a full bucket again, delete the record.
+///
+/// A number of tokens below 1 is durable_errc::invalid_argument, above the burst too_heavy. A store
+/// that fails ends the call with its error. If it is unknown whether tokens were taken, they are
+/// taken again. Copies are the same limiter. A child of fork() may use its copy, as that of a lock.
+///
+/// Thread safety: any thread may call any member concurrently.
+class durable_rate_limiter {
+public:
+    /// Constructs a limiter on a slot.
+    ///
+    /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
+    /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
+    /// 2^61 ns, or if an option is out of range. lock_clock::observed is out of range.
+    template <class R, class P>
+    durable_rate_limiter(slot_ref slot, std::int64_t count,
+                         const std::chrono::duration<R, P>& period, std::int64_t burst = 1,
+                         rate_options options = {})
+        : durable_rate_limiter(std::move(slot), count,
+                               std::chrono::nanoseconds(deadline::saturated_ns(period)), burst,
+                               std::move(options), checked()) {}
+
+    /// Acquires n tokens.
+    ///
+    /// Returns: errc::timeout at once if their time comes later than the timeout; errc::stopped;
+    /// durable_errc::queue_full, permits_mismatch, clock_mismatch; errors of the store.
+    /// Blocks: until their time. If the time is up, or after a stop, at most attempt_limit longer.
+    result<void, std::error_code> acquire(std::int64_t n = 1, rate_wait wait = {});
+    /// Acquires n tokens as acquire() does, for a coroutine.
+    /// Cancellation: returns errc::stopped, and the tokens.
+    task<result<void, std::error_code>> async_acquire(std::int64_t n = 1, rate_wait wait = {});
+
+    /// Acquires n tokens if they are in the bucket.
+    ///
+    /// Returns: true if they were acquired; errc::timeout if the store does not answer in time.
+    /// Blocks: for the store, at most attempt_limit.
+    result<bool, std::error_code> try_acquire(std::int64_t n = 1);
+    /// Acquires n tokens as try_acquire() does, for a coroutine.
+    task<result<bool, std::error_code>> async_try_acquire(std::int64_t n = 1);
+
+    /// Tokens that were reserved. Keeps them when it is destroyed.
+    class [[nodiscard]] reservation {
+    public:
+        /// Returns the time of the tokens, which may have passed.
+        std::chrono::steady_clock::time_point ready_at() const noexcept;
+        /// Returns the tokens. A second call has no effect.
+        ///
+        /// Returns: true if they are back; false if they are lost, because others were taken later,
+        /// and from a second call.
+        /// Blocks: for the store, at most retry_time plus attempt_limit.
+        result<bool, std::error_code> cancel();
+
+    private:
+        friend class durable_rate_limiter;
+        explicit reservation(std::shared_ptr<detail::taken_tokens> some) : some_(std::move(some)) {}
+        std::shared_ptr<detail::taken_tokens> some_;
+    };
+    /// Takes n tokens and does not wait for their time, which the caller does.
+    ///
+    /// Returns: as acquire().
+    /// Blocks: for the store, at most retry_time plus attempt_limit.
+    result<reservation, std::error_code> reserve(std::int64_t n = 1);
+
+    /// Returns the number of tokens in the bucket. It may be outdated when the caller reads it.
+    ///
+    /// Blocks: for the store, at most retry_time plus attempt_limit.
+    result<std::int64_t, std::error_code> available();
+
+    /// Returns the place of the record and the store's text about its last failure, for people.
+    std::string explain() const;
+
+private:
+    struct checked {};
+    durable_rate_limiter(slot_ref slot, std::int64_t count, std::chrono::nanoseconds period,
+                         std::int64_t burst, rate_options options, checked);
+
+    std::shared_ptr<detail::rate_store> store_;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/rate_limiter.hpp>
+#endif
+
+#endif

@@ -1,0 +1,302 @@
+#include <bide/durable/acquire_all.hpp>
+
+#include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+
+#include <support/catch.hpp>
+#include <support/children.hpp>
+#include <support/gate.hpp>
+#include <support/temp_directory.hpp>
+#include <support/unhurried.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using bide::acquire_all;
+using bide::acquire_request;
+using bide::durable_errc;
+using bide::durable_mutex;
+using bide::durable_options;
+using bide::durable_semaphore;
+using bide::durable_shared_mutex;
+using bide::errc;
+using bide::keyed_lock;
+using bide::memory_slot;
+using test::unhurried;
+
+namespace {
+
+constexpr std::size_t count = 3;
+
+std::string key_of(std::size_t i) { return std::string(1, static_cast<char>('a' + i)); }
+
+// The locks in a random order; the first is named last.
+template <class Locks> std::vector<keyed_lock> shuffled(Locks& locks, std::minstd_rand& random) {
+    std::vector<std::size_t> order(locks.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        order[i] = i;
+    }
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<keyed_lock> all;
+    for (const std::size_t i : order) {
+        all.emplace_back(key_of(i), locks[i]);
+    }
+    return all;
+}
+
+acquire_request within(std::chrono::nanoseconds timeout) {
+    acquire_request request;
+    request.timeout = timeout;
+    return request;
+}
+
+// A lock that has waiters.
+bool has_waiter(durable_mutex& lock) {
+    return test::eventually([&] {
+        const auto seen = lock.inspect();
+        return seen && *seen && !(*seen)->live.waiters.empty();
+    });
+}
+
+} // namespace
+
+TEST_CASE("acquire_all: threads that name the locks in any order never wait for each other") {
+    const std::array<memory_slot, count> slots;
+    std::atomic<int> inside{0};
+    std::atomic<int> wrong{0};
+    int done = 0; // under the locks
+    test::run_threads(4, [&](int i) {
+        std::minstd_rand random(static_cast<unsigned>(i + 1));
+        std::array<durable_mutex, count> locks{durable_mutex(slots[0], unhurried()),
+                                               durable_mutex(slots[1], unhurried()),
+                                               durable_mutex(slots[2], unhurried())};
+        for (int k = 0; k < 20; ++k) {
+            auto held = acquire_all(shuffled(locks, random), within(test::patience));
+            if (!held || inside.fetch_add(1) != 0 || held->size() != count) {
+                ++wrong;
+                continue;
+            }
+            ++done;
+            inside.fetch_sub(1);
+            if (!held->release()) {
+                ++wrong;
+            }
+        }
+    });
+    REQUIRE(wrong == 0);
+    REQUIRE(done == 80);
+}
+
+TEST_CASE("acquire_all: with keys that differ between programs, the time limit ends a deadlock") {
+    std::array<durable_mutex, 2> locks{durable_mutex(memory_slot(), unhurried()),
+                                       durable_mutex(memory_slot(), unhurried())};
+    std::atomic<int> timeouts{0};
+    test::rendezvous both(2);
+    test::run_threads(2, [&](int i) {
+        const auto mine = static_cast<std::size_t>(i);
+        auto first = locks[mine].acquire(); // as two programs that call each lock "a" first
+        both.meet();
+        if (locks[1 - mine].acquire(within(20ms)).error() == errc::timeout) {
+            ++timeouts;
+        }
+        both.meet();
+    });
+    REQUIRE(timeouts == 2);
+}
+
+TEST_CASE("acquire_all: acquires all locks or none") {
+    durable_mutex a(memory_slot(), unhurried());
+    durable_semaphore b(memory_slot(), 3, unhurried());
+    durable_shared_mutex c(memory_slot(), unhurried());
+    const auto all = [&] {
+        return std::vector<keyed_lock>{keyed_lock::shared("c", c), {"b", b, 2}, {"a", a}};
+    };
+    {
+        const auto writer = c.acquire();
+        REQUIRE(bide::try_acquire_all(all()).error() == errc::timeout);
+        REQUIRE(acquire_all(all(), within(10ms)).error() == errc::timeout);
+        REQUIRE(a.try_acquire());
+        REQUIRE(b.try_acquire(3));
+    }
+    const auto reader = c.acquire_shared();
+    auto held = bide::try_acquire_all(all());
+    REQUIRE(held);
+    REQUIRE(held->size() == 3);
+    REQUIRE((*held)[0].fence() > reader->fence());
+    REQUIRE((*held)[1].ticket().weight == 2);
+    REQUIRE((*held)[2].ticket().weight == 1);
+    REQUIRE(held->is_held());
+    held->check();
+    REQUIRE_FALSE(a.try_acquire());
+    REQUIRE_FALSE(b.try_acquire(2));
+    REQUIRE(b.try_acquire(1));
+    REQUIRE(held->release());
+    REQUIRE(a.try_acquire());
+    {
+        auto one = bide::try_acquire_all(all());
+        auto other = std::move(one); // moves the grants
+        REQUIRE(other->is_held());
+    }
+    REQUIRE(b.try_acquire(3));
+}
+
+TEST_CASE("acquire_all: a lock that is in the list twice is an error") {
+    const memory_slot slot;
+    durable_mutex a(slot, unhurried());
+    durable_mutex same(slot, unhurried());
+    REQUIRE(acquire_all({{"a", a}, {"a", a}}).error() == durable_errc::invalid_argument);
+    REQUIRE(acquire_all({{"a", a}, {"b", same}}).error() == durable_errc::invalid_argument);
+    REQUIRE(acquire_all({{"", a}}).error() == durable_errc::invalid_argument);
+    REQUIRE(acquire_all({}).error() == durable_errc::invalid_argument);
+    acquire_request mine;
+    mine.ticket = a.ticket("me");
+    REQUIRE(acquire_all({{"a", a}}, mine).error() == durable_errc::invalid_argument);
+    REQUIRE(a.try_acquire());
+}
+
+TEST_CASE("acquire_all: if a lock is lost while it waits for the next one, it gives up") {
+    durable_options brief = unhurried();
+    brief.lease = 300ms; // renewed after 100 ms, which finds that the grant is gone
+    durable_mutex a(memory_slot(), brief);
+    durable_mutex b(memory_slot(), unhurried());
+    auto held = b.acquire();
+    std::error_code error;
+    test::team waiter(1, [&](int) { error = acquire_all({{"a", a}, {"b", b}}).error(); });
+    REQUIRE(has_waiter(b));
+    const auto seen = a.inspect();
+    const auto fence = (*seen)->live.holders.front().fence;
+    REQUIRE(*a.admin("test").force_release(fence, "lost"));
+    waiter.join();
+    REQUIRE(error == durable_errc::lock_lost);
+    REQUIRE(held->release());
+    REQUIRE(b.try_acquire());
+}
+
+TEST_CASE("acquire_all: the loss of one lock stops the token of all") {
+    const test::watchdog limit;
+    durable_options brief = unhurried();
+    brief.lease = 300ms;
+    durable_mutex a(memory_slot(), unhurried());
+    durable_mutex b(memory_slot(), brief);
+    auto held = acquire_all({{"b", b}, {"a", a}});
+    REQUIRE(held);
+    REQUIRE_FALSE(held->lost().stop_requested());
+    REQUIRE(*b.admin("test").force_release((*held)[0].fence(), "lost"));
+    REQUIRE(test::eventually([&] { return held->lost().stop_requested(); }));
+    REQUIRE_FALSE(held->is_held());
+    REQUIRE_THROWS_AS(held->check(), std::system_error);
+    REQUIRE(held->release().error() == durable_errc::lock_lost);
+    REQUIRE(a.try_acquire());
+}
+
+TEST_CASE("acquire_all: a stop ends the wait and not the grants") {
+    durable_mutex a(memory_slot(), unhurried());
+    durable_mutex b(memory_slot(), unhurried());
+    std::stop_source stop;
+    acquire_request request;
+    request.stop = stop.get_token();
+    auto all = acquire_all({{"a", a}, {"b", b}}, request);
+    REQUIRE(all);
+    std::error_code error;
+    test::team waiter(1, [&](int) { error = acquire_all({{"b", b}}, request).error(); });
+    REQUIRE(has_waiter(b));
+    stop.request_stop();
+    waiter.join();
+    REQUIRE(error == errc::stopped);
+    REQUIRE(all->is_held());
+    REQUIRE_FALSE(all->lost().stop_requested());
+}
+
+TEST_CASE("acquire_all: coroutines acquire all locks, and are cancelled") {
+    const test::watchdog limit;
+    bide::scheduler workers;
+    std::array<durable_mutex, count> locks{durable_mutex(memory_slot(), unhurried()),
+                                           durable_mutex(memory_slot(), unhurried()),
+                                           durable_mutex(memory_slot(), unhurried())};
+    std::atomic<int> inside{0};
+    const auto body = [&](unsigned seed) -> bide::task<bool> {
+        std::minstd_rand random(seed);
+        bool good = true;
+        for (int k = 0; k < 10; ++k) {
+            auto acquiring = bide::async_acquire_all(shuffled(locks, random));
+            auto held = co_await std::move(acquiring);
+            good = good && held && inside.fetch_add(1) == 0;
+            inside.fetch_sub(1);
+            auto releasing = held->async_release();
+            good = good && co_await std::move(releasing);
+        }
+        co_return good;
+    };
+    std::vector<bide::join_handle<bool>> tasks;
+    for (unsigned i = 1; i < 5; ++i) {
+        tasks.push_back(workers.spawn(body(i)));
+    }
+    for (auto& t : tasks) {
+        REQUIRE(std::move(t).join());
+    }
+    const auto last = locks[2].acquire();
+    const auto waits = [&]() -> bide::task<std::error_code> {
+        std::minstd_rand random;
+        auto acquiring = bide::async_acquire_all(shuffled(locks, random));
+        const auto held = co_await std::move(acquiring);
+        co_return held ? std::error_code() : held.error();
+    };
+    auto waiter = workers.spawn(waits());
+    REQUIRE(has_waiter(locks[2]));
+    waiter.cancel();
+    REQUIRE(std::move(waiter).join() == errc::stopped);
+    REQUIRE(test::eventually([&] { return locks[0].try_acquire().has_value(); }));
+    const auto twice = [&]() -> bide::task<std::error_code> {
+        std::vector<keyed_lock> same{{"a", locks[1]}, {"b", locks[1]}};
+        auto acquiring = bide::async_acquire_all(std::move(same));
+        const auto held = co_await std::move(acquiring);
+        co_return held ? std::error_code() : held.error();
+    };
+    REQUIRE(workers.spawn(twice()).join() == durable_errc::invalid_argument);
+}
+
+TEST_CASE("acquire_all: processes that are killed with locks leave them to the others") {
+    const test::temp_directory dir("acquire-all");
+    test::shared_with_children<std::atomic<int>> inside;
+    test::children all(4, [&](int i, auto gate) -> std::string {
+        gate();
+        std::minstd_rand random(static_cast<unsigned>(i + 1));
+        std::vector<durable_mutex> locks;
+        for (std::size_t k = 0; k < count; ++k) {
+            locks.emplace_back(bide::file_slot(dir / key_of(k)), unhurried());
+        }
+        for (int k = 0; k < 15; ++k) {
+            auto held = acquire_all(shuffled(locks, random), within(test::patience));
+            if (!held) {
+                return held.error().message();
+            }
+            if (inside->exchange(1) != 0) {
+                return "two processes hold the locks";
+            }
+            *inside = 0;
+            if (i == 0 && k == 5) {
+                ::kill(::getpid(), SIGKILL);
+            }
+        }
+        return {};
+    });
+    const auto said = all.reports();
+    REQUIRE(said[0].find("! the process ended with status 9") != std::string::npos);
+    for (std::size_t i = 1; i < 4; ++i) {
+        REQUIRE(said[i] == "");
+    }
+}

@@ -1,0 +1,488 @@
+#include <bide/durable/leader_election.hpp>
+
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+
+#include <support/catch.hpp>
+#include <support/children.hpp>
+#include <support/gate.hpp>
+#include <support/temp_directory.hpp>
+#include <support/unhurried.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using bide::acquire_request;
+using bide::durable_errc;
+using bide::durable_mutex;
+using bide::durable_options;
+using bide::errc;
+using bide::leader_election;
+using bide::leader_term;
+using bide::memory_slot;
+using bide::term_end;
+
+namespace {
+
+durable_options named(std::string name, std::chrono::milliseconds lease = 30s) {
+    durable_options o = test::unhurried();
+    o.holder_id = std::move(name);
+    o.lease = lease;
+    o.poll_most = 20ms;
+    return o;
+}
+
+bool has_waiter(const memory_slot& slot) {
+    durable_mutex same(slot);
+    return test::eventually([&] {
+        const auto seen = same.inspect();
+        return seen && *seen && !(*seen)->live.waiters.empty();
+    });
+}
+
+// Takes the grant of the leader away.
+void depose(const memory_slot& slot) {
+    durable_mutex same(slot);
+    const auto seen = same.inspect();
+    static_cast<void>(
+        same.admin("test").force_release((*seen)->live.holders.front().fence, "deposed"));
+}
+
+// A memory_slot that fails while a switch is on.
+class failing_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    failing_slot(memory_slot of, std::shared_ptr<std::atomic<bool>> fails)
+        : of_(std::move(of)), fails_(std::move(fails)) {}
+    bide::result<bide::slot_snapshot, std::error_code> load() {
+        if (*fails_) {
+            return bide::unexpected{std::make_error_code(std::errc::io_error)};
+        }
+        return of_.load();
+    }
+    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) {
+        if (*fails_) {
+            return {bide::cas_status::failed, 0, {}, std::make_error_code(std::errc::io_error)};
+        }
+        return of_.compare_exchange(version, value);
+    }
+
+private:
+    memory_slot of_;
+    std::shared_ptr<std::atomic<bool>> fails_;
+};
+
+// Waits until a stop is requested.
+void wait_for_stop(const std::stop_token& stop) {
+    test::eventually([&] { return stop.stop_requested(); });
+}
+
+} // namespace
+
+TEST_CASE("leader_election: one candidate leads, and the next one when it resigns") {
+    const memory_slot slot;
+    leader_election a(slot, named("a"));
+    leader_election b(slot, named("b"));
+    REQUIRE_FALSE(*a.leader());
+    REQUIRE_FALSE(a.is_leader());
+    REQUIRE(a.lost().stop_requested());
+    REQUIRE(a.resign());
+    REQUIRE(a.campaign());
+    REQUIRE(a.campaign()); // it leads already
+    REQUIRE(a.is_leader());
+    const std::stop_token term = a.lost();
+    REQUIRE_FALSE(term.stop_requested());
+    acquire_request now;
+    now.timeout = 0ns;
+    REQUIRE(b.campaign(now).error() == errc::timeout);
+    const auto seen = b.leader();
+    REQUIRE((*seen)->name == "a");
+    REQUIRE((*seen)->token == a.token());
+    REQUIRE((*seen)->pid == ::getpid());
+    REQUIRE_FALSE((*seen)->is_self);
+    REQUIRE((*a.leader())->is_self);
+
+    bide::result<void, std::error_code> won;
+    test::team candidate(1, [&](int) { won = b.campaign(); });
+    REQUIRE(has_waiter(slot));
+    const auto first = a.token();
+    REQUIRE(a.resign());
+    REQUIRE(term.stop_requested());
+    candidate.join();
+    REQUIRE(won);
+    REQUIRE(b.token() > first);
+    REQUIRE(a.token() == 0);
+    REQUIRE(a.lost().stop_requested());
+}
+
+TEST_CASE("leader_election: resign() and a stop end a campaign, and two at once are refused") {
+    const memory_slot slot;
+    leader_election a(slot, named("a"));
+    leader_election b(slot, named("b"));
+    REQUIRE(a.campaign());
+    for (const bool by_stop : {false, true}) {
+        std::stop_source stop;
+        acquire_request request;
+        request.stop = stop.get_token();
+        bide::result<void, std::error_code> won;
+        test::team candidate(1, [&](int) { won = b.campaign(request); });
+        REQUIRE(has_waiter(slot));
+        REQUIRE(b.campaign().error() == std::errc::operation_in_progress);
+        REQUIRE(b.run({[](leader_term) {}, {}, {}, {}}, {}).error() ==
+                std::errc::operation_in_progress);
+        if (by_stop) {
+            stop.request_stop();
+        } else {
+            REQUIRE(b.resign());
+        }
+        candidate.join();
+        REQUIRE(won.error() == errc::stopped);
+    }
+    durable_mutex same(slot);
+    REQUIRE((*same.inspect())->live.waiters.empty());
+}
+
+TEST_CASE(
+    "leader_election: a leader whose store fails knows of its loss before the next one leads") {
+    const memory_slot slot;
+    const auto fails = std::make_shared<std::atomic<bool>>(false);
+    leader_election a(failing_slot(slot, fails), named("a", 300ms));
+    leader_election b(slot, named("b", 300ms));
+    REQUIRE(a.campaign());
+    const std::stop_token term = a.lost();
+    const auto first = a.token();
+    *fails = true;
+    REQUIRE(b.campaign());
+    REQUIRE_FALSE(a.is_leader());
+    REQUIRE(test::eventually([&] { return term.stop_requested(); }));
+    REQUIRE(b.token() > first);
+    *fails = false;
+    REQUIRE(a.resign().error() == durable_errc::lock_lost);
+    REQUIRE(b.is_leader());
+}
+
+TEST_CASE("leader_election: observers are told of each leader, in threads and coroutines") {
+    const test::watchdog limit;
+    const memory_slot slot;
+    bide::scheduler workers;
+    leader_election a(slot, named("a"));
+    const leader_election watches(slot, named("w"));
+    bide::leader_wait none;
+    none.timeout = 1ms;
+    REQUIRE(watches.wait_for_change(none).error() == errc::timeout);
+
+    std::atomic<int> began{0};
+    const auto observe = [&](std::int64_t known, std::stop_token stop) -> bide::task<std::string> {
+        ++began;
+        bide::leader_wait what;
+        what.known = known;
+        what.stop = stop;
+        auto waiting = watches.async_wait_for_change(what);
+        const auto seen = co_await std::move(waiting);
+        co_return !seen ? seen.error().message() : *seen ? (*seen)->name : "none";
+    };
+    auto in_task = workers.spawn(observe(0, {}));
+    std::string in_thread;
+    test::team thread(1, [&](int) {
+        const auto seen = watches.wait_for_change({});
+        in_thread = seen && *seen ? (*seen)->name : "none";
+    });
+    REQUIRE(a.campaign());
+    thread.join();
+    REQUIRE(in_thread == "a");
+    REQUIRE(std::move(in_task).join() == "a");
+
+    auto ends = workers.spawn(observe(a.token(), {}));
+    REQUIRE(a.resign());
+    REQUIRE(std::move(ends).join() == "none");
+    std::stop_source stop;
+    auto stopped = workers.spawn(observe(0, stop.get_token()));
+    auto cancelled = workers.spawn(observe(0, {}));
+    REQUIRE(test::eventually([&] { return began == 4; })); // else the task never starts
+    stop.request_stop();
+    cancelled.cancel();
+    REQUIRE(std::move(stopped).join() == bide::make_error_code(errc::stopped).message());
+    REQUIRE(std::move(cancelled).join() == bide::make_error_code(errc::stopped).message());
+    bide::leader_wait what;
+    what.stop = stop.get_token();
+    REQUIRE(watches.wait_for_change(what).error() == errc::stopped);
+    const auto asks = [&]() -> bide::task<bool> {
+        auto asking = watches.async_leader();
+        const auto seen = co_await std::move(asking);
+        co_return seen && !*seen;
+    };
+    REQUIRE(workers.spawn(asks()).join());
+}
+
+TEST_CASE("leader_election: terms of several runs follow each other, and never overlap") {
+    const memory_slot slot;
+    constexpr int candidates = 3;
+    std::atomic<int> inside{0};
+    std::atomic<int> terms{0};
+    std::atomic<bool> wrong{false};
+    std::atomic<std::int64_t> last{0};
+    std::stop_source stop;
+    std::vector<int> ended(candidates);
+    std::vector<std::error_code> results(candidates);
+    std::mutex mutex;
+    std::vector<std::int64_t> seen; // under mutex
+    test::run_threads(candidates, [&](int i) {
+        const auto mine = static_cast<std::size_t>(i);
+        leader_election election(slot, named(std::to_string(i)));
+        bide::leader_callbacks calls;
+        calls.on_elected = [&](leader_term term) {
+            wrong = wrong || inside.fetch_add(1) != 0 || term.token <= last.exchange(term.token) ||
+                    election.token() != term.token;
+            if (++terms == 30) {
+                stop.request_stop();
+                wrong = wrong || !term.stop.stop_requested();
+            }
+            inside.fetch_sub(1);
+        };
+        calls.on_lost = [&, mine](term_end how) {
+            ++ended[mine];
+            wrong = wrong || election.is_leader() ||
+                    how != (stop.stop_requested() ? term_end::stopped : term_end::finished);
+        };
+        if (i == 0) {
+            calls.on_new_leader = [&](const bide::leader_info& leader) {
+                const std::lock_guard held(mutex);
+                seen.push_back(leader.token);
+            };
+        }
+        const auto over = election.run(calls, stop.get_token());
+        results[mine] = over ? std::error_code() : over.error();
+    });
+    for (const std::error_code& r : results) {
+        REQUIRE_FALSE(r);
+    }
+    REQUIRE(terms == ended[0] + ended[1] + ended[2]);
+    for (std::size_t i = 1; i < seen.size(); ++i) {
+        REQUIRE(seen[i] > seen[i - 1]);
+    }
+}
+
+TEST_CASE("leader_election: a run that resigns leads until on_elected has returned") {
+    const memory_slot slot;
+    leader_election a(slot, named("a"));
+    leader_election b(slot, named("b"));
+    std::stop_source stop;
+    std::atomic<bool> works{false};
+    std::atomic<int> terms{0};
+    std::vector<term_end> ends;
+    bide::result<void, std::error_code> over;
+    test::team runner(1, [&](int) {
+        bide::leader_callbacks calls;
+        calls.on_elected = [&](leader_term term) {
+            works = true;
+            ++terms;
+            wait_for_stop(term.stop);
+            if (terms == 1) {
+                has_waiter(slot); // the other one waits, and has time to be elected
+                std::this_thread::sleep_for(50ms);
+            }
+            works = false;
+        };
+        calls.on_lost = [&](term_end how) { ends.push_back(how); };
+        over = a.run(calls, stop.get_token());
+    });
+    REQUIRE(test::eventually([&] { return works.load(); }));
+    REQUIRE(a.is_leader());
+    REQUIRE(a.campaign().error() == std::errc::operation_in_progress);
+    bool worked = true;
+    test::team other(1, [&](int) {
+        if (b.campaign()) {
+            worked = works;
+        }
+    });
+    REQUIRE(has_waiter(slot));
+    REQUIRE(a.resign());
+    other.join();
+    REQUIRE_FALSE(worked);
+    REQUIRE(has_waiter(slot)); // the run campaigns again
+    REQUIRE(a.resign());       // which ends one campaign of the run, and not the run
+    REQUIRE(b.resign());
+    REQUIRE(test::eventually([&] { return terms == 2; }));
+    stop.request_stop();
+    runner.join();
+    REQUIRE(over);
+    REQUIRE(ends == std::vector<term_end>{term_end::resigned, term_end::stopped});
+    REQUIRE_FALSE(*a.leader());
+}
+
+TEST_CASE("leader_election: a run tells of a loss, and leads again") {
+    const memory_slot slot;
+    leader_election a(slot, named("a", 300ms));
+    std::stop_source stop;
+    std::vector<term_end> ends;
+    std::vector<std::int64_t> tokens;
+    bide::result<void, std::error_code> over;
+    test::team runner(1, [&](int) {
+        bide::leader_callbacks calls;
+        calls.on_elected = [&](leader_term term) {
+            tokens.push_back(term.token);
+            if (tokens.size() == 1) {
+                depose(slot);
+                wait_for_stop(term.stop);
+            } else {
+                stop.request_stop();
+            }
+        };
+        calls.on_lost = [&](term_end how) { ends.push_back(how); };
+        over = a.run(calls, stop.get_token());
+    });
+    runner.join();
+    REQUIRE(over);
+    REQUIRE(ends == std::vector<term_end>{term_end::lost, term_end::stopped});
+    REQUIRE(tokens.at(1) > tokens.at(0));
+}
+
+TEST_CASE(
+    "leader_election: a run goes on after a store has failed, and ends after a lasting error") {
+    memory_slot slot;
+    const auto fails = std::make_shared<std::atomic<bool>>(true);
+    durable_options o = named("a");
+    o.retry_time = 50ms;
+    leader_election a(failing_slot(slot, fails), o);
+    std::stop_source stop;
+    int errors = 0;
+    bide::leader_callbacks calls;
+    calls.on_elected = [&](leader_term) { stop.request_stop(); };
+    calls.on_error = [&](std::error_code error) {
+        errors += error == std::errc::io_error ? 1 : 100;
+        *fails = errors < 2;
+    };
+    bide::result<void, std::error_code> over;
+    test::run_threads(1, [&](int) { over = a.run(calls, stop.get_token()); });
+    REQUIRE(over);
+    REQUIRE(errors == 2);
+
+    const auto seen = slot.load();
+    REQUIRE(slot.compare_exchange(seen->version, "no record").status == bide::cas_status::stored);
+    REQUIRE(a.run(calls, {}).error() == durable_errc::corrupt_record);
+    REQUIRE(a.run({}, {}).error() == durable_errc::invalid_argument);
+}
+
+TEST_CASE("leader_election: an exception of on_elected ends the run and the term") {
+    const memory_slot slot;
+    leader_election a(slot, named("a"));
+    bide::leader_callbacks calls;
+    calls.on_elected = [](leader_term) { throw std::runtime_error("work"); };
+    calls.on_new_leader = [](const bide::leader_info&) {};
+    REQUIRE_THROWS_AS(a.run(calls, {}), std::runtime_error);
+    REQUIRE_FALSE(a.is_leader());
+    REQUIRE_FALSE(*a.leader());
+    REQUIRE(a.campaign());
+}
+
+TEST_CASE("leader_election: coroutines campaign, resign and run, and a cancellation ends a run") {
+    const test::watchdog limit;
+    const memory_slot slot;
+    bide::scheduler workers;
+    leader_election a(slot, named("a"));
+    const auto once = [&]() -> bide::task<bool> {
+        const auto won = co_await a.async_campaign();
+        const bool led = won && a.is_leader();
+        const auto resigned = co_await a.async_resign();
+        co_return led&& resigned && !a.is_leader();
+    };
+    REQUIRE(workers.spawn(once()).join());
+
+    std::stop_source stop;
+    std::atomic<int> terms{0};
+    std::atomic<int> told{0};
+    std::atomic<bool> wrong{false};
+    bide::async_leader_callbacks calls;
+    calls.on_elected = [&](leader_term term) -> bide::task<> {
+        wrong = wrong || !a.is_leader() || a.token() != term.token;
+        test::eventually([&] { return told > 0; });
+        co_await bide::this_task::yield();
+        if (++terms == 3) {
+            stop.request_stop();
+            wrong = wrong || !term.stop.stop_requested();
+        }
+    };
+    calls.on_lost = [&](term_end how) {
+        wrong = wrong || how != (terms == 3 ? term_end::stopped : term_end::finished);
+    };
+    calls.on_new_leader = [&](const bide::leader_info& leader) {
+        wrong = wrong || leader.name != "a";
+        ++told;
+    };
+    REQUIRE(workers.spawn(a.async_run(calls, stop.get_token())).join());
+    REQUIRE(terms == 3);
+    REQUIRE_FALSE(wrong);
+
+    std::atomic<bool> works{false};
+    calls.on_elected = [&](leader_term term) -> bide::task<> {
+        works = true;
+        wait_for_stop(term.stop);
+        co_return;
+    };
+    calls.on_lost = {};
+    auto cancelled = workers.spawn(a.async_run(calls, {}));
+    REQUIRE(test::eventually([&] { return works.load(); }));
+    REQUIRE(a.is_leader());
+    cancelled.cancel();
+    REQUIRE(std::move(cancelled).join().error() == errc::stopped);
+    REQUIRE_FALSE(a.is_leader());
+    REQUIRE(test::eventually([&] { return !*a.leader(); }));
+    calls.on_elected = {};
+    REQUIRE(workers.spawn(a.async_run(calls, {})).join().error() == durable_errc::invalid_argument);
+}
+
+TEST_CASE("leader_election: after a crash of the leader another process leads") {
+    const test::temp_directory dir("leader");
+    test::shared_with_children<std::atomic<std::int64_t>> token;
+    test::children crashes(1, [&](int, auto) -> std::string {
+        leader_election mine(bide::file_slot(dir / "leader"), named("child"));
+        if (!mine.campaign()) {
+            return "not elected";
+        }
+        *token = mine.token();
+        ::kill(::getpid(), SIGKILL);
+        return {};
+    });
+    REQUIRE(crashes.reports()[0].find("! the process ended with status 9") != std::string::npos);
+    leader_election a(bide::file_slot(dir / "leader"), named("parent"));
+    acquire_request request;
+    request.timeout = test::patience;
+    REQUIRE(a.campaign(request));
+    REQUIRE(a.token() > *token);
+}
+
+TEST_CASE("leader_election: a child of fork() leads nothing, and leaves the term to its parent") {
+    const test::temp_directory dir("leader");
+    leader_election a(bide::file_slot(dir / "leader"), named("parent"));
+    REQUIRE(a.campaign());
+    const int said = test::in_child([&] {
+        acquire_request now;
+        now.timeout = 0ns;
+        const bool is_good = !a.is_leader() && a.token() == 0 && a.lost().stop_requested() &&
+                             a.resign() && a.campaign(now).error() == errc::timeout;
+        const auto seen = a.leader();
+        return is_good && seen && *seen && !(*seen)->is_self ? 0 : 1;
+    });
+    REQUIRE(said == 0);
+    REQUIRE(a.is_leader());
+    REQUIRE(a.resign());
+}
