@@ -433,6 +433,9 @@ namespace {
 struct clockless_slot : memory_slot {
     static constexpr bide::slot_guarantees guarantees{true, true, lock_clock::observed};
 };
+struct relaxed_slot : memory_slot { // may lose values, as Redis
+    static constexpr bide::slot_guarantees guarantees{false, true, lock_clock::boottime};
+};
 class unsure_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
@@ -471,4 +474,5 @@ TEST_CASE("durable_rate_limiter: options out of range are refused") {
     rate_options o = unhurried();
     o.clock = lock_clock::caller;
     REQUIRE(*durable_rate_limiter(clockless_slot(), 1, 1s, 1, o).try_acquire());
+    REQUIRE(*durable_rate_limiter(bide::allow_relaxed, relaxed_slot(), 1, 1s).available() == 1);
 }
