@@ -12,10 +12,10 @@
 #include <bide/durable/impl/admin.hpp>
 #include <bide/durable/impl/durable_lock.hpp>
 #include <bide/durable/impl/guard.hpp>
-#include <bide/durable/impl/record_json.hpp>
-#include <bide/durable/impl/ticket.hpp>
 #include <bide/durable/impl/leader_election.hpp>
 #include <bide/durable/impl/rate_limiter.hpp>
+#include <bide/durable/impl/record_json.hpp>
+#include <bide/durable/impl/ticket.hpp>
 #include <bide/durable/slots/impl/file.hpp>
 #include <bide/durable/slots/impl/memory.hpp>
 

@@ -291,7 +291,7 @@ template <class Change> result<bool, std::error_code> lock_engine::administer(Ch
         if (refused) {
             return false;
         }
-        const bool changed = s.exists && change(s.record, s.at.now_ms);
+        const bool changed = s.exists && change(s.record, s.note_ms());
         done = changed || maybe_done;
         return changed;
     };

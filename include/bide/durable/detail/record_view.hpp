@@ -140,6 +140,10 @@ public:
         return time_.judge(at, here_, seen_).knowing(&processes_);
     }
     std::int64_t good_until() const noexcept { return time_.good_until(at); }
+    // Returns the time of a change by an administrator, for people.
+    std::int64_t note_ms() const noexcept {
+        return time_.clock == lock_clock::observed ? durable::unix_ms() : at.now_ms;
+    }
 
 private:
     const store_time& time_;
