@@ -2,8 +2,9 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 
-// The system calls that a file slot uses. Each function does what the system call of that name does
-// and sets errno. A test replaces posix_io by a simulated disk.
+// The system calls that a file slot uses, and what the slots on local files share. Each function of
+// posix_io does what the system call of that name does and sets errno. A test replaces posix_io by
+// a simulated disk.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -39,8 +40,8 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // Filesystems whose locks and syncs depend on another machine or a program, by their statfs(2)
-// numbers on Linux: NFS, SMB, SMB2, CIFS; NCP, FUSE (and virtiofs), 9P, Ceph; AFS, AFS of the
-// kernel, Coda, Lustre; GPFS, GFS2, OCFS2, BeeGFS; Panasas, VirtualBox's shared folders, VMware's.
+// numbers on Linux: NFS, SMB, SMB2, CIFS, NCP, FUSE (and virtiofs), 9P, Ceph, AFS, AFS of the
+// kernel, Coda, Lustre, GPFS, GFS2, OCFS2, BeeGFS, Panasas, VirtualBox's shared folders, VMware's.
 // On other systems a filesystem is accepted if the system calls it local.
 constexpr bool is_remote_filesystem(std::uint32_t type) noexcept {
     constexpr std::uint32_t remote[] = {0x6969,     0x517b,     0xfe534d42, 0xff534d42, 0x564c,

@@ -49,7 +49,20 @@ public:
         if (!is_absent && code != SQLITE_ROW && code != SQLITE_DONE) {
             return unexpected{link_.failed(extended(code), in_.connection)};
         }
-        return checked(std::move(row));
+        if (const std::error_code error = link_.check(row)) {
+            return unexpected{error};
+        }
+        // A transaction that only reads may have an old snapshot. Then the known version is later
+        // than that of the row, but nothing is lost. A transaction that may write has a current
+        // snapshot.
+        bool is_current = false;
+#if SQLITE_VERSION_NUMBER >= 3034000
+        is_current = ::sqlite3_txn_state(in_.connection, in_.schema.c_str()) == SQLITE_TXN_WRITE;
+#endif
+        if (!is_current) {
+            row.there.fell_back = row.there.lost_acknowledged = false;
+        }
+        return std::move(row.there);
     }
 
     cas_result exchange(slot_version version, std::string_view value) {
@@ -108,22 +121,6 @@ private:
         }
         link_.detector().load_known();
         return {};
-    }
-
-    // A transaction that only reads may have an old snapshot. Then the known version is later than
-    // that of the row, but nothing is lost. A transaction that may write has a current snapshot.
-    result<slot_snapshot, std::error_code> checked(sqlite_row row) {
-        bool is_current = false;
-#if SQLITE_VERSION_NUMBER >= 3034000
-        is_current = ::sqlite3_txn_state(in_.connection, in_.schema.c_str()) == SQLITE_TXN_WRITE;
-#endif
-        if (const std::error_code error = link_.check(row)) {
-            return unexpected{error};
-        }
-        if (!is_current) {
-            row.there.fell_back = row.there.lost_acknowledged = false;
-        }
-        return std::move(row.there);
     }
 
     std::string table() const {
