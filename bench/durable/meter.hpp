@@ -93,6 +93,17 @@ public:
         return of_.watch();
     }
 
+    bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present()
+        requires bide::present_slot<S>
+    {
+        return of_.be_present();
+    }
+    bide::presence is_present(std::int64_t mark)
+        requires bide::present_slot<S>
+    {
+        return of_.is_present(mark);
+    }
+
     bide::result<std::int64_t, std::error_code> server_now()
         requires bide::clocked_slot<S>
     {
