@@ -52,31 +52,29 @@ if(TARGET nlohmann_json::nlohmann_json)
     find_library(bide_libpq_library NAMES pq libpq)
     mark_as_advanced(bide_libpq_include bide_libpq_library)
     if(bide_libpq_include AND bide_libpq_library)
-        bide_durable_component(durable_postgres bide::durable ${bide_libpq_library})
-        set_property(
-            TARGET bide::durable_postgres
-            PROPERTY INTERFACE_INCLUDE_DIRECTORIES ${bide_libpq_include}
+        bide_durable_library(
+            durable_postgres slots/impl/postgres.hpp bide::durable ${bide_libpq_library}
         )
+        target_include_directories(bide_durable_postgres PUBLIC ${bide_libpq_include})
     endif()
 
     find_path(bide_hiredis_include hiredis/hiredis.h)
     find_library(bide_hiredis_library hiredis)
     mark_as_advanced(bide_hiredis_include bide_hiredis_library)
     if(bide_hiredis_include AND bide_hiredis_library)
-        bide_durable_component(durable_redis bide::durable ${bide_hiredis_library})
-        set_property(
-            TARGET bide::durable_redis
-            PROPERTY INTERFACE_INCLUDE_DIRECTORIES ${bide_hiredis_include}
+        bide_durable_library(
+            durable_redis slots/impl/redis.hpp bide::durable ${bide_hiredis_library}
         )
+        target_include_directories(bide_durable_redis PUBLIC ${bide_hiredis_include})
         find_package(OpenSSL 1.1.1 QUIET)
         if(TARGET OpenSSL::SSL)
-            target_link_libraries(bide::durable_redis INTERFACE OpenSSL::SSL OpenSSL::Crypto)
-            target_compile_definitions(bide::durable_redis INTERFACE BIDE_DURABLE_OPENSSL)
+            target_link_libraries(bide_durable_redis PUBLIC OpenSSL::SSL OpenSSL::Crypto)
+            target_compile_definitions(bide_durable_redis PUBLIC BIDE_DURABLE_OPENSSL)
         endif()
     endif()
 
     find_package(CURL QUIET)
     if(TARGET CURL::libcurl)
-        bide_durable_component(durable_etcd bide::durable CURL::libcurl)
+        bide_durable_library(durable_etcd slots/impl/etcd.hpp bide::durable CURL::libcurl)
     endif()
 endif()

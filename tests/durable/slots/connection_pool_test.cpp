@@ -1,5 +1,4 @@
 #include <bide/core/deadline.hpp>
-#include <bide/durable/slots/detail/server/connect_time.hpp>
 #include <bide/durable/slots/detail/server/connection_pool.hpp>
 
 #include <support/catch.hpp>
@@ -26,6 +25,10 @@ namespace {
 
 using steady = std::chrono::steady_clock;
 using clock = test::fake_clock<struct pool_clock>;
+
+steady::time_point steady_time(bide::deadline end) {
+    return steady::time_point(std::chrono::nanoseconds(end.steady_ns()));
+}
 
 // A server that accepts at most `most` connections at a time.
 struct server {
@@ -79,12 +82,12 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(steady::time_point until) {
+    std::error_code make_ready(bide::deadline until) {
         if (is_usable()) {
             return {};
         }
         drop();
-        at_->connect_until = until;
+        at_->connect_until = steady_time(until);
         if (!at_->connect()) {
             if (!at_->on_hang) {
                 return std::make_error_code(std::errc::connection_refused);
@@ -131,8 +134,8 @@ using pool = bide::detail::connection_pool<connection, clock>;
 using turn = pool::turn;
 
 // Takes a connection without waiting.
-pool::taken take_now(pool& from) { return from.take(steady::now()); }
-pool::taken take(pool& from) { return from.take(steady::now() + test::patience); }
+pool::taken take_now(pool& from) { return from.take(bide::deadline::poll()); }
+pool::taken take(pool& from) { return from.take(bide::deadline::after(test::patience)); }
 
 // Whether the pool gives n turns at the same time, each with an open connection.
 bool holds(pool& from, std::size_t n) {
@@ -374,7 +377,7 @@ TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets
         first.reset();
         std::this_thread::sleep_until(until);
     };
-    const auto late = all.take(until);
+    const auto late = all.take(bide::deadline::at(until));
     CHECK(!late.of);
     CHECK(late.error == std::errc::timed_out);
     CHECK(all.open() == 1);
@@ -389,7 +392,7 @@ TEST_CASE(
     s.most = 1;
     pool all({&s, 4});
     const auto first_until = steady::now() + 1h;
-    std::optional<pool::taken> first(all.take(first_until));
+    std::optional<pool::taken> first(all.take(bide::deadline::at(first_until)));
     REQUIRE(first->of);
     CHECK(s.connect_until.load() == first_until); // no connection was open
 
@@ -406,7 +409,7 @@ TEST_CASE(
         };
         clock::set(clock::now().time_since_epoch() + pool::ask_again_after);
         const auto asked_at = steady::now();
-        auto got = all.take(asked_at + time);
+        auto got = all.take(bide::deadline::at(asked_at + time));
         CHECK(s.connect_until.load() >= asked_at + share);
         CHECK(s.connect_until.load() <= hung_at + share);
         if (time > 1min) {
@@ -419,17 +422,16 @@ TEST_CASE(
     CHECK(s.opened == 1);
 }
 
-TEST_CASE("connection_pool: the share of a bide::deadline is that of its steady time") {
+TEST_CASE("connection_pool: a connect gets a quarter of the time, at most a given time") {
+    using bide::detail::connect_share;
     for (const auto& [rest, share] : {std::pair(800ms, 200ms), std::pair(3'600'000ms, 1'000ms)}) {
         const auto before = steady::now();
-        const auto got = bide::detail::share_of(bide::deadline::at(before + rest), 1s);
-        const auto end = bide::detail::connect_deadline_of(got);
+        const auto end = steady_time(connect_share(bide::deadline::at(before + rest), 1s));
         CHECK(end >= before + share);
         CHECK(end <= steady::now() + share);
     }
-    CHECK(bide::detail::share_of(bide::deadline::poll(), 1s).has_passed());
-    const auto longest = bide::detail::share_of(bide::deadline::never(), 1s);
-    CHECK(bide::detail::connect_deadline_of(longest) <= steady::now() + 1s);
+    CHECK(connect_share(bide::deadline::poll(), 1s).has_passed());
+    CHECK(steady_time(connect_share(bide::deadline::never(), 1s)) <= steady::now() + 1s);
 }
 
 TEST_CASE("connection_pool: if the open connections break, a connect gets the time that is left") {
@@ -444,7 +446,7 @@ TEST_CASE("connection_pool: if the open connections break, a connect gets the ti
         first.reset();
     };
     const auto until = steady::now() + 1h;
-    const auto got = all.take(until);
+    const auto got = all.take(bide::deadline::at(until));
     CHECK(got.of);
     CHECK(!got.error);
     CHECK(s.refused == 1);

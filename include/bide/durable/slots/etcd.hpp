@@ -24,20 +24,12 @@
 /// the record again at intervals.
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/etcd/client.hpp>
-#include <bide/durable/slots/detail/etcd/json.hpp>
-#include <bide/durable/slots/detail/etcd/target.hpp>
-#include <bide/durable/slots/detail/server/connection_pool.hpp>
-#include <bide/durable/slots/detail/server/store_error_text.hpp>
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -45,6 +37,9 @@
 #include <vector>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+struct etcd_core;
+} // namespace detail
 
 /// Options of an etcd_slot.
 struct etcd_slot_options {
@@ -125,134 +120,24 @@ public:
 
     /// Returns the name of the cluster. The slots of a process share at most 8 connections to it,
     /// opened when they are needed, and one for renewals.
-    std::string store() const { return client_.of().target.name(); }
+    std::string store() const;
 
     /// Returns a slot for the same key, on the connection that this process's renewals share.
-    etcd_slot for_renewals() const { return etcd_slot(*this, for_renewals_t()); }
+    etcd_slot for_renewals() const;
 
     /// Returns where the slot is and, if an operation failed, why the last such operation failed.
     std::string explain() const;
 
 private:
-    struct for_renewals_t {};
-    static constexpr const char* no_etcd = "not an answer of etcd's gateway";
+    explicit etcd_slot(std::shared_ptr<detail::etcd_core> core) noexcept;
 
-    etcd_slot(const etcd_slot& of, for_renewals_t)
-        : key_(of.key_), retry_time_(of.retry_time_), max_value_(of.max_value_),
-          client_({of.client_.of().target, true}) {}
-
-    static void refuse(const char* error_text);
-    static detail::etcd_target target_of(std::vector<std::string> endpoints, etcd_slot_options o);
-    static slot_snapshot seen(detail::etcd_value found);
-    detail::etcd_result call(const char* what, const std::string& body, bool may_repeat);
-
-    // Sets the text that explain() returns. Returns the error.
-    std::error_code failed(std::error_code error, std::string error_text = {});
-
-    std::string key_;
-    std::chrono::milliseconds retry_time_;
-    std::size_t max_value_;
-    detail::shared_connection<detail::etcd_client> client_;
-    std::string last_error_text_; // of the last operation that failed
+    std::shared_ptr<detail::etcd_core> core_; // of this slot alone
 };
 
-// ---- implementation
-
-inline etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
-                            etcd_slot_options options)
-    : key_(std::move(key)), retry_time_(options.retry_time), max_value_(options.max_value),
-      client_({target_of(std::move(endpoints), std::move(options)), false}) {
-    if (key_.empty()) {
-        refuse("the key is empty");
-    }
-}
-
-inline void etcd_slot::refuse([[maybe_unused]] const char* error_text) {
-    BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                 std::string("bide::etcd_slot: ") + error_text));
-}
-
-inline detail::etcd_target etcd_slot::target_of(std::vector<std::string> endpoints,
-                                                etcd_slot_options o) {
-    detail::etcd_target target{
-        std::move(endpoints),
-        std::move(o.user),
-        std::move(o.password),
-        {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)},
-        std::move(o.path)};
-    if (const char* const error_text = detail::read_etcd_endpoints(target)) {
-        refuse(error_text);
-    }
-    return target;
-}
-
-inline std::string etcd_slot::explain() const {
-    return detail::one_line(store() + ", key " + key_ +
-                                (last_error_text_.empty() ? "" : ": " + last_error_text_),
-                            1'000);
-}
-
-inline std::error_code etcd_slot::failed(std::error_code error, std::string error_text) {
-    last_error_text_ = !error_text.empty() ? std::move(error_text) : error.message();
-    return error;
-}
-
-inline detail::etcd_result etcd_slot::call(const char* what, const std::string& body,
-                                           bool may_repeat) {
-    const deadline end = deadline::after(retry_time_);
-    const auto got = client_.get().take(end);
-    if (!got.of) {
-        return {{}, got.error, false, "the connections are in use"};
-    }
-    const std::size_t longest = 2 * max_value_ + (std::size_t{4} << 20);
-    return got.of->call({what, body, may_repeat, longest}, end);
-}
-
-inline slot_snapshot etcd_slot::seen(detail::etcd_value found) {
-    slot_snapshot there{.version = found.revision, .value = std::move(found.bytes)};
-    if (found.counter) {
-        there.counter = static_cast<std::int64_t>(*found.counter);
-    }
-    return there;
-}
-
-inline result<slot_snapshot, std::error_code> etcd_slot::load() {
-    detail::etcd_result got = call("/kv/range", detail::etcd_range(key_), true);
-    if (got.error) {
-        return unexpected{failed(got.error, std::move(got.error_text))};
-    }
-    auto value = detail::etcd_answer(got.body).range();
-    if (!value) {
-        return unexpected{failed(std::make_error_code(std::errc::protocol_error), no_etcd)};
-    }
-    return seen(*std::move(value));
-}
-
-inline cas_result etcd_slot::compare_exchange(slot_version version, std::string_view value) {
-    if (value.size() > max_value_) {
-        return {cas_status::failed, 0, {}, failed(durable_errc::too_large)};
-    }
-    detail::etcd_result got = call("/kv/txn", detail::etcd_exchange(key_, version, value), false);
-    if (got.error) {
-        return {got.may_have_stored ? cas_status::indeterminate : cas_status::failed,
-                0,
-                {},
-                failed(got.error, std::move(got.error_text))};
-    }
-    const detail::etcd_answer read(got.body);
-    if (read.is_stored()) {
-        if (const auto revision = read.revision()) {
-            return {cas_status::stored, *revision, {}, {}};
-        }
-    } else if (auto found = read.instead()) {
-        return {cas_status::conflict, 0, seen(*std::move(found)), {}};
-    }
-    return {cas_status::indeterminate,
-            0,
-            {},
-            failed(std::make_error_code(std::errc::protocol_error), no_etcd)};
-}
-
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/slots/impl/etcd.hpp>
+#endif
 
 #endif

@@ -45,32 +45,23 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/postgres/access.hpp>
-#include <bide/durable/slots/detail/postgres/connection.hpp>
-#include <bide/durable/slots/detail/postgres/errors.hpp>
-#include <bide/durable/slots/detail/postgres/row_transaction.hpp>
-#include <bide/durable/slots/detail/postgres/sql.hpp>
-#include <bide/durable/slots/detail/postgres/watch.hpp>
-#include <bide/durable/slots/detail/postgres/wire.hpp>
+#include <bide/durable/slots/postgres_errors.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
-#include <libpq-fe.h>
+struct pg_conn; // PGconn of libpq
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+struct postgres_core;
+} // namespace detail
 
 /// Options of a postgres_slot.
 struct postgres_slot_options {
@@ -144,7 +135,7 @@ public:
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
     /// The caller's connection to the database.
-    using transaction = PGconn;
+    using transaction = ::pg_conn;
     /// Reads inside the caller's transaction. Its commit then waits until it is durable. The
     /// caller's own time-outs apply. Outside of a transaction the error is 25001.
     /// Requires: the table exists (see create_table()); client_encoding = UTF8 for keys beyond
@@ -159,241 +150,28 @@ public:
     std::error_code create_table();
 
     /// Returns the name of the server and the user.
-    std::string store() { return access_.store_name(); }
+    std::string store();
 
     /// Returns a slot for the same row, on the connection that this process's renewals share.
-    postgres_slot for_renewals() {
-        return {access_.of().conninfo, key_, options_, detail::postgres_connection::key::renewals};
-    }
+    postgres_slot for_renewals();
 
     /// Returns where the slot is and, if the last operation failed, why: "postgres at
     /// db.example:5432, database app: FATAL: ...".
-    std::string explain() { return access_.explain(); }
+    std::string explain();
 
     /// Returns the second half of explain(): why the last operation failed, or nothing.
-    const std::string& last_message() const noexcept { return access_.error_text(); }
+    const std::string& last_message() const noexcept;
 
 private:
-    using deadline_type = detail::postgres_deadline;
-    using link = detail::postgres_connection;
-    using sql = std::optional<detail::postgres_sql>;
-    using parameter = detail::postgres_parameter;
-    using parameters = std::initializer_list<parameter>;
-    using reply = detail::postgres_reply;
+    explicit postgres_slot(std::shared_ptr<detail::postgres_core> core) noexcept;
 
-    postgres_slot(std::string conninfo, std::string key, postgres_slot_options options,
-                  link::key::purpose what_for);
-
-    std::error_code check(std::string_view value) const noexcept;
-    template <class Once> reply ask_twice(bool on_table, Once once);
-    result<slot_snapshot, std::error_code> snapshot_of(const reply& row) const;
-    static cas_result outcome_of(const reply& answer);
-    template <class Run> cas_result exchange(slot_version version, std::string_view value, Run run);
-    static cas_result failed(std::error_code error) { return {cas_status::failed, 0, {}, error}; }
-
-    postgres_slot_options options_;
-    std::string key_;
-    detail::postgres_access access_;
-    std::error_code invalid_{};
+    std::shared_ptr<detail::postgres_core> core_; // of this slot alone
 };
 
-// ---- implementation
-
-inline postgres_slot::postgres_slot(std::string conninfo, std::string key,
-                                    postgres_slot_options options)
-    : postgres_slot(std::move(conninfo), std::move(key), std::move(options), link::key::calls) {}
-
-inline postgres_slot::postgres_slot(std::string conninfo, std::string key,
-                                    postgres_slot_options options, link::key::purpose what_for)
-    : options_(std::move(options)), key_(std::move(key)),
-      access_({std::move(conninfo), what_for,
-               detail::postgres_name_of(options_.table, options_.schema), options_.create_table,
-               std::clamp(options_.retry_time, std::chrono::milliseconds(1),
-                          std::chrono::milliseconds(std::chrono::hours(24))),
-               options_.notify ? key_ : std::string()}) {
-    options_.max_value = std::min(options_.max_value, std::size_t(256) << 20);
-    const bool has_table = !access_.of().name.table.empty();
-    if (!has_table || key_.empty() || key_.size() > 1'024 || key_.find('\0') != key_.npos) {
-        invalid_ = durable_errc::invalid_argument;
-        access_.note(has_table ? "a key has 1 to 1,024 bytes, none of them zero"
-                               : "a table is name or schema.name, of letters, digits and _");
-    }
-}
-
-inline std::error_code postgres_slot::check(std::string_view value) const noexcept {
-    return invalid_                            ? invalid_
-           : value.size() > options_.max_value ? make_error_code(durable_errc::too_large)
-                                               : std::error_code();
-}
-
-/// Asks once more if the connection was lost: the server may have closed it while it was idle.
-template <class Once> detail::postgres_reply postgres_slot::ask_twice(bool on_table, Once once) {
-    const deadline_type end = access_.until();
-    const auto with_end = [&](link& to, const sql& with) { return once(to, with, end); };
-    const auto run = [&] {
-        return on_table ? access_.run(end, with_end) : access_.ask(end, with_end);
-    };
-    reply answer = run();
-    if (answer.is_lost && !answer.is_certain && answer.error != std::errc::timed_out) {
-        answer = run();
-    }
-    return answer;
-}
-
-inline std::error_code postgres_slot::create_table() {
-    if (invalid_) {
-        return invalid_;
-    }
-    return access_.make(access_.until()).error;
-}
-
-inline result<slot_snapshot, std::error_code> postgres_slot::snapshot_of(const reply& row) const {
-    if (row.error) {
-        return unexpected{row.error};
-    }
-    slot_snapshot found;
-    found.server_ms = row.int8(2) / 1'000;
-    if (::PQgetisnull(row.rows.get(), 0, 0) == 0) {
-        const std::int64_t version = row.int8(0);
-        if (version <= 0) {
-            return unexpected{make_error_code(durable_errc::corrupt_record)};
-        }
-        found.version = static_cast<slot_version>(version);
-        found.value = row.bytes(1);
-    }
-    return found;
-}
-
-inline cas_result postgres_slot::outcome_of(const reply& answer) {
-    if (answer.error) {
-        return {answer.is_certain ? cas_status::failed : cas_status::indeterminate,
-                0,
-                {},
-                answer.error};
-    }
-    if (answer.count() == 0) {
-        return {cas_status::conflict, 0, {}, {}};
-    }
-    return {cas_status::stored, static_cast<slot_version>(answer.int8(0)), {}, {}};
-}
-
-inline result<slot_snapshot, std::error_code> postgres_slot::load() {
-    if (invalid_) {
-        return unexpected{invalid_};
-    }
-    return snapshot_of(ask_twice(true, [&](link& to, const sql& with, deadline_type end) {
-        return access_.fresh(to.run(with->load, {{parameter::text, key_}}, end));
-    }));
-}
-
-template <class Run>
-cas_result postgres_slot::exchange(slot_version version, std::string_view value, Run run) {
-    if (version > std::numeric_limits<std::int64_t>::max()) {
-        return {cas_status::conflict, 0, {}, {}};
-    }
-    const detail::postgres_int8 number(static_cast<std::int64_t>(version));
-    const parameter key{parameter::text, key_};
-    const parameter bytes{parameter::bytes, value};
-    return outcome_of(version == 0 ? run(true, {key, bytes})
-                                   : run(false, {key, {parameter::int8, number.bytes()}, bytes}));
-}
-
-inline cas_result postgres_slot::compare_exchange(slot_version version, std::string_view value) {
-    if (const std::error_code error = check(value)) {
-        return failed(error);
-    }
-    const deadline_type end = access_.until();
-    return exchange(version, value, [&](bool is_first, parameters with) {
-        return access_.run(end, [&](link& to, const sql& of) {
-            return to.run(is_first ? of->insert : of->update, with, end);
-        });
-    });
-}
-
-inline cas_result postgres_slot::update_locked(const slot_update& update) {
-    if (invalid_) {
-        return failed(invalid_);
-    }
-    const deadline_type end = access_.until();
-    cas_result outcome;
-    const reply last = access_.run(end, [&](link& to, const sql& of) {
-        detail::postgres_row_transaction row(to, *of, key_, end);
-        reply answer = row.lock();
-        if (answer.error || row.error()) {
-            answer.error = answer.error ? answer.error : row.error();
-            return answer;
-        }
-        const std::optional<std::string> value = update(row.before());
-        if (!value || value->size() > options_.max_value) {
-            outcome = value ? failed(make_error_code(durable_errc::too_large))
-                            : cas_result{cas_status::stored, row.before().version, {}, {}};
-            row.roll_back();
-            return answer;
-        }
-        outcome = row.commit(*value);
-        answer.error = outcome.error;
-        answer.is_certain = outcome.status != cas_status::indeterminate;
-        return answer;
-    });
-    return last.error && last.is_certain ? failed(last.error) : outcome;
-}
-
-inline result<std::int64_t, std::error_code> postgres_slot::server_now() {
-    if (invalid_) {
-        return unexpected{invalid_};
-    }
-    const reply row = ask_twice(false, [](link& to, const sql&, deadline_type end) {
-        return to.run(detail::postgres_sql::now, {}, end);
-    });
-    if (row.error) {
-        return unexpected{row.error};
-    }
-    return row.int8(0) / 1'000;
-}
-
-inline result<std::unique_ptr<slot_watch>, std::error_code> postgres_slot::watch() {
-    if (invalid_ || !options_.notify) {
-        return unexpected{invalid_ ? invalid_
-                                   : std::make_error_code(std::errc::operation_not_supported)};
-    }
-    const deadline_type end = access_.until();
-    const reply found = access_.run(end, [](link&, const sql&) { return reply(); });
-    if (found.error) {
-        return unexpected{found.error};
-    }
-    const std::string& at =
-        options_.listen_conninfo.empty() ? access_.of().conninfo : options_.listen_conninfo;
-    auto watch = std::make_unique<detail::postgres_watch>(
-        link::key{at, detail::postgres_target_of(at).environment, link::key::notices},
-        access_.channel());
-    std::string error_text;
-    if (const std::error_code error = watch->begin(end, error_text)) {
-        access_.note(std::move(error_text));
-        return unexpected{error};
-    }
-    return std::unique_ptr<slot_watch>(std::move(watch));
-}
-
-inline result<slot_snapshot, std::error_code> postgres_slot::load_in(transaction& in) {
-    if (invalid_) {
-        return unexpected{invalid_};
-    }
-    return snapshot_of(
-        access_.fresh(access_.run_in(in, &detail::postgres_sql::load, {{parameter::text, key_}})));
-}
-
-inline cas_result postgres_slot::compare_exchange_in(transaction& in, slot_version version,
-                                                     std::string_view value) {
-    if (const std::error_code error = check(value)) {
-        return failed(error);
-    }
-    return exchange(version, value, [&](bool is_first, parameters with) {
-        return access_.run_in(
-            in, is_first ? &detail::postgres_sql::insert_in : &detail::postgres_sql::update_in,
-            with);
-    });
-}
-
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/slots/impl/postgres.hpp>
+#endif
 
 #endif

@@ -28,8 +28,8 @@
 /// values may be old; the slot closes that connection, and the next operation looks the name up
 /// again.
 ///
-/// TLS requires OpenSSL (link with -lssl -lcrypto) and the macro BIDE_DURABLE_OPENSSL in all files
-/// of the program. The CMake component bide::durable_redis sets both if it finds OpenSSL. Without
+/// TLS requires OpenSSL (link with -lssl -lcrypto) and the macro BIDE_DURABLE_OPENSSL where the
+/// slot is compiled. The CMake component bide::durable_redis sets both if it finds OpenSSL. Without
 /// them, a slot that uses TLS fails with function_not_supported. The slot always verifies the
 /// server's certificate and name.
 ///
@@ -37,30 +37,21 @@
 /// `notify` publish and subscribe.
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/redis/client.hpp>
-#include <bide/durable/slots/detail/redis/record.hpp>
-#include <bide/durable/slots/detail/redis/script.hpp>
-#include <bide/durable/slots/detail/redis/target.hpp>
-#include <bide/durable/slots/detail/redis/watch.hpp>
-#include <bide/durable/slots/detail/server/connection_pool.hpp>
-#include <bide/durable/slots/detail/server/store_error_text.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+struct redis_core;
+} // namespace detail
 
 /// Options of a redis_slot.
 struct redis_slot_options {
@@ -112,9 +103,9 @@ public:
     /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string host, int port, std::string key, redis_slot_options options = {});
 
-    /// Names the key on the server at redis://[user][:password@]host[:port][/database], or rediss://
-    /// for TLS. User and password are percent-encoded. An IPv6 address is in brackets. The default
-    /// port is 6379. The URL overrides the options.
+    /// Names the key on the server at redis://[user][:password@]host[:port][/database], or
+    /// rediss:// for TLS. User and password are percent-encoded. An IPv6 address is in brackets.
+    /// The default port is 6379. The URL overrides the options.
     /// Throws: std::system_error (invalid_argument), whose text says what is wrong with the URL and
     /// quotes no part of it; std::bad_alloc.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
@@ -153,173 +144,24 @@ public:
 
     /// Returns the name of the server and the database. The slots of a process share at most 8
     /// connections to it, opened when they are needed, and one for renewals.
-    std::string store() const { return client_.of().target.name(); }
+    std::string store() const;
 
     /// Returns a slot for the same key, on the connection that this process's renewals share.
-    redis_slot for_renewals() const { return redis_slot(*this, for_renewals_t()); }
+    redis_slot for_renewals() const;
 
     /// Returns where the slot is and, if an operation failed, why the last such operation failed.
     std::string explain() const;
 
 private:
-    struct for_renewals_t {};
+    explicit redis_slot(std::shared_ptr<detail::redis_core> core) noexcept;
 
-    redis_slot(const redis_slot& of, for_renewals_t)
-        : key_(of.key_), options_(of.options_), client_({of.client_.of().target, true}) {}
-
-    static detail::redis_target target_of(std::string host, int port, redis_slot_options& options);
-    static detail::redis_target target_at(std::string_view url, redis_slot_options& options);
-    redis_slot(detail::redis_target target, std::string key, redis_slot_options options);
-
-    std::string channel() const { return options_.notify ? key_ + ".changed" : std::string(); }
-    template <class Ask> detail::redis_answer answer_to(Ask ask);
-    detail::redis_answer run(std::initializer_list<std::string_view> arguments) {
-        return answer_to(
-            [&](detail::redis_client& to, deadline end) { return to.run(key_, arguments, end); });
-    }
-
-    // Sets the text that explain() returns. Returns the error.
-    std::error_code failed(std::error_code error, std::string error_text = {});
-
-    std::string key_;
-    redis_slot_options options_; // without those that name the target: client_ has them
-    detail::shared_connection<detail::redis_client> client_;
-    std::string last_error_text_; // of the last operation that failed
+    std::shared_ptr<detail::redis_core> core_; // of this slot alone
 };
 
-// ---- implementation
-
-inline detail::redis_target redis_slot::target_of(std::string host, int port,
-                                                  redis_slot_options& o) {
-    return {std::move(host),
-            port,
-            std::move(o.unix_socket),
-            std::move(o.user),
-            std::move(o.password),
-            o.database,
-            o.uses_tls,
-            {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)}};
-}
-
-inline detail::redis_target redis_slot::target_at(std::string_view url,
-                                                  redis_slot_options& options) {
-    auto target = detail::redis_target_at(url, target_of({}, 0, options));
-    if (!target) {
-        BIDE_THROW(
-            std::system_error(std::make_error_code(std::errc::invalid_argument),
-                              std::string("bide::redis_slot: ") + target.error().error_text));
-    }
-    return *std::move(target);
-}
-
-inline redis_slot::redis_slot(detail::redis_target target, std::string key,
-                              redis_slot_options options)
-    : key_(std::move(key)), options_(std::move(options)), client_({std::move(target), false}) {
-    const detail::redis_target& there = client_.of().target;
-    const char* const error_text =
-        key_.empty() ? "the key is empty"
-        : there.unix_socket.empty() && (there.port < 1 || there.port > 65'535)
-            ? "the port is not from 1 to 65535"
-            : nullptr;
-    if (error_text != nullptr) {
-        BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                     std::string("bide::redis_slot: ") + error_text));
-    }
-}
-
-inline redis_slot::redis_slot(std::string host, int port, std::string key,
-                              redis_slot_options options)
-    : redis_slot(target_of(std::move(host), port, options), std::move(key), options) {}
-
-inline redis_slot::redis_slot(std::string_view url, std::string key, redis_slot_options options)
-    : redis_slot(target_at(url, options), std::move(key), options) {}
-
-inline std::string redis_slot::explain() const {
-    return detail::one_line(store() + ", key " + key_ +
-                                (last_error_text_.empty() ? "" : ": " + last_error_text_),
-                            1'000);
-}
-
-inline std::error_code redis_slot::failed(std::error_code error, std::string error_text) {
-    last_error_text_ = !error_text.empty() ? std::move(error_text) : error.message();
-    return error;
-}
-
-template <class Ask> detail::redis_answer redis_slot::answer_to(Ask ask) {
-    const deadline end = deadline::after(options_.retry_time);
-    const auto got = client_.get().take(end);
-    if (!got.of) {
-        return {{}, got.error, false, "the connections are in use"};
-    }
-    return got.error ? got.of->lost(got.error, false) : ask(*got.of, end);
-}
-
-inline result<slot_snapshot, std::error_code> redis_slot::load() {
-    detail::redis_answer got = run({});
-    if (got.error) {
-        return unexpected{failed(got.error, std::move(got.error_text))};
-    }
-    detail::redis_record read = detail::read_redis_record(*got.reply);
-    if (read.error) {
-        return unexpected{failed(read.error, std::move(read.error_text))};
-    }
-    return std::move(read.seen);
-}
-
-inline cas_result redis_slot::compare_exchange(slot_version version, std::string_view value) {
-    if (value.size() > options_.max_value) {
-        return {cas_status::failed, 0, {}, failed(durable_errc::too_large)};
-    }
-    detail::redis_answer got = run({std::to_string(version), value, channel()});
-    if (got.error) {
-        const std::error_code error = failed(got.error, std::move(got.error_text));
-        if (!got.may_have_stored) {
-            return {cas_status::failed, 0, {}, error};
-        }
-        const bool says_no = error == durable_errc::storage_error;
-        return {cas_status::indeterminate,
-                0,
-                {},
-                says_no ? make_error_code(durable_errc::indeterminate) : error};
-    }
-    detail::redis_record read = detail::read_redis_record(*got.reply);
-    if (read.error) {
-        const bool unread = read.error == std::errc::protocol_error;
-        const std::error_code error = failed(read.error, std::move(read.error_text));
-        return {unread ? cas_status::indeterminate : cas_status::failed, 0, {}, error};
-    }
-    if (read.found == detail::redis_found::stored) {
-        return {cas_status::stored, read.seen.version, {}, {}};
-    }
-    return {cas_status::conflict, 0, std::move(read.seen), {}};
-}
-
-inline result<std::int64_t, std::error_code> redis_slot::server_now() {
-    detail::redis_answer got =
-        answer_to([](detail::redis_client& to, deadline end) { return to.ask({"TIME"}, end); });
-    if (got.error) {
-        return unexpected{failed(got.error, std::move(got.error_text))};
-    }
-    if (const auto ms = detail::redis_time(*got.reply)) {
-        return *ms;
-    }
-    return unexpected{
-        failed(std::make_error_code(std::errc::protocol_error), "not an answer to TIME")};
-}
-
-inline result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() {
-    if (!options_.notify) {
-        return unexpected{failed(std::make_error_code(std::errc::operation_not_supported),
-                                 "its options do not say notify")};
-    }
-    detail::redis_watch_made made = detail::make_redis_watch(client_.of().target, channel(),
-                                                             deadline::after(options_.retry_time));
-    if (made.error) {
-        return unexpected{failed(made.error, std::move(made.error_text))};
-    }
-    return std::move(made.watch);
-}
-
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/slots/impl/redis.hpp>
+#endif
 
 #endif

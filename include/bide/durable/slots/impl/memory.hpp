@@ -11,7 +11,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/server/signal_pipe.hpp>
+#include <bide/durable/slots/detail/server/subscription.hpp>
 #include <bide/durable/slots/memory.hpp>
 
 #include <cerrno>

@@ -5,12 +5,12 @@
 // What identifies a connection to an etcd cluster: its endpoints, the login, TLS and the path.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/slots/detail/etcd/http.hpp>
+#include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/detail/server/url.hpp>
 
+#include <compare>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,7 +23,7 @@ struct etcd_target {
     std::vector<std::string> endpoints{}; // URLs without a login and without a '/' at the end
     std::string user{};
     std::string password{};
-    etcd_tls tls{};
+    tls_files tls{};
     std::string path{};
 
     // Returns a text for messages, without the password.
@@ -35,13 +35,7 @@ struct etcd_target {
         return text + (user.empty() ? "" : ", user " + user);
     }
 
-    friend bool operator<(const etcd_target& a, const etcd_target& b) noexcept {
-        const auto all = [](const etcd_target& p) {
-            return std::tie(p.endpoints, p.user, p.password, p.tls.ca_file, p.tls.cert_file,
-                            p.tls.key_file, p.path);
-        };
-        return all(a) < all(b);
-    }
+    friend auto operator<=>(const etcd_target&, const etcd_target&) = default;
 };
 
 // The URL of an endpoint. libcurl reads it, because libcurl connects to it. Error texts quote no
@@ -87,9 +81,11 @@ public:
         const std::string text = part(CURLUPART_HOST);
         return text.substr(0, 1) == "[" ? text.substr(1, text.size() - 2) : text;
     }
+
     int port() const {
         const std::string digits = part(CURLUPART_PORT);
-        return digits.empty() ? (uses_tls() ? 443 : 80) : url_number(digits, 65'535);
+        return digits.empty() ? (uses_tls() ? 443 : 80)
+                              : static_cast<int>(read_number(digits, 65'535));
     }
     std::string without_login() {
         ::curl_url_set(url_.get(), CURLUPART_USER, nullptr, 0);

@@ -11,12 +11,13 @@
 // or lock the same row wait for this transaction.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/postgres/connection.hpp>
-#include <bide/durable/slots/detail/postgres/errors.hpp>
 #include <bide/durable/slots/detail/postgres/sql.hpp>
 #include <bide/durable/slots/detail/postgres/wire.hpp>
+#include <bide/durable/slots/postgres_errors.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,7 @@ namespace detail {
 class postgres_row_transaction {
 public:
     postgres_row_transaction(postgres_connection& link, const postgres_sql& sql,
-                             const std::string& key, postgres_deadline until)
+                             const std::string& key, deadline until)
         : link_(link), sql_(sql), key_(quoted(key)), until_(until) {}
     postgres_row_transaction(const postgres_row_transaction&) = delete;
     postgres_row_transaction& operator=(const postgres_row_transaction&) = delete;
@@ -138,7 +139,7 @@ private:
     postgres_connection& link_;
     const postgres_sql& sql_;
     const std::string key_;
-    const postgres_deadline until_;
+    const deadline until_;
     bool is_new_ = false;
     std::int64_t next_ = 0;
     slot_snapshot before_{};

@@ -17,16 +17,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/postgres/connection.hpp>
-#include <bide/durable/slots/detail/postgres/errors.hpp>
 #include <bide/durable/slots/detail/postgres/sql.hpp>
 #include <bide/durable/slots/detail/postgres/wire.hpp>
-#include <bide/durable/slots/detail/server/connection_pool.hpp>
+#include <bide/durable/slots/detail/server/shared_connections.hpp>
+#include <bide/durable/slots/postgres_errors.hpp>
 #include <bide/sync/mutex.hpp>
 
-#include <algorithm>
-#include <array>
 #include <compare>
-#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -62,16 +59,6 @@ public:
         return found_;
     }
 
-    // Whether the table is known and was looked for on this connection.
-    bool is_verified(const postgres_connection& on) const {
-        const std::lock_guard held(lock_);
-        return found_.oid != 0 && std::count(verified_.begin(), verified_.end(), on.id()) != 0;
-    }
-    void verify(const postgres_connection& on) {
-        const std::lock_guard held(lock_);
-        verified_[next_++ % verified_.size()] = on.id();
-    }
-
     // Sets the table. If one is set already, does nothing.
     void keep(const postgres_found& one) {
         const std::lock_guard held(lock_);
@@ -83,119 +70,80 @@ public:
 private:
     mutable mutex lock_;
     postgres_found found_{}; // under lock_
-    // Under lock_: the last connections that looked for the table, as many as can be open at a time
-    // (those for calls, and one for renewals).
-    std::array<postgres_connection::identity, most_call_connections + 1> verified_{};
-    std::size_t next_ = 0;
 };
 
-// One search for the table. `Ask` runs a statement with parameters and returns a postgres_reply.
-class postgres_table_search {
-public:
-    postgres_table_search(const postgres_name& name, const postgres_found& known)
-        : name_(name), known_(known) {}
+// The name under which the table is created.
+inline postgres_name postgres_wanted(const postgres_name& name) {
+    return {name.schema.empty() ? "public" : name.schema, name.table};
+}
+inline std::string postgres_another(const postgres_name& name) {
+    return "the table " + name.plain() +
+           " is not the one that this process began with: it was dropped and made again, or "
+           "moved; end all processes that use it, then start them anew";
+}
+inline std::string postgres_dropped(const postgres_name& name) {
+    return "the table " + name.plain() +
+           " was dropped while this process used it; end all processes that use it, then "
+           "start them anew";
+}
 
-    // Searches. Changes nothing in the database. If the error is not the server's, error_text() has
-    // the reason.
-    template <class Ask> postgres_reply run(Ask ask) {
-        using parameter = postgres_parameter;
-        postgres_reply rows =
-            ask(by_name(), {{parameter::text, name_.table}, {parameter::text, name_.schema}});
-        if (!rows.error) {
-            rows.error = judge(rows);
-        }
-        return rows;
-    }
+// Parameters: $1 the table, $2 the schema or an empty string. Rows: one a table, those with a
+// slot's columns first: oid, schema, how many of a slot's columns it has.
+inline constexpr const char* postgres_tables_by_name =
+    "SELECT c.oid::bigint, n.nspname::text, (SELECT count(*) FROM pg_catalog.pg_attribute "
+    "AS a WHERE a.attrelid = c.oid AND NOT a.attisdropped AND a.attname IN ('key', "
+    "'version', 'value')) AS columns FROM pg_catalog.pg_class AS c JOIN "
+    "pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relname = $1 AND "
+    "($2 = '' OR n.nspname = $2) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "
+    "ORDER BY columns DESC, n.nspname";
 
-    const postgres_found& found() const noexcept { return found_; }
-    const std::string& error_text() const noexcept { return error_text_; }
-
-    // There is no such table, and this process has not seen one: it may be created.
-    bool is_missing() const noexcept { return is_missing_; }
-
-    // The name under which the table is created.
-    static postgres_name wanted(const postgres_name& name) {
-        return {name.schema.empty() ? "public" : name.schema, name.table};
-    }
-
-    static std::string another(const postgres_name& name) {
-        return "the table " + name.plain() +
-               " is not the one that this process began with: it was dropped and made again, or "
-               "moved; end all processes that use it, then start them anew";
-    }
-    static std::string dropped(const postgres_name& name) {
-        return "the table " + name.plain() +
-               " was dropped while this process used it; end all processes that use it, then "
-               "start them anew";
-    }
-
-private:
-    // Parameters: $1 the table, $2 the schema or an empty string. Rows: one a table, those with a
-    // slot's columns first: oid, schema, how many of a slot's columns it has.
-    static const std::string& by_name() {
-        static const std::string sql =
-            "SELECT c.oid::bigint, n.nspname::text, (SELECT count(*) FROM pg_catalog.pg_attribute "
-            "AS a WHERE a.attrelid = c.oid AND NOT a.attisdropped AND a.attname IN ('key', "
-            "'version', 'value')) AS columns FROM pg_catalog.pg_class AS c JOIN "
-            "pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relname = $1 AND "
-            "($2 = '' OR n.nspname = $2) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "
-            "ORDER BY columns DESC, n.nspname";
-        return sql;
-    }
-
-    std::error_code judge(const postgres_reply& rows) {
-        int count = 0;
-        std::string schemas;
-        bool is_known_there = false;
-        bool is_in_the_way = false; // a table without a slot's columns has the wanted name
-        for (int row = 0; row < rows.count(); ++row) {
-            const auto bytes = [&](int column) {
-                return std::string_view(
-                    ::PQgetvalue(rows.rows.get(), row, column),
-                    static_cast<std::size_t>(::PQgetlength(rows.rows.get(), row, column)));
-            };
-            const std::string schema(bytes(1));
-            if (postgres_int8::read(bytes(2).data()) < 3) {
-                is_in_the_way = is_in_the_way || schema == wanted(name_).schema;
-                continue;
-            }
-            const postgres_found one{postgres_int8::read(bytes(0).data()), {schema, name_.table}};
-            is_known_there = is_known_there || one.oid == known_.oid;
-            found_ = one;
-            schemas += (count++ == 0 ? "" : ", ") + schema;
-        }
-        if (count > 1) {
-            error_text_ = "the schemas " + schemas + " have a table " + name_.table +
-                          " each, and each would be another lock: name the schema in the slot's "
-                          "options, the same one for all";
-            return postgres_error("ZB002");
-        }
-        if (known_.oid != 0 && count == 0) {
-            error_text_ = dropped(known_.name);
-            return postgres_error("42P01");
-        }
-        if (known_.oid != 0 && (!is_known_there || found_.name.schema != known_.name.schema)) {
-            error_text_ = another(known_.name);
-            return postgres_error("ZB001");
-        }
-        if (count == 0 && is_in_the_way) {
-            error_text_ = "the table " + wanted(name_).plain() + " lacks columns of a lock's table";
-            return postgres_error("ZB005");
-        }
-        if (count == 0) {
-            is_missing_ = true;
-            error_text_ = "there is no table " + wanted(name_).plain();
-            return postgres_error("42P01");
-        }
-        return {};
-    }
-
-    const postgres_name name_;
-    const postgres_found known_;
-    postgres_found found_{};
-    std::string error_text_{};
-    bool is_missing_ = false;
+// The result of a search for the table: the table, or what is wrong.
+struct postgres_search {
+    postgres_found found{};
+    std::error_code error{};
+    std::string error_text{};
+    bool is_missing = false; // there is none, and this process has not seen one: it may be created
 };
+
+// Judges the rows of a search for the table `name`, of which the process knows `known`.
+inline postgres_search postgres_judge(const postgres_reply& rows, const postgres_name& name,
+                                      const postgres_found& known) {
+    postgres_search one;
+    int count = 0;
+    std::string schemas;
+    bool is_known_there = false;
+    bool is_in_the_way = false; // a table without a slot's columns has the wanted name
+    for (int row = 0; row < rows.count(); ++row) {
+        const std::string schema(rows.bytes(1, row));
+        if (rows.int8(2, row) < 3) {
+            is_in_the_way = is_in_the_way || schema == postgres_wanted(name).schema;
+            continue;
+        }
+        one.found = {rows.int8(0, row), {schema, name.table}};
+        is_known_there = is_known_there || one.found.oid == known.oid;
+        schemas += (count++ == 0 ? "" : ", ") + schema;
+    }
+    const auto wrong = [&one](const char* state, std::string error_text) {
+        one.error = postgres_error(state);
+        one.error_text = std::move(error_text);
+    };
+    if (count > 1) {
+        wrong("ZB002", "the schemas " + schemas + " have a table " + name.table +
+                           " each, and each would be another lock: name the schema in the slot's "
+                           "options, the same one for all");
+    } else if (known.oid != 0 && count == 0) {
+        wrong("42P01", postgres_dropped(known.name));
+    } else if (known.oid != 0 && (!is_known_there || one.found.name.schema != known.name.schema)) {
+        wrong("ZB001", postgres_another(known.name));
+    } else if (count == 0 && is_in_the_way) {
+        wrong("ZB005",
+              "the table " + postgres_wanted(name).plain() + " lacks columns of a lock's table");
+    } else if (count == 0) {
+        one.is_missing = true;
+        wrong("42P01", "there is no table " + postgres_wanted(name).plain());
+    }
+    return one;
+}
 
 // Returns what to do about an error: nothing, or a sentence that begins with a full stop.
 inline std::string postgres_advice(const std::error_code& error, const postgres_name& table) {

@@ -6,22 +6,16 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/detail/server/url.hpp>
 
+#include <compare>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-// The PEM files of TLS.
-struct redis_trust {
-    std::string ca_file{};   // empty: the system's authorities
-    std::string cert_file{}; // empty: the client has no certificate
-    std::string key_file{};  // empty: the key is in cert_file
-};
 
 struct redis_target {
     std::string host{};
@@ -31,7 +25,7 @@ struct redis_target {
     std::string password{};
     int database = 0;
     bool uses_tls = false;
-    redis_trust trust{};
+    tls_files trust{};
 
     bool has_tls() const noexcept { return uses_tls && unix_socket.empty(); }
 
@@ -45,13 +39,7 @@ struct redis_target {
         return text + (user.empty() ? "" : ", user " + user);
     }
 
-    friend bool operator<(const redis_target& a, const redis_target& b) noexcept {
-        const auto all = [](const redis_target& p) {
-            return std::tie(p.host, p.port, p.unix_socket, p.user, p.password, p.database,
-                            p.uses_tls, p.trust.ca_file, p.trust.cert_file, p.trust.key_file);
-        };
-        return all(a) < all(b);
-    }
+    friend auto operator<=>(const redis_target&, const redis_target&) = default;
 };
 
 // Reads a URL, which overrides the members of `target`. Fails with what is wrong with the URL.
@@ -79,7 +67,7 @@ inline result<redis_target, url_fault> redis_target_at(std::string_view text, re
                                     "written with a ':' before it"}};
     }
     if (!url->path.empty()) {
-        target.database = url_number(url->path, most_databases);
+        target.database = static_cast<int>(read_number(url->path, most_databases));
     }
     if (target.database < 0) {
         return unexpected{url_fault{"the URL's path is not the number of a database"}};

@@ -17,12 +17,11 @@
 //   no more need         Connections that are idle for `keep_idle` are closed, except the last one.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/process.hpp>
-#include <bide/durable/slots/detail/server/connect_time.hpp>
-#include <bide/durable/slots/detail/server/pool_tidier.hpp>
 #include <bide/durable/slots/detail/server/shared_connections.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -41,16 +40,18 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The most connections to one server that a process opens for calls. A server commits calls of
-// several connections with one write to its disk, so the throughput grows with their number. But a
-// server has few connections: 100 for all clients is PostgreSQL's default.
-inline constexpr std::size_t most_call_connections = 8;
+// Returns the deadline of a connect while other connections are open.
+inline deadline connect_share(deadline end, std::chrono::nanoseconds longest) noexcept {
+    const std::int64_t now = native_platform::now();
+    const std::int64_t rest = (end.steady_ns() - now) / 4;
+    return deadline::at_ns(now + std::min<std::int64_t>(rest, longest.count()));
+}
 
 // A Connection is used by one caller at a time and has
 //
 //   using key = ...;                       ordered; key.most_connections() is the pool's bound
 //   explicit Connection(const key&);
-//   std::error_code make_ready(Until);     opens it if it is not usable
+//   std::error_code make_ready(deadline);  opens it if it is not usable
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
 //   bool is_usable() noexcept;             whether it is open, and its socket is quiet
 //   void drop() noexcept;                  closes it without waiting or asking the server
@@ -119,13 +120,66 @@ public:
         std::error_code error{};
     };
 
-    // Takes a connection and opens it if needed. `until` is a time of the steady clock or a
-    // bide::deadline.
+    // Takes a connection and opens it if needed.
     // Blocks: until the caller has a turn and the connection is open, or until the deadline.
-    template <class Until> taken take(Until until);
+    auto take(deadline end) -> taken {
+        const std::chrono::steady_clock::time_point until{
+            std::chrono::nanoseconds(end.steady_ns())};
+        for (;;) {
+            if (!turns_.try_acquire()) {
+                ask_again();
+                if (!turns_.try_acquire_until(until)) {
+                    return {{}, std::make_error_code(std::errc::timed_out)};
+                }
+            }
+            bool is_other_open = false;
+            turn mine(this, &pick(is_other_open));
+            entry& own = *mine.entry_;
+            if (!own.connection) {
+                own.connection.emplace(key_);
+            }
+            const std::error_code error =
+                mine->make_ready(is_other_open ? connect_share(end, longest_share) : end);
+            if (!error) {
+                note_open(own);
+                return {std::move(mine), {}};
+            }
+            const bool is_late = end.has_passed();
+            bool is_worth_retry = is_other_open; // without other open ones it has all the time
+            if (!give_up(mine, is_worth_retry)) {
+                if (is_late || !is_worth_retry) {
+                    return {std::move(mine), error};
+                }
+            } else if (is_late) {
+                return {{}, std::make_error_code(std::errc::timed_out)};
+            }
+        }
+    }
 
     // Closes connections that were idle for `keep_idle`, except the last open one. Never blocks.
-    void close_idle() noexcept;
+    void close_idle() noexcept {
+        while (turns_.try_acquire()) {
+            entry* idle = nullptr;
+            std::unique_lock held(lock_);
+            const time before = Clock::now() - keep_idle;
+            for (entry& each : entries_) {
+                if (!each.is_used && each.connection && each.connection->is_open() &&
+                    each.idle_since <= before) {
+                    idle = &each; // the last one: pick() prefers the first ones
+                }
+            }
+            if (idle == nullptr || !has_spare()) {
+                held.unlock();
+                release(1);
+                return;
+            }
+            use(*idle);
+            idle->is_open = false;
+            held.unlock();
+            const turn its(this, idle);
+            its->drop();
+        }
+    }
 
     // Snapshots: how many connections are open as far as the pool knows, and how many callers wait.
     std::size_t open() const {
@@ -146,8 +200,22 @@ private:
         time idle_since{};
     };
 
-    using tidier = pool_tidier<connection_pool>;
-    friend tidier; // calls tidy()
+    // Called by the lease monitor when it is time to tidy() the pool.
+    struct tidier final : monitor_client {
+        explicit tidier(connection_pool* pool) : of(pool) {}
+        void happened() noexcept override {
+            const std::lock_guard held(lock);
+            if (of != nullptr) {
+                of->tidy();
+            }
+        }
+        void end() noexcept {
+            const std::lock_guard held(lock);
+            of = nullptr;
+        }
+        mutex lock;
+        connection_pool* of; // under lock
+    };
 
     // These require the lock. An idle connection is suspect if another one broke.
     static bool is_suspect(const entry& e) noexcept {
@@ -180,13 +248,132 @@ private:
         return static_cast<std::size_t>(turns_.forget_permits(static_cast<std::ptrdiff_t>(n)));
     }
 
-    entry& pick(bool& is_other_open);
-    void ask_again() noexcept;
-    bool give_up(turn& refused, bool& is_worth_retry) noexcept;
-    void note_open(entry& e) noexcept;
-    void give_back(entry& e) noexcept;
-    void tidy() noexcept;
-    void arm() noexcept;
+    // Returns an entry that is not in use: the first open one, so that later entries stay idle;
+    // else the first suspect one; else the first of all. The caller's permit guarantees that there
+    // is one.
+    auto pick(bool& is_other_open) -> entry& {
+        const auto rank = [](const entry& e) { return e.is_open ? 2 : is_suspect(e) ? 1 : 0; };
+        const std::lock_guard held(lock_);
+        entry* found = nullptr;
+        for (entry& each : entries_) {
+            if (!each.is_used && (found == nullptr || rank(each) > rank(*found))) {
+                found = &each;
+            }
+        }
+        is_other_open = count_open() > (found->is_open ? 1U : 0U);
+        use(*found);
+        if (!found->is_open && found->connection) {
+            found->connection
+                ->drop(); // another connection broke, and a quiet socket proves nothing
+        }
+        return *found;
+    }
+
+    // Adds a turn, if the server's last refusal was `ask_again_after` ago: it may accept a
+    // connection.
+    void ask_again() noexcept {
+        {
+            const std::lock_guard held(lock_);
+            if (refused_ == 0 || Clock::now() < ask_again_at_) {
+                return;
+            }
+            --refused_;
+            ask_again_at_ = Clock::now() + ask_again_after;
+        }
+        release(1);
+    }
+
+    // Handles a connection that cannot be opened. If other connections are open, ends the turn and
+    // returns true; the caller then waits for one of them. If none is open, the server did not
+    // refuse because of the number of connections; returns false.
+    bool give_up(turn& refused, bool& is_worth_retry) noexcept {
+        std::size_t more = 0;
+        bool is_given_up = false;
+        {
+            const std::lock_guard held(lock_);
+            refused.entry_->is_open = false;
+            for (entry& each : entries_) {
+                is_worth_retry = is_worth_retry || is_suspect(each); // closing it makes room
+                if (!each.is_used && each.is_open) { // a suspect connection stays suspect
+                    each.is_open = each.connection->is_usable();
+                }
+            }
+            const std::size_t open = count_open();
+            if (open != 0) {
+                // Keeps one permit for each open connection. Each further permit would cause a
+                // refusal. Only note_open() raises the number of open connections, and it returns
+                // all permits.
+                const std::size_t excess = entries_.size() - refused_ - open;
+                if (excess != 0) {
+                    refused_ += 1 + forget(excess - 1);
+                }
+                more = excess != 0 ? 0 : 1;
+                ask_again_at_ = Clock::now() + ask_again_after;
+                rest(*refused.entry_);
+                refused.pool_ = nullptr;
+            } else {
+                more = std::exchange(refused_, 0);
+            }
+            is_given_up = open != 0;
+        }
+        release(more);
+        return is_given_up;
+    }
+
+    void note_open(entry& e) noexcept {
+        std::size_t more = 0;
+        bool has_to_arm = false;
+        {
+            const std::lock_guard held(lock_);
+            if (e.is_open) {
+                return;
+            }
+            e.is_open = true;
+            more = std::exchange(refused_, 0);
+            has_to_arm = !is_armed_ && has_spare();
+            is_armed_ = is_armed_ || has_to_arm;
+        }
+        release(more);
+        if (has_to_arm) {
+            arm();
+        }
+    }
+
+    void give_back(entry& e) noexcept {
+        {
+            const std::lock_guard held(lock_);
+            const bool is_open = e.is_open && e.connection->is_open();
+            if (e.is_open && !is_open) { // the idle connections may have broken with it
+                for (entry& each : entries_) {
+                    each.is_open = each.is_open && each.is_used;
+                }
+            }
+            e.is_open = is_open;
+            e.idle_since = Clock::now();
+            rest(e);
+        }
+        release(1);
+    }
+
+    void tidy() noexcept {
+        close_idle();
+        std::unique_lock held(lock_);
+        is_armed_ = has_spare();
+        if (is_armed_) {
+            held.unlock();
+            arm();
+        }
+    }
+    // Without the lease monitor the connections stay open.
+    void arm() noexcept {
+        const std::int64_t at =
+            durable::boottime_ms() + std::chrono::milliseconds(keep_idle).count();
+        if (!try_to([&] { lease_monitor::here().alarm(tidier_, at); })) {
+            const std::lock_guard held(
+                lock_); // no thread or no memory: the next connection tries again
+            is_armed_ = false;
+        }
+    }
 
     const key key_;
     mutable mutex lock_;
@@ -197,193 +384,6 @@ private:
     bool is_armed_ = false;
     const std::shared_ptr<tidier> tidier_;
 };
-
-template <class Connection, class Clock>
-template <class Until>
-auto connection_pool<Connection, Clock>::take(Until until) -> taken {
-    for (;;) {
-        if (!turns_.try_acquire()) {
-            ask_again();
-            if (!turns_.try_acquire_until(connect_deadline_of(until))) {
-                return {{}, std::make_error_code(std::errc::timed_out)};
-            }
-        }
-        bool is_other_open = false;
-        turn mine(this, &pick(is_other_open));
-        entry& own = *mine.entry_;
-        if (!own.connection) {
-            own.connection.emplace(key_);
-        }
-        const std::error_code error =
-            mine->make_ready(is_other_open ? share_of(until, longest_share) : until);
-        if (!error) {
-            note_open(own);
-            return {std::move(mine), {}};
-        }
-        const bool is_late = has_passed(until);
-        bool is_worth_retry = is_other_open; // without other open ones it has all the time
-        if (!give_up(mine, is_worth_retry)) {
-            if (is_late || !is_worth_retry) {
-                return {std::move(mine), error};
-            }
-        } else if (is_late) {
-            return {{}, std::make_error_code(std::errc::timed_out)};
-        }
-    }
-}
-
-// Returns an entry that is not in use: the first open one, so that later entries stay idle; else
-// the first suspect one; else the first of all. The caller's permit guarantees that there is one.
-template <class Connection, class Clock>
-auto connection_pool<Connection, Clock>::pick(bool& is_other_open) -> entry& {
-    const auto rank = [](const entry& e) { return e.is_open ? 2 : is_suspect(e) ? 1 : 0; };
-    const std::lock_guard held(lock_);
-    entry* found = nullptr;
-    for (entry& each : entries_) {
-        if (!each.is_used && (found == nullptr || rank(each) > rank(*found))) {
-            found = &each;
-        }
-    }
-    is_other_open = count_open() > (found->is_open ? 1U : 0U);
-    use(*found);
-    if (!found->is_open && found->connection) {
-        found->connection->drop(); // another connection broke, and a quiet socket proves nothing
-    }
-    return *found;
-}
-
-// Adds a turn, if the server's last refusal was `ask_again_after` ago: it may accept a connection.
-template <class Connection, class Clock>
-void connection_pool<Connection, Clock>::ask_again() noexcept {
-    {
-        const std::lock_guard held(lock_);
-        if (refused_ == 0 || Clock::now() < ask_again_at_) {
-            return;
-        }
-        --refused_;
-        ask_again_at_ = Clock::now() + ask_again_after;
-    }
-    release(1);
-}
-
-// Handles a connection that cannot be opened. If other connections are open, ends the turn and
-// returns true; the caller then waits for one of them. If none is open, the server did not refuse
-// because of the number of connections; returns false.
-template <class Connection, class Clock>
-bool connection_pool<Connection, Clock>::give_up(turn& refused, bool& is_worth_retry) noexcept {
-    std::size_t more = 0;
-    bool is_given_up = false;
-    {
-        const std::lock_guard held(lock_);
-        refused.entry_->is_open = false;
-        for (entry& each : entries_) {
-            is_worth_retry = is_worth_retry || is_suspect(each); // closing it makes room
-            if (!each.is_used && each.is_open) { // a suspect connection stays suspect
-                each.is_open = each.connection->is_usable();
-            }
-        }
-        const std::size_t open = count_open();
-        if (open != 0) {
-            // Keeps one permit for each open connection. Each further permit would cause a refusal.
-            // Only note_open() raises the number of open connections, and it returns all permits.
-            const std::size_t excess = entries_.size() - refused_ - open;
-            if (excess != 0) {
-                refused_ += 1 + forget(excess - 1);
-            }
-            more = excess != 0 ? 0 : 1;
-            ask_again_at_ = Clock::now() + ask_again_after;
-            rest(*refused.entry_);
-            refused.pool_ = nullptr;
-        } else {
-            more = std::exchange(refused_, 0);
-        }
-        is_given_up = open != 0;
-    }
-    release(more);
-    return is_given_up;
-}
-
-template <class Connection, class Clock>
-void connection_pool<Connection, Clock>::note_open(entry& e) noexcept {
-    std::size_t more = 0;
-    bool has_to_arm = false;
-    {
-        const std::lock_guard held(lock_);
-        if (e.is_open) {
-            return;
-        }
-        e.is_open = true;
-        more = std::exchange(refused_, 0);
-        has_to_arm = !is_armed_ && has_spare();
-        is_armed_ = is_armed_ || has_to_arm;
-    }
-    release(more);
-    if (has_to_arm) {
-        arm();
-    }
-}
-
-template <class Connection, class Clock>
-void connection_pool<Connection, Clock>::give_back(entry& e) noexcept {
-    {
-        const std::lock_guard held(lock_);
-        const bool is_open = e.is_open && e.connection->is_open();
-        if (e.is_open && !is_open) { // the idle connections may have broken with it
-            for (entry& each : entries_) {
-                each.is_open = each.is_open && each.is_used;
-            }
-        }
-        e.is_open = is_open;
-        e.idle_since = Clock::now();
-        rest(e);
-    }
-    release(1);
-}
-
-template <class Connection, class Clock>
-void connection_pool<Connection, Clock>::close_idle() noexcept {
-    while (turns_.try_acquire()) {
-        entry* idle = nullptr;
-        std::unique_lock held(lock_);
-        const time before = Clock::now() - keep_idle;
-        for (entry& each : entries_) {
-            if (!each.is_used && each.connection && each.connection->is_open() &&
-                each.idle_since <= before) {
-                idle = &each; // the last one: pick() prefers the first ones
-            }
-        }
-        if (idle == nullptr || !has_spare()) {
-            held.unlock();
-            release(1);
-            return;
-        }
-        use(*idle);
-        idle->is_open = false;
-        held.unlock();
-        const turn its(this, idle);
-        its->drop();
-    }
-}
-
-template <class Connection, class Clock> void connection_pool<Connection, Clock>::tidy() noexcept {
-    close_idle();
-    std::unique_lock held(lock_);
-    is_armed_ = has_spare();
-    if (is_armed_) {
-        held.unlock();
-        arm();
-    }
-}
-
-// Without the lease monitor the connections stay open.
-template <class Connection, class Clock> void connection_pool<Connection, Clock>::arm() noexcept {
-    const std::int64_t at = durable::boottime_ms() + std::chrono::milliseconds(keep_idle).count();
-    if (!try_to([&] { lease_monitor::here().alarm(tidier_, at); })) {
-        const std::lock_guard held(
-            lock_); // no thread or no memory: the next connection tries again
-        is_armed_ = false;
-    }
-}
 
 // A slot's reference to a pool of this process.
 template <class T> using shared_connection = shared_in_process<connection_pool<T>>;

@@ -13,6 +13,8 @@
 #include <bide/core/platform.hpp>
 #include <bide/sync/mutex.hpp>
 
+#include <compare>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +25,22 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// The most connections to one server that a process opens for calls. A server commits calls of
+// several connections with one write to its disk, so the throughput grows with their number. But a
+// server has few connections: 100 for all clients is PostgreSQL's default.
+inline constexpr std::size_t most_call_connections = 8;
+
+// The key of a connection_pool. Calls and renewals have connections of their own.
+template <class Target> struct connection_key {
+    Target target;
+    bool is_for_renewals = false;
+
+    std::size_t most_connections() const noexcept {
+        return is_for_renewals ? 1 : most_call_connections;
+    }
+    friend auto operator<=>(const connection_key&, const connection_key&) = default;
+};
 
 // A reference to this process's T for a key. A T has
 //
@@ -45,9 +63,6 @@ public:
         }
         return held_->object;
     }
-
-    // Drops the reference, until the next get().
-    void reset() noexcept { held_.reset(); }
 
 private:
     struct entry {

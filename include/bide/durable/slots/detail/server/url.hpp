@@ -12,12 +12,14 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/slots/detail/server/text.hpp>
 
+#include <algorithm>
 #include <charconv>
+#include <compare>
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -35,6 +37,14 @@ struct server_url {
     std::string path{}; // without the '/' before it
 };
 
+// The PEM files of TLS.
+struct tls_files {
+    std::string ca_file{};   // empty: the system's authorities
+    std::string cert_file{}; // empty: the client has no certificate
+    std::string key_file{};  // empty: the key is in cert_file
+    friend auto operator<=>(const tls_files&, const tls_files&) = default;
+};
+
 // What is wrong with a URL.
 struct url_fault {
     const char* error_text;
@@ -43,29 +53,22 @@ struct url_fault {
 // Decodes a percent-encoded part: "%41" is "A". Returns false and an empty string for a '%' without
 // two hexadecimal digits, for a NUL byte, and for a byte that must be encoded.
 inline bool decode_url_part(std::string_view text, std::string& to) {
-    const auto digit = [](char c) noexcept {
-        return c >= '0' && c <= '9'   ? c - '0'
-               : c >= 'a' && c <= 'f' ? c - 'a' + 10
-               : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                      : -1;
-    };
     to.clear();
     for (std::size_t i = 0; i < text.size(); ++i) {
-        char byte = text[i];
-        if (byte == '%') {
-            const int high = i + 2 < text.size() ? digit(text[i + 1]) : -1;
-            const int low = i + 2 < text.size() ? digit(text[i + 2]) : -1;
-            if (high < 0 || low < 0 || high + low == 0) {
-                to.clear();
-                return false;
-            }
-            byte = static_cast<char>(high * 16 + low);
+        unsigned byte = static_cast<unsigned char>(text[i]);
+        bool fits = byte > ' ' && byte <= '~';
+        if (text[i] == '%') {
+            const std::string_view digits = text.substr(i + 1, 2);
+            const char* const last = digits.data() + digits.size();
+            fits = digits.size() == 2 &&
+                   std::from_chars(digits.data(), last, byte, 16).ptr == last && byte != 0;
             i += 2;
-        } else if (byte <= ' ' || byte > '~') { // char may be signed
+        }
+        if (!fits) {
             to.clear();
             return false;
         }
-        to += byte;
+        to += static_cast<char>(byte);
     }
     return true;
 }
@@ -79,35 +82,10 @@ inline bool is_ipv6_address(const std::string& text) {
 }
 
 inline bool is_host_name(std::string_view text) noexcept {
-    for (const char c : text) {
-        const bool fits = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                          (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
-        if (!fits) {
-            return false;
-        }
-    }
-    return !text.empty() && text.front() != '-' && text.front() != '.';
-}
-
-// Reads a number from 0 to `most`, without a sign or leading zeros. Returns -1 for anything else.
-inline int url_number(std::string_view digits, int most) noexcept {
-    int number = -1;
-    const char* const last = digits.data() + digits.size();
-    const auto [end, error] = std::from_chars(digits.data(), last, number);
-    const bool has_zero = digits.size() > 1 && digits.front() == '0';
-    const bool fits = error == std::errc() && end == last && !has_zero && number >= 0;
-    return fits && number <= most ? number : -1;
-}
-
-// Reads user:password, the part before the '@'. Returns what is wrong with it, or nullptr.
-inline const char* read_url_login(std::string_view login, server_url& to) {
-    const std::size_t middle = login.find(':');
-    const bool has_password = middle != login.npos;
-    const std::string_view password = has_password ? login.substr(middle + 1) : std::string_view();
-    return decode_url_part(login.substr(0, middle), to.user) &&
-                   decode_url_part(password, to.password)
-               ? nullptr
-               : "the URL's user or password is not percent-encoded";
+    constexpr std::string_view known =
+        "0123456789-._abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return !text.empty() && text.find_first_not_of(known) == text.npos && text.front() != '-' &&
+           text.front() != '.';
 }
 
 // Reads host:port or [address]:port. Returns what is wrong with it, or nullptr.
@@ -128,7 +106,8 @@ inline const char* read_url_host(std::string_view address, server_url& to) {
     if (end >= address.size()) {
         return nullptr;
     }
-    to.port = address[end] == ':' ? url_number(address.substr(end + 1), 65'535) : 0;
+    to.port =
+        address[end] == ':' ? static_cast<int>(read_number(address.substr(end + 1), 65'535)) : 0;
     return to.port < 1 ? "the URL's port is not a number from 1 to 65535" : nullptr;
 }
 
@@ -164,8 +143,11 @@ inline result<server_url, url_fault> read_server_url(std::string_view url) {
         if (rest.find('@', at + 1) != rest.npos) {
             return wrong("the URL has more than one '@'; in a password it is written %40");
         }
-        if (const char* const error_text = read_url_login(rest.substr(0, at), read)) {
-            return wrong(error_text);
+        const std::size_t middle = std::min(rest.find(':'), at);
+        if (!decode_url_part(rest.substr(0, middle), read.user) ||
+            (middle < at &&
+             !decode_url_part(rest.substr(middle + 1, at - middle - 1), read.password))) {
+            return wrong("the URL's user or password is not percent-encoded");
         }
         rest = rest.substr(at + 1);
     }

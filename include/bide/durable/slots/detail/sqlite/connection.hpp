@@ -8,7 +8,7 @@
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/server/store_error_text.hpp>
+#include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/detail/sqlite/error.hpp>
 #include <bide/durable/slots/detail/sqlite/path.hpp>
 #include <bide/durable/slots/detail/sqlite/process.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERRORS_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERRORS_HPP
+#ifndef BIDE_DURABLE_SLOTS_POSTGRES_ERRORS_HPP
+#define BIDE_DURABLE_SLOTS_POSTGRES_ERRORS_HPP
 
 /// \file
 /// SQLSTATE as an error code: its five characters are the digits of a number in base 36.
@@ -10,7 +10,6 @@
 /// protocol_error lasts until an operator acts. Codes of class ZB are the slot's own.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/errors.hpp>
 
 #include <cstddef>
 #include <string>
@@ -35,20 +34,14 @@ namespace detail {
 struct sqlstate_name {
     std::string_view state;
     std::string_view name;
-    std::errc like{}; // the condition that it equals; 0: none
+    std::errc like; // the condition that it equals
 };
 
 inline constexpr sqlstate_name sqlstate_names[] = {
-    {"01000", "warning"},
     {"08001", "no connection to the server", std::errc::not_connected},
     {"08006", "the connection was lost", std::errc::connection_reset},
-    {"08P01", "protocol violation"}, // a pooler's code for any refusal, which may pass
-    {"22003", "number out of range"},
-    {"23505", "unique violation"},
-    {"25001", "not inside a transaction, or inside the wrong one"},
     {"25006", "the server, or the transaction, only reads", // passes when a standby takes over
      std::errc::resource_unavailable_try_again},
-    {"25P02", "the transaction has failed"},
     {"28000", "refused by the server's rules of access", std::errc::permission_denied},
     {"28P01", "wrong password", std::errc::permission_denied},
     {"3D000", "no such database", std::errc::no_such_file_or_directory},
@@ -88,7 +81,7 @@ public:
     }
     std::error_condition default_error_condition(int code) const noexcept override {
         for (const sqlstate_name& each : sqlstate_names) {
-            if (each.like != std::errc{} && packed(each.state) == code) {
+            if (packed(each.state) == code) {
                 return std::make_error_condition(each.like);
             }
         }
@@ -110,13 +103,6 @@ public:
         return state.size() == 5 ? code : 0;
     }
 };
-
-// Whether the error lasts until an operator acts.
-inline bool postgres_is_permanent(const std::error_code& error) noexcept {
-    return error == std::errc::permission_denied || error == std::errc::no_such_file_or_directory ||
-           error == std::errc::invalid_argument || error == std::errc::operation_not_permitted ||
-           error == std::errc::protocol_error || error == durable_errc::invalid_argument;
-}
 
 } // namespace detail
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_JSON_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_ETCD_JSON_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_GATEWAY_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_ETCD_GATEWAY_HPP
 
 // Requests to etcd's JSON gateway, and its answers. Keys and values are base64, 64-bit numbers are
 // strings, and members that are zero, false or empty are left out.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/slots/detail/etcd/base64.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/server/text.hpp>
 
-#include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -22,8 +23,43 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+inline constexpr std::string_view base64_digits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+// Base64 (RFC 4648, section 4), with padding, on one line.
+inline std::string to_base64(std::string_view bytes) {
+    std::string text;
+    for (std::size_t i = 0; i < bytes.size(); i += 3) {
+        std::uint32_t bits = 0;
+        for (std::size_t j = i; j < i + 3; ++j) {
+            bits = bits << 8 | (j < bytes.size() ? static_cast<unsigned char>(bytes[j]) : 0u);
+        }
+        for (std::size_t j = 0; j < 4; ++j) {
+            text += i + j <= bytes.size() ? base64_digits[bits >> (18 - 6 * j) & 63u] : '=';
+        }
+    }
+    return text;
+}
+
+// Returns nullopt if to_base64() cannot have written the text.
+inline std::optional<std::string> from_base64(std::string_view text) {
+    std::string bytes;
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const std::size_t digit = base64_digits.find(text[i]);
+        if (digit == base64_digits.npos) {
+            break;
+        }
+        bits = bits << 6 | static_cast<std::uint32_t>(digit);
+        if (i % 4 != 0) {
+            bytes += static_cast<char>(bits >> (6 - 2 * (i % 4)) & 255u);
+        }
+    }
+    return to_base64(bytes) == text ? std::optional(std::move(bytes)) : std::nullopt;
+}
+
 inline std::string etcd_range(std::string_view key) {
-    return R"({"key":")" + detail::to_base64(key) + R"("})";
+    return R"({"key":")" + to_base64(key) + R"("})";
 }
 
 // Stores the value if the key was last changed in this revision (0: the key is missing). Otherwise
@@ -32,11 +68,11 @@ inline std::string etcd_exchange(std::string_view key, std::uint64_t revision,
                                  std::string_view value) {
     constexpr std::uint64_t last =
         std::numeric_limits<std::int64_t>::max(); // no key has this revision
-    const std::string name = R"("key":")" + detail::to_base64(key) + '"';
+    const std::string name = R"("key":")" + to_base64(key) + '"';
     return R"({"compare":[{)" + name + R"(,"target":"MOD","result":"EQUAL","mod_revision":")" +
            std::to_string(revision < last ? revision : last) +
-           R"("}],"success":[{"request_put":{)" + name + R"(,"value":")" +
-           detail::to_base64(value) + R"("}}],"failure":[{"request_range":{)" + name + "}}]}";
+           R"("}],"success":[{"request_put":{)" + name + R"(,"value":")" + to_base64(value) +
+           R"("}}],"failure":[{"request_range":{)" + name + "}}]}";
 }
 
 inline std::string etcd_login(const std::string& user, const std::string& password) {
@@ -106,14 +142,9 @@ private:
     }
 
     static std::optional<std::uint64_t> number(const json& in, const char* name) {
-        const std::string digits = text(in, name);
-        std::int64_t value = 0;
-        const char* const last = digits.data() + digits.size();
-        const auto [end, error] = std::from_chars(digits.data(), last, value);
-        if (error != std::errc() || end != last || value <= 0) {
-            return std::nullopt;
-        }
-        return static_cast<std::uint64_t>(value);
+        const std::int64_t value =
+            read_number(text(in, name), std::numeric_limits<std::int64_t>::max());
+        return value <= 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(value));
     }
 
     static std::optional<etcd_value> range_in(const json& range,
@@ -129,7 +160,7 @@ private:
             return std::nullopt;
         }
         const auto revision = number(all->front(), "mod_revision");
-        auto bytes = detail::from_base64(text(all->front(), "value"));
+        auto bytes = from_base64(text(all->front(), "value"));
         if (!revision || !bytes) {
             return std::nullopt;
         }
@@ -138,6 +169,48 @@ private:
 
     json all_; // "discarded" if the body is not JSON
 };
+
+// The meaning of an answer that is not a success.
+struct etcd_failure {
+    std::error_code error;
+    bool is_certain; // nothing was stored
+    bool is_login;   // the token is invalid
+    std::string error_text{};
+};
+
+// Errors that last until an operator acts are permission_denied and protocol_error.
+inline etcd_failure etcd_failure_of(long status, std::string_view body) {
+    const std::string message = etcd_answer(body).message();
+    const auto says = [&](const char* part) { return message.find(part) != message.npos; };
+    const auto is = [&](std::errc error, bool is_certain, bool is_login = false) {
+        return etcd_failure{std::make_error_code(error), is_certain, is_login, {}};
+    };
+    if (says("too large") || says("larger than max")) {
+        return {make_error_code(durable_errc::too_large), true, false, {}};
+    }
+    const bool is_login = status == 401 || says("revision of auth store is old");
+    if (is_login || status == 403 || status == 407 || says("user name is empty") ||
+        says("authentication failed") || says("authentication is not enabled") ||
+        says("permission denied")) {
+        return is(std::errc::permission_denied, true, is_login);
+    }
+    // etcd's own errors are JSON with a message. Another server sends a status 4xx without one.
+    const bool is_other =
+        status < 200 || (status >= 300 && status < 400) ||
+        (message.empty() && status >= 400 && status < 500 && status != 408 && status != 429);
+    if (is_other || status == 404 || status == 405 || status == 501) {
+        return is(std::errc::protocol_error, true);
+    }
+    switch (status) {
+    case 400:
+    case 413:
+    case 429: return {make_error_code(durable_errc::storage_error), true, false, {}};
+    case 503: return is(std::errc::resource_unavailable_try_again, false);
+    case 408:
+    case 504: return is(std::errc::timed_out, false);
+    default: return {make_error_code(durable_errc::storage_error), false, false, {}};
+    }
+}
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SERVER_TEXT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SERVER_TEXT_HPP
+
+// Texts of servers: error texts as one line of bounded length and without passwords; numbers.
+
+#include <bide/core/config.hpp>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Replaces each run of blanks and control characters by one blank, and cuts the text to `most`
+// bytes.
+inline std::string one_line(std::string_view text, std::size_t most = 300) {
+    std::string line;
+    for (const char c : text) {
+        if (line.size() == most) {
+            break;
+        }
+        if (static_cast<unsigned char>(c) > ' ' && c != '\x7f') {
+            line += c;
+        } else if (!line.empty() && line.back() != ' ') {
+            line += ' ';
+        }
+    }
+    line.resize(line.find_last_not_of(' ') + 1);
+    return line;
+}
+
+// Reads a number from 0 to `most`, without a sign or leading zeros. Returns -1 for anything else.
+inline std::int64_t read_number(std::string_view digits, std::int64_t most) noexcept {
+    std::int64_t number = -1;
+    const char* const last = digits.data() + digits.size();
+    const auto [end, error] = std::from_chars(digits.data(), last, number);
+    const bool has_zero = digits.size() > 1 && digits.front() == '0';
+    const bool fits = error == std::errc() && end == last && !has_zero && number >= 0;
+    return fits && number <= most ? number : -1;
+}
+
+// If the text quotes the secret, keeps only its first word, or nothing if that quotes it, too.
+inline std::string without_secret(std::string error_text, std::string_view secret) {
+    if (!secret.empty() && error_text.find(secret) != error_text.npos) {
+        const std::string first = error_text.substr(0, error_text.find(' '));
+        const bool is_safe = first.find(secret) == first.npos;
+        error_text =
+            (is_safe ? first + " " : std::string()) + "(the error text quotes the password)";
+    }
+    return error_text;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_IMPL_ETCD_HPP
+#define BIDE_DURABLE_SLOTS_IMPL_ETCD_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/etcd/client.hpp>
+#include <bide/durable/slots/detail/etcd/gateway.hpp>
+#include <bide/durable/slots/detail/etcd/target.hpp>
+#include <bide/durable/slots/detail/server/server_slot.hpp>
+#include <bide/durable/slots/etcd.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct etcd_core : server_slot<etcd_client> {
+    static constexpr const char* no_etcd = "not an answer of etcd's gateway";
+
+    etcd_result call(const char* what, const std::string& body, bool may_repeat) {
+        const std::size_t longest = 2 * max_value + (std::size_t{4} << 20);
+        return ask([&](etcd_client& to, deadline end) {
+            return to.call({what, body, may_repeat, longest}, end);
+        });
+    }
+    static slot_snapshot seen(etcd_value found) {
+        slot_snapshot there{.version = found.revision, .value = std::move(found.bytes)};
+        if (found.counter) {
+            there.counter = static_cast<std::int64_t>(*found.counter);
+        }
+        return there;
+    }
+};
+
+inline etcd_target etcd_target_of(std::vector<std::string> endpoints, etcd_slot_options& o) {
+    etcd_target target{std::move(endpoints),
+                       std::move(o.user),
+                       std::move(o.password),
+                       {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)},
+                       std::move(o.path)};
+    if (const char* const error_text = read_etcd_endpoints(target)) {
+        refuse_argument(std::string("bide::etcd_slot: ") + error_text);
+    }
+    return target;
+}
+
+} // namespace detail
+
+BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::shared_ptr<detail::etcd_core> core) noexcept
+    : core_(std::move(core)) {}
+
+BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
+                                         etcd_slot_options options) {
+    auto target = detail::etcd_target_of(std::move(endpoints), options);
+    if (key.empty()) {
+        detail::refuse_argument("bide::etcd_slot: the key is empty");
+    }
+    using connections = detail::shared_connection<detail::etcd_client>;
+    core_ = std::make_shared<detail::etcd_core>(
+        detail::etcd_core{{std::move(key), options.retry_time, options.max_value,
+                           connections({std::move(target), false})}});
+}
+
+BIDE_DURABLE_INLINE std::string etcd_slot::store() const { return core_->target().name(); }
+
+BIDE_DURABLE_INLINE etcd_slot etcd_slot::for_renewals() const {
+    detail::etcd_core other = *core_;
+    other.client = detail::shared_connection<detail::etcd_client>({core_->target(), true});
+    return etcd_slot(std::make_shared<detail::etcd_core>(std::move(other)));
+}
+
+BIDE_DURABLE_INLINE std::string etcd_slot::explain() const { return core_->explain(); }
+
+BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> etcd_slot::load() {
+    detail::etcd_result got = core_->call("/kv/range", detail::etcd_range(core_->key), true);
+    if (got.error) {
+        return unexpected{core_->failed(got.error, std::move(got.error_text))};
+    }
+    auto value = detail::etcd_answer(got.of).range();
+    if (!value) {
+        return unexpected{
+            core_->failed(std::make_error_code(std::errc::protocol_error), core_->no_etcd)};
+    }
+    return core_->seen(*std::move(value));
+}
+
+BIDE_DURABLE_INLINE cas_result etcd_slot::compare_exchange(slot_version version,
+                                                           std::string_view value) {
+    if (value.size() > core_->max_value) {
+        return core_->not_stored(cas_status::failed, durable_errc::too_large);
+    }
+    detail::etcd_result got =
+        core_->call("/kv/txn", detail::etcd_exchange(core_->key, version, value), false);
+    if (got.error) {
+        return core_->not_stored(got.may_have_stored ? cas_status::indeterminate
+                                                     : cas_status::failed,
+                                 got.error, std::move(got.error_text));
+    }
+    const detail::etcd_answer read(got.of);
+    if (read.is_stored()) {
+        if (const auto revision = read.revision()) {
+            return {.status = cas_status::stored, .version = *revision};
+        }
+    } else if (auto found = read.instead()) {
+        return {.status = cas_status::conflict, .current = core_->seen(*std::move(found))};
+    }
+    return core_->not_stored(cas_status::indeterminate,
+                             std::make_error_code(std::errc::protocol_error), core_->no_etcd);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
