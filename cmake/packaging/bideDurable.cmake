@@ -55,7 +55,7 @@ if(TARGET nlohmann_json::nlohmann_json)
         bide_durable_library(
             durable_postgres slots/impl/postgres.hpp bide::durable ${bide_libpq_library}
         )
-        target_include_directories(bide_durable_postgres PUBLIC ${bide_libpq_include})
+        target_include_directories(bide_durable_postgres SYSTEM PUBLIC ${bide_libpq_include})
     endif()
 
     find_path(bide_hiredis_include hiredis/hiredis.h)
@@ -65,7 +65,7 @@ if(TARGET nlohmann_json::nlohmann_json)
         bide_durable_library(
             durable_redis slots/impl/redis.hpp bide::durable ${bide_hiredis_library}
         )
-        target_include_directories(bide_durable_redis PUBLIC ${bide_hiredis_include})
+        target_include_directories(bide_durable_redis SYSTEM PUBLIC ${bide_hiredis_include})
         find_package(OpenSSL 1.1.1 QUIET)
         if(TARGET OpenSSL::SSL)
             target_link_libraries(bide_durable_redis PUBLIC OpenSSL::SSL OpenSSL::Crypto)

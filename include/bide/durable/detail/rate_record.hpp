@@ -148,18 +148,18 @@ inline std::string encode_rate(const rate_record& r) {
     const auto* const named = std::find_if(
         std::begin(durable::detail::clock_names), std::end(durable::detail::clock_names),
         [&](const auto& one) { return one.clock == r.at.clock; });
-    const durable::detail::json out = {{"kind", rate_kind},      {"v", rate_format},
-                                       {"count", r.rate.count},  {"periodNs", r.rate.period_ns},
-                                       {"burst", r.rate.burst},  {"debt", r.debt},
-                                       {"clock", named->name},   {"at", r.at.now_ms},
-                                       {"unixMs", r.at.unix_ms}, {"boot", r.at.boot},
-                                       {"last", r.last}};
+    const nlohmann::json out = {{"kind", rate_kind},      {"v", rate_format},
+                                {"count", r.rate.count},  {"periodNs", r.rate.period_ns},
+                                {"burst", r.rate.burst},  {"debt", r.debt},
+                                {"clock", named->name},   {"at", r.at.now_ms},
+                                {"unixMs", r.at.unix_ms}, {"boot", r.at.boot},
+                                {"last", r.last}};
     return out.dump();
 }
 
 // Returns durable_errc::corrupt_record for every other value, the record of a lock for example.
 inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
-    const durable::detail::json in = durable::detail::json::parse(text, nullptr, false);
+    const nlohmann::json in = nlohmann::json::parse(text, nullptr, false);
     const auto number = [&in](const char* name, std::int64_t most) -> std::int64_t {
         const auto found = in.find(name);
         const bool is_good = found != in.end() && found->is_number_integer() &&
