@@ -9,7 +9,7 @@
 #include <bide/durable/options.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/task/task.hpp>
+#include <bide/fwd.hpp>
 
 #include <string>
 #include <system_error>
@@ -50,11 +50,13 @@ public:
     result<durable_guard, std::error_code> try_acquire() { return wait(now_or_never(1)); }
     using durable_lock::try_acquire;
     /// Acquires the mutex as durable_semaphore::async_acquire() does.
-    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) {
-        return async_wait(std::move(request));
-    }
+    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
 };
 
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/async_acquire.hpp>
+#endif
 
 #endif

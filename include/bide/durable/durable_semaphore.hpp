@@ -25,7 +25,7 @@
 #include <bide/durable/options.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/task/task.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstdint>
 #include <string>
@@ -95,21 +95,23 @@ public:
     }
     using durable_lock::try_acquire;
 
-    /// Acquires as acquire() does, for a coroutine.
+    /// Acquires as acquire() does, for a coroutine, which includes bide/task/task.hpp.
     ///
     /// No thread waits between two tries. Every call to the store runs on a store thread, never on
     /// a thread that resumes the coroutine. The same holds for the calls of the guard.
     ///
     /// Cancellation: a task that is cancelled or destroyed leaves the queue. A cancelled task
     /// resumes at most durable_options::attempt_limit later.
-    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) {
-        return async_wait(std::move(request));
-    }
+    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
 
     /// Returns the number of permits that this object was constructed with.
     std::int64_t permits() const noexcept { return permit_count(); }
 };
 
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/async_acquire.hpp>
+#endif
 
 #endif

@@ -9,7 +9,7 @@
 #include <bide/durable/options.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/task/task.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstdint>
 #include <string>
@@ -67,9 +67,7 @@ public:
     }
     using durable_lock::try_acquire;
     /// Acquires the mutex for a writer as durable_semaphore::async_acquire() does.
-    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) {
-        return async_wait(weighing(std::move(request), permit_count()));
-    }
+    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
 
     /// Acquires the mutex for a reader as durable_semaphore::acquire() does. The weight of the
     /// request is ignored.
@@ -79,10 +77,7 @@ public:
     /// Acquires the mutex for a reader as durable_semaphore::try_acquire() does.
     result<durable_guard, std::error_code> try_acquire_shared() { return wait(now_or_never(1)); }
     /// Acquires the mutex for a reader as durable_semaphore::async_acquire() does.
-    task<result<durable_guard, std::error_code>>
-    async_acquire_shared(acquire_request request = {}) {
-        return async_wait(weighing(std::move(request), 1));
-    }
+    task<result<durable_guard, std::error_code>> async_acquire_shared(acquire_request request = {});
 
 private:
     static acquire_request weighing(acquire_request request, std::int64_t weight) {
@@ -92,5 +87,9 @@ private:
 };
 
 } // namespace bide::inline BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/async_acquire.hpp>
+#endif
 
 #endif

@@ -6,7 +6,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/observer.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/task/task.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -10,6 +10,7 @@
 
 #include <bide/durable/impl/acquire_all.hpp>
 #include <bide/durable/impl/admin.hpp>
+#include <bide/durable/impl/async_acquire.hpp>
 #include <bide/durable/impl/durable_lock.hpp>
 #include <bide/durable/impl/guard.hpp>
 #include <bide/durable/impl/leader_election.hpp>

@@ -11,7 +11,7 @@
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/task/task.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <cstdint>
