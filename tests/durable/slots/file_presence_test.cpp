@@ -529,4 +529,46 @@ TEST_CASE("presence: a watch reports when the last descriptor of a mark is close
     REQUIRE(!is_readable(**watch, 0));
 }
 
+TEST_CASE(
+    "file presence: a mark on a descriptor of the caller outlives its presence and its slot") {
+    slot_in_directory in;
+    const int given = ::open(in.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const int other = ::open(in.lock().c_str(), O_RDWR | O_CLOEXEC);
+    REQUIRE((given >= 0 && other >= 0));
+    file_slot_options how;
+    how.descriptor = given;
+    std::int64_t mark = 0;
+    {
+        file_slot slot(in.path(), how);
+        auto mine = slot.be_present();
+        REQUIRE(mine.has_value());
+        mark = (*mine)->mark();
+    }
+    const file_slot slot = in.open();
+    REQUIRE(slot.is_present(mark) == presence::yes);
+    REQUIRE(slot.has_mark(given, mark));
+    REQUIRE(!slot.has_mark(other, mark));
+    ::close(given);
+    REQUIRE(slot.is_present(mark) == presence::no);
+    REQUIRE(!slot.has_mark(other, mark));
+    ::close(other);
+}
+
+TEST_CASE(
+    "file presence: a descriptor takes no mark if it has another file open, or cannot write") {
+    slot_in_directory in;
+    REQUIRE(in.open().be_present().has_value());
+    const int elsewhere = ::open(in.path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const int reader = ::open(in.lock().c_str(), O_RDONLY | O_CLOEXEC);
+    REQUIRE((elsewhere >= 0 && reader >= 0));
+    for (const auto& [fd, error] : {std::pair(elsewhere, ESTALE), std::pair(reader, EBADF)}) {
+        file_slot_options how;
+        how.descriptor = fd;
+        const auto mine = file_slot(in.path(), how).be_present();
+        REQUIRE(!mine.has_value());
+        REQUIRE(mine.error().value() == error);
+        ::close(fd);
+    }
+}
+
 #endif

@@ -83,6 +83,11 @@ struct file_slot_options {
     /// Accepts every filesystem, also network filesystems and FUSE, whose locks and syncs may not
     /// work.
     bool any_filesystem = false;
+
+    /// A descriptor of the caller that has <path>.lock open for writing. Marks are taken on its open
+    /// file, so an inheritable grant lasts as long as any process has that open: for example the
+    /// shell that runs this program. A mark that no record needs lasts as long. -1: none.
+    int descriptor = -1;
 };
 
 /// The operations of file slots, for the threads and processes of one machine. Each thread or
@@ -151,6 +156,9 @@ public:
     /// Looks for a mark; never waits for the lock.
     /// Returns: unknown, if the lock file is not the one that has the mark.
     presence is_present(std::int64_t mark) const noexcept;
+
+    /// Returns true if the mark was taken on the open file of `descriptor`.
+    bool has_mark(int descriptor, std::int64_t mark) const noexcept;
 
 protected:
     /// Makes a slot; see basic_file_slot.

@@ -26,8 +26,9 @@ namespace bide::inline BIDE_ABI {
 
 struct file_slot_operations::state {
     state(std::string name, const file_slot_options& options, bool is_synced)
-        : has_marks(!options.any_filesystem), path(detail::absolute_path(std::move(name))),
-          store(path, settings(options, is_synced)), marks(path + ".lock", options.mode) {}
+        : has_marks(!options.any_filesystem), descriptor(options.descriptor),
+          path(detail::absolute_path(std::move(name))), store(path, settings(options, is_synced)),
+          marks(path + ".lock", options.mode) {}
 
     static detail::file_settings settings(const file_slot_options& options,
                                           bool is_synced) noexcept {
@@ -44,6 +45,7 @@ struct file_slot_operations::state {
     }
 
     const bool has_marks;
+    const int descriptor;
     const std::string path;
     detail::file_store<detail::posix_io> store;
     const detail::presence_file marks;
@@ -96,11 +98,17 @@ file_slot_operations::be_present() {
     if (!state_->has_marks) {
         return unexpected{std::make_error_code(std::errc::operation_not_supported)};
     }
-    return state_->marks.be_present();
+    return state_->descriptor < 0 ? state_->marks.be_present()
+                                  : state_->marks.be_present_on(state_->descriptor);
 }
 
 BIDE_DURABLE_INLINE presence file_slot_operations::is_present(std::int64_t mark) const noexcept {
     return state_->has_marks ? state_->marks.is_present(mark) : presence::unknown;
+}
+
+BIDE_DURABLE_INLINE bool file_slot_operations::has_mark(int descriptor,
+                                                        std::int64_t mark) const noexcept {
+    return state_->has_marks && state_->marks.is_on(descriptor, mark);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -177,6 +177,38 @@ public:
         return unexpected{system_error_code(EAGAIN)};
     }
 
+    // Takes a mark on the open file of a descriptor, and keeps a copy of the descriptor. The mark
+    // lasts as long as any copy, in any process.
+    // Returns: ESTALE if the descriptor has another file open; errors as be_present().
+    // Throws: std::bad_alloc.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present_on(int fd) const {
+        struct stat facts;
+        struct stat now;
+        posix_io io;
+        if (io.look_at(fd, facts) != 0 || io.look_at(path_.c_str(), now) != 0) {
+            return unexpected{system_error_code()};
+        }
+        if (!is_same_file(now, facts)) {
+            return unexpected{system_error_code(ESTALE)};
+        }
+        if (!io.is_reliable(fd)) {
+            return unexpected{std::make_error_code(std::errc::operation_not_supported)};
+        }
+        file_descriptor<posix_io> copy(io, ::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+        const std::int64_t mark = copy ? presence_bytes::take(fd) : 0;
+        if (mark == 0) {
+            return unexpected{system_error_code()};
+        }
+        return std::shared_ptr<slot_presence>(
+            std::make_shared<file_presence>(std::move(copy), mark));
+    }
+
+    // Returns true if the open file of the descriptor has the mark.
+    bool is_on(int fd,
+               std::int64_t mark) const noexcept { // a lock does not conflict with its owner
+        return presence_bytes::ask(fd, mark) == presence::no && is_present(mark) == presence::yes;
+    }
+
     // Opens the file, asks the kernel about the lock, and closes the file; read permission is
     // enough. If this process is out of descriptors or memory, returns `yes`: so no holder is
     // removed until the process can ask.
