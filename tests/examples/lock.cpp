@@ -8,11 +8,14 @@
 //              the command before the lease expires: see `margin` below
 //   ending     a keeper process is the ancestor of every process that the command starts, and ends
 //              all of them if the lock is lost or bide-lock is killed
+//   electing   `elect` is the same in a loop: a leader that lost the lock waits for it again
 //   fencing    the resource that the command writes to can refuse a token that is smaller than the
 //              largest it has seen; that protects it even if a machine was suspended
 #include "lock_admin.hpp"
 #include "lock_calls.hpp"
 #include "lock_child.hpp"
+#include "lock_descriptor.hpp"
+#include "lock_help.hpp"
 #include "lock_nesting.hpp"
 #include "lock_options.hpp"
 #include "lock_signals.hpp"
@@ -23,6 +26,7 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
+#include <bide/version.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,7 +38,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -70,12 +73,15 @@ guard_or_error try_to_acquire(const options& o, bide::durable_semaphore& lock,
     guard_or_error got = lock.acquire(wanted);
     if (!wanted.inheritable || got || got.error() != std::errc::operation_not_supported)
         return got;
+    if (o.action == does::keep || !o.forks)
+        return got;             // no process stays that renews a lease
     wanted.inheritable = false; // this system has no such descriptors: use a lease
     return lock.acquire(std::move(wanted));
 }
 
 // Waits for the lock on a thread of its own, and for signals on this one.
 durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& events) {
+    const new_files made(o);
     const auto begin = steady::now();
     int caught = 0;
     std::optional<steady::time_point> end;
@@ -84,6 +90,13 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
     std::stop_source stop;
     bide::acquire_request wanted;
     wanted.weight = o.weight;
+    wanted.at_least = o.at_least;
+    wanted.note = o.note;
+    wanted.labels = o.labels;
+    if (o.verbose)
+        wanted.on_position = [&o](std::int64_t ahead) {
+            complain(o.name + ": waiting, " + std::to_string(ahead) + " ahead");
+        };
     wanted.stop = stop.get_token();
     if (o.timeout)
         wanted.timeout = *o.timeout;
@@ -103,6 +116,7 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
             end = end ? std::min(*end, soon) : soon;
             stop.request_stop();
         });
+    made.own();
     const std::chrono::duration<double> seconds = steady::now() - begin;
     const std::string after = " after " + std::to_string(seconds.count()) + " s";
     if (caught != 0) {
@@ -126,12 +140,19 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
         const int status = error == bide::durable_errc::queue_full
                                ? static_cast<int>(o.conflict_status)
                                : status_of(error);
-        throw failure{status, words_of(o, lock, error)};
+        const bool differs = error == bide::durable_errc::permits_mismatch;
+        throw failure{status, words_of(o, lock, error) +
+                                  (differs ? "; beside holders with -s, use -x" : "")};
     }
     if (o.verbose)
         complain(o.name + ": acquired" + after + ", fence " + std::to_string((*got)->fence()) +
                  ", lane " + std::to_string((*got)->lane()));
     return std::move(**got);
+}
+
+[[noreturn]] void throw_not_executable(const options& o, int why) {
+    throw failure{why == ENOENT ? 127 : 126,
+                  std::string(o.command[0]) + ": " + std::generic_category().message(why)};
 }
 
 std::unique_ptr<child> start(const options& o, const durable_guard& held,
@@ -155,11 +176,12 @@ std::unique_ptr<child> start(const options& o, const durable_guard& held,
     }
     const auto entries = with.entries();
     how.environment = const_cast<char**>(entries.data());
+    if (!o.forks) // returns only if it fails
+        throw_not_executable(o, child::replace(how, inherited));
     try {
         return std::make_unique<child>(how, inherited);
     } catch (const child::not_executable& error) {
-        const std::string why = std::generic_category().message(error.why);
-        throw failure{error.why == ENOENT ? 127 : 126, std::string(o.command[0]) + ": " + why};
+        throw_not_executable(o, error.why);
     }
 }
 
@@ -299,10 +321,9 @@ bool release(const options& o, bide::durable_semaphore& lock, durable_guard& hel
     return false;
 }
 
-int run(const options& o, bide::durable_semaphore& lock, inbox& events,
-        const inheritance& inherited) {
-    for (const int signal : {SIGPIPE, SIGTTOU}) // a message must neither end nor stop bide-lock
-        ::signal(signal, SIG_IGN);
+// Runs the command once. None: the lock was lost, and the command was terminated.
+std::optional<int> run_once(const options& o, bide::durable_semaphore& lock, inbox& events,
+                            const inheritance& inherited) {
     auto& held = *new durable_guard(acquire(o, lock, events)); // lives as long as a call may use it
     const bool inherits = held.descriptor() >= 0 && !o.closes;
     std::unique_ptr<child> command;
@@ -316,10 +337,10 @@ int run(const options& o, bide::durable_semaphore& lock, inbox& events,
     const auto limit = all.is_lost ? std::chrono::milliseconds(1'000) : call_limit;
     if (release(o, lock, held, events, inherits && !all.is_lost, limit) && !all.is_lost) {
         complain(o.name + ": the lock was lost shortly before the command ended");
-        all.is_lost = true;
+        all.is_lost = o.action == does::run;
     }
     if (all.is_lost)
-        return EX_TEMPFAIL;
+        return std::nullopt;
     if (!command->has_ended())
         throw failure{EX_OSERR, o.name + ": the keeper was killed; the command was terminated"};
     switch (const int signal = all.ended_by != 0 ? all.ended_by : command->signal()) {
@@ -332,42 +353,78 @@ int run(const options& o, bide::durable_semaphore& lock, inbox& events,
     }
 }
 
+int run(const options& o, bide::durable_semaphore& lock, inbox& events,
+        const inheritance& inherited) {
+    for (const int signal : {SIGPIPE, SIGTTOU}) // a message must neither end nor stop bide-lock
+        ::signal(signal, SIG_IGN);
+    if (o.action == does::run)
+        return run_once(o, lock, events, inherited).value_or(EX_TEMPFAIL);
+    for (;;) { // an election
+        try {
+            if (const auto status = run_once(o, lock, events, inherited))
+                return *status;
+        } catch (const failure& error) {
+            if (error.status != EX_UNAVAILABLE)
+                throw;
+            complain(error.what + "; standing for election again");
+        }
+        for (const auto again = steady::now() + std::chrono::seconds(1);;) {
+            const auto e = events.next(again);
+            if (!e)
+                break;
+            if (e->signal != 0 && e->signal != SIGCHLD)
+                die_of(e->signal);
+        }
+    }
+}
+
 int run_action(const options& o, inbox& events, const inheritance& inherited) {
+    if (o.action == does::list)
+        return list(o, events);
     // A call that hangs may use it until the process ends.
     auto& lock = *new bide::durable_semaphore(open_slot(o), o.permits, durable_options_of(o));
     const administration by{o, lock, events};
-    if (o.action == "inspect")
-        return inspect(by);
-    if (o.action == "release")
-        return release(by);
-    if (o.action == "resize")
-        return resize(by);
-    if (o.action == "repair")
-        return repair(by);
-    return run(o, lock, events, inherited);
+    descriptor_lock descriptor(o, lock, events);
+    switch (o.action) {
+    case does::inspect: return inspect(by);
+    case does::watch: return watch(by);
+    case does::release: return release(by);
+    case does::resize: return resize(by);
+    case does::repair: return repair(by);
+    case does::keep:
+        return o.unlocks ? descriptor.release()
+                         : descriptor.take([&] { return acquire(o, lock, events); });
+    default: return o.observes ? watch(by) : run(o, lock, events, inherited);
+    }
 }
 
 int run_all(int argc, char** argv) {
     try {
         const inheritance inherited;
-        const auto o = parser(std::span(argv, static_cast<std::size_t>(argc)).subspan(1)).parse();
-        if (!o)
-            return EX_USAGE;
-        if (o->help)
-            return std::fputs(usage, stdout), 0;
-        return run_action(*new options(*o), *new inbox, inherited);
+        const options o = parser(argc, argv).parse();
+        if (o.help)
+            return print_help(), 0;
+        if (o.version)
+            return std::printf("bide-lock %d.%d.%d\n", BIDE_VERSION_MAJOR, BIDE_VERSION_MINOR,
+                               BIDE_VERSION_PATCH),
+                   0;
+        if (o.action == does::completion)
+            return print_completion(o.name);
+        return run_action(*new options(o), *new inbox, inherited);
     } catch (const failure& error) {
-        if (!error.what.empty())
-            complain(error.what);
+        if (!error.what.empty() || speaks_json)
+            complain(error.what.empty() ? "not acquired" : error.what, error.status);
         return error.status;
     } catch (const std::system_error& error) {
-        complain(shown(error.what()));
-        if (error.code() == std::errc::invalid_argument)
-            return EX_USAGE; // an invalid slot
-        return error.code().category() == bide::durable_category() ? status_of(error.code())
-                                                                   : EX_OSERR;
+        const bool is_slot = error.code() == std::errc::invalid_argument;
+        const int status = is_slot ? EX_USAGE
+                           : error.code().category() == bide::durable_category()
+                               ? status_of(error.code())
+                               : EX_OSERR;
+        complain(shown(error.what()), status);
+        return status;
     } catch (const std::bad_alloc&) {
-        complain("out of memory");
+        complain("out of memory", EX_OSERR);
         return EX_OSERR;
     }
 }

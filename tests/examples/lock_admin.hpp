@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_ADMIN_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_ADMIN_HPP
 
-// bide-lock inspect, release, resize and repair.
+// bide-lock inspect, list, watch, release, resize and repair.
 
 #include "lock_calls.hpp"
 #include "lock_options.hpp"
@@ -13,14 +13,15 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
 
-#include <nlohmann/json.hpp>
-
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <pwd.h>
@@ -53,60 +54,79 @@ inline std::optional<std::int64_t> time_of(const bide::durable::record& r, const
     return std::nullopt;
 }
 
-inline void print_text(const options& o, const inspection& seen) {
+inline std::string text_of(const options& o, const inspection& seen) {
     const auto now = time_of(seen.live, o);
-    const auto print = [&](const char* what, std::int64_t number, const char* numbered,
-                           const auto& one, std::int64_t lane) {
-        std::string line = std::string(what) + " " + numbered + "=" + std::to_string(number);
-        if (lane >= 0)
-            line += " lane=" + std::to_string(lane);
-        line += " weight=" + std::to_string(one.weight);
+    std::string all = o.name + ": " + std::to_string(seen.free) + " of " +
+                      std::to_string(seen.live.permits) + " permits free, " +
+                      std::to_string(seen.live.waiters.size()) + " waiting\n";
+    const auto add = [&](const std::string& what, const auto& one) {
+        all += what + " weight=" + std::to_string(one.weight);
         if (now) {
             char left[64];
             std::snprintf(left, sizeof left, " left=%.1fs",
                           static_cast<double>(one.expires_at - *now) / 1e3);
-            line += left;
+            all += left;
         }
         if (!one.from.host.empty())
-            line += " host=" + printable(one.from.host);
+            all += " host=" + printable(one.from.host);
         if (one.from.pid != 0)
-            line += " pid=" + std::to_string(one.from.pid);
-        std::printf("%s id=%s\n", line.c_str(), printable(one.holder_id).c_str());
+            all += " pid=" + std::to_string(one.from.pid);
+        all += " id=" + printable(one.holder_id) + "\n";
+        if constexpr (requires { one.about.note; }) {
+            if (!one.about.note.empty())
+                all += "        note=" + printable(one.about.note) + "\n";
+            for (const auto& [name, value] : one.about.labels)
+                all += "        " + printable(name) + "=" + printable(value) + "\n";
+        }
     };
     const auto holder = [&](const char* what, const bide::durable::holder& h) {
-        print(what, h.fence, "fence", h, h.lane);
+        add(what + std::to_string(h.fence) + " lane=" + std::to_string(h.lane), h);
     };
-
-    std::printf("%s: %lld of %lld permits free, %zu waiting\n", o.name.c_str(),
-                static_cast<long long>(seen.free), static_cast<long long>(seen.live.permits),
-                seen.live.waiters.size());
     for (const auto& h : seen.live.holders)
-        holder("holder ", h);
+        holder("holder  fence=", h);
     for (const auto& h : seen.expired)
-        holder("expired", h);
+        holder("expired fence=", h);
     std::int64_t position = 0;
     for (const auto& w : seen.live.waiters)
-        print("waiter ", ++position, "place", w, -1);
+        add("waiter  place=" + std::to_string(++position), w);
     for (const auto& w : seen.vanished)
-        print("gone   ", 0, "place", w, -1);
+        add("gone    place=0", w);
     if (const auto& note = seen.live.admin)
-        std::printf("note    %s: %s\n", printable(note->by).c_str(), printable(note->what).c_str());
+        all += "note    " + printable(note->by) + ": " + printable(note->what) + "\n";
+    return all;
+}
+
+// The state in a few words: held 1/1 waiting=2 by=a;b
+inline std::string summary_of(const inspection& seen) {
+    if (seen.live.holders.empty() && seen.live.waiters.empty())
+        return "free";
+    std::string all = "held " + std::to_string(seen.live.permits - seen.free) + "/" +
+                      std::to_string(seen.live.permits) +
+                      " waiting=" + std::to_string(seen.live.waiters.size()) + " by=";
+    for (const auto& h : seen.live.holders)
+        all += (all.ends_with('=') ? "" : ";") + printable(h.holder_id);
+    return all;
 }
 
 // The record as others see it now, and beside it what they do not count any more.
-inline void print_json(const options& o, const inspection& seen) {
+inline json json_of(const options& o, const inspection& seen) {
     bide::durable::record rest = seen.live;
     rest.holders = seen.expired;
     rest.waiters = seen.vanished;
-    auto all = nlohmann::json::parse(bide::durable::encode(seen.live));
-    auto others = nlohmann::json::parse(bide::durable::encode(rest));
+    auto all = json::parse(bide::durable::encode(seen.live));
+    auto others = json::parse(bide::durable::encode(rest));
     all["name"] = o.name;
     all["free"] = seen.free;
     all["expired"] = std::move(others["holders"]);
     all["vanished"] = std::move(others["waiters"]);
     if (const auto now = time_of(seen.live, o))
         all["now"] = *now;
-    std::printf("%s\n", all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    return all;
+}
+
+inline void print(const std::string& text) {
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+        throw failure{EX_IOERR, "cannot write to stdout"};
 }
 
 // A lock, and how it is asked.
@@ -125,6 +145,10 @@ struct administration {
     std::optional<inspection> look() const {
         return ask([&lock = lock] { return lock.inspect(); });
     }
+    void report(const json& done) const {
+        if (o.json)
+            print(one_line(done) + "\n");
+    }
     bide::durable_admin admin() const {
         if (!o.by.empty())
             return lock.admin(o.by);
@@ -137,17 +161,80 @@ struct administration {
 inline int inspect(const administration& by) {
     const options& o = by.o;
     const auto seen = by.look();
-    if (seen && o.json)
-        print_json(o, *seen);
-    else if (seen)
-        print_text(o, *seen);
-    else if (o.json)
-        std::puts("null");
+    if (o.json)
+        print((seen ? one_line(json_of(o, *seen)) : "null") + "\n");
     else
-        std::printf("%s: never used\n", o.name.c_str());
-    if (std::fflush(stdout) != 0)
-        throw failure{EX_IOERR, "cannot write to stdout"};
+        print(seen ? text_of(o, *seen) : o.name + ": never used\n");
     return 0;
+}
+
+// One line for each lock, or an array. A record that cannot be read is shown as such.
+inline int list(const options& all, inbox& events) {
+    json array = json::array();
+    for (const std::string& name : answer_of(all, events, [&all] { return names_in(all); })) {
+        auto& o = *new options(all); // a call that hangs may use it until the process ends
+        o.name = name;
+        auto& lock = *new bide::durable_semaphore(open_slot(o), 1);
+        const auto seen = answer_of(o, events, [&lock] { return lock.inspect(); });
+        if (seen && !*seen)
+            continue;
+        if (o.json)
+            array.push_back(seen ? json_of(o, **seen)
+                                 : json{{"name", name}, {"error", seen.error().message()}});
+        else
+            print(name + "\t" +
+                  (seen ? summary_of(**seen) : "unreadable: " + seen.error().message()) + "\n");
+    }
+    if (all.json)
+        print(one_line(array) + "\n");
+    return 0;
+}
+
+// Shows each change until a signal ends bide-lock. --observe: only the leader.
+inline int watch(const administration& by) {
+    const options& o = by.o;
+    const bool redraws = !o.json && !o.observes && ::isatty(STDOUT_FILENO) != 0;
+    auto slot = open_slot(o);
+    std::unique_ptr<bide::slot_watch> changes;
+    for (std::string before;;) {
+        if (changes == nullptr && slot.is_watchable())
+            if (auto made = slot.watch()) // otherwise the lock is read once a second
+                changes = std::move(*made);
+        const auto seen = by.look();
+        const bide::durable::holder* const leader =
+            seen && !seen->live.holders.empty() ? &seen->live.holders.front() : nullptr;
+        std::string now = "never used";
+        if (o.observes) {
+            now = leader != nullptr
+                      ? std::to_string(leader->fence) + " " + printable(leader->holder_id)
+                      : "no leader";
+        } else if (seen) {
+            now = summary_of(*seen);
+            for (const auto& h : seen->live.holders)
+                now += " " + std::to_string(h.fence);
+            for (const auto& w : seen->live.waiters)
+                now += " " + w.nonce;
+        }
+        const bool has_changed = std::exchange(before, now) != now;
+        if (redraws) {
+            print("\033[H\033[J" + (seen ? text_of(o, *seen) : o.name + ": never used\n"));
+        } else if (has_changed && o.json && o.observes) {
+            print(one_line({{"name", o.name},
+                            {"fence", leader != nullptr ? json(leader->fence) : json()},
+                            {"holderId", leader != nullptr ? json(leader->holder_id) : json()}}) +
+                  "\n");
+        } else if (has_changed && o.json) {
+            print((seen ? one_line(json_of(o, *seen)) : "null") + "\n");
+        } else if (has_changed) {
+            print((o.observes ? now : o.name + ": " + (seen ? summary_of(*seen) : now)) + "\n");
+        }
+        const auto e = by.events.next(steady::now() + std::chrono::seconds(1),
+                                      changes != nullptr ? changes->fd() : -1);
+        if (e && e->signal != 0 && e->signal != SIGCHLD)
+            die_of(e->signal);
+        if (e && e->is_file && changes->drain())
+            changes.reset();
+    }
 }
 
 inline int release(const administration& by) {
@@ -162,18 +249,19 @@ inline int release(const administration& by) {
                 fences.push_back(h.fence);
         }
     }
-    int released = 0;
+    json released = json::array();
     for (const std::int64_t fence : fences)
         if (by.ask([admin = by.admin(), fence, &o]() mutable {
                 return admin.force_release(fence, o.reason);
             })) {
-            ++released;
+            released.push_back(fence);
             if (o.verbose)
                 complain(o.name + ": released fence " + std::to_string(fence));
         }
-    if (released == 0)
+    if (released.empty())
         throw failure{1, o.fence != 0 ? o.name + ": no holder has fence " + std::to_string(o.fence)
                                       : o.name + ": there is no holder"};
+    by.report({{"name", o.name}, {"released", released}});
     return 0;
 }
 
@@ -188,6 +276,7 @@ inline int resize(const administration& by) {
     }
     if (!by.ask([admin = by.admin(), &o]() mutable { return admin.resize(o.permits, o.reason); }))
         throw failure{1, o.name + ": never used; its first holder sets the permits"};
+    by.report({{"name", o.name}, {"permits", o.permits}});
     return 0;
 }
 
@@ -195,6 +284,7 @@ inline int repair(const administration& by) {
     const options& o = by.o;
     if (!by.ask([admin = by.admin(), &o]() mutable { return admin.repair(o.min_fence, o.reason); }))
         throw failure{1, o.name + ": the record can be read; nothing was changed"};
+    by.report({{"name", o.name}, {"repaired", true}});
     return 0;
 }
 

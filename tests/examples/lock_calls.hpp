@@ -5,6 +5,7 @@
 // stays there. So objects that a call uses live until the process ends, and main() does not wait
 // for threads.
 
+#include "lock_options.hpp"
 #include "lock_signals.hpp"
 #include "lock_slots.hpp"
 

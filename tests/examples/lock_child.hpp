@@ -184,6 +184,21 @@ public:
     child(const child&) = delete;
     child& operator=(const child&) = delete;
 
+    // Becomes the command, without a keeper. Returns errno if that fails.
+    static int replace(const setting& how, const inheritance& inherited) {
+        inherited.apply();
+        if (how.hold >= 0 && how.hold_as >= 0) {
+            const bool is_open = how.hold == how.hold_as
+                                     ? ::fcntl(how.hold, F_SETFD, 0) == 0
+                                     : ::dup2(how.hold, how.hold_as) == how.hold_as;
+            if (!is_open)
+                return errno;
+        }
+        environ = how.environment;
+        ::execvp(how.arguments[0], how.arguments);
+        return errno;
+    }
+
     int socket() const { return socket_; } // readable when hear() has a note
 
     void send(int signal) {
@@ -358,20 +373,7 @@ private:
             if (action.sa_handler != SIG_IGN)
                 ::signal(signal, SIG_DFL);
         }
-        inherited.apply();
-        int why = 0;
-        if (how.hold >= 0 && how.hold_as >= 0) {
-            const bool is_open = how.hold == how.hold_as
-                                     ? ::fcntl(how.hold, F_SETFD, 0) == 0
-                                     : ::dup2(how.hold, how.hold_as) == how.hold_as;
-            if (!is_open)
-                why = errno;
-        }
-        if (why == 0) {
-            environ = how.environment;
-            ::execvp(how.arguments[0], how.arguments);
-            why = errno;
-        }
+        const int why = replace(how, inherited);
         [[maybe_unused]] const auto n = ::write(trouble, &why, sizeof why);
         ::_exit(127);
     }

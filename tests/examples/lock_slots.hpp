@@ -1,10 +1,11 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_SLOTS_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_SLOTS_HPP
 
-// Maps --slot to a slot, and an error to an exit status. A database is supported if the program was
-// built with its client.
+// Maps --slot to a slot, its names and its files, and an error to an exit status. A database is
+// supported if the program was built with its client.
 
 #include "lock_options.hpp"
+#include "lock_secrets.hpp"
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
@@ -27,12 +28,18 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace lock_parts {
 
@@ -146,6 +153,11 @@ inline std::string kind_of(std::string_view slot) {
     return kind == "http" || kind == "https" ? "etcd" : kind;
 }
 
+// The path of a file slot.
+inline std::string file_of(const options& o) {
+    return o.slot.substr(o.slot.find(':') + 1) + "/" + o.name + ".bide";
+}
+
 // Throws: failure, and what the slots throw.
 inline bide::slot_ref open_slot(const options& o) {
     const auto colon = std::min(o.slot.find(':'), o.slot.size());
@@ -160,8 +172,12 @@ inline bide::slot_ref open_slot(const options& o) {
     // The location is always a directory. If a path could mean a file or a directory, depending on
     // what exists, two processes could hold the same lock. bide-lock does not make the directory,
     // because it may be a mount point that is not mounted yet.
-    if (kind == "file")
-        return bide::file_slot(rest + "/" + o.name + ".bide");
+    if (kind == "file") {
+        bide::file_slot_options how;
+        how.mode = o.mode.value_or(how.mode);
+        how.descriptor = o.descriptor;
+        return bide::file_slot(file_of(o), how);
+    }
     if (scheme != kind && !is_url) // rediss:host:port, https:place
         throw failure{EX_USAGE, "--slot: " + scheme + ": begins a URL, " + scheme + "://..."};
 #if defined(BIDE_LOCK_HAS_SQLITE)
@@ -188,6 +204,120 @@ inline bide::slot_ref open_slot(const options& o) {
     throw failure{EX_USAGE, "--slot: " + shown(scheme) +
                                 ": not one of file, sqlite, postgres, etcd, redis, nor the scheme "
                                 "of a URL"};
+}
+
+// The files that bide-lock makes, with the --mode and the --owner that they are to have. Construct it
+// before the first call to the slot.
+class new_files {
+public:
+    explicit new_files(const options& o) : o_(o) {
+        if (!o.mode && o.user == static_cast<uid_t>(-1) && o.group == static_cast<gid_t>(-1))
+            return;
+        const std::string kind = kind_of(o.slot);
+        const std::string path = kind == "file" ? file_of(o) : o.slot.substr(o.slot.find(':') + 1);
+        if (kind == "file")
+            all_ = {path, path + ".lock"};
+        else if (kind == "sqlite")
+            all_ = {path, path + "-bide", path + "-wal", path + "-shm", path + "-journal"};
+        else
+            throw failure{EX_USAGE, "--mode, --owner: of a file or sqlite slot"};
+        std::erase_if(all_, [](const std::string& file) {
+            struct stat facts{};
+            return ::lstat(file.c_str(), &facts) == 0;
+        });
+    }
+
+    // Throws: failure.
+    void own() const {
+        for (const std::string& file : all_) {
+            const int opened = ::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+            if (opened < 0)
+                continue;
+            // The owner last: only the owner may change the mode.
+            const bool is_done = (!o_.mode || ::fchmod(opened, *o_.mode) == 0) &&
+                                 ::fchown(opened, o_.user, o_.group) == 0;
+            const int error = errno;
+            ::close(opened);
+            if (!is_done)
+                throw failure{EX_CANTCREAT, file + ": --mode, --owner: " +
+                                                std::generic_category().message(error)};
+        }
+    }
+
+private:
+    const options& o_;
+    std::vector<std::string> all_;
+};
+
+// Returns the names of the locks of a slot. Throws: failure.
+inline std::vector<std::string> names_in(const options& o) {
+    std::vector<std::string> all;
+    const std::string kind = kind_of(o.slot);
+    const std::string place = o.slot.substr(std::min(o.slot.find(':') + 1, o.slot.size()));
+    const auto fail = [&o](int status, const std::string& why) {
+        throw failure{status,
+                      "list: " + shown(why.substr(0, why.find('\n'))) + " (" + shown(o.slot) + ")"};
+    };
+    if (kind == "file") {
+        std::error_code error;
+        for (std::filesystem::directory_iterator at(place, error), end; !error && at != end;
+             at.increment(error))
+            if (at->path().extension() == ".bide")
+                all.push_back(at->path().stem().string());
+        if (error)
+            fail(EX_NOINPUT, error.message());
+    }
+#if defined(BIDE_LOCK_HAS_SQLITE)
+    else if (kind == "sqlite") {
+        sqlite3* base = nullptr;
+        sqlite3_stmt* rows = nullptr;
+        int got = sqlite3_open_v2(place.c_str(), &base, SQLITE_OPEN_READONLY, nullptr);
+        if (got == SQLITE_OK)
+            sqlite3_busy_timeout(base, 10'000);
+        if (got == SQLITE_OK)
+            got = sqlite3_prepare_v2(base, "select key from bide_lock", -1, &rows, nullptr);
+        while (got == SQLITE_OK && sqlite3_step(rows) == SQLITE_ROW)
+            all.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(rows, 0)));
+        const std::string why = sqlite3_errmsg(base);
+        sqlite3_finalize(rows);
+        sqlite3_close(base);
+        if (got != SQLITE_OK && why.find("no such table") == why.npos)
+            fail(EX_NOINPUT, why);
+    }
+#endif
+#if defined(BIDE_LOCK_HAS_POSTGRES)
+    else if (kind == "postgres") {
+        const std::string& address = place.starts_with("//") ? o.slot : place;
+        PGconn* const base = PQconnectdb(address.c_str());
+        if (PQstatus(base) != CONNECTION_OK)
+            fail(EX_UNAVAILABLE, PQerrorMessage(base));
+        const auto column = [&](const std::string& query) {
+            std::vector<std::string> values;
+            PGresult* const got = PQexec(base, query.c_str());
+            const bool is_good = PQresultStatus(got) == PGRES_TUPLES_OK;
+            for (int i = 0; is_good && i < PQntuples(got); ++i)
+                values.emplace_back(PQgetvalue(got, i, 0));
+            PQclear(got);
+            if (!is_good)
+                fail(EX_UNAVAILABLE, PQerrorMessage(base));
+            return values;
+        };
+        for (const std::string& query :
+             column("select format('select key from %I.bide_lock', n.nspname) from pg_class c join "
+                    "pg_namespace n on n.oid = c.relnamespace where c.relname = 'bide_lock' and "
+                    "c.relkind in ('r', 'p')"))
+            for (std::string& name : column(query))
+                all.push_back(std::move(name));
+        PQfinish(base);
+    }
+#endif
+    else
+        fail(EX_USAGE, "this kind of slot has no list");
+    std::erase_if(all, [&o](const std::string& name) {
+        return !is_name(name) || ::fnmatch(o.name.c_str(), name.c_str(), 0) != 0;
+    });
+    std::sort(all.begin(), all.end());
+    return all;
 }
 
 // Returns the variables that the command's environment must not have.

@@ -19,6 +19,7 @@ fi
 
 lock=$1
 work=$2
+source=$(cd "$(dirname "$0")" && pwd)
 kinds=$3
 rm -rf "$work"
 mkdir -p "$work"
@@ -229,6 +230,8 @@ in_background -s n -- sh -c "$hold"
 held
 expect 0 "$lock" -s -w 60 n -- true
 expect 1 "$lock" -x -n n -- true
+expect 78 "$lock" -w 60 n -- true
+says err "use -x"
 let_go
 ends 0 $child
 in_background -x n -- sh -c "$hold"
@@ -600,6 +603,214 @@ expect 0 "$lock" inspect n
 says out "n: 1024 of 1024 permits free"
 [ ! -e ran ] || fail "it ran with other permits"
 
+begin "takes a command as flock(1) does"
+expect 5 "$lock" -nE9 ./n sh -c 'exit 5' # short options together; a path, and no --
+expect 0 "$lock" --slot file:. inspect n
+says out "n: 1 of 1 permits free"
+mkdir directory
+expect 0 "$lock" --nb -x directory/ -c 'echo "$BIDE_LOCK_NAME" "$0"'
+says out "directory "
+expect 3 env SHELL=/bin/sh "$lock" -c 'exit 3' ./n
+expect 0 "$lock" ./n echo -n --json
+[ "$(cat out)" = --json ] || fail "the command's options: $(cat out)"
+in_background ./n sh -c "$hold"
+held
+expect 9 "$lock" --wait=.01 -E9 n -- true
+let_go
+ends 0 $child
+expect 64 "$lock" --slot file:. ./n true
+expect 64 "$lock" n true
+says err "a command stands behind --"
+
+begin "makes files with a mode and an owner"
+expect 0 "$lock" --mode 0660 --owner ":$(id -g)" n -- true
+[ "$(ls -l n.bide n.bide.lock | grep -c '^-rw-rw----')" = 2 ] || fail "$(ls -l)"
+chmod 0600 n.bide
+expect 0 "$lock" --mode 0660 n -- true
+ls -l n.bide | grep -q '^-rw-------' || fail "it changed the mode of a file that was there"
+expect 64 "$lock" --owner no-such-user n -- true
+expect 64 "$lock" --mode 0888 n -- true
+
+begin "lists the locks of a slot"
+for kind in $kinds; do
+    [ $kind = sqlite ] && BIDE_LOCK_SLOT=sqlite:locks.db
+    for name in one two other; do expect 0 "$lock" $name -- true; done
+    in_background two -- sh -c "$hold"
+    held
+    expect 0 "$lock" list
+    [ "$(sed 's/ by=.*//' out | tr '\t\n' ' /')" = "one free/other free/two held 1/1 waiting=0/" ] ||
+        fail "$(cat out)"
+    expect 0 "$lock" list --json 'o*'
+    [ "$(grep -o '"name":"[a-z]*"' out | tr -d '\n')" = '"name":"one""name":"other"' ] ||
+        fail "$(cat out)"
+    let_go
+    ends 0 $child
+done
+kind=file
+BIDE_LOCK_SLOT=file:.
+cp two.bide damaged
+tr '\000-\377' 'x' < damaged > two.bide
+expect 0 "$lock" list
+says out "two	unreadable: "
+expect 66 "$lock" --slot file:none list
+expect 64 "$lock" --relaxed --slot redis:h:1 list
+
+begin "watches holders and waiters"
+"$lock" watch n > seen.watch 2>&1 &
+watcher=$!
+"$lock" watch --json n > seen.json 2>&1 &
+children="$children $watcher $!"
+json_watcher=$!
+until_true grep -q "never used" seen.watch
+until_true grep -q null seen.json
+in_background --holder me n -- sh -c "$hold"
+held
+until_true grep -q "^n: held 1/1 waiting=0 by=me" seen.watch
+until_true grep -q '"holderId":"me"' seen.json
+let_go
+ends 0 $child
+until_true grep -q "^n: free" seen.watch
+kill -INT $json_watcher 2> /dev/null
+kill -TERM $watcher $json_watcher
+ends 143 $watcher
+ends 143 $json_watcher # a shell's background processes ignore SIGINT
+
+begin "elects a leader, again after a loss"
+in_background --lease 6s --kill-after 1s --holder me elect n -- sh -c "$hold; exit 4"
+held
+first=$fence
+"$lock" elect --observe n > seen.leader 2>&1 &
+observer=$!
+children="$children $observer"
+until_true grep -q "^$first me" seen.leader
+expect 0 "$lock" release --force "$first" n
+held # the second term
+[ "$fence" -gt "$first" ] || fail "token $fence after $first"
+until_true grep -q "^$fence me" seen.leader
+let_go
+ends 4 $child
+says bg "terminating the command"
+until_true grep -q "^no leader" seen.leader
+kill $observer
+ends 143 $observer
+expect 64 "$lock" elect n
+expect 64 "$lock" elect --observe n -- true
+
+begin "speaks JSON"
+expect 0 "$lock" --json -v n -- sh -c 'echo "$BIDE_FENCE"'
+grep -q '^{"message":"n: acquired after ' err || fail "$(cat err)"
+expect 0 "$lock" --json resize n 3
+[ "$(cat out)" = '{"name":"n","permits":3}' ] || fail "$(cat out)"
+in_background --permits 3 n -- sh -c "$hold"
+held
+expect 1 "$lock" --json -n --permits 3 --weight 3 n -- true
+[ "$(cat err)" = '{"code":1,"error":"not acquired"}' ] || fail "$(cat err)"
+expect 0 "$lock" --json release --all n
+[ "$(cat out)" = "{\"name\":\"n\",\"released\":[$fence]}" ] || fail "$(cat out)"
+let_go
+ends 75 $child
+expect 1 "$lock" --json repair n
+says err '"code":1'
+expect 0 "$lock" --json repair new
+[ "$(cat out)" = '{"name":"new","repaired":true}' ] || fail "$(cat out)"
+expect 64 "$lock" --bogus=secret --json
+[ "$(cat err)" = '{"code":64,"error":"--bogus: there is no such option\nTry: bide-lock --help"}' ] ||
+    fail "$(cat err)"
+
+begin "tells its options to the man page and to shells"
+expect 0 "$lock" --version
+grep -E -q '^bide-lock [0-9]+\.[0-9]+\.[0-9]+$' out || fail "$(cat out)"
+"$lock" --help > help
+awk 'length > 100' help > long
+[ ! -s long ] || fail "too long: $(cat long)"
+grep -o -E '^  (-., )*--[a-z-]+' help | tr -d ',' | tr -s ' ' '\n' | grep . > every
+[ "$(wc -l < every)" -gt 40 ] || fail "$(cat every)"
+awk -f "$source/lock_man.awk" help | sed 's/\\-/-/g' > man
+for shell in bash fish zsh; do expect 0 "$lock" completion $shell; mv out $shell; done
+while read -r option; do
+    case $option in --*) fish="-l ${option#--}" ;; *) fish="-s ${option#-}" ;; esac
+    for where in "man:^.B .*$option" "bash:[' ]${option}[' ]" "zsh:[' ]${option}[' ]" "fish: $fish "; do
+        grep -q -e "${where#*:}" "${where%%:*}" || fail "$option is not in ${where%%:*}"
+    done
+done < every
+if command -v man > /dev/null; then
+    MANWIDTH=90 man --warnings -l man > page 2> err || fail "$(cat err)"
+    quiet_err=$(cat err)
+    [ -z "$quiet_err" ] || fail "$quiet_err"
+fi
+for shell in bash fish zsh; do
+    command -v $shell > /dev/null || { echo "not checked: no $shell"; continue; }
+    expect 0 $shell -n $shell
+done
+if command -v bash > /dev/null; then
+    expect 0 bash -c '. ./bash; COMP_WORDS=(bide-lock release --fo); COMP_CWORD=2; _bide_lock
+        echo "${COMPREPLY[@]}"'
+    [ "$(cat out)" = --force ] || fail "completed to $(cat out)"
+fi
+expect 64 "$lock" completion csh
+
+if [ "$(uname)" = Linux ]; then
+begin "leaves the lock to a descriptor of its caller"
+exec 8>> n.bide.lock
+expect 0 "$lock" --json 8
+fence=$(grep -o '"fence":[0-9]*' out)
+expect 1 "$lock" -n n -- true
+expect 0 "$lock" --json -n 8 # it has the lock
+says out "$fence"
+expect 0 "$lock" inspect n
+says out "id=$(uname -n):$$"
+in_background n -- sh -c "$hold"
+until_true waiters 1
+expect 1 "$lock" -n 8 9>&- 8>> n.bide.lock # another open file, and a waiter
+expect 0 "$lock" -u 8
+held
+expect 9 "$lock" -E9 -w .1 8
+expect 0 "$lock" --unlock 8
+waiters 0 || fail "it still waits: $(cat seen)"
+let_go
+ends 0 $child
+( # the subshell keeps it
+    expect 0 "$lock" -s 8
+    sh -c 'echo 1 0 > held; read go < go' &
+    exit 0
+) 8> n.bide.lock # truncates it
+held
+expect 0 "$lock" -s -w 60 n -- true
+expect 1 "$lock" -x -n n -- true
+let_go
+expect 0 "$lock" -x -w 60 n -- true
+expect 0 "$lock" 8
+exec 8>&-
+expect 0 "$lock" -w 60 n -- true
+
+begin "takes only the file of a lock for a descriptor"
+echo precious > file.bide.lock
+for file in file.bide.lock plain; do
+    expect 66 "$lock" 8 8>> $file
+    says err "is not the file of a lock"
+done
+[ "$(cat file.bide.lock)" = precious ] || fail "it wrote into the file"
+expect 66 "$lock" 8
+says err "not open"
+touch n.bide.lock
+expect 66 "$lock" 8 8< n.bide.lock
+says err "open it for writing: 8>> "
+[ ! -e n.bide ] || fail "it made a record"
+expect 64 "$lock" --slot file:. 8 8>> n.bide.lock
+expect 64 "$lock" -u n -- true
+
+begin "becomes the command"
+in_background -F n -- sh -c "$hold; exit 6"
+held
+expect 1 "$lock" -n n -- true
+[ "$(tr '\0' ' ' < /proc/$child/cmdline | cut -c 1-5)" = "sh -c" ] || fail "it is not the command"
+let_go
+ends 6 $child
+expect 0 "$lock" -w 60 n -- true
+expect 127 "$lock" -F n -- ./no-such-command
+expect 0 "$lock" -w 60 n -- true
+fi
+
 begin "hides passwords"
 mkdir password=hunter2
 secret=file:password=hunter2
@@ -657,16 +868,16 @@ wrong() {
 for arguments in '' n -- 'n --' '-- true' 'n m -- true' 'inspect' 'inspect n m' \
     'inspect n -- true' 'lock n' 'release n' 'release --all --force 1 n' 'release --force 0 n' \
     'resize n' 'resize --weight 2 n' '-o inspect n' '--slot-file missing n -- true' \
-    '--json n -- true' '--all n -- true' '-n inspect n' '--bogus n -- true' '-q n -- true' \
+    '--all n -- true' '-n inspect n' '--bogus n -- true' '-q n -- true' \
     '--permits 0 n -- true' '--permits 1x n -- true' '--permits -1 n -- true' '--permits' \
-    '--weight 2 n -- true' '--shared --permits 2 n -- true' '-s -x n -- true' '-nv n -- true' \
+    '--weight 2 n -- true' '--shared --permits 2 n -- true' '-s -x n -- true' '-nq n -- true' \
     '--json=1 inspect n' '-E 256 n -- true' '-E -1 n -- true' '--lease 0 n -- true' \
     '--lease 1s --kill-after 600ms n -- true' '-w -1 n -- true' '-w 1.2.3 n -- true' \
     '-w . n -- true' '-w 1y n -- true' '-w 99999999999999999999 n -- true' '-w= n -- true' \
     '-w inf n -- true' '--slot -- true'; do
     wrong $arguments
 done
-for name in '' . .. .hidden a/b /etc -n "$(printf 'a\tb')" "$(printf %201s x)"; do
+for name in '' . .. .hidden ./.hidden a/.. -n "$(printf 'a\tb')" "$(printf %201s x)"; do
     wrong "$name" -- true
 done
 BIDE_LOCK_SLOT= wrong n -- true
