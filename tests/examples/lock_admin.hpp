@@ -72,18 +72,16 @@ inline std::string text_of(const options& o, const inspection& seen) {
         if (one.from.pid != 0)
             all += " pid=" + std::to_string(one.from.pid);
         all += " id=" + printable(one.holder_id) + "\n";
-        if constexpr (requires { one.about.note; }) {
-            if (!one.about.note.empty())
-                all += "        note=" + printable(one.about.note) + "\n";
-            for (const auto& [name, value] : one.about.labels)
-                all += "        " + printable(name) + "=" + printable(value) + "\n";
-        }
+        if (!one.about.note.empty())
+            all += "        note=" + printable(one.about.note) + "\n";
+        for (const auto& [name, value] : one.about.labels)
+            all += "        " + printable(name) + "=" + printable(value) + "\n";
     };
     const auto holder = [&](const char* what, const bide::durable::holder& h) {
         add(what + std::to_string(h.fence) + " lane=" + std::to_string(h.lane), h);
     };
     for (const auto& h : seen.live.holders)
-        holder("holder  fence=", h);
+        holder(bide::durable::is_resting(h) ? "resting fence=" : "holder  fence=", h);
     for (const auto& h : seen.expired)
         holder("expired fence=", h);
     std::int64_t position = 0;
@@ -172,10 +170,10 @@ inline int inspect(const administration& by) {
 inline int list(const options& all, inbox& events) {
     json array = json::array();
     for (const std::string& name : answer_of(all, events, [&all] { return names_in(all); })) {
-        auto& o = *new options(all); // a call that hangs may use it until the process ends
+        options o = all;
         o.name = name;
-        auto& lock = *new bide::durable_semaphore(open_slot(o), 1);
-        const auto seen = answer_of(o, events, [&lock] { return lock.inspect(); });
+        const auto lock = std::make_shared<bide::durable_semaphore>(open_slot(o), 1);
+        const auto seen = answer_of(o, events, [lock] { return lock->inspect(); });
         if (seen && !*seen)
             continue;
         if (o.json)

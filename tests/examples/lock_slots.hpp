@@ -16,6 +16,7 @@
 #endif
 #if defined(BIDE_LOCK_HAS_POSTGRES)
 #include <bide/durable/slots/postgres.hpp>
+#include <libpq-fe.h>
 #endif
 #if defined(BIDE_LOCK_HAS_REDIS)
 #include <bide/durable/slots/redis.hpp>
