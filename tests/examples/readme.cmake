@@ -1,6 +1,6 @@
 # The README.md files are true: every ```cpp block of them compiles as a program of its own, and runs
 # where it has a main(); every test that tests/README.md names is there.
-# cmake -DROOT=<source tree> -DCXX=... -DDURABLE=... -DWERROR=... -DWORK=... -P readme.cmake
+# cmake -DROOT=<source tree> -DCXX=... -DDURABLE=<library or nothing> -DWERROR=... -DWORK=... -P readme.cmake
 
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/snippets.cmake)
@@ -23,8 +23,14 @@ foreach(readme IN ITEMS README.md ${readmes})
         set(source "${WORK}/snippet_${count}.cpp")
         file(WRITE "${source}" "${snippet}\n")
         set(compile "${CXX}" -std=c++20 -Wall -Wextra -Wpedantic "-I${ROOT}/include" "${source}")
+        set(libraries "")
         if(snippet MATCHES "<bide/durable/")
-            list(APPEND compile -DBIDE_DURABLE_HEADER_ONLY)
+            if(header_only_was_tried)
+                set(libraries "${DURABLE}")
+            else() # once, because it takes long
+                set(header_only_was_tried TRUE)
+                list(APPEND compile -DBIDE_DURABLE_HEADER_ONLY)
+            endif()
         endif()
         if(WERROR)
             list(APPEND compile -Werror)
@@ -33,7 +39,7 @@ foreach(readme IN ITEMS README.md ${readmes})
         if(has_main EQUAL -1)
             execute_process(COMMAND ${compile} -fsyntax-only RESULT_VARIABLE failed)
         else()
-            execute_process(COMMAND ${compile} -pthread -o "${source}.out" RESULT_VARIABLE failed)
+            execute_process(COMMAND ${compile} ${libraries} -pthread -o "${source}.out" RESULT_VARIABLE failed)
             if(NOT failed)
                 execute_process(
                     COMMAND "${source}.out" WORKING_DIRECTORY ${WORK} RESULT_VARIABLE failed TIMEOUT 60
