@@ -631,6 +631,22 @@ ls -l n.bide | grep -q '^-rw-------' || fail "it changed the mode of a file that
 expect 64 "$lock" --owner no-such-user n -- true
 expect 64 "$lock" --mode 0888 n -- true
 
+begin "keeps others out for a minimum time, and describes the holder"
+in_background --at-least 1h --note 'disk check' --label team=db --label shift=2 n -- sh -c "$hold"
+held
+expect 0 "$lock" inspect n
+for text in 'note=disk check' team=db shift=2; do says out "        $text"; done
+expect 0 "$lock" inspect --json n
+says out '"note":"disk check"'
+let_go
+ends 0 $child
+expect 1 "$lock" -n n -- true
+expect 0 "$lock" inspect n
+says out "resting fence=$fence"
+expect 0 "$lock" release --all n
+expect 0 "$lock" -w 60 n -- true
+expect 64 "$lock" --label team n -- true
+
 begin "lists the locks of a slot"
 for kind in $kinds; do
     [ $kind = sqlite ] && BIDE_LOCK_SLOT=sqlite:locks.db
