@@ -17,7 +17,7 @@ set(DOXYGEN_STRIP_FROM_PATH ${PROJECT_SOURCE_DIR}/include)
 set(DOXYGEN_STRIP_FROM_INC_PATH ${PROJECT_SOURCE_DIR}/include)
 set(DOXYGEN_INCLUDE_PATH ${PROJECT_SOURCE_DIR}/include)
 set(DOXYGEN_FILE_PATTERNS *.hpp *.md)
-set(DOXYGEN_EXCLUDE_PATTERNS */detail/*)
+set(DOXYGEN_EXCLUDE_PATTERNS */detail/* */impl/*)
 set(DOXYGEN_EXCLUDE_SYMBOLS bide::detail bide::detail::* bide::durable::detail bide::durable::detail::* *::awaiter *::cursor *::slot_of
     *::operation)
 set(DOXYGEN_USE_MDFILE_AS_MAINPAGE ${PROJECT_SOURCE_DIR}/include/bide/README.md)

@@ -137,6 +137,10 @@ struct durable_options {
 
 /// What a contender asks for.
 struct acquire_request {
+    /// Makes a request for one permit. It is no aggregate, because g++ before 13 destroys aggregates
+    /// twice in co_await expressions.
+    acquire_request() noexcept {}
+
     /// The number of permits. If there is a ticket, its weight counts instead.
     std::int64_t weight = 1;
 

@@ -65,6 +65,9 @@ struct rate_options {
 
 /// How long to wait for tokens.
 struct rate_wait {
+    /// Makes a wait without a limit. It is no aggregate, as acquire_request.
+    rate_wait() noexcept {}
+
     /// Tokens that come later than this are not taken.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     /// Ends the wait when a stop is requested.

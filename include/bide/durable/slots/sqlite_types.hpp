@@ -95,6 +95,8 @@ struct sqlite_transaction {
 
 } // namespace bide::inline BIDE_ABI
 
+/// \cond
 template <> struct std::is_error_code_enum<bide::sqlite_slot_errc> : std::true_type {};
+/// \endcond
 
 #endif
