@@ -67,6 +67,9 @@ struct rate_options {
 struct rate_wait {
     /// Makes a wait without a limit. It is no aggregate, as acquire_request.
     rate_wait() noexcept {}
+    /// Makes a wait with these limits.
+    rate_wait(std::chrono::nanoseconds most, std::stop_token token) noexcept
+        : timeout(most), stop(std::move(token)) {}
 
     /// Tokens that come later than this are not taken.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();

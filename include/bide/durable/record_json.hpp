@@ -24,7 +24,7 @@
 /// labels, heldUntil, heldBoot and admin may be absent. A waiter may also have observed, note and
 /// labels. An observation is void if its `moves` differs from the entry's `renewals` or
 /// `refreshes`: programs of earlier versions keep the field when they renew. They keep heldUntil,
-/// too, so `heldBoot` tells whose clock it is on. A resting entry has the nonce rest-<fence>.
+/// too, so `heldBoot` tells whose clock it is on. A resting entry has the nonce `rest-` and its token.
 ///
 /// Fields with other names are kept unchanged. Every other deviation makes the record corrupt. So
 /// does an object with two fields of one name, and nesting deeper than 64 levels. A record that

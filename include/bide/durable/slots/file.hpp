@@ -84,7 +84,7 @@ struct file_slot_options {
     /// work.
     bool any_filesystem = false;
 
-    /// A descriptor of the caller that has <path>.lock open for writing. Marks are taken on its open
+    /// A descriptor of the caller that has the `.lock` file open for writing. Marks are taken on its open
     /// file, so an inheritable grant lasts as long as any process has that open: for example the
     /// shell that runs this program. A mark that no record needs lasts as long. -1: none.
     int descriptor = -1;
@@ -131,7 +131,7 @@ public:
     cas_result update_locked(const slot_update& update);
 
     /// Replaces a file that load() reports as durable_errc::corrupt_record by a new one with this
-    /// value, and keeps the damaged file as <path>.damaged. A file that is not regular stays, and
+    /// value, and keeps the damaged file as `.damaged`. A file that is not regular stays, and
     /// the call fails with the error of load().
     cas_result replace_damaged(std::string_view value);
 
