@@ -190,7 +190,7 @@ TEST_CASE(
     "observer: a holder is warned before the lease ends, and then told why the lock is lost") {
     const auto told = std::make_shared<diary>();
     durable_options o = observed_by(told);
-    o.lease = 60ms;
+    o.lease = 900ms; // the warning comes 270 ms before the loss
     o.auto_renew = false;
     durable_mutex m(memory_slot(), o);
     const auto held = m.acquire();
@@ -248,5 +248,11 @@ TEST_CASE("observer: a warning that is not before the loss is refused") {
     o.warn_before = 1s;
     REQUIRE_THROWS_AS(durable_mutex(memory_slot(), o), std::system_error);
     o.warn_before = -1ms;
+    REQUIRE_THROWS_AS(durable_mutex(memory_slot(), o), std::system_error);
+}
+
+TEST_CASE("durable_mutex: a negative limit of attempts is refused") {
+    durable_options o;
+    o.attempt_limit = -1ms;
     REQUIRE_THROWS_AS(durable_mutex(memory_slot(), o), std::system_error);
 }

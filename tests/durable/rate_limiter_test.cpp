@@ -471,6 +471,9 @@ TEST_CASE("durable_rate_limiter: options out of range are refused") {
     REQUIRE_THROWS_AS(durable_rate_limiter(memory_slot(), 1, 0s), std::system_error);
     REQUIRE_THROWS_AS(durable_rate_limiter(memory_slot(), 1, 1s, 0), std::system_error);
     REQUIRE_THROWS_AS(durable_rate_limiter(memory_slot(), 2, 1ns), std::system_error);
+    rate_options negative;
+    negative.attempt_limit = -1ms;
+    REQUIRE_THROWS_AS(durable_rate_limiter(memory_slot(), 1, 1s, 1, negative), std::system_error);
     rate_options o = unhurried();
     o.clock = lock_clock::caller;
     REQUIRE(*durable_rate_limiter(clockless_slot(), 1, 1s, 1, o).try_acquire());

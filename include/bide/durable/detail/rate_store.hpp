@@ -39,7 +39,8 @@ public:
         const bool is_sane = rate && clock_ != lock_clock::observed &&
                              (clock_ != lock_clock::server || slot_.is_clocked()) &&
                              options_.clock_tolerance.count() >= 0 &&
-                             options_.longest_wait.count() >= 0 && options_.retry_time.count() > 0;
+                             options_.longest_wait.count() >= 0 &&
+                             options_.retry_time.count() > 0 && options_.attempt_limit.count() >= 0;
         if (!is_sane) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable rate limiter"));

@@ -144,7 +144,7 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     terms_.adopt_permits = options_.adopt_permits;
     const bool sane =
         !durable::check(terms_, 0) && time_.is_sane() && options_.retry_time.count() > 0 &&
-        options_.warn_before.count() >= 0 &&
+        options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
         options_.warn_before.count() < time_.lease_ms - time_.margin_ms &&
         options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
         options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
