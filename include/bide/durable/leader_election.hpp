@@ -173,7 +173,8 @@ public:
     /// stop is requested. A store that fails is tried again every durable_options::poll_most.
     ///
     /// on_elected and on_lost run on this thread, on_new_leader on a thread of its own. The lock is
-    /// held until on_elected has returned, also after a stop.
+    /// held until on_elected has returned, also after a stop. Terms follow each other without a
+    /// pause: if on_elected returns at once, the run changes the record all the time.
     ///
     /// Returns: nothing after a stop; an error that lasts, see may_pass();
     /// std::errc::operation_in_progress; durable_errc::invalid_argument without on_elected.

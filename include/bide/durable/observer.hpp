@@ -39,7 +39,8 @@ public:
     virtual void waits(const durable_ticket&, std::int64_t /* ahead */) noexcept {}
     /// A contender acquired its permits after `waited`.
     virtual void acquired(const durable_ticket&, std::chrono::milliseconds /* waited */) noexcept {}
-    /// A contender gave up after `waited`: a timeout, a stop, or an error.
+    /// A contender gave up after `waited`: a timeout, a stop, or an error. Not called if the
+    /// acquisition ends with an exception.
     virtual void gave_up(const std::error_code& /* why */,
                          std::chrono::milliseconds /* waited */) noexcept {}
 
