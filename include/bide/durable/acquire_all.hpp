@@ -118,6 +118,7 @@ private:
 ///
 /// The request applies to all: the timeout is for all locks together. Without a timeout, it waits
 /// for as long as a lock is held. While it waits for one lock, it renews the others.
+/// acquire_request::on_position is called for the lock that it waits for.
 ///
 /// Returns: an object that holds all locks, or an error, and then no lock is held:
 /// - errc::timeout, errc::stopped;

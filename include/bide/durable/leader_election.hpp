@@ -160,7 +160,8 @@ public:
     ///
     /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
     /// leader().
-    /// Blocks: until the leader changes.
+    /// Blocks: until the leader changes. If the store hangs, a read outlasts the timeout by
+    /// durable_options::retry_time plus attempt_limit at most.
     result<std::optional<leader_info>, std::error_code> wait_for_change(leader_wait what) const;
     /// Waits as wait_for_change() does, for a coroutine.
     /// Cancellation: returns errc::stopped.

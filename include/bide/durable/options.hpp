@@ -171,6 +171,8 @@ struct acquire_request {
     ///
     /// It is for jobs that several machines start at about the same time: if the job is shorter than
     /// their clocks differ, it still runs once.
+    ///
+    /// If the ticket of the request holds its permits already, the minimum of that grant stays.
     std::chrono::milliseconds at_least{0};
 
     /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.
