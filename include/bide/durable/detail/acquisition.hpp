@@ -168,6 +168,8 @@ private:
         for (auto& [key, value] : request.labels) {
             wanted.about.labels.push_back({std::move(key), std::move(value)});
         }
+        std::sort(wanted.about.labels.begin(), wanted.about.labels.end(),
+                  [](const auto& a, const auto& b) { return a.key < b.key; });
         return wanted;
     }
     // How what it has in the record is taken back: it did no work, so no minimum hold time applies.

@@ -98,6 +98,7 @@ struct process_part {
     std::string trouble;           // under state
 
     mutex turn;
+    last_record last;                                // used with the turn
     durable::observations seen;                      // used with the turn
     std::minstd_rand random{std::random_device()()}; // used with the turn
 };
@@ -207,12 +208,17 @@ std::optional<std::string> record_update<Rule>::apply(const slot_snapshot& from,
                                                       std::error_code& error) {
     process_part& mine = with_.mine;
     record_view s(with_.time, processes_, mine.self.here(), mine.seen);
-    error = s.read(from, looked_ms, with_.now, with_.terms);
+    error = s.read(from, looked_ms, with_.now, with_.terms, mine.last);
     if (error) {
         return std::nullopt;
     }
     s.note_in(mine.seen);
-    return rule_(s, maybe_done) ? std::optional(durable::encode(s.record)) : std::nullopt;
+    if (!rule_(s, maybe_done)) {
+        return std::nullopt;
+    }
+    std::string changed = durable::encode(s.record);
+    mine.last.note(changed, s.record);
+    return changed;
 }
 
 template <class Rule> cas_result record_update<Rule>::try_swap(bool maybe_done) {
@@ -287,7 +293,8 @@ std::error_code update_in_transaction(caller_transaction& in, update_context wit
     const slot_knowledge processes(in, nullptr);
     durable::observations seen;
     record_view s(with.time, processes, mine.self.here(), seen);
-    if (const std::error_code error = s.read(*loaded, looked_ms, with.now, with.terms)) {
+    last_record none; // another thread may have the turn
+    if (const std::error_code error = s.read(*loaded, looked_ms, with.now, with.terms, none)) {
         return failed(error);
     }
     {

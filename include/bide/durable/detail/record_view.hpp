@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -110,6 +111,34 @@ store_time::of(const slot_snapshot& from, std::int64_t looked_ms, given_time now
     return read;
 }
 
+// The record that this process read or wrote last, with its stored text. Most reads find the same
+// text: what the process wrote itself, or a queue that stands still. It is not parsed again.
+class last_record {
+public:
+    // Returns the record of the text.
+    // Throws: std::bad_alloc.
+    result<durable::record, std::error_code> decode(const std::string& text) {
+        if (text_.empty() || text_ != text) {
+            const auto decoded = durable::decode(text);
+            if (!decoded) {
+                return decoded;
+            }
+            note(text, *decoded);
+        }
+        return record_;
+    }
+    // Requires: the text is encode() of the record, and the record is decode() of the text.
+    void note(const std::string& text, const durable::record& of) {
+        text_.clear(); // in case that a copy throws
+        record_ = of;
+        text_ = text;
+    }
+
+private:
+    std::string text_; // empty: none
+    durable::record record_;
+};
+
 // It refers to its arguments, which have to outlive it.
 class record_view {
 public:
@@ -125,7 +154,7 @@ public:
     // Reads the snapshot.
     // Throws: what durable_options::now throws, std::bad_alloc.
     std::error_code read(const slot_snapshot& from, std::int64_t looked_ms, given_time now,
-                         const durable::terms& terms);
+                         const durable::terms& terms, last_record& last);
 
     // Notes the record in `by`, for the judge.
     // Requires: read() was called.
@@ -153,7 +182,8 @@ private:
 };
 
 inline std::error_code record_view::read(const slot_snapshot& from, std::int64_t looked_ms,
-                                         given_time now, const durable::terms& terms) {
+                                         given_time now, const durable::terms& terms,
+                                         last_record& last) {
     const auto time = time_.of(from, looked_ms, now);
     if (!time) {
         return time.error();
@@ -166,7 +196,7 @@ inline std::error_code record_view::read(const slot_snapshot& from, std::int64_t
         record = durable::fresh_record(first);
         return {};
     }
-    auto decoded = durable::decode(from.value);
+    auto decoded = last.decode(from.value);
     if (!decoded) {
         return decoded.error();
     }
