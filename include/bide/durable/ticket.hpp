@@ -54,7 +54,7 @@ namespace detail {
 std::string fresh_nonce();
 
 // Tells whether the text is valid UTF-8, which every reader of the record accepts unchanged.
-bool is_utf8(std::string_view text);
+bool is_utf8(std::string_view text) noexcept;
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

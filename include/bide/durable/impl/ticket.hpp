@@ -11,7 +11,9 @@
 #include <bide/durable/impl/record_json.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/ticket.hpp>
+#include <bide/sched/detail/quoted.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -79,8 +81,12 @@ BIDE_DURABLE_INLINE std::string fresh_nonce() {
     return nonce;
 }
 
-BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) {
-    return durable::detail::as_utf8(text) == text;
+BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) noexcept {
+    std::size_t length = 0;
+    while ((length = utf8_length(text)) != 0) {
+        text.remove_prefix(length);
+    }
+    return text.empty();
 }
 
 } // namespace detail
