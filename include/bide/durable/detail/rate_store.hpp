@@ -188,22 +188,12 @@ template <class Rule> std::error_code rate_store::update(deadline until, Rule ru
     }
     const std::lock_guard turn(mine.turn, std::adopt_lock);
     const blocking_section section;
-    for (;;) {
-        const bool is_locked = slot_.is_locked() && !tries.is_first();
-        const cas_result tried = try_once(is_locked, tries.maybe_done(), rule);
-        if (tried.status == cas_status::stored) {
-            return {};
-        }
-        if (tried.status == cas_status::failed) {
-            return failed(tried.error);
-        }
-        if (const std::error_code error = tries.end_try(tried.status)) {
-            return tries.maybe_done() ? failed(error) : error;
-        }
-        if (!slot_.is_locked()) {
-            tries.pause(mine.random);
-        }
-    }
+    const bool is_locked = slot_.is_locked();
+    return tries.run(
+        mine.random,
+        [&] { return try_once(is_locked && !tries.is_first(), tries.maybe_done(), rule); },
+        [&](const cas_result&) { return !is_locked; },
+        [&](std::error_code error) { return failed(error); });
 }
 
 } // namespace detail

@@ -122,6 +122,29 @@ public:
     // Returns true if an earlier try may have been stored.
     bool maybe_done() const noexcept { return maybe_done_; }
 
+    // Tries until a try decides, or the time is up. try_once() returns a cas_result. pauses(tried)
+    // tells whether a sleep precedes the next try. failed(error) returns the error, and keeps what
+    // the slot says about it.
+    template <class Try, class Pauses, class Failed>
+    std::error_code run(std::minstd_rand& random, Try try_once, Pauses pauses, Failed failed) {
+        for (;;) {
+            const cas_result tried = try_once();
+            if (tried.status == cas_status::stored) {
+                return {};
+            }
+            if (tried.status == cas_status::failed) {
+                return failed(tried.error);
+            }
+            if (const std::error_code error = end_try(tried.status)) {
+                return maybe_done() ? failed(error) : error;
+            }
+            if (pauses(tried)) {
+                pause(random);
+            }
+        }
+    }
+
+private:
     // Notes that a try ended without a decision. Returns an error if it was the last one.
     std::error_code end_try(cas_status how) noexcept {
         ++ended_;
@@ -142,7 +165,6 @@ public:
         std::this_thread::sleep_for(std::min(std::chrono::nanoseconds(ns), rest()));
     }
 
-private:
     deadline until_;
     unsigned ended_ = 0;
     bool maybe_done_ = false;
@@ -258,24 +280,18 @@ template <class Rule> cas_result record_update<Rule>::try_locked(bool maybe_done
 }
 
 template <class Rule> std::error_code record_update<Rule>::run(update_tries& tries) {
-    for (;;) {
-        const bool is_locked = slot_.is_locked();
-        const cas_result tried = is_locked && !tries.is_first() ? try_locked(tries.maybe_done())
-                                                                : try_swap(tries.maybe_done());
-        if (tried.status == cas_status::stored) {
-            return {};
-        }
-        if (tried.status == cas_status::failed) {
-            return failed(tried.error);
-        }
-        if (const std::error_code error = tries.end_try(tried.status)) {
-            return tries.maybe_done() ? failed(error) : error;
-        }
-        const bool will_lock = is_locked && tried.status == cas_status::conflict;
-        if (!known_ && !will_lock) {
-            tries.pause(with_.mine.random);
-        }
-    }
+    const bool is_locked = slot_.is_locked();
+    return tries.run(
+        with_.mine.random,
+        [&] {
+            return is_locked && !tries.is_first() ? try_locked(tries.maybe_done())
+                                                  : try_swap(tries.maybe_done());
+        },
+        [&](const cas_result& tried) {
+            const bool will_lock = is_locked && tried.status == cas_status::conflict;
+            return !known_ && !will_lock;
+        },
+        [&](std::error_code error) { return failed(error); });
 }
 
 // An update inside a transaction of the caller, tried once. It does not take the turn: the
