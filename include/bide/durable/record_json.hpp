@@ -15,7 +15,8 @@
 ///              "heldUntil":1717000060000,"heldBoot":"..",
 ///              "note":"nightly run","labels":{"team":"billing"}}],
 ///  "waiters":[{"holderId":"billing-9","nonce":"a1..","weight":1,"ttlMs":30000,
-///              "expiresAt":1717000030000,"refreshes":0,"host":"h2","boot":".."}],
+///              "expiresAt":1717000030000,"refreshes":0,"host":"h2","boot":"..","pid":90,
+///              "network":4026531840,"leaseMs":30000,"atLeastMs":5000}],
 ///  "admin":{"at":1717000000000,"by":"ops","what":"force_release 40"}}
 /// \endcode
 ///
@@ -25,11 +26,14 @@
 /// labels. An observation is void if its `moves` differs from the entry's `renewals` or
 /// `refreshes`: programs of earlier versions keep the field when they renew. They keep heldUntil,
 /// too, so `heldBoot` tells whose clock it is on. A resting entry has the nonce `rest-` and its token.
+/// A waiter with `leaseMs` may be granted its permits by another contender (durable/record_queue.hpp).
+/// `network`, its network namespace, tells which processes can wake it.
 ///
 /// Fields with other names are kept unchanged. Every other deviation makes the record corrupt. So
 /// does an object with two fields of one name, and nesting deeper than 64 levels. A record that
-/// cannot be read is never treated as an empty one. The fields may come in any order; they are
-/// written in alphabetical order.
+/// cannot be read is never treated as an empty one. The fields may come in any order. They are
+/// written in the order of the program, or in alphabetical order if the record has unknown fields,
+/// labels, or text that JSON has to escape.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>

@@ -7,6 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/plain_record.hpp>
 #include <bide/durable/detail/record_fields.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_json.hpp>
@@ -329,17 +330,23 @@ inline bool is_consistent(const record& r) {
 
 } // namespace detail
 
-BIDE_DURABLE_INLINE std::string encode(const record& r) { return detail::write_text(r); }
+BIDE_DURABLE_INLINE std::string encode(const record& r) {
+    auto plain = detail::write_plain(r);
+    return plain ? std::move(*plain) : detail::write_text(r);
+}
 
 BIDE_DURABLE_INLINE result<record, std::error_code> decode(std::string_view text) {
-    record r;
-    if (const auto error = detail::read_text(text, r, durable_errc::corrupt_record)) {
-        return unexpected{error};
+    std::optional<record> r = detail::read_plain(text);
+    if (!r) {
+        r.emplace();
+        if (const auto error = detail::read_text(text, *r, durable_errc::corrupt_record)) {
+            return unexpected{error};
+        }
     }
-    if (!detail::is_consistent(r)) {
+    if (!detail::is_consistent(*r)) {
         return unexpected{make_error_code(durable_errc::corrupt_record)};
     }
-    return r;
+    return std::move(*r);
 }
 
 } // namespace durable
