@@ -23,7 +23,7 @@ set(
     bide_race_tests
     "core[.](async_op.*|ev.*|futex|lock.*|parker|ready.*|res.*|spin|thread.*|timer.*|waiter_t.*)"
     "(sync|channel|task|sched|stream|parallel)[.].*"
-    "durable[.](acquire_all|leader_election|locks|lost_reply|rate_limiter|slots[.]memory|stress)"
+    "durable[.](acquire_all|leader_election|locks|lost_reply|rate_limiter|slots[.]memory|stress|wake_socket)"
     "stress[.].*"
 )
 # What ends: coroutines, waiters, payloads, groups.

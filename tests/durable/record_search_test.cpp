@@ -1,6 +1,7 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_admin.hpp>
+#include <bide/durable/record_queue.hpp>
 
 #include <support/catch.hpp>
 
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <type_traits>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 // Every run of a few clients on one record, breadth first, so that a fault is shown by the shortest
@@ -80,8 +82,9 @@ struct scope {
     bool asks_again = false;  // a holder may acquire again
     bool revive = false;
     bool enqueue = true;
-    bool gets_in = true; // also check that no client is stuck
-    bool probed = true;  // and that unknown tokens and nonces change nothing
+    bool listens = false; // clients are granted their permits by the changes of others
+    bool gets_in = true;  // also check that no client is stuck
+    bool probed = true;   // and that unknown tokens and nonces change nothing
 
     lock_clock clock = lock_clock::caller;
     std::array<small, most_clients> offset{};         // the offset of each client's clock
@@ -302,6 +305,7 @@ struct judge {
         durable::origin from;
         from.boot = boot_text(q->boot);
         from.mark = s->marked ? q->nonce : 0;
+        from.pid = from.space = s->listens ? 1 : 0;
         return from;
     }
 
@@ -379,6 +383,9 @@ struct rules {
                                              const judge& j, bool undo) const {
         return durable::release(r, nonce, fence, j.now(), j.here(), {.undo = undo});
     }
+    virtual void pass_on(record& r, const terms& t, const judge& j) const {
+        durable::pass_on(r, t, j.now(), j, j.here());
+    }
 };
 
 std::vector<durable::stored_observation> observations_of(const scope& s,
@@ -442,6 +449,9 @@ void read_into(record& r, const scope& s, const world& w) {
         a.refreshes = 0;
         a.from.boot = boot_text(from.boot);
         a.from.mark = s.marked ? from.nonce : 0;
+        a.from.pid = a.from.space = s.listens ? 1 : 0;
+        a.lease_ms = s.listens ? s.lease : 0;
+        a.at_least_ms = s.listens ? s.at_least : 0;
         a.observed = observations_of(s, from.observed);
     }
 }
@@ -453,6 +463,7 @@ struct answer {
     bool had = false; // acquiring: granted or held; renewing: renewed; releasing: was there
     bool granted = false;
     std::int64_t fence = 0;
+    std::int64_t left = 0; // of the lease of an earlier grant, which stays as it is
 };
 
 // ---- one step
@@ -743,6 +754,7 @@ private:
         t.at_least_ms = s_.at_least;
         t.reclaim_delay_ms = s_.grace;
         t.enqueue = s_.enqueue;
+        t.listens = s_.listens;
         t.revive = s_.revive;
         return t;
     }
@@ -830,6 +842,7 @@ private:
             got.granted = is.status == acquire_status::granted;
             got.had = got.granted || is.status == acquire_status::held;
             got.fence = token_of_world(is.fence);
+            got.left = is.expires_at == 0 ? 0 : is.expires_at - j.now();
             if (got.refused) {
                 expect(is.error == bide::durable_errc::permits_mismatch && s_.adopts(),
                        "something was refused");
@@ -837,7 +850,7 @@ private:
                 expect(is_anybody_there(q, j), "one is refused though nobody else is there");
                 return got;
             }
-            expect(!got.had || is.changed, "what is had is not stored");
+            expect(!got.had || is.changed || got.left > 0, "what is had is not stored");
             expect(got.had || after_.permits != w.permits || !fits(w, q, j),
                    "permits lie idle although it is somebody's turn");
             if (!got.had && s_.enqueue) {
@@ -859,6 +872,15 @@ private:
             expect(!got.had || is.changed, "what is had is not stored");
         }
         expect(!got.refused, "something was refused");
+        if (got.changed && s_.listens) {
+            of_.pass_on(after_, on_terms(acquiring, q.goes_by), j);
+            const auto first = after_.waiters.begin();
+            const bool is_alike = q.boot != 0 && first != after_.waiters.end() &&
+                                  first->from.boot == boot_text(q.boot);
+            expect(!is_alike || first->weight > durable::free_permits(after_) ||
+                       j.expired(*first, true),
+                   "free permits were not passed on");
+        }
         return got;
     }
 
@@ -909,7 +931,9 @@ private:
             leave(c);
         } else if (got.refused) { // it asks again
         } else if (got.had) {
-            const auto until = s_.marked ? small{100} : to_small(std::max(0, q.when + lease));
+            const auto until = s_.marked       ? small{100}
+                               : got.left != 0 ? to_small(got.left)
+                                               : to_small(std::max(0, q.when + lease));
             c.missing = safe;
             c.until = c.is == has && (q.what != acquiring || c.fence == got.fence)
                           ? std::max(c.until, until)
@@ -1071,6 +1095,10 @@ void machine::put(world& w, const request& q, const answer& got) {
     if (got.granted) {
         w.largest = std::max(w.largest, to_small(got.fence));
     }
+    for (std::size_t i = 0; s_.listens && i < after_.holders.size(); ++i) {
+        w.largest =
+            w.holders[i].is_unknown != 0 ? w.largest : std::max(w.largest, w.holders[i].fence);
+    }
     on_store(was, w, q, got);
 }
 
@@ -1088,8 +1116,13 @@ void machine::on_store(const world& was, const world& w, const request& q, const
             const int before = grant_of(was, h.fence);
             expect(before >= 0 && client_of(s_, w, h.nonce) == nullptr, "it rests without a grant");
         } else if (old == nullptr || old->fence != h.fence) {
-            expect(got.granted && h.nonce == q.nonce && h.fence == got.fence,
+            const bool was_waiting = s_.listens && place_of(was, h.nonce) >= 0;
+            expect((got.granted && h.nonce == q.nonce && h.fence == got.fence) || was_waiting,
                    "somebody holds it to whom it was not granted");
+            for (int k = 0; was_waiting && k < place_of(was, h.nonce); ++k) {
+                const small earlier = was.places[static_cast<std::size_t>(k)].nonce;
+                expect(place_of(w, earlier) < 0 || earlier == q.nonce, "somebody was passed over");
+            }
             expect(h.fence > was.largest,
                    "a token was given out that is not larger than all before");
             expect(h.lane >= 0 && h.lane < w.permits, "a lane that there is not");
@@ -1142,6 +1175,9 @@ void machine::on_store(const world& was, const world& w, const request& q, const
         const bool lives = client_of(s_, was, a.nonce) != nullptr &&
                            (!s_.observes() || a.age < a.ttl) &&
                            (s_.clock == lock_clock::observed || a.expires > 0);
+        if (s_.listens && holder_of(w, a.nonce) >= 0) {
+            continue;
+        }
         if (lives && a.nonce != q.nonce) {
             expect(place_of(w, a.nonce) >= 0, "somebody else who waits and lives lost its place");
             room -= a.weight;
@@ -1934,6 +1970,46 @@ struct counts_from_one_again final : rules {
 
 // ---- the judge
 
+// Changes what pass_on() has made.
+struct passes_on_wrongly final : rules {
+    using fault = void (*)(record& before, record& after);
+    explicit passes_on_wrongly(fault how) : how_(how) {}
+
+    void pass_on(record& r, const terms& t, const judge& j) const override {
+        record before = r;
+        durable::pass_on(r, t, j.now(), j, j.here());
+        how_(before, r);
+    }
+
+private:
+    fault how_;
+};
+// Passes permits on that are not free.
+struct passes_on_what_is_held final : rules {
+    void pass_on(record& r, const terms& t, const judge& j) const override {
+        const std::int64_t permits = std::exchange(r.permits, r.permits + 1);
+        durable::pass_on(r, t, j.now(), j, j.here());
+        r.permits = permits;
+    }
+};
+// Passes permits on to the last waiter.
+struct passes_on_to_the_last final : rules {
+    void pass_on(record& r, const terms& t, const judge& j) const override {
+        std::reverse(r.waiters.begin(), r.waiters.end());
+        durable::pass_on(r, t, j.now(), j, j.here());
+        std::reverse(r.waiters.begin(), r.waiters.end());
+    }
+};
+// A contender takes the grant that it finds for one that begins now, and stores nothing.
+struct begins_unstored final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        auto got = durable::acquire(r, self, t, now, j);
+        got.expires_at = got.expires_at != 0 ? now + t.lease_ms : 0;
+        return got;
+    }
+};
+
 TEST_CASE("record: the judge of the search decides as expiry_judge does") {
     struct marks final : durable::process_knowledge {
         bool runs(const durable::origin&) const noexcept override { return false; }
@@ -2024,6 +2100,76 @@ TEST_CASE(
         s.ghosts = 1;
         holds("four clients, ghosts, lost answers", s);
     }
+}
+
+// Three clients of one machine.
+scope listeners() {
+    scope s;
+    s.clock = lock_clock::boottime;
+    s.boot = {1, 1, 1, 1};
+    s.listens = true;
+    s.lease = s.ttl = 2;
+    s.ghosts = 0;
+    return s;
+}
+
+TEST_CASE("record: permits that are passed on go to the first waiters, and to no other") {
+    scope s = listeners();
+    s.lease = 3;
+    holds("listeners, one permit", s);
+    s.clock = lock_clock::server;
+    s.ghosts = 1;
+    s.clients = 2;
+    s.asks_again = s.undoes = true;
+    holds("listeners, by the server's clock", s);
+    s = listeners();
+    s.permits = 2;
+    s.weight = {1, 1, 2, 0};
+    s.lost_answers = is_long_run();
+    holds("listeners of two weights", s);
+    s = listeners();
+    s.clients = 2;
+    s.at_least = 3;
+    s.grace = 1;
+    holds("listeners with a minimum hold time", s);
+    s = listeners();
+    s.clients = 2;
+    s.longest_way = 2;
+    s.two_steps = true;
+    holds("listeners, and requests on their way", s);
+    s = listeners();
+    s.boot = {1, 1, 2, 0};
+    s.offset = {0, 0, 5, 0};
+    s.bounded = true;
+    s.lost_answers = false;
+    holds("listeners of two boots", s);
+}
+
+TEST_CASE("record: the search finds permits that are passed on wrongly") {
+    const scope s = listeners();
+    const auto keeps = [](record& before, record& after) { after = before; };
+    finds("not passed on", "free permits were not passed on", s, passes_on_wrongly(+keeps));
+    finds("passed on though held", "somebody holds it to whom it was not granted", s,
+          passes_on_what_is_held());
+    finds("passed on to the last", "somebody was passed over", s, passes_on_to_the_last());
+    const auto waits = [](record& before, record& after) { after.waiters = before.waiters; };
+    finds("its place is kept", "who holds it waits for it, too", s, passes_on_wrongly(+waits));
+    const auto repeats = [](record& before, record& after) { after.fence = before.fence; };
+    finds("its token is given again", "the next token is not a new one", s,
+          passes_on_wrongly(+repeats));
+    scope longer = listeners();
+    longer.lease = 3;
+    finds("a lease that begins when it is found", "more is believed to be held than there is",
+          longer, begins_unstored());
+    scope kept = listeners();
+    kept.at_least = 3;
+    const auto shortens = [](record&, record& after) {
+        for (holder& h : after.holders) {
+            h.held_until = 0;
+        }
+    };
+    finds("without the minimum hold time", "a hold ended before its minimum time", kept,
+          passes_on_wrongly(+shortens));
 }
 
 TEST_CASE("record: weights share the permits, and a heavy request is not overtaken") {

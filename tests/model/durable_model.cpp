@@ -44,30 +44,57 @@ struct place {
     }
 };
 
-// The descriptor of a slot, as poll(2) and a one-shot epoll(7) report it.
+// The descriptors of a process, as poll(2) and a one-shot epoll(7) report them: the watch of the slot,
+// and the wake socket.
 struct kernel {
-    bide::basic_mutex<platform> lock;
-    bool is_readable = false, is_armed = false; // under lock
-    bide::basic_semaphore<platform> epoll{0};   // wakes the monitor to check both
-    std::shared_ptr<change_signal> told;
+    struct file {
+        bool is_readable = false, is_armed = false;
+        std::shared_ptr<change_signal> told; // nullptr: not monitored
+    };
+    static constexpr int watch = 0, socket = 1;
 
-    void set(bool& what) {
-        const std::lock_guard held(lock);
-        what = true;
-        if (is_readable && is_armed) {
+    bide::basic_mutex<platform> lock;
+    file files[2];                            // under lock
+    bide::basic_semaphore<platform> epoll{0}; // wakes the monitor to check them
+
+    void wake_if(const file& one) {
+        if (one.is_readable && one.is_armed) {
             epoll.release();
         }
     }
+    void make_readable(int fd) {
+        const std::lock_guard held(lock);
+        if (fd == socket && files[fd].told == nullptr) {
+            return; // no process has the name
+        }
+        files[fd].is_readable = true;
+        wake_if(files[fd]);
+    }
+    void arm(int fd) {
+        const std::lock_guard held(lock);
+        files[fd].is_armed = true;
+        wake_if(files[fd]);
+    }
     // What the lease monitor does when epoll_wait(2) returns.
     void tell() {
-        {
-            const std::lock_guard held(lock);
-            if (!is_readable || !is_armed) {
-                return; // drained meanwhile
+        for (file& one : files) {
+            std::shared_ptr<change_signal> to;
+            {
+                const std::lock_guard held(lock);
+                if (!one.is_readable || !one.is_armed) {
+                    continue; // drained meanwhile
+                }
+                one.is_armed = false;
+                to = one.told;
             }
-            is_armed = false;
+            to->signal();
         }
-        told->signal();
+    }
+    // The thread of the lease monitor.
+    void monitor(const platform::atomic<bool>& over) {
+        for (epoll.acquire(); !over.load(std::memory_order_acquire); epoll.acquire()) {
+            tell();
+        }
     }
 };
 
@@ -76,69 +103,99 @@ struct model_system {
     struct descriptors {
         kernel* of = nullptr;
 
-        bool add(int, const std::shared_ptr<signal>& who) const {
-            if (of != nullptr) { // the descriptor of a process is not notified here
-                of->told = who;
-                of->set(of->is_armed);
-            }
-            return of != nullptr;
+        bool add(int fd, const std::shared_ptr<signal>& who) const {
+            of->files[fd].told = who;
+            of->arm(fd);
+            return true;
         }
-        void rearm(int) const { of->set(of->is_armed); }
-        void remove(int) const {
+        void rearm(int fd) const { of->arm(fd); }
+        void remove(int fd) const {
             const std::lock_guard held(of->lock);
-            of->is_armed = false;
+            of->files[fd].is_armed = false;
         }
     };
     static descriptors& monitor() {
         static descriptors one;
         return one;
     }
+    struct descriptor final : bide::slot_watch {
+        explicit descriptor(int number) : number_(number) {}
+
+        int fd() const noexcept override { return number_; }
+        std::error_code drain() noexcept override {
+            kernel& k = *monitor().of;
+            const std::lock_guard held(k.lock);
+            k.files[number_].is_readable = false;
+            return {};
+        }
+
+    private:
+        int number_;
+    };
     static constexpr bool sees_files = true;
-    static bool is_silent(int) {
-        const std::lock_guard held(monitor().of->lock);
-        return !monitor().of->is_readable;
+    static std::unique_ptr<bide::slot_watch> wake_socket(std::int64_t mark) {
+        return mark == 0 ? nullptr : std::make_unique<descriptor>(kernel::socket);
+    }
+    static bool is_silent(int fd) {
+        kernel& k = *monitor().of;
+        const std::lock_guard held(k.lock);
+        return !k.files[fd].is_readable;
     }
 };
 
 struct watched_slot {
-    struct watch_of final : bide::slot_watch {
-        int fd() const noexcept override { return 0; }
-        std::error_code drain() noexcept override {
-            kernel& k = *model_system::monitor().of;
-            const std::lock_guard held(k.lock);
-            k.is_readable = false;
-            return {};
-        }
-    };
-
     bide::result<bide::slot_snapshot, std::error_code> load() { return bide::slot_snapshot{}; }
     bide::cas_result compare_exchange(std::uint64_t, std::string_view) { return {}; }
     static constexpr bide::slot_guarantees guarantees{.keeps_acknowledged = true};
     bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() {
-        return std::unique_ptr<bide::slot_watch>(new watch_of);
+        return std::unique_ptr<bide::slot_watch>(new model_system::descriptor(kernel::watch));
     }
 };
 
+constexpr std::int64_t our_mark = 5;
+
+// A process of this machine and its network.
+bide::durable::origin of_us() {
+    bide::durable::origin from{"host", "boot", 1, 1, 1};
+    from.network = 1;
+    return from;
+}
+// A record whose holder is a process that tells a waiter of this process what concerns it, or one
+// that cannot.
+bide::durable::record held_by(bool tells) {
+    bide::durable::record r;
+    r.clock = bide::lock_clock::boottime;
+    bide::durable::holder& h = r.holders.emplace_back();
+    h.from = of_us();
+    h.from.network = tells ? 1 : 0;
+    bide::durable::waiter& w = r.waiters.emplace_back();
+    w.from = of_us();
+    w.from.mark = our_mark;
+    w.lease_ms = 1;
+    return r;
+}
+
 // A process that waits for the changes of other processes.
 struct process {
-    kernel file;
+    kernel files;
     platform::atomic<int> record{0};
     bide::basic_mutex<platform> turn;
     bide::slot_ref slot{watched_slot()};
     std::shared_ptr<change_signal> changes = std::make_shared<change_signal>();
     std::vector<std::shared_ptr<change_signal::event>> taken; // under turn; up to the end
     bide::detail::basic_change_watch<model_system> watch{changes};
+    int told_from; // as of this record, the holder tells; earlier, only the watch does
 
-    process() {
-        model_system::monitor().of = &file;
-        watch.open(slot);
+    explicit process(int told_from_record = 1000) : told_from(told_from_record) {
+        model_system::monitor().of = &files;
+        watch.open(slot, told_from < 1000 ? our_mark : 0);
     }
-    ~process() { watch.close(); }
+    ~process() { watch.leave(); }
 
     // A change by another process: first the record, then the descriptor.
-    void change(int to) {
+    void change(int to, int fd = kernel::watch) {
         record.store(to, std::memory_order_release);
-        file.set(file.is_readable);
+        files.make_readable(fd);
     }
     // Returns true if the record is as wanted; otherwise there is an event to wait for.
     bool look(int wanted, std::shared_ptr<change_signal::event>& until) {
@@ -146,10 +203,11 @@ struct process {
         const std::lock_guard held(turn);
         taken.push_back(until);
         watch.drain();
-        if (record.load(std::memory_order_acquire) >= wanted) {
+        const int found = record.load(std::memory_order_acquire);
+        if (found >= wanted) {
             return true;
         }
-        watch.follow({}, {});
+        watch.follow(held_by(found >= told_from), of_us(), false);
         return false;
     }
     void await(int wanted) {
@@ -160,15 +218,10 @@ struct process {
 };
 
 // One waiter waits for the last of `changes`, while `others` waiters read once each.
-void listen(int others, int changes) {
+void look_after(int others, int changes) {
     process p;
     platform::atomic<bool> over{false};
-    model::thread lease_monitor([&] {
-        for (p.file.epoll.acquire(); !over.load(std::memory_order_acquire);
-             p.file.epoll.acquire()) {
-            p.file.tell();
-        }
-    });
+    model::thread lease_monitor([&] { p.files.monitor(over); });
     model::thread changing([&] {
         for (int i = 1; i <= changes; ++i) {
             p.change(i);
@@ -184,7 +237,90 @@ void listen(int others, int changes) {
     changing.join();
     looking.join();
     over.store(true, std::memory_order_release);
-    p.file.epoll.release();
+    p.files.epoll.release();
+    lease_monitor.join();
+}
+
+// A waiter waits for a change that only the watch reports. Another one reads the record, and if it sees
+// the change, it finds that the watch is not needed any more.
+void stop_watching() {
+    process p(1);
+    platform::atomic<bool> over{false};
+    model::thread lease_monitor([&] { p.files.monitor(over); });
+    model::thread changing([&] { p.change(1); });
+    model::thread looking([&] {
+        std::shared_ptr<change_signal::event> change;
+        p.look(1000, change);
+    });
+    p.await(1);
+    changing.join();
+    looking.join();
+    over.store(true, std::memory_order_release);
+    p.files.epoll.release();
+    lease_monitor.join();
+}
+
+// The queue of a lock, and its waiters of one process. The record is the number of grants to those
+// that have entered it.
+struct queue {
+    process waiting{0};
+    bide::basic_mutex<platform> store; // orders the changes, as the store does
+    int entered = 0;                   // under store
+    int granted = 0;                   // under store
+    int free = 0;                      // under store
+
+    // A waiter enters the queue if no permit is free, and waits until another process grants it one.
+    void acquire() {
+        std::shared_ptr<change_signal::event> change = waiting.changes->next();
+        int mine = 0;
+        {
+            const std::lock_guard turn(waiting.turn);
+            waiting.taken.push_back(change);
+            waiting.watch.drain();
+            const std::lock_guard held(store);
+            if (free != 0) {
+                --free;
+                return;
+            }
+            waiting.watch.follow(held_by(true), of_us(), false);
+            mine = ++entered;
+        }
+        for (change->wait(); !waiting.look(mine, change);) {
+            change->wait();
+        }
+    }
+    // Another process frees a permit. It goes to the first waiter, which is told.
+    void pass_on() {
+        {
+            const std::lock_guard held(store);
+            if (granted == entered) {
+                ++free;
+                return;
+            }
+            waiting.record.store(++granted, std::memory_order_release);
+        }
+        waiting.files.make_readable(kernel::socket);
+    }
+};
+
+// `waiters` wait, and two other processes pass on.
+void grant_to(int waiters) {
+    queue q;
+    platform::atomic<bool> over{false};
+    model::thread lease_monitor([&] { q.waiting.files.monitor(over); });
+    model::thread one([&] { q.pass_on(); });
+    model::thread other([&] { q.pass_on(); });
+    model::thread second([&] {
+        if (waiters == 2) {
+            q.acquire();
+        }
+    });
+    q.acquire();
+    one.join();
+    other.join();
+    second.join();
+    over.store(true, std::memory_order_release);
+    q.waiting.files.epoll.release();
     lease_monitor.join();
 }
 
@@ -193,9 +329,20 @@ void listen(int others, int changes) {
 TEST_CASE(
     "durable: a change that one reader drains is signalled to the other waiters of the process",
     "[durable]") {
-    model::check("durable: one waits, another looks", random(10'000), [] { listen(1, 1); });
-    model::check("durable: the other looks twice", random(10'000), [] { listen(2, 1); });
-    model::check("durable: there are two changes", random(10'000), [] { listen(1, 2); });
+    model::check("durable: one waits, another looks", random(10'000), [] { look_after(1, 1); });
+    model::check("durable: the other looks twice", random(10'000), [] { look_after(2, 1); });
+    model::check("durable: there are two changes", random(10'000), [] { look_after(1, 2); });
+}
+
+TEST_CASE("durable: a watch that is not needed any more is closed, and no change is lost",
+          "[durable]") {
+    model::check("durable: one waits, another closes the watch", random(10'000), stop_watching);
+}
+
+TEST_CASE("durable: a waiter in the queue is told by the process that grants it its permits",
+          "[durable]") {
+    model::check("durable: one waits, two pass on", random(10'000), [] { grant_to(1); });
+    model::check("durable: two wait, two pass on", random(10'000), [] { grant_to(2); });
 }
 
 TEST_CASE("durable: a waiter is told of each change that its read has not seen", "[durable]") {

@@ -201,6 +201,9 @@ inline origin this_origin(bool bound) {
         here.start = self.start;
         here.space = static_cast<std::int64_t>(space.st_ino);
     }
+    if (bound && ::stat("/proc/self/ns/net", &space) == 0) {
+        here.network = static_cast<std::int64_t>(space.st_ino);
+    }
 #else
     static_cast<void>(bound);
 #endif

@@ -142,9 +142,6 @@ inline acquire_outcome refused(std::error_code why, bool changed = false) noexce
     out.changed = changed;
     return out;
 }
-inline acquire_outcome refused(durable_errc why, bool changed = false) noexcept {
-    return refused(make_error_code(why), changed);
-}
 
 // Returns an error if a contender cannot ask for permits of this record, whatever is held of it.
 inline std::error_code check(const record& r, const contender& self, const terms& t,
@@ -180,6 +177,22 @@ inline acquire_outcome has_permits(acquire_status status, const holder& mine) {
     out.changed = true;
     out.fence = mine.fence;
     out.lane = mine.lane;
+    return out;
+}
+
+// Answers a contender that listens, and finds the grant that pass_on() has made for it. Returns nothing
+// if there is none, if its times are on another clock, or if most of its lease is over.
+inline std::optional<acquire_outcome> found_grant(record& r, const contender& self, const terms& t,
+                                                  std::int64_t now) {
+    const holder* const mine = t.listens ? find_holder(r, self.nonce, 0) : nullptr;
+    const std::int64_t left = mine != nullptr ? mine->expires_at - now : 0;
+    if (left <= t.lease_ms / 2 || left > mine->lease_ms || mine->weight != self.weight ||
+        !has_same_clock(r, mine->from, self.from)) {
+        return std::nullopt;
+    }
+    acquire_outcome out = has_permits(acquire_status::held, *mine);
+    out.changed = false;
+    out.expires_at = mine->expires_at;
     return out;
 }
 
@@ -244,6 +257,7 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
         mine.expires_at = now + t.waiter_ttl_ms;
         mine.from = self.from;
         mine.about = self.about;
+        plan_grant(mine, t);
         r.waiters.push_back(std::move(mine));
         out.changed = true;
     }
@@ -259,7 +273,8 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
 /// Acquires the permits if it is the contender's turn; otherwise enters the queue.
 ///
 /// A further call keeps the place in the queue and its entry from expiring. A contender that holds
-/// the permits already gets the same grant, and its lease begins again.
+/// the permits already gets the same grant, and its lease begins again. A contender that listens
+/// keeps the lease that pass_on() has begun.
 ///
 /// If a contender is not granted its permits, it stores the time since which it has seen those
 /// entries whose times it cannot read, unless a contender of its boot has stored such a time
@@ -269,6 +284,9 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
                         const Judge& judge) {
     if (const std::error_code error = detail::check(r, self, t, now)) {
         return detail::refused(error);
+    }
+    if (const auto found = detail::found_grant(r, self, t, now)) {
+        return *found;
     }
     sweep(r, judge, t.reclaim_delay_ms, self.nonce);
     if (!detail::adopt(r, t)) {

@@ -56,6 +56,7 @@ struct origin {
     std::int64_t start = 0; ///< when the process started, in ticks since the boot: pids are reused
     std::int64_t space = 0; ///< the namespace of the pid
     std::int64_t mark = 0;  ///< the mark of a slot_presence; 0: none
+    std::int64_t network = 0; ///< the network namespace of the process; 0: not known
 
     friend bool operator==(const origin&, const origin&) = default;
 };
@@ -123,14 +124,16 @@ inline bool is_resting(const holder& h) noexcept { return h.nonce.starts_with("r
 
 /// A place in the queue.
 struct waiter {
-    std::string holder_id{};                    ///< the name of its ticket
-    std::string nonce{};                        ///< the identity of the contender
-    std::int64_t weight = 1;                    ///< the permits that it waits for
-    std::int64_t ttl_ms = 0;                    ///< how long the place lasts without a refresh
-    std::int64_t expires_at = 0;                ///< when the place expires
-    std::int64_t refreshes = 0;                 ///< how often it was refreshed
-    origin from{};                              ///< where the waiter runs
-    description about{};                        ///< contender::about
+    std::string holder_id{};      ///< the name of its ticket
+    std::string nonce{};          ///< the identity of the contender
+    std::int64_t weight = 1;      ///< the permits that it waits for
+    std::int64_t ttl_ms = 0;      ///< how long the place lasts without a refresh
+    std::int64_t expires_at = 0;  ///< when the place expires
+    std::int64_t refreshes = 0;   ///< how often it was refreshed
+    std::int64_t lease_ms = 0;    ///< the lease of a grant by pass_on(); 0: it gets none
+    std::int64_t at_least_ms = 0; ///< terms::at_least_ms of that grant
+    origin from{};                ///< where the waiter runs
+    description about{};          ///< contender::about
     std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
     std::string extra{};                        ///< unknown fields
 
@@ -183,12 +186,15 @@ struct terms {
     bool adopt_permits = false;            ///< durable_options::adopt_permits
     bool enqueue = true;                   ///< false: enters no queue if the permits are not free
     bool revive = false;                   ///< durable_options::revive
+    /// The contender reads the record soon after pass_on() has granted it its permits. It keeps that
+    /// lease as it is.
+    bool listens = false;
 };
 
 /// The status of a contender after acquire().
 enum class acquire_status {
     granted, ///< it holds its permits, by a new grant
-    held,    ///< it holds its permits by an earlier grant; its lease was extended
+    held,    ///< it holds its permits by an earlier grant
     waiting, ///< it is in the queue; without terms::enqueue, it would have to wait
     refused  ///< see the error
 };
@@ -200,8 +206,10 @@ struct acquire_outcome {
     /// If waiting: true if only observations changed. The outcome stays true if the change is not
     /// stored.
     bool is_only_observed = false;
-    std::int64_t fence = 0;    ///< granted, held: the token
-    std::int64_t lane = 0;     ///< granted, held: the lane
+    std::int64_t fence = 0; ///< granted, held: the token
+    std::int64_t lane = 0;  ///< granted, held: the lane
+    /// held: when the lease expires, if it was not extended. Otherwise 0: it begins with this change.
+    std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known
     std::error_code error{};   ///< refused: why

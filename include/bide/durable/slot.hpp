@@ -218,6 +218,8 @@ public:
         return held_->compare_exchange(version, value);
     }
 
+    /// Tells whether the slot is a transactional_slot.
+    bool is_transactional() const noexcept { return held_->is_transactional(); }
     /// Calls update_locked() of the slot.
     bool is_locked() const noexcept { return held_->is_locked(); }
     /// Calls update_locked() of the slot.
@@ -257,6 +259,7 @@ private:
         virtual slot_guarantees guarantees() const noexcept = 0;
         virtual result<slot_snapshot, std::error_code> load() = 0;
         virtual cas_result compare_exchange(slot_version version, std::string_view value) = 0;
+        virtual bool is_transactional() const noexcept = 0;
         virtual bool is_locked() const noexcept = 0;
         virtual cas_result update_locked(const slot_update& update) = 0;
         virtual bool is_watchable() const noexcept = 0;
@@ -285,6 +288,9 @@ private:
         result<slot_snapshot, std::error_code> load() override { return of.load(); }
         cas_result compare_exchange(slot_version version, std::string_view value) override {
             return of.compare_exchange(version, value);
+        }
+        bool is_transactional() const noexcept override {
+            return requires { typename S::transaction; };
         }
         bool is_locked() const noexcept override { return locked_slot<S>; }
         cas_result update_locked(const slot_update& update) override {

@@ -13,6 +13,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/grant.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
+#include <bide/durable/detail/lock_parts.hpp>
 #include <bide/durable/detail/renewer.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
@@ -43,36 +44,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The parts that every kind of durable lock has.
-struct lock_parts {
-    std::shared_ptr<lock_engine> engine;
-    std::shared_ptr<detail::withdrawals> withdrawals;
-    std::shared_ptr<detail::renewer> renewer; // nullptr: guards do not renew
-
-    static lock_parts make(slot_ref slot, std::int64_t permits, durable_options options) {
-        lock_parts parts;
-        if (options.auto_renew) {
-            const std::string store = slot.store();
-            parts.renewer = store.empty() || options.renew_on != nullptr
-                                ? std::make_shared<detail::renewer>(options.renew_on)
-                                : renewers::of(store);
-        }
-        parts.engine = std::make_shared<lock_engine>(std::move(slot), permits, std::move(options));
-        parts.withdrawals = std::make_shared<detail::withdrawals>(parts.engine);
-        return parts;
-    }
-
-    durable_ticket ticket(std::string holder_id, std::int64_t weight, bool process_bound) const {
-        if (holder_id.empty()) {
-            holder_id = engine->options().holder_id;
-        }
-        if (holder_id.empty()) {
-            holder_id = durable::this_host() + ":" + std::to_string(::getpid());
-        }
-        return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
-    }
-};
-
 class acquisition {
 public:
     using answer = result<durable_guard, std::error_code>;
@@ -85,6 +56,8 @@ public:
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
           earlier_fence_(ticket_.fence), binds_(request.inheritable),
           has_ticket_(request.ticket.has_value()), may_wait_(!limits_.until.is_poll()),
+          hears_all_(!ticket_.process_bound || binds_ || request.on_position ||
+                     parts_.engine->options().observer != nullptr),
           wanted_(wishes_of(request)), on_position_(std::move(request.on_position)),
           begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_), moved_ms_(begun_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
@@ -143,8 +116,8 @@ public:
 
     // Ends the waiting. It uses nothing that take() uses.
     void end() noexcept {
-        if (std::exchange(is_waiting_, false)) {
-            parts_.engine->end_waiting();
+        if (std::exchange(is_counted_, false)) {
+            parts_.engine->end_waiting(hears_all_);
         }
     }
 
@@ -163,8 +136,11 @@ private:
             mark_ = std::move(*taken);
         }
     }
-    static acquire_wishes wishes_of(acquire_request& request) {
+    acquire_wishes wishes_of(acquire_request& request) const {
         acquire_wishes wanted{{std::move(request.note), {}}, request.at_least.count()};
+        // A contender that does not hear of its grant finds it when it reads the record: in time.
+        wanted.listens = ticket_.process_bound && !binds_ && may_wait_ &&
+                         parts_.engine->options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (auto& [key, value] : request.labels) {
             wanted.about.labels.push_back({std::move(key), std::move(value)});
         }
@@ -193,6 +169,21 @@ private:
         return false;
     }
     durable_observer* observer() const noexcept { return parts_.engine->options().observer.get(); }
+    // The longest time between two reads of a waiter that hears of nothing: it also has to refresh its
+    // place in the queue.
+    std::int64_t longest_pause_us() const noexcept {
+        const durable_options& o = parts_.engine->options();
+        const std::int64_t ttl = o.waiter_ttl.count() != 0 ? o.waiter_ttl.count() : o.lease.count();
+        return std::min(limited_us(o.poll_most), std::max<std::int64_t>(ttl * 1000 / 4, 1000));
+    }
+    static std::int64_t limited_us(std::chrono::milliseconds t) noexcept { // at most an hour
+        return std::min<std::int64_t>(t.count(), 3'600'000) * 1000;
+    }
+    // Counts this acquisition as a waiter of this process.
+    void count() noexcept {
+        parts_.engine->begin_waiting(hears_all_);
+        is_counted_ = true;
+    }
     // Tells the place in the queue if it has changed.
     // Throws: what acquire_request::on_position throws.
     void tell_position(std::int64_t ahead);
@@ -209,6 +200,7 @@ private:
     const bool binds_;
     const bool has_ticket_;
     const bool may_wait_;
+    const bool hears_all_; // of every change, and not only of those that concern it
     const acquire_wishes wanted_;
     const std::function<void(std::int64_t)> on_position_; // acquire_request::on_position
     const std::int64_t begun_ms_;
@@ -219,14 +211,16 @@ private:
     std::minstd_rand random_;
     bool may_be_queued_ = false;
     bool is_unsure_ = false;  // a try failed: what it wrote may still arrive
-    bool is_waiting_ = false; // it is counted as a waiter of this process
+    bool is_waiting_ = false; // it has a place in the queue, as far as it knows
+    bool is_counted_ = false; // it is counted as a waiter of this process
     std::shared_ptr<event> changed_;
     deadline again_ = deadline::poll();
     std::shared_ptr<grant> held_;
     std::error_code error_;
 };
 
-// The first try does not count as waiting and opens no watch: most acquisitions end with it.
+// The first try opens nothing to listen to, as most acquisitions end with it. If an earlier waiter has
+// opened the wake socket, it may hear from there, so this try can be the last one before it waits.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *parts_.engine;
     const deadline until = call_limits::later(limits_.until, limits_.grace);
@@ -236,18 +230,19 @@ inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     if (!may_wait_) {
         return look_for(intent::nothing);
     }
-    auto got = look_for(is_waiting_ ? intent::wait : intent::queue);
-    if (got && got->outcome.status == durable::acquire_status::waiting) {
-        if (!is_waiting_) {
-            engine.begin_waiting();
-            is_waiting_ = true;
-            return look_for(intent::watch);
-        }
-        if (got->can_be_watched) {
-            return look_for(intent::watch);
-        }
+    if (!is_counted_ && engine.has_waited()) {
+        count();
     }
-    return got;
+    auto got = look_for(is_counted_ ? intent::wait : intent::queue);
+    if (!got || got->outcome.status != durable::acquire_status::waiting) {
+        return got;
+    }
+    is_waiting_ = true;
+    if (!is_counted_) {
+        count();
+        return look_for(intent::watch);
+    }
+    return !got->is_watched && got->can_be_watched ? look_for(intent::watch) : std::move(got);
 }
 
 inline bool acquisition::look() {
@@ -356,20 +351,18 @@ inline void acquisition::undo() noexcept {
 
 inline void acquisition::hand_over() noexcept {
     drop_grant();
-    if (may_be_queued_ || is_waiting_) {
-        parts_.withdrawals->add({std::move(ticket_), may_be_queued_, taking_back(), is_waiting_});
-        may_be_queued_ = is_waiting_ = false;
+    if (may_be_queued_ || is_counted_) {
+        parts_.withdrawals->add(
+            {std::move(ticket_), may_be_queued_, taking_back(), is_counted_, hears_all_});
+        may_be_queued_ = is_counted_ = false;
     }
 }
 
 // Plans the next try, for the case that no change is signalled.
 inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, bool is_watched) {
     const durable_options& o = parts_.engine->options();
-    const auto limited = [](std::chrono::milliseconds t) { // at most an hour
-        return std::min<std::int64_t>(t.count(), 3'600'000) * 1000;
-    };
-    const std::int64_t least = limited(o.poll_least);
-    const std::int64_t most = limited(o.poll_most);
+    const std::int64_t least = limited_us(o.poll_least);
+    const std::int64_t most = limited_us(o.poll_most);
     std::int64_t us = most;
     if (!is_watched) {
         // While the queue moves, the turn may come soon.
@@ -380,8 +373,7 @@ inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, 
         const std::int64_t stood_us = (durable::boottime_ms() - moved_ms_) * 1000;
         us = std::clamp(stood_us / 8, least, most) * (1 + std::min<std::int64_t>(position, 3));
     }
-    const std::int64_t ttl = o.waiter_ttl.count() != 0 ? o.waiter_ttl.count() : o.lease.count();
-    us = std::min({us, most, std::max<std::int64_t>(ttl * 1000 / 4, 1000)});
+    us = std::min(us, longest_pause_us());
     const auto some = [this](std::int64_t up_to) {
         return std::uniform_int_distribution<std::int64_t>(0, up_to)(random_);
     };

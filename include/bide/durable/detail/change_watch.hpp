@@ -2,25 +2,24 @@
 #ifndef BIDE_DURABLE_DETAIL_CHANGE_WATCH_HPP
 #define BIDE_DURABLE_DETAIL_CHANGE_WATCH_HPP
 
-// How the contenders of one process wait for a change of a slot: change_signal wakes them,
-// change_watch signals, change_wait closes the watch while no contender waits.
+// How the contenders of one process wait for a change of a slot: change_watch signals to them
+// (detail/change_signal.hpp), change_wait closes the watch while no contender waits.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/durable/detail/change_signal.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/wake_socket.hpp>
 #include <bide/durable/process.hpp>
+#include <bide/durable/record_queue.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -30,91 +29,49 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Wakes all threads and coroutines of this process that wait for one lock, so that they read the
-// record again.
-//
-//   waiter:   take next()              changer:   change the record
-//             read the record                     signal(): set the event that was taken,
-//             wait for the event                            and forget it
-//
-// The lock orders next() and signal(). If next() comes first, the signal sets the waiter's event,
-// whether the waiter waits already or not. If the signal comes first, the waiter's read sees what
-// was done before the signal.
-template <class Platform> class basic_change_signal final : public monitor_client {
-public:
-    using event = basic_event<Platform>;
-
-    // Returns the event that the next signal sets.
-    // Throws: std::bad_alloc.
-    std::shared_ptr<event> next() {
-        const std::lock_guard held(lock_);
-        if (next_ == nullptr) {
-            next_ = std::make_shared<event>();
-        }
-        return next_;
-    }
-
-    void signal() noexcept {
-        std::shared_ptr<event> now;
-        {
-            const std::lock_guard held(lock_);
-            now.swap(next_);
-            ++count_;
-        }
-        if (now != nullptr) {
-            now->set();
-        }
-    }
-
-    // Returns how many signals there were.
-    std::uint64_t count() const noexcept {
-        const std::lock_guard held(lock_);
-        return count_;
-    }
-
-    // Called by the lease monitor. A coroutine without an executor resumes on a service thread: on
-    // this one it might call a store.
-    void happened() noexcept override {
-        const wake_scope<Platform> away(&service_executor<Platform>);
-        signal();
-    }
-
-private:
-    mutable basic_mutex<Platform> lock_;
-    std::uint64_t count_ = 0;     // under lock_
-    std::shared_ptr<event> next_; // under lock_; nullptr: not taken since the last signal
-};
-
-using change_signal = basic_change_signal<native_platform>;
-
 // The descriptors and the monitor of the system.
 struct native_watch_system {
     using signal = change_signal;
 
     static lease_monitor& monitor() { return lease_monitor::here(); }
     static constexpr bool sees_files = lease_monitor::sees_files;
+    static std::unique_ptr<slot_watch> wake_socket(std::int64_t mark) {
+        return mark != 0 ? detail::wake_socket::of(mark) : nullptr;
+    }
     static bool is_silent(int fd) noexcept { // true: certainly not readable
         pollfd readable{fd, POLLIN, 0};
         return ::poll(&readable, 1, 0) == 0;
     }
 };
 
-// What a process listens to while its contenders wait for a lock: the watch of the slot, and the
-// end of processes of this machine that hold the lock or are ahead in the queue. It only makes the
-// waiters read the record earlier.
+// What a process listens to while its contenders wait for a lock: its own wake socket, the watch of
+// the slot, and the end of processes of this machine that hold the lock or are ahead in the queue.
+// It only makes the waiters read the record earlier.
 //
-// Every waiter is told of a change of the slot that comes after its last read:
+// The watch of the slot becomes readable at each change of the slot, the wake socket when another
+// process sends to it. The watch is open only while a waiter of this process is not told of all
+// that concerns it (durable/record_queue.hpp). Otherwise every change would wake every process that
+// waits. Whichever is open, every waiter hears what comes after its last read:
 //
-//   reader:   drain    if the descriptor is readable: makes it unreadable, and signals unless
+//   reader:   drain    if a descriptor is readable: makes it unreadable, and signals unless
 //                      there was a signal since it was armed
 //             read     the record
-//             follow   arms the descriptor
-//   monitor:           if the descriptor is readable and armed: disarms it, and signals
+//             follow   arms the descriptors
+//   monitor:           if a descriptor is readable and armed: disarms it, and signals
 //
-// All waiters share the descriptor. What one reader drains, the monitor does not find. So the
+// All waiters share the descriptors. What one reader drains, the monitor does not find. So the
 // reader has to signal to the other waiters, whose turn it may be. If there was a signal since the
-// descriptor was armed, they were told: every waiter that has read the record after that signal,
-// and waits, has armed it again.
+// descriptors were armed, they were told: every waiter that has read the record after that signal,
+// and waits, has armed them again.
+//
+// The protocol with another process that makes a change:
+//
+//   waiter:   bind     the wake socket         changer:   change the record
+//             enter    the queue                          send to the marks that it concerns
+//             read     the record, and follow
+//
+// The store orders the changes. If the change comes after the waiter's entry, the changer reads its
+// mark, and the socket exists. If it comes before, the waiter's read sees it.
 //
 // Used by the contender that has the turn of the lock.
 template <class System> class basic_change_watch {
@@ -124,19 +81,20 @@ public:
     explicit basic_change_watch(std::shared_ptr<signal> told) : signal_(std::move(told)) {}
     basic_change_watch(const basic_change_watch&) = delete;
     basic_change_watch& operator=(const basic_change_watch&) = delete;
-    ~basic_change_watch() { close(); }
+    ~basic_change_watch() { leave(); }
 
-    // Opens the watch; call it before a read. From here on, each change of the slot signals. If the
+    // Opens the wake socket of the mark, which stays open as long as this object; 0: none. Opens the
+    // watch of the slot. Call it before a read. From here on, each change of the slot signals. If the
     // slot cannot be watched, waiters only read it from time to time.
-    void open(slot_ref& slot) {
+    void open(slot_ref& slot, std::int64_t mark) {
+        if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
+            listen(socket_, System::wake_socket(mark));
+        }
         if (!can_open(slot)) {
             return;
         }
         auto made = slot.watch();
-        told_ = signal_->count();
-        if (made && System::monitor().add((*made)->fd(), signal_)) {
-            watch_ = std::move(*made);
-        } else {
+        if (!made || !listen(watch_, std::move(*made))) {
             next_try_ms_ = durable::boottime_ms() + 1000;
         }
     }
@@ -144,7 +102,9 @@ public:
         return System::sees_files && watch_ == nullptr && slot.is_watchable() &&
                durable::boottime_ms() >= next_try_ms_;
     }
-    bool is_open() const noexcept { return watch_ != nullptr; }
+    // Whether it hears what concerns the waiters of this process, as of the last follow().
+    bool hears() const noexcept { return watch_ != nullptr || is_told_; }
+    bool has_socket() const noexcept { return socket_ != nullptr; }
 
     // Returns true if the process certainly runs; false if that is not known. Asks the descriptor
     // that becomes readable at the end of the process. That takes one system call; /proc takes
@@ -154,53 +114,60 @@ public:
         return found != processes_.end() && System::is_silent(found->fd);
     }
 
-    // Drains the watch if it is open, before a read.
+    // Drains the descriptors, before a read.
     void drain() {
-        if (watch_ == nullptr || System::is_silent(watch_->fd())) {
-            return; // the monitor finds a later change
-        }
         const bool was_told = signal_->count() != told_;
-        if (watch_->drain()) {
-            drop_watch();
-            next_try_ms_ = durable::boottime_ms() + 1000;
-        }
-        if (!was_told) {
+        const bool is_heard = drain(watch_);
+        if ((drain(socket_) || is_heard) && !was_told) {
             signal_->signal();
         }
     }
 
-    // Follows, after a read, the processes whose end would let a waiter in.
-    void follow(const durable::record& r, const durable::origin& here) {
-        if (watch_ != nullptr) {
-            told_ = signal_->count();
-            System::monitor().rearm(watch_->fd());
-        }
+    // Follows, after a read, the processes that the waiters of this process depend on. If they are
+    // told of all that concerns them, closes the watch of the slot. `hears_all`: a waiter of this
+    // process wants to hear every change, or has no mark.
+    void follow(const durable::record& r, const durable::origin& here, bool hears_all) {
+        told_ = signal_->count();
         std::vector<process> wanted;
-        const auto want = [&](const auto& entry) {
-            if (std::find(wanted.begin(), wanted.end(), entry.from) != wanted.end()) {
-                return;
+        is_told_ = socket_ != nullptr && !hears_all;
+        bool waits = false;
+        for (std::size_t i = 0; i != r.waiters.size(); ++i) {
+            if (socket_ != nullptr && r.waiters[i].from.mark == mark_) {
+                waits = true;
+                is_told_ = is_told_ && durable::is_told(r, i);
+                const bool follows = i == 0 ? follow_all(r.holders, here, wanted)
+                                            : follow_one(r.waiters[i - 1].from, here, wanted);
+                is_told_ = is_told_ && follows;
             }
-            const auto known = std::find(processes_.begin(), processes_.end(), entry.from);
-            if (known != processes_.end()) {
-                wanted.push_back(std::move(*known));
-            } else if (wanted.size() < most_processes) {
-                process one(entry.from, durable::watch_process(entry.from, here));
-                if (one.fd >= 0 && System::monitor().add(one.fd, signal_)) {
-                    wanted.push_back(std::move(one));
-                }
+        }
+        is_told_ = is_told_ && waits;
+        if (!is_told_) {
+            follow_all(r.holders, here, wanted);
+            if (!r.waiters.empty()) {
+                follow_one(r.waiters.front().from, here, wanted);
             }
-        };
-        std::for_each(r.holders.begin(), r.holders.end(), want);
-        if (!r.waiters.empty()) {
-            want(r.waiters.front());
         }
         processes_ = std::move(wanted);
+        if (is_told_ && watch_ != nullptr) {
+            if (!System::is_silent(watch_->fd())) { // the monitor cannot tell the other waiters now
+                signal_->signal();
+            }
+            drop(watch_);
+        }
+        rearm(watch_);
+        rearm(socket_);
     }
 
-    // Closes all descriptors: no contender of this process waits.
+    // Closes all descriptors but the wake socket: no contender of this process waits.
     void close() noexcept {
         processes_.clear();
-        drop_watch();
+        drop(watch_);
+        is_told_ = false;
+    }
+    // Closes the wake socket, too.
+    void leave() noexcept {
+        close();
+        drop(socket_);
     }
 
 private:
@@ -222,16 +189,79 @@ private:
     };
     static constexpr std::size_t most_processes = 64;
 
-    void drop_watch() noexcept {
-        if (watch_ != nullptr) {
-            System::monitor().remove(watch_->fd());
-            watch_.reset();
+    using descriptor = std::unique_ptr<slot_watch>;
+
+    bool listen(descriptor& to, descriptor made) {
+        told_ = signal_->count();
+        if (made == nullptr || !System::monitor().add(made->fd(), signal_)) {
+            return false;
+        }
+        to = std::move(made);
+        return true;
+    }
+    // Returns true if there was something to hear. Drops it if it fails.
+    bool drain(descriptor& of) {
+        if (of == nullptr || System::is_silent(of->fd())) {
+            return false; // the monitor finds what comes later
+        }
+        if (of->drain()) {
+            drop(of);
+            next_try_ms_ = durable::boottime_ms() + 1000;
+        }
+        return true;
+    }
+    static void rearm(const descriptor& of) noexcept {
+        if (of != nullptr) {
+            System::monitor().rearm(of->fd());
+        }
+    }
+    static void drop(descriptor& of) noexcept {
+        if (of != nullptr) {
+            System::monitor().remove(of->fd());
+            of.reset();
         }
     }
 
+    // Follows the process, if it is another one of this machine. Returns false if its end would not
+    // signal.
+    bool follow_one(const durable::origin& it, const durable::origin& here,
+                    std::vector<process>& wanted) {
+        if (std::find(wanted.begin(), wanted.end(), it) != wanted.end()) {
+            return true;
+        }
+        if (durable::can_look_up(it, here) && it.pid == here.pid) {
+            return true;
+        }
+        const auto known = std::find(processes_.begin(), processes_.end(), it);
+        if (known != processes_.end()) {
+            wanted.push_back(std::move(*known));
+            return true;
+        }
+        if (wanted.size() >= most_processes) {
+            return false;
+        }
+        process one(it, durable::watch_process(it, here));
+        const bool follows = one.fd >= 0 && System::monitor().add(one.fd, signal_);
+        if (follows) {
+            wanted.push_back(std::move(one));
+        }
+        return follows;
+    }
+    bool follow_all(const std::vector<durable::holder>& all, const durable::origin& here,
+                    std::vector<process>& wanted) {
+        bool follows = true;
+        for (const durable::holder& one : all) {
+            follows = follow_one(one.from, here, wanted) && follows;
+        }
+        return follows;
+    }
+
     const std::shared_ptr<signal> signal_;
-    std::unique_ptr<slot_watch> watch_;
-    std::uint64_t told_ = 0;       // the count of signals when the watch was last armed
+    descriptor watch_;             // of the slot
+    descriptor socket_;            // the wake socket
+    std::int64_t mark_ = 0;        // of this process: the name of the wake socket
+    bool is_told_ = false;         // the watch is not needed
+    std::uint64_t told_ = 0;       // the count of signals when the descriptors were last armed
     std::int64_t next_try_ms_ = 0; // when to try again to open the watch
     std::vector<process> processes_;
 };
@@ -243,7 +273,7 @@ enum class intent {
     nothing, // it leaves no entry
     queue,   // it enters the queue
     wait,    // as queue, and it is going to wait for the signal
-    watch    // as wait, and the watch of the slot signals, from before this read on
+    watch    // as wait; opens what the process listens to before this read
 };
 
 // The contenders of this process that wait for one lock. While there is one, the slot may be
@@ -252,29 +282,44 @@ class change_wait {
 public:
     change_signal& signal() noexcept { return *signal_; }
 
-    // Counts a contender that begins to wait. Opens no watch.
-    void begin() noexcept {
-        // Order: relaxed; the turn orders it before the read that opens the watch.
+    // Counts a contender that begins to wait. `hears_all`: it wants to hear every change. Opens no
+    // watch.
+    void begin(bool hears_all) noexcept {
+        // Order: relaxed, both; the turn orders them before the read that opens the watch.
+        hearing_all_.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
         waiting_.fetch_add(1, std::memory_order_relaxed);
     }
     // Ends the wait of a contender. Returns true if it was the last one: then the watch can be
     // closed.
-    bool end() noexcept {
-        // Order: relaxed; the number publishes nothing else.
+    bool end(bool hears_all) noexcept {
+        // Order: relaxed, both; the numbers publish nothing else.
+        hearing_all_.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
         return waiting_.fetch_sub(1, std::memory_order_relaxed) == 1;
+    }
+    // Whether the process has a wake socket: an earlier contender had to wait.
+    bool has_waited() const noexcept {
+        // Order: relaxed; a contender that does not see it begins to wait after its first read.
+        return has_waited_.load(std::memory_order_relaxed);
     }
 
     // All of these are called with the turn.
 
-    // Called before a read of the slot.
-    void prepare(intent what, slot_ref& slot) {
+    // Called before a read of the slot. `mark` is the mark of this process; 0: none.
+    void prepare(intent what, slot_ref& slot, std::int64_t mark) {
         close_if_idle();
         if (what == intent::watch) {
-            watch_.open(slot);
+            watch_.open(slot, mark);
+            // Order: relaxed; it publishes nothing else.
+            has_waited_.store(watch_.has_socket(), std::memory_order_relaxed);
         }
         if (what >= intent::wait) {
             watch_.drain();
         }
+    }
+    // Called after a read by a contender that is going to wait.
+    void follow(const durable::record& r, const durable::origin& here) {
+        // Order: relaxed; a contender that is counted later follows in a later turn.
+        watch_.follow(r, here, hearing_all_.load(std::memory_order_relaxed) != 0);
     }
     void close_if_idle() noexcept {
         // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
@@ -282,13 +327,15 @@ public:
             watch_.close();
         }
     }
-    void close() noexcept { watch_.close(); }
-    change_watch& watch() noexcept { return watch_; }
+    void leave() noexcept { watch_.leave(); }
+    const change_watch& watch() const noexcept { return watch_; }
 
 private:
     const std::shared_ptr<change_signal> signal_ = std::make_shared<change_signal>();
     change_watch watch_{signal_};
     native_platform::atomic<unsigned> waiting_{0};
+    native_platform::atomic<unsigned> hearing_all_{0}; // of those
+    native_platform::atomic<bool> has_waited_{false};
 };
 
 } // namespace detail

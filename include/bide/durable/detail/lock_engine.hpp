@@ -33,6 +33,7 @@ namespace detail {
 struct acquire_wishes {
     durable::description about{};
     std::int64_t at_least_ms = 0;
+    bool listens = false; // terms::listens
 };
 
 class lock_engine {
@@ -151,8 +152,9 @@ public:
     std::int64_t permits() const noexcept { return store_.terms().permits; }
     std::int64_t warn_before_ms() const noexcept { return store_.warn_before_ms(); }
     change_signal& signal() { return store_.signal(); }
-    void begin_waiting() noexcept { store_.begin_waiting(); }
-    void end_waiting() noexcept { store_.end_waiting(); }
+    void begin_waiting(bool hears_all) noexcept { store_.begin_waiting(hears_all); }
+    void end_waiting(bool hears_all) noexcept { store_.end_waiting(hears_all); }
+    bool has_waited() { return store_.has_waited(); }
 
 private:
     static void holds_nothing(const durable_ticket& t) noexcept {
@@ -191,6 +193,7 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
     durable::terms terms = store_.terms();
     terms.enqueue = what != intent::nothing;
     terms.at_least_ms = wanted.at_least_ms;
+    terms.listens = wanted.listens;
     durable::contender self{t.holder_id, t.nonce, t.weight,
                             store_.origin(t.process_bound && of == nullptr), wanted.about};
     if (of != nullptr) {
@@ -200,7 +203,8 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
     bool is_true_unstored = false; // only observations were to be stored
     const std::error_code error = update([&](record_view& s, bool maybe_done) {
         got.outcome = durable::acquire(s.record, self, terms, s.at.now_ms, s.judge());
-        got.good_until_ms = s.good_until();
+        got.good_until_ms =
+            got.outcome.expires_at != 0 ? s.good_until(got.outcome.expires_at) : s.good_until();
         if (got.outcome.status == durable::acquire_status::waiting) {
             got.expiry_in_ms = got.outcome.next_ms == 0
                                    ? 0

@@ -89,6 +89,12 @@ public:
     // process. The first bound contender takes a mark, which stays open as long as this object.
     durable::origin origin(bool bound, slot_ref& slot);
 
+    // Returns the mark of this process; 0 if it has none yet.
+    std::int64_t mark() const noexcept {
+        // Order: acquire [process_identity.mark]; the mark is seen.
+        return has_mark_.load(std::memory_order_acquire) ? mark_->mark() : 0;
+    }
+
     // Keeps the mark open for this ticket: see bound_tickets.
     // Throws: std::bad_alloc.
     void keep_mark(const std::string& nonce) {
@@ -119,7 +125,7 @@ private:
 inline durable::origin process_identity::origin(bool bound, slot_ref& slot) {
     durable::origin from = here_;
     if (!bound) {
-        from.pid = from.start = from.space = 0;
+        from.pid = from.start = from.space = from.network = 0;
         return from;
     }
     const std::lock_guard held(lock_);

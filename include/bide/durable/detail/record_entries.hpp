@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bide::inline BIDE_ABI {
@@ -86,7 +87,7 @@ inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64
         const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
         h.from = self;
         if (mark != 0) { // the mark is not of this process: children may have it
-            h.from.pid = h.from.start = h.from.space = 0;
+            h.from.pid = h.from.start = h.from.space = h.from.network = 0;
             h.from.mark = mark;
         }
     }
@@ -141,11 +142,20 @@ inline bool tells_same(const description& a, const description& b) noexcept {
            std::is_permutation(a.labels.begin(), a.labels.end(), b.labels.begin(), b.labels.end());
 }
 
+// Writes down the grant that pass_on() is to make, if the contender listens.
+inline void plan_grant(waiter& mine, const terms& t) noexcept {
+    mine.lease_ms = t.listens ? t.lease_ms : 0;
+    mine.at_least_ms = t.listens ? t.at_least_ms : 0;
+}
+
 // Keeps the contender's place in the queue from expiring. Returns true if the record has changed.
 inline bool refresh(waiter& mine, const contender& self, const terms& t, std::int64_t now) {
     const std::int64_t left = mine.expires_at - now;
+    const std::pair planned(mine.lease_ms, mine.at_least_ms);
+    plan_grant(mine, t);
     if (left >= t.waiter_ttl_ms - t.waiter_ttl_ms / 3 && left <= t.waiter_ttl_ms &&
-        mine.from == self.from && tells_same(mine.about, self.about)) {
+        std::pair(mine.lease_ms, mine.at_least_ms) == planned && mine.from == self.from &&
+        tells_same(mine.about, self.about)) {
         return false;
     }
     mine.about = self.about;

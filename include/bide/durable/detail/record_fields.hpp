@@ -54,6 +54,7 @@ template <class Entry, class F> void entry_fields(Entry& e, F& f) {
     f.maybe_number("start", e.from.start, 0, largest_number, bound || e.from.start != 0);
     f.maybe_number("space", e.from.space, 0, largest_number, bound || e.from.space != 0);
     f.maybe_number("mark", e.from.mark, 1, largest_number, e.from.mark != 0);
+    f.maybe_number("network", e.from.network, 1, largest_number, e.from.network != 0);
     f.maybe_text("note", e.about.note, longest_note);
     f.labels("labels", e.about.labels);
     f.maybe_list("observed", e.observed);
@@ -75,6 +76,8 @@ template <class F> void fields(is_a<waiter> auto& w, F& f) {
     f.number("ttlMs", w.ttl_ms, 1, largest_duration);
     f.number("expiresAt", w.expires_at, 0, largest_number);
     f.number("refreshes", w.refreshes, 0, largest_number);
+    f.maybe_number("leaseMs", w.lease_ms, 1, largest_duration, w.lease_ms != 0);
+    f.maybe_number("atLeastMs", w.at_least_ms, 1, largest_duration, w.at_least_ms != 0);
 }
 
 template <class F> void fields(is_a<admin_note> auto& note, F& f) {

@@ -95,13 +95,15 @@ public:
 
     // While this process has waiters the slot may be watched. These calls never wait for the turn.
     // If another call has the turn, the watch stays open until the next call closes it.
-    void begin_waiting() noexcept { own().changes.begin(); }
-    void end_waiting() noexcept;
+    // `hears_all`: the waiter wants to hear every change.
+    void begin_waiting(bool hears_all) noexcept { own().changes.begin(hears_all); }
+    void end_waiting(bool hears_all) noexcept;
+    bool has_waited() { return own().changes.has_waited(); }
 
-    // Called in the rule of a contender that is going to wait: follows the processes that are
-    // ahead.
-    void follow(const record_view& s) { own().changes.watch().follow(s.record, s.here()); }
-    bool is_watched() { return own().changes.watch().is_open(); }
+    // Called in the rule of a contender that is going to wait: follows the processes on which it
+    // depends.
+    void follow(const record_view& s) { own().changes.follow(s.record, s.here()); }
+    bool is_watched() { return own().changes.watch().hears(); }
     bool can_be_watched() { return own().changes.watch().can_open(slot_); }
 
 private:
@@ -167,7 +169,7 @@ std::error_code record_store::update(given_time now, intent what, deadline until
     }
     const std::lock_guard turn(mine.turn, std::adopt_lock);
     const blocking_section section;
-    mine.changes.prepare(what, slot_);
+    mine.changes.prepare(what, slot_, slot_.is_transactional() ? 0 : mine.self.mark());
     return told(record_update<Rule>(slot_, {time_, terms_, mine, now}, rule).run(tries));
 }
 
@@ -215,9 +217,9 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
     return unexpected{failed(tried.error ? tried.error : durable_errc::conflict_timeout)};
 }
 
-inline void record_store::end_waiting() noexcept {
+inline void record_store::end_waiting(bool hears_all) noexcept {
     process_part& mine = own();
-    if (mine.changes.end() && mine.turn.try_lock()) {
+    if (mine.changes.end(hears_all) && mine.turn.try_lock()) {
         const std::lock_guard turn(mine.turn, std::adopt_lock);
         mine.changes.close_if_idle();
     }

@@ -16,10 +16,12 @@
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/detail/process_identity.hpp>
 #include <bide/durable/detail/record_view.hpp>
+#include <bide/durable/detail/wake_socket.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record_json.hpp>
+#include <bide/durable/record_queue.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/sync/mutex.hpp>
@@ -34,6 +36,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -74,7 +77,7 @@ struct process_part {
         self.leave();
         if (turn.try_lock()) {
             const std::lock_guard held(turn, std::adopt_lock);
-            changes.close();
+            changes.leave();
         }
     }
 
@@ -220,8 +223,9 @@ private:
     const update_context with_;
     Rule& rule_;
     const slot_knowledge<slot_ref> processes_;
-    std::optional<slot_snapshot> known_; // what the next try need not load
-    std::int64_t looked_ms_ = 0;         // boottime_ms() before known_ was read
+    std::vector<std::int64_t> concerned_; // by the change of this try: marks of processes
+    std::optional<slot_snapshot> known_;  // what the next try need not load
+    std::int64_t looked_ms_ = 0;          // boottime_ms() before known_ was read
 };
 
 template <class Rule>
@@ -235,8 +239,13 @@ std::optional<std::string> record_update<Rule>::apply(const slot_snapshot& from,
         return std::nullopt;
     }
     s.note_in(mine.seen);
+    concerned_.clear();
     if (!rule_(s, maybe_done)) {
         return std::nullopt;
+    }
+    if (s.exists) {
+        durable::pass_on(s.record, with_.terms, s.at.now_ms, s.judge(), s.here());
+        concerned_ = durable::concerned_by_change(mine.last.get(), s.record);
     }
     std::string changed = durable::encode(s.record);
     mine.last.note(changed, s.record);
@@ -284,8 +293,12 @@ template <class Rule> std::error_code record_update<Rule>::run(update_tries& tri
     return tries.run(
         with_.mine.random,
         [&] {
-            return is_locked && !tries.is_first() ? try_locked(tries.maybe_done())
-                                                  : try_swap(tries.maybe_done());
+            const cas_result tried = is_locked && !tries.is_first() ? try_locked(tries.maybe_done())
+                                                                    : try_swap(tries.maybe_done());
+            if (tried.status == cas_status::stored || tried.status == cas_status::indeterminate) {
+                std::for_each(concerned_.begin(), concerned_.end(), &wake_socket::wake);
+            }
+            return tried;
         },
         [&](const cas_result& tried) {
             const bool will_lock = is_locked && tried.status == cas_status::conflict;

@@ -134,6 +134,9 @@ public:
         text_ = text;
     }
 
+    // Returns the record of the last call of either function.
+    const durable::record& get() const noexcept { return record_; }
+
 private:
     std::string text_; // empty: none
     durable::record record_;
@@ -169,6 +172,11 @@ public:
         return time_.judge(at, here_, seen_).knowing(&processes_);
     }
     std::int64_t good_until() const noexcept { return time_.good_until(at); }
+    // Returns the end of a lease that another contender has stored, which expires at that time on
+    // the record's clock.
+    std::int64_t good_until(std::int64_t expires_at) const noexcept {
+        return at.looked_ms + (expires_at - at.now_ms) - time_.margin_ms;
+    }
     // Returns the time of a change by an administrator, for people.
     std::int64_t note_ms() const noexcept {
         return time_.clock == lock_clock::observed ? durable::unix_ms() : at.now_ms;

@@ -46,6 +46,7 @@ public:
         bool is_there = true; // it may be in the record
         lock_engine::taking_back how{};
         bool ends_waiting = false; // it is counted as a waiter of this process
+        bool hears_all = false;    // such a one
         std::int64_t until_ms = 0; // when its time in the record ends, on boottime_ms()
     };
 
@@ -155,7 +156,7 @@ inline bool withdrawals::try_all() noexcept {
 
 inline bool withdrawals::is_done(entry& one) noexcept {
     if (std::exchange(one.ends_waiting, false)) {
-        engine_->end_waiting();
+        engine_->end_waiting(one.hears_all);
     }
     if (!one.is_there) {
         return true;
