@@ -18,6 +18,7 @@
 #include "lock_help.hpp"
 #include "lock_nesting.hpp"
 #include "lock_options.hpp"
+#include "lock_secrets.hpp"
 #include "lock_signals.hpp"
 #include "lock_slots.hpp"
 
@@ -152,7 +153,7 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
 
 [[noreturn]] void throw_not_executable(const options& o, int why) {
     throw failure{why == ENOENT ? 127 : 126,
-                  std::string(o.command[0]) + ": " + std::generic_category().message(why)};
+                  printable(o.command[0]) + ": " + std::generic_category().message(why)};
 }
 
 std::unique_ptr<child> start(const options& o, const durable_guard& held,
@@ -210,7 +211,8 @@ public:
             std::optional<steady::time_point> again;
             if (is_leased_ && !all_.is_lost) {
                 command_.good_for((held_.remaining() + o_.lease / 40).count());
-                again = steady::now() + std::max(o_.lease / 6, options::milliseconds(10));
+                again = steady::now() + std::clamp(o_.lease / 6, options::milliseconds(10),
+                                                   options::milliseconds(longest_note_ms / 2));
             }
             const auto e = events_.next(again, command_.socket());
             if (!e)
@@ -441,7 +443,8 @@ void keep_standard_streams() {
 int main(int argc, char** argv) {
     keep_standard_streams();
     int status = run_all(argc, argv);
-    if (std::fflush(stdout) != 0 && status == 0)
+    const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    if (!is_written && status == 0)
         status = EX_IOERR;
     std::_Exit(status); // does not wait for calls that hang
 }

@@ -5,6 +5,7 @@
 
 #include "lock_calls.hpp"
 #include "lock_options.hpp"
+#include "lock_secrets.hpp"
 #include "lock_slots.hpp"
 
 #include <bide/durable/admin.hpp>
@@ -14,6 +15,7 @@
 #include <bide/durable/record_json.hpp>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -24,21 +26,13 @@
 #include <utility>
 #include <vector>
 
+#include <poll.h>
 #include <pwd.h>
 #include <unistd.h>
 
 namespace lock_parts {
 
 using bide::durable::inspection;
-
-// One line, without control characters.
-inline std::string printable(std::string_view text) {
-    std::string out(text);
-    for (char& c : out)
-        if (static_cast<unsigned char>(c) < ' ' || c == 0x7f)
-            c = '?';
-    return out;
-}
 
 // The time on the record's clock; none where that is no clock of ours.
 inline std::optional<std::int64_t> time_of(const bide::durable::record& r, const options& o) {
@@ -127,6 +121,15 @@ inline void print(const std::string& text) {
         throw failure{EX_IOERR, "cannot write to stdout"};
 }
 
+// Ends bide-lock if no process reads its output any more, as a write would.
+inline void check_reader() {
+    pollfd out{STDOUT_FILENO, 0, 0};
+    if (::poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0) {
+        ::raise(SIGPIPE);
+        throw failure{EX_IOERR, "cannot write to stdout"}; // the caller ignores SIGPIPE
+    }
+}
+
 // A lock, and how it is asked.
 struct administration {
     const options& o;
@@ -176,12 +179,11 @@ inline int list(const options& all, inbox& events) {
         const auto seen = answer_of(o, events, [lock] { return lock->inspect(); });
         if (seen && !*seen)
             continue;
+        const std::string why = seen ? std::string() : reason_of(*lock, seen.error());
         if (o.json)
-            array.push_back(seen ? json_of(o, **seen)
-                                 : json{{"name", name}, {"error", seen.error().message()}});
+            array.push_back(seen ? json_of(o, **seen) : json{{"name", name}, {"error", why}});
         else
-            print(name + "\t" +
-                  (seen ? summary_of(**seen) : "unreadable: " + seen.error().message()) + "\n");
+            print(name + "\t" + (seen ? summary_of(**seen) : "unreadable: " + why) + "\n");
     }
     if (all.json)
         print(one_line(array) + "\n");
@@ -226,6 +228,7 @@ inline int watch(const administration& by) {
         } else if (has_changed) {
             print((o.observes ? now : o.name + ": " + (seen ? summary_of(*seen) : now)) + "\n");
         }
+        check_reader();
         const auto e = by.events.next(steady::now() + std::chrono::seconds(1),
                                       changes != nullptr ? changes->fd() : -1);
         if (e && e->signal != 0 && e->signal != SIGCHLD)

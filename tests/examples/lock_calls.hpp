@@ -30,15 +30,18 @@ namespace lock_parts {
 inline constexpr std::chrono::milliseconds call_limit{15'000};
 inline constexpr std::chrono::milliseconds give_up_after{80};
 
-// The store's text of an error, or the system's, with the slot.
+// The store's text of an error, or the system's.
+inline std::string reason_of(const bide::durable_semaphore& lock, const std::error_code& error) {
+    const std::string said = error.category() == bide::durable_category() ? "" : lock.explain();
+    return said.empty() ? error.message() : shown(said);
+}
+
+// The same with the lock, and with the slot if the store said nothing.
 inline std::string words_of(const options& o, const bide::durable_semaphore& lock,
                             const std::error_code& error) {
-    const std::string said = error.category() == bide::durable_category() ? "" : lock.explain();
-    std::string text = o.name + ": ";
-    if (said.empty())
-        return text + error.message() + " (" + shown(o.slot) + ")";
-    text += shown(said);
-    return text;
+    const std::string reason = reason_of(lock, error);
+    return o.name + ": " + reason +
+           (reason == error.message() ? " (" + shown(o.slot) + ")" : std::string());
 }
 
 // Runs `call` on a thread of its own. Meanwhile calls on_signal(signal) for each signal. Calls

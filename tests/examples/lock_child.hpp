@@ -206,13 +206,12 @@ public:
         ::kill(keeper_, SIGCONT); // the keeper may have been stopped
     }
     void good_for(std::int64_t ms) {
-        tell(socket_, note::kind::good_for,
-             static_cast<std::int32_t>(std::clamp<std::int64_t>(ms, 1, 2'000'000'000)));
+        tell(socket_, note::kind::good_for, in_note(std::max<std::int64_t>(ms, 1)));
     }
 
     // Sends SIGTERM, later SIGKILL. Continues a stopped keeper for that.
     void finish() {
-        tell(socket_, note::kind::finish, static_cast<std::int32_t>(grace_ms_));
+        tell(socket_, note::kind::finish, in_note(grace_ms_));
         ::kill(keeper_, SIGCONT);
     }
 
@@ -255,6 +254,9 @@ public:
     int status() const { return WEXITSTATUS(status_); }
 
 private:
+    static std::int32_t in_note(std::int64_t ms) {
+        return static_cast<std::int32_t>(std::min<std::int64_t>(ms, longest_note_ms));
+    }
     // For a command without a keeper, if this process is not a subreaper.
     void finish_group() const {
         const auto end = steady::now() + std::chrono::milliseconds(grace_ms_);

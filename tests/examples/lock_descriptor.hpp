@@ -26,7 +26,7 @@ namespace lock_parts {
 // Sets slot and name from the file that the descriptor has open.
 inline void parser::find_descriptor() {
     const auto refuse = [this](const std::string& why) {
-        throw failure{EX_NOINPUT, std::to_string(o.descriptor) + ": " + why};
+        throw failure{EX_NOINPUT, std::to_string(o.descriptor) + ": " + printable(why)};
     };
     if (has_slot_)
         fail("a descriptor names the lock; --slot does, too");
@@ -41,10 +41,12 @@ inline void parser::find_descriptor() {
     std::string file(path, static_cast<std::size_t>(size));
     struct stat facts{};
     constexpr std::string_view end = ".bide.lock";
-    if (::fstat(o.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode) || !file.ends_with(end) ||
-        facts.st_size > 8)
-        refuse("open on " + file + ", which is not the file of a lock; try " + file +
-               std::string(end));
+    const bool is_file = ::fstat(o.descriptor, &facts) == 0 && S_ISREG(facts.st_mode);
+    if (is_file && facts.st_nlink == 0)
+        refuse("its file was deleted: " + file);
+    if (!is_file || !file.ends_with(end) || facts.st_size > 8)
+        refuse("open on " + file + ", which is not the file of a lock" +
+               (is_file && !file.ends_with(end) ? "; try " + file + std::string(end) : ""));
     if ((::fcntl(o.descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY)
         refuse("open it for writing: " + std::to_string(o.descriptor) + ">> " + file);
     file.resize(file.size() - end.size());

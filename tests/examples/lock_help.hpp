@@ -81,7 +81,9 @@ inline void print_bash() {
     for (const action_row& a : actions())
         if (a.name != nullptr) {
             names += (names.empty() ? "" : "|") + std::string(a.name);
-            cases += "    " + std::string(a.name) + ") words='" + options_of(a.bit) + "' ;;\n";
+            cases += "    " + std::string(a.name) + ") words='" +
+                     (a.bit == does::completion ? "bash zsh fish " : "") + options_of(a.bit) +
+                     "' ;;\n";
         }
     std::string words = names;
     std::replace(words.begin(), words.end(), '|', ' ');

@@ -47,6 +47,7 @@ struct note {
     kind what;
     std::int32_t value = 0;
 };
+inline constexpr std::int32_t longest_note_ms = 2'000'000'000; // 23 days
 
 inline bool tell(int socket, note::kind what, std::int32_t value = 0) {
     const note n{what, value};
@@ -164,7 +165,10 @@ private:
         if (kill_at_ != 0)
             return;
         kill_at_ = now() + grace_ms;
-        all_descendants.send(group(), SIGTERM);
+        send(SIGTERM);
+    }
+    void send(int signal) { // every signal that bide-lock passes on asks to end
+        all_descendants.send(group(), signal);
         all_descendants.send(group(), SIGCONT); // a stopped process must continue to end
     }
 
@@ -204,7 +208,7 @@ private:
             if (n.what == note::kind::leave)
                 return false;
             if (n.what == note::kind::forward)
-                all_descendants.send(group(), n.value);
+                send(n.value);
             else if (n.what == note::kind::finish)
                 finish(n.value);
             else if (n.what == note::kind::good_for)

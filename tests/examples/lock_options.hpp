@@ -124,12 +124,24 @@ inline std::optional<std::chrono::milliseconds> parse_time(std::string_view text
     return std::chrono::milliseconds(static_cast<std::int64_t>(ms + 0.999)); // rounds up
 }
 
+// Returns the text as one line: without control characters, also those that UTF-8 writes as two bytes
+// (U+0080 to U+009F), because some terminals obey them.
+inline std::string printable(std::string_view text) {
+    std::string out(text);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(out[i]);
+        const bool is_second = i > 0 && out[i - 1] == '\xc2' && byte >= 0x80 && byte < 0xa0;
+        if (is_second)
+            out.replace(--i, 2, "?");
+        else if (byte < ' ' || byte == 0x7f)
+            out[i] = '?';
+    }
+    return out;
+}
+
 inline bool is_name(std::string_view name) { // a name that every store accepts, also a file system
-    const auto is_bad = [](char c) {
-        return c == '/' || static_cast<unsigned char>(c) < ' ' || c == 0x7f;
-    };
     return !name.empty() && name.size() <= 200 && name[0] != '.' && name[0] != '-' &&
-           std::none_of(name.begin(), name.end(), is_bad);
+           name.find('/') == name.npos && printable(name) == name;
 }
 
 } // namespace lock_parts

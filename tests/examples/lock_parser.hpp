@@ -149,8 +149,8 @@ public:
 
 private:
     [[noreturn]] void fail(const std::string& what) const {
-        throw failure{EX_USAGE,
-                      (option_.empty() ? "" : option_ + ": ") + what + "\nTry: bide-lock --help"};
+        throw failure{EX_USAGE, shown((option_.empty() ? "" : option_ + ": ") + what) +
+                                    "\nTry: bide-lock --help"};
     }
 
     void read_options() {
@@ -307,7 +307,7 @@ private:
         if (o.name.find('/') != o.name.npos)
             split(o.name);
         if (!is_name(o.name))
-            fail("not a name for a lock: " + shown(o.name));
+            fail("not a name for a lock: " + o.name);
     }
 
     // A path is a lock in a file: --slot file:DIRECTORY NAME. It never depends on $BIDE_LOCK_SLOT.

@@ -3,6 +3,8 @@
 
 // Passwords in a --slot: where they are, and how they are kept out of sight.
 
+#include "lock_options.hpp"
+
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
@@ -65,10 +67,7 @@ inline std::string shown(std::string_view slot) {
     for (const auto& [begin, size] : all)
         if (begin <= text.size())
             text.replace(begin, size, "***");
-    for (char& c : text)
-        if (static_cast<unsigned char>(c) < ' ' || c == 0x7f)
-            c = '?';
-    return text;
+    return printable(text);
 }
 
 // Overwrites passwords in this process's arguments or environment, which other users can read.

@@ -277,13 +277,17 @@ inline std::vector<std::string> names_in(const options& o) {
             sqlite3_busy_timeout(base, 10'000);
         if (got == SQLITE_OK)
             got = sqlite3_prepare_v2(base, "select key from bide_lock", -1, &rows, nullptr);
-        while (got == SQLITE_OK && sqlite3_step(rows) == SQLITE_ROW)
-            all.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(rows, 0)));
+        const bool is_there = got == SQLITE_OK;
+        while (rows != nullptr && (got = sqlite3_step(rows)) == SQLITE_ROW)
+            if (const auto* const name =
+                    sqlite3_column_text(rows, 0)) // a nameless row is no lock's
+                all.emplace_back(reinterpret_cast<const char*>(name));
         const std::string why = sqlite3_errmsg(base);
+        const std::error_code error(sqlite3_extended_errcode(base), bide::sqlite_category());
         sqlite3_finalize(rows);
         sqlite3_close(base);
-        if (got != SQLITE_OK && why.find("no such table") == why.npos)
-            fail(EX_NOINPUT, why);
+        if (is_there ? got != SQLITE_DONE : why.find("no such table") == why.npos)
+            fail(is_there ? status_of(error) : EX_NOINPUT, why);
     }
 #endif
 #if defined(BIDE_LOCK_HAS_POSTGRES)

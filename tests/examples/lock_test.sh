@@ -359,6 +359,13 @@ held
 kill -TERM $child
 ends 143 $child
 expect 0 "$lock" -w 60 n -- true
+if [ -r /proc/self/status ]; then
+    in_background n -- sh -c 'echo $$ 0 > held; kill -STOP $$'
+    held # its process, instead of the fence
+    until_true grep -q '^State:.T' /proc/$fence/status
+    kill -TERM $child # a stopped command ends, too
+    ends 143 $child
+fi
 
 begin "shows holders and waiters"
 expect 0 "$lock" inspect n
@@ -536,6 +543,18 @@ until_true grep -q "waiting for its background processes" bg
 kill -TERM $child
 gone
 ends 143 $child
+# A time that has no place in 32 bits.
+in_background -v --lease 100d --kill-after 30d n -- sh -c '
+    { trap "echo term 0 > held; read go < go; echo ended; exit 0" TERM; echo $BIDE_FENCE 0 > held
+      while :; do sleep 0.1; done; } &'
+held
+until_true grep -q "waiting for its background processes" bg
+kill -TERM $child
+held
+[ "$fence" = term ] || fail "$fence"
+let_go
+ends 143 $child
+says bg ended
 for how in '--lease 30s' '--lease=30s --permits=1' ''; do
     in_background $how --close n -- sh -c "$background"
     reader
@@ -666,8 +685,23 @@ kind=file
 BIDE_LOCK_SLOT=file:.
 cp two.bide damaged
 tr '\000-\377' 'x' < damaged > two.bide
+mkfifo pipe.bide
 expect 0 "$lock" list
 says out "two	unreadable: "
+says out "pipe	unreadable: $PWD/./pipe.bide: is a pipe (FIFO)"
+rm pipe.bide
+if [ "$kinds" != file ]; then
+    expect 0 "$lock" --slot sqlite:broken.db n -- true
+    dd if=two.bide of=broken.db bs=4096 seek=1 conv=notrunc 2> dd.err || fail "$(cat dd.err)"
+    expect 65 "$lock" --slot sqlite:broken.db list # not an incomplete list
+fi
+if command -v sqlite3 > /dev/null && [ "$kinds" != file ]; then
+    sqlite3 foreign.db "create table bide_lock (key text); insert into bide_lock values (null)"
+    expect 0 "$lock" --slot sqlite:foreign.db list
+    quiet
+else
+    echo "not checked: a table with rows without a name, as there is no sqlite3"
+fi
 expect 66 "$lock" --slot file:none list
 expect 64 "$lock" --relaxed --slot redis:h:1 list
 
@@ -686,6 +720,8 @@ until_true grep -q '"holderId":"me"' seen.json
 let_go
 ends 0 $child
 until_true grep -q "^n: free" seen.watch
+"$lock" watch n | head -n 1 > out # it ends with its reader, although nothing changes
+[ "$(cat out)" = "n: free" ] || fail "$(cat out)"
 kill -INT $json_watcher 2> /dev/null
 kill -TERM $watcher $json_watcher
 ends 143 $watcher
@@ -763,7 +799,17 @@ if command -v bash > /dev/null; then
         echo "${COMPREPLY[@]}"'
     [ "$(cat out)" = --force ] || fail "completed to $(cat out)"
 fi
+if command -v bash > /dev/null; then
+    expect 0 bash -c '. ./bash; COMP_WORDS=(bide-lock completion z); COMP_CWORD=2; _bide_lock
+        echo "${COMPREPLY[@]}"'
+    [ "$(cat out)" = zsh ] || fail "completed to $(cat out)"
+fi
 expect 64 "$lock" completion csh
+if [ -c /dev/full ]; then
+    status=0
+    "$lock" --help > /dev/full || status=$?
+    [ $status = 74 ] || fail "status $status for output that was lost"
+fi
 
 if [ "$(uname)" = Linux ]; then
 begin "leaves the lock to a descriptor of its caller"
@@ -808,6 +854,11 @@ done
 [ "$(cat file.bide.lock)" = precious ] || fail "it wrote into the file"
 expect 66 "$lock" 8
 says err "not open"
+exec 8>> deleted.bide.lock
+rm deleted.bide.lock
+expect 66 "$lock" 8
+says err "its file was deleted"
+exec 8>&-
 touch n.bide.lock
 expect 66 "$lock" 8 8< n.bide.lock
 says err "open it for writing: 8>> "
@@ -893,7 +944,10 @@ for arguments in '' n -- 'n --' '-- true' 'n m -- true' 'inspect' 'inspect n m' 
     '-w inf n -- true' '--slot -- true'; do
     wrong $arguments
 done
-for name in '' . .. .hidden ./.hidden a/.. -n "$(printf 'a\tb')" "$(printf %201s x)"; do
+wrong --slot-file "$(printf 'a\033\302\233b')" n -- true
+says err "cannot read a??b"
+for name in '' . .. .hidden ./.hidden a/.. -n "$(printf 'a\tb')" "$(printf 'a\302\233b')" \
+    "$(printf %201s x)"; do
     wrong "$name" -- true
 done
 BIDE_LOCK_SLOT= wrong n -- true
