@@ -109,6 +109,9 @@ public:
     // They include all that clients did before the call. Must not be called in a child of fork().
     int connections() const { return up_to_date(accepted_); }
     int swallowed() const { return up_to_date(swallowed_); }
+    // Returns how many requests clients made: how often bytes of a client followed bytes of the server,
+    // or began the connection. If no client sends before it has its reply, these are round trips.
+    int requests() const { return up_to_date(requests_); }
     int dropped_replies() const {
         const std::lock_guard lock(mutex_);
         return dropped_;
@@ -132,6 +135,7 @@ private:
         direction to_server{};
         direction to_client{};
         bool is_mute = false; // the server's bytes are discarded
+        bool asks = false;    // the latest bytes were the client's
         bool is_over = false;
 
         // Ends the connection. The thread closes the descriptors later.
@@ -233,11 +237,15 @@ private:
 
     void serve(connection& c, short client, short server) {
         constexpr short something = POLLIN | POLLHUP | POLLERR;
-        if (!c.is_over && (client & something) != 0 && reads(c.client, c.to_server) && swallows_) {
-            c.to_server.held.clear();
-            ++swallowed_;
+        if (!c.is_over && (client & something) != 0 && reads(c.client, c.to_server)) {
+            requests_ += std::exchange(c.asks, true) ? 0 : 1;
+            if (swallows_) {
+                c.to_server.held.clear();
+                ++swallowed_;
+            }
         }
         if (!c.is_over && (server & something) != 0 && reads(c.server, c.to_client)) {
+            c.asks = false;
             if (drops_reply_) {
                 drops_reply_ = false;
                 ++dropped_;
@@ -327,6 +335,7 @@ private:
     afterwards then_ = afterwards::stays;
     bool is_over_ = false;
     int accepted_ = 0;
+    int requests_ = 0;
     int dropped_ = 0;
     int swallowed_ = 0;
     int trickled_ = 0;

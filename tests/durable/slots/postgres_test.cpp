@@ -11,6 +11,7 @@
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
+#include <support/unhurried.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -1426,6 +1427,50 @@ TEST_CASE(
     CHECK(refused("no such user: u") == "28P01");
     CHECK(refused("password authentication failed") == "28P01");
     CHECK(refused("query_wait_timeout") == "");
+}
+
+// ---- Round trips
+
+TEST_CASE("postgres_slot: an acquire and a release without contention take two round trips each") {
+    if (test::postgres_server* const s = server()) {
+        test::flaky_proxy net(s->port());
+        // No negotiation, so that each request is a round trip.
+        const std::string at =
+            test::postgres_server::conninfo(net.port()) + " sslmode=disable gssencmode=disable";
+        int before = 0;
+        const auto requests = [&] {
+            const int now = net.requests();
+            return now - std::exchange(before, now);
+        };
+        const bool notifies = GENERATE(false, true);
+        CAPTURE(notifies);
+        postgres_slot_options options;
+        options.notify = notifies;
+        bide::durable_options quiet = test::unhurried();
+        quiet.auto_renew = false; // a renewal is a request, too
+        bide::durable_mutex lock(postgres_slot(at, new_key(), options), quiet);
+        const auto count = [&] {
+            auto held = lock.acquire();
+            REQUIRE(held.has_value());
+            const int for_acquire = requests();
+            REQUIRE(held->release().has_value());
+            return std::pair(for_acquire, requests());
+        };
+        // It connects, looks for the table, and makes it if it is missing.
+        const auto first = count();
+        CHECK(first.first <= 6);
+        CHECK(first.second == 2);
+        CHECK(count() == std::pair(2, 2));
+        CHECK(lock.try_acquire().has_value());
+        CHECK(requests() == 4); // the guard has released it
+        auto held = lock.acquire();
+        REQUIRE(held.has_value());
+        requests();
+        CHECK(held->renew().has_value());
+        CHECK(requests() == 2);
+        CHECK(lock.inspect().has_value());
+        CHECK(requests() == 1);
+    }
 }
 
 // ---- Many locks, and a server that hangs
