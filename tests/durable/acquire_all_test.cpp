@@ -16,6 +16,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <optional>
 #include <random>
 #include <stop_token>
 #include <string>
@@ -201,6 +202,32 @@ TEST_CASE("acquire_all: the loss of one lock stops the token of all") {
     REQUIRE_THROWS_AS(held->check(), std::system_error);
     REQUIRE(held->release().error() == durable_errc::lock_lost);
     REQUIRE(a.try_acquire());
+}
+
+TEST_CASE("acquire_all: a callback of the common token may release the locks") {
+    const test::watchdog limit;
+    durable_options brief = unhurried();
+    brief.lease = 300ms;
+    durable_mutex a(memory_slot(), unhurried());
+    durable_mutex b(memory_slot(), brief);
+    std::optional<bide::durable_guards> held;
+    if (auto got = acquire_all({{"a", a}, {"b", b}})) {
+        held.emplace(std::move(*got));
+    }
+    REQUIRE(held);
+    const auto fence = (*held)[1].fence();
+    std::atomic<bool> is_over{false};
+    {
+        const auto release = [&] {
+            held.reset();
+            is_over = true;
+        };
+        const std::stop_callback on_loss(held->lost(), release);
+        REQUIRE(*b.admin("test").force_release(fence, "lost"));
+        REQUIRE(test::eventually([&] { return is_over.load(); }));
+    }
+    REQUIRE(a.try_acquire());
+    REQUIRE(b.try_acquire());
 }
 
 TEST_CASE("acquire_all: a stop ends the wait and not the grants") {

@@ -356,6 +356,29 @@ TEST_CASE("leader_election: a run tells of a loss, and leads again") {
     REQUIRE(tokens.at(1) > tokens.at(0));
 }
 
+TEST_CASE("leader_election: a run tells of a loss although the store fails") {
+    const test::watchdog limit;
+    const auto fails = std::make_shared<std::atomic<bool>>(false);
+    durable_options o = named("a", 300ms);
+    o.retry_time = 50ms;
+    leader_election a(failing_slot(memory_slot(), fails), o);
+    std::stop_source stop;
+    std::vector<term_end> ends;
+    bide::leader_callbacks calls;
+    calls.on_elected = [&](leader_term term) {
+        *fails = true;
+        wait_for_stop(term.stop);
+    };
+    calls.on_lost = [&](term_end how) {
+        ends.push_back(how);
+        stop.request_stop();
+    };
+    bide::result<void, std::error_code> over;
+    test::run_threads(1, [&](int) { over = a.run(calls, stop.get_token()); });
+    REQUIRE(over);
+    REQUIRE(ends == std::vector<term_end>{term_end::lost});
+}
+
 TEST_CASE(
     "leader_election: a run goes on after a store has failed, and ends after a lasting error") {
     memory_slot slot;

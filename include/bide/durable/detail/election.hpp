@@ -30,7 +30,10 @@ namespace detail {
 
 struct stops_other {
     std::stop_source other;
-    void operator()() { other.request_stop(); }
+    void operator()() {
+        std::stop_source mine(other); // a callback of it may end the term, and destroy this
+        mine.request_stop();
+    }
 };
 using linked_stop = std::stop_callback<stops_other>;
 

@@ -77,12 +77,14 @@ public:
         const std::lock_guard held(me.lock);
         return me.ends;
     }
-    // Returns how a term ended whose release returned this.
-    term_end end_of(const result<void, std::error_code>& released, bool is_stopped) {
-        return !released && released.error() == durable_errc::lock_lost ? term_end::lost
-               : was_resigned()                                         ? term_end::resigned
-               : is_stopped                                             ? term_end::stopped
-                                                                        : term_end::finished;
+    // Returns how a term ended whose release returned this. was_held: until the release.
+    term_end end_of(bool was_held, const result<void, std::error_code>& released, bool is_stopped) {
+        const bool is_lost =
+            !was_held || (!released && released.error() == durable_errc::lock_lost);
+        return is_lost          ? term_end::lost
+               : was_resigned() ? term_end::resigned
+               : is_stopped     ? term_end::stopped
+                                : term_end::finished;
     }
 
     std::stop_source watching; // stops the observer of the run
@@ -202,9 +204,10 @@ inline result<void, std::error_code> run_election(run_scope& mine,
         if (term == nullptr) { // a child of fork() has returned from on_elected
             return stopped_campaign();
         }
+        const bool was_held = term->guard.is_held(); // a store that fails tells nothing of a loss
         const auto released = term->guard.release();
         it->tell();
-        tell_end(calls, mine.end_of(released, stop.stop_requested()), released);
+        tell_end(calls, mine.end_of(was_held, released, stop.stop_requested()), released);
     }
     return {};
 }
@@ -248,10 +251,11 @@ inline task<result<void, std::error_code>> async_run_election(std::shared_ptr<el
         if (term == nullptr) { // as above
             co_return stopped_campaign();
         }
+        const bool was_held = term->guard.is_held(); // as above
         auto releasing = term->guard.async_release();
         const auto released = co_await std::move(releasing);
         it->tell();
-        tell_end(calls, mine.end_of(released, stop.stop_requested()), released);
+        tell_end(calls, mine.end_of(was_held, released, stop.stop_requested()), released);
     }
     co_return result<void, std::error_code>();
 }

@@ -177,8 +177,9 @@ private:
         std::stop_source stop;
         std::stop_source lost{std::nostopstate};
         void operator()() {
-            lost.request_stop();
-            stop.request_stop();
+            const stops_both mine(*this); // a callback of lost() may destroy the locks, and this
+            mine.lost.request_stop();
+            mine.stop.request_stop();
         }
     };
     struct one_lock {
