@@ -27,7 +27,10 @@
 /// BIDE_DURABLE_HEADER_ONLY user or CMake Defined: the durable headers bring the definitions of their
 ///                                        functions. Otherwise one file of the program, or the
 ///                                        library bide::durable, includes durable/source.hpp.
-/// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions.
+///                                        Files of one program may differ in it.
+/// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions. A
+///                                        function with this mark has no static object: files that
+///                                        differ in it would have one each.
 /// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
 ///                                        files of a program must agree on it.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.

@@ -84,11 +84,17 @@ public:
     }
 };
 
+// The one category of the process. It is always inline: a file of the program that defines
+// BIDE_DURABLE_HEADER_ONLY has it in common with a file that does not.
+inline const std::error_category& only_sqlite_category() noexcept {
+    static const sqlite_category_type category;
+    return category;
+}
+
 } // namespace detail
 
 BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
-    static const detail::sqlite_category_type category;
-    return category;
+    return detail::only_sqlite_category();
 }
 
 struct sqlite_slot_operations::state {

@@ -1,0 +1,22 @@
+#ifndef BIDE_TESTS_DURABLE_HEADER_ONLY_PART_HPP
+#define BIDE_TESTS_DURABLE_HEADER_ONLY_PART_HPP
+
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/guard.hpp>
+#include <bide/durable/slots/sqlite.hpp>
+
+#include <optional>
+#include <string>
+#include <system_error>
+
+namespace header_only_part {
+
+bide::durable_mutex lock_on(const std::string& path);
+std::optional<bide::durable_guard> try_to_acquire(bide::durable_mutex& lock);
+bool uses_every_part();
+std::error_code sqlite_error();
+const std::error_category& sqlite_category();
+
+} // namespace header_only_part
+
+#endif
