@@ -4,7 +4,7 @@
 # what it includes. The include guards stay, so that the one file and the many may meet in one
 # translation unit. Standard and system headers are included where they were.
 
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH root)
 
 # Sets `text` to a header with its includes expanded, except those in `seen`, and adds to `seen` what

@@ -65,15 +65,3 @@ foreach(library IN ITEMS durable durable_sqlite durable_postgres durable_redis d
         bide_develop(bide_${library})
     endif()
 endforeach()
-
-# build/.../single_include/bide.hpp: the library as one file.
-set(bide_single_header ${PROJECT_BINARY_DIR}/single_include/bide.hpp)
-add_custom_command(
-    OUTPUT ${bide_single_header}
-    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${bide_single_header} -P cmake/amalgamate.cmake
-    DEPENDS cmake/amalgamate.cmake cmake/version.cmake LICENSE ${bide_header_files}
-    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-    COMMENT "Writing single_include/bide.hpp"
-    VERBATIM
-)
-add_custom_target(bide_single_header DEPENDS ${bide_single_header})

@@ -1,22 +1,32 @@
 # A package that works wherever its files are moved: nothing in it names the place it was built in or
 # installed to. Headers only, hence share/, which is the same for every architecture.
+#
+# In a project that does not install bide the rules stand all the same, so that it can export a target
+# that links bide. They take effect with `cmake --install <build> --component bide` alone.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(bide_package_dir ${CMAKE_INSTALL_DATADIR}/cmake/bide)
 set(bide_pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+set(bide_component COMPONENT bide)
+if(NOT BIDE_INSTALL)
+    list(APPEND bide_component EXCLUDE_FROM_ALL)
+endif()
 
+install(TARGETS bide EXPORT bide INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(
-    TARGETS bide
-    EXPORT bide
-    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    DIRECTORY include/bide
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    ${bide_component}
+    FILES_MATCHING PATTERN *.hpp
 )
 install(
     EXPORT bide
     NAMESPACE bide::
     FILE bideTargets.cmake
     DESTINATION ${bide_package_dir}
+    ${bide_component}
 )
 
 configure_package_config_file(
@@ -36,6 +46,10 @@ file(
     RELATIVE_PATH bide_pkgconfig_to_prefix
     ${CMAKE_INSTALL_PREFIX}/${bide_pkgconfig_dir} ${CMAKE_INSTALL_PREFIX}
 )
+set(bide_pkgconfig_libs -pthread)
+if(WIN32)
+    string(APPEND bide_pkgconfig_libs " -lsynchronization")
+endif()
 configure_file(cmake/packaging/bide.pc.in ${PROJECT_BINARY_DIR}/packaging/bide.pc @ONLY)
 
 install(
@@ -44,6 +58,11 @@ install(
         ${PROJECT_BINARY_DIR}/packaging/bideConfig.cmake
         ${PROJECT_BINARY_DIR}/packaging/bideConfigVersion.cmake
     DESTINATION ${bide_package_dir}
+    ${bide_component}
 )
-install(FILES ${PROJECT_BINARY_DIR}/packaging/bide.pc DESTINATION ${bide_pkgconfig_dir})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/bide)
+install(
+    FILES ${PROJECT_BINARY_DIR}/packaging/bide.pc
+    DESTINATION ${bide_pkgconfig_dir}
+    ${bide_component}
+)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/bide ${bide_component})

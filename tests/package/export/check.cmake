@@ -1,0 +1,20 @@
+# cmake -DBIDE=ON|OFF -P check.cmake, in the build tree: installs the library, and with BIDE the component
+# bide; checks that bide is there then, and not otherwise.
+
+set(prefix ${CMAKE_CURRENT_BINARY_DIR}/prefix_${BIDE})
+file(REMOVE_RECURSE ${prefix})
+set(install ${CMAKE_COMMAND} --install . --prefix ${prefix})
+execute_process(COMMAND ${install} COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
+if(BIDE)
+    execute_process(COMMAND ${install} --component bide COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
+endif()
+if(NOT EXISTS ${prefix}/lib/cmake/consumer/consumer.cmake)
+    message(FATAL_ERROR "the library was not exported")
+endif()
+foreach(file IN ITEMS include/bide/bide.hpp share/cmake/bide/bideTargets.cmake)
+    if(BIDE AND NOT EXISTS ${prefix}/${file})
+        message(FATAL_ERROR "${file} was not installed")
+    elseif(NOT BIDE AND EXISTS ${prefix}/${file})
+        message(FATAL_ERROR "${file} was installed")
+    endif()
+endforeach()
