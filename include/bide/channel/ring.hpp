@@ -197,8 +197,8 @@ private:
     // The position that is n <= capacity positions after `position`.
     Stamp next(Stamp position, std::size_t n) const noexcept {
         const std::size_t at = static_cast<std::size_t>(position & (mark_ - 1)) + n;
-        return static_cast<Stamp>(
-            at < capacity_ ? position + n : (position & ~(lap_ - 1)) + lap_ + (at - capacity_));
+        const auto lap = static_cast<Stamp>((position & ~(lap_ - 1)) + lap_);
+        return static_cast<Stamp>(at < capacity_ ? position + n : lap + (at - capacity_));
     }
 
     // Another thread was faster: pauses, four times as long each time. Returns the next `failed`.

@@ -37,6 +37,12 @@
 /// BIDE_VERSION_*           version.hpp   Three numbers.
 /// \endcode
 
+#include <version>
+
+#if defined(_LIBCPP_VERSION) && !defined(__cpp_lib_jthread)
+#error "bide needs std::stop_token. libc++ before 20 has it with -fexperimental-library."
+#endif
+
 /// 1 if exceptions are on, else 0.
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
 #define BIDE_EXCEPTIONS 1

@@ -282,7 +282,7 @@ unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most) 
         auto* const t = static_cast<timer*>(wheel_.take(now, moves));
         if (t != nullptr) {
             --left;
-            fired += fire(mine, *t) ? 1 : 0;
+            fired += fire(mine, *t) ? 1U : 0U;
         } else if (wheel_.is_moving()) {
             --rounds;
             moves = moves_at_once;

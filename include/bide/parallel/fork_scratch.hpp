@@ -13,6 +13,7 @@
 // Threads that share a shard share its objects.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
@@ -102,9 +103,9 @@ public:
     /// which borrows once for many elements.
     /// Requires: the fork_scratch outlives the function.
     template <class F> auto with(F f) {
-        return [this, f = std::move(f)](auto&&... arguments) -> decltype(auto) {
+        return [this, of = std::move(f)](auto&&... arguments) -> decltype(auto) {
             const lease mine = borrow();
-            return std::invoke(f, *mine, std::forward<decltype(arguments)>(arguments)...);
+            return std::invoke(of, *mine, std::forward<decltype(arguments)>(arguments)...);
         };
     }
 
@@ -154,7 +155,8 @@ private:
     // The shard of the calling thread.
     static std::size_t number_here() noexcept {
         const auto at = reinterpret_cast<std::uintptr_t>(detail::thread_mark<native_platform>());
-        return static_cast<std::size_t>((std::uint64_t{at} * 0x9E37'79B9'7F4A'7C15U) >> 60);
+        return detail::integer_cast<std::size_t>((std::uint64_t{at} * 0x9E37'79B9'7F4A'7C15U) >>
+                                                 60);
     }
 
     Make make_;

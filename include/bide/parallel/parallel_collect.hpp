@@ -15,6 +15,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/is_optional.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
@@ -45,7 +46,7 @@ public:
 
     collect_front(const elements<It>& in, Append& append, std::uint64_t size)
         : in_(in), append_(append), vectors_(1) {
-        vectors_.back().reserve(static_cast<std::size_t>(size * Values));
+        vectors_.back().reserve(integer_cast<std::size_t>(size * Values));
     }
 
     void run(std::uint64_t from, std::uint64_t to) {

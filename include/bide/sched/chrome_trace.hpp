@@ -3,6 +3,7 @@
 #define BIDE_SCHED_CHROME_TRACE_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/growing_table.hpp>
@@ -218,7 +219,7 @@ inline bool chrome_trace::write(std::FILE* to) noexcept {
     std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", to);
     logs_.each([this, &out](worker_log& l) noexcept { write_log(out, l); });
     std::fprintf(to, "\n],\"otherData\":{\"dropped\":%llu}}\n",
-                 static_cast<unsigned long long>(dropped()));
+                 detail::integer_cast<unsigned long long>(dropped()));
     return std::fflush(to) == 0 && std::ferror(to) == 0;
 }
 

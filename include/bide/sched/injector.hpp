@@ -14,6 +14,7 @@
 // the lock changes the length.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
@@ -124,7 +125,7 @@ std::size_t basic_injector<Platform>::pop(detail::run_list& list, std::size_t mo
     first_ = last->next;
     lock::release_as(word_, (length - count) << shift);
     list.append(*first, *last);
-    return static_cast<std::size_t>(count);
+    return detail::integer_cast<std::size_t>(count);
 }
 
 } // namespace bide::inline BIDE_ABI

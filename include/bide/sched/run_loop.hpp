@@ -4,6 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -213,7 +214,7 @@ public:
     /// Returns the number of tasks that have not ended. A snapshot.
     std::size_t tasks() const noexcept {
         const auto all = core_->life().all();
-        return static_cast<std::size_t>(all.spawned - all.ended);
+        return detail::integer_cast<std::size_t>(all.spawned - all.ended);
     }
 
     /// Writes the number of tasks, what the loop does, how many runnables of other threads wait for
@@ -224,8 +225,8 @@ public:
         const auto counts = core_->life().all();
         const auto& loop = core_->loop();
         std::fprintf(to, "bide run_loop: %llu tasks of %llu left\n",
-                     static_cast<unsigned long long>(counts.spawned - counts.ended),
-                     static_cast<unsigned long long>(counts.spawned));
+                     detail::integer_cast<unsigned long long>(counts.spawned - counts.ended),
+                     detail::integer_cast<unsigned long long>(counts.spawned));
         const char* const state = loop.is_asleep()    ? "asleep"
                                   : loop.is_running() ? "awake"
                                                       : "not run by any thread";

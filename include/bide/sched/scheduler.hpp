@@ -5,6 +5,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/dump.hpp>
@@ -133,7 +134,7 @@ public:
 
     /// Returns the number of workers.
     unsigned concurrency() const noexcept {
-        return static_cast<unsigned>(core_->pool().workers().size());
+        return detail::integer_cast<unsigned>(core_->pool().workers().size());
     }
 
     /// Returns the statistics of all workers, or of one.

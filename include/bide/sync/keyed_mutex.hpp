@@ -9,6 +9,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
@@ -201,7 +202,7 @@ private:
         std::uint64_t bits = hash;
         bits = (bits ^ (bits >> 33)) * 0xff51'afd7'ed55'8ccd;
         bits = (bits ^ (bits >> 33)) * 0xc4ce'b9fe'1a85'ec53;
-        return static_cast<std::size_t>(bits ^ (bits >> 33));
+        return detail::integer_cast<std::size_t>(bits ^ (bits >> 33));
     }
 
     key_lock until(const Key& key, deadline end) {

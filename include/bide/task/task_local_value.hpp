@@ -83,7 +83,7 @@ public:
         binding_.key = key;
         binding_.value = value;
     }
-    ~scope_child() {
+    ~scope_child() override {
         // Order: relaxed; the program orders the end of a group before the end of the scope.
         if (binding_.uses.load(std::memory_order_relaxed) != 0) {
             fatal("task_local_value", binding_.key,

@@ -49,7 +49,8 @@ public:
         timer_.when = until;
         timer_.fire = waker(&on_timeout, this);
     }
-    ~timed_child() { cancel_timer<platform>(timer_); } // waits for a timer that fires at the moment
+    // Waits for a timer that fires at the moment.
+    ~timed_child() override { cancel_timer<platform>(timer_); }
 
     // Arms the timer; made for co_await, because it needs the promise of the parent. If the parent is
     // a task of this worker's scheduler, which ends after the task, the scheduler takes the timer.

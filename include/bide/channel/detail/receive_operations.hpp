@@ -93,6 +93,9 @@ public:
     try_range<Self> try_iter() noexcept { return try_range<Self>(static_cast<Self&>(*this)); }
 
 protected:
+    receive_operations() = default;
+    receive_operations(const receive_operations&) = default;
+    receive_operations& operator=(const receive_operations&) = default;
     ~receive_operations() = default;
 
 private:

@@ -27,6 +27,7 @@
 #include <bide/core/choice.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
@@ -163,7 +164,7 @@ std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
     x ^= x << 13;
     x ^= x >> 17;
     x ^= x << 5;
-    return static_cast<std::size_t>((std::uint64_t{x} * n) >> 32);
+    return integer_cast<std::size_t>((std::uint64_t{x} * n) >> 32);
 }
 
 // Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.

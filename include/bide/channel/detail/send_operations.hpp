@@ -168,6 +168,9 @@ public:
     }
 
 protected:
+    send_operations() = default;
+    send_operations(const send_operations&) = default;
+    send_operations& operator=(const send_operations&) = default;
     ~send_operations() = default;
 
 private:

@@ -6,6 +6,7 @@
 // FUTEX_WAIT does not). errno of the caller stays unchanged.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 
 #include <bit>
 #include <cerrno>
@@ -46,8 +47,8 @@ private:
                                       std::int64_t until) noexcept {
         const int saved = errno;
         timespec at{};
-        at.tv_sec = static_cast<std::time_t>(until / 1'000'000'000);
-        at.tv_nsec = static_cast<long>(until % 1'000'000'000);
+        at.tv_sec = integer_cast<std::time_t>(until / 1'000'000'000);
+        at.tv_nsec = integer_cast<long>(until % 1'000'000'000);
         const bool endless = until == (std::numeric_limits<std::int64_t>::max)();
         const auto failed =
             ::syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,

@@ -23,7 +23,7 @@ struct wait_deadline {
     deadline until = deadline::never();
 };
 template <int Stops> struct wait_limits : wait_deadline {
-    std::stop_token stops[Stops];
+    std::stop_token stops[static_cast<std::size_t>(Stops)];
 };
 template <> struct wait_limits<0> : wait_deadline {};
 struct no_limits {};
@@ -78,8 +78,9 @@ private:
     using stop_callback = std::optional<std::stop_callback<on_stop>>;
     struct no_stops {};
 
-    [[no_unique_address]] std::conditional_t<Stops != 0, stop_callback[Stops != 0 ? Stops : 1],
-                                             no_stops> stops_;
+    [[no_unique_address]] std::conditional_t<
+        Stops != 0, stop_callback[Stops != 0 ? static_cast<std::size_t>(Stops) : 1], no_stops>
+        stops_;
     std::optional<timer> timeout_;
 };
 

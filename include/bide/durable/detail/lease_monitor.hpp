@@ -18,6 +18,7 @@
 // each cancel().
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
@@ -105,7 +106,9 @@ private:
     // Starts the thread, unless it runs. Called with the lock. If the start fails, the next caller
     // tries again.
     void start();
-    static void enter(void* self) noexcept { static_cast<lease_monitor*>(self)->run(); }
+    [[noreturn]] static void enter(void* self) noexcept {
+        static_cast<lease_monitor*>(self)->run();
+    }
     [[noreturn]] void run() noexcept;
 
     // Collects the clients that are due. Returns the next time.
@@ -222,8 +225,8 @@ inline void lease_monitor::arm(std::int64_t at_ms) noexcept {
     armed_ms_ = at_ms;
     itimerspec when{}; // zero: disarmed
     if (at_ms != never) {
-        when.it_value.tv_sec = static_cast<time_t>(at_ms / 1000);
-        when.it_value.tv_nsec = static_cast<long>(at_ms % 1000 * 1'000'000 + 1);
+        when.it_value.tv_sec = integer_cast<time_t>(at_ms / 1000);
+        when.it_value.tv_nsec = integer_cast<long>(at_ms % 1000 * 1'000'000 + 1);
     }
     ::timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);
 }

@@ -21,6 +21,7 @@
 //     observe it by themselves; they make no change for the sake of an observation.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 
@@ -209,7 +210,8 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
 // time by 2^64 / (golden ratio) and uses the upper bits. So times at regular intervals are spread
 // over all indices.
 inline std::size_t to_be_replaced(std::int64_t now, std::size_t size) noexcept {
-    return static_cast<std::size_t>((static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33) %
+    return bide::detail::integer_cast<std::size_t>(
+               (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33) %
            size;
 }
 

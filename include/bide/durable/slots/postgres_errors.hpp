@@ -10,6 +10,7 @@
 /// protocol_error lasts until an operator acts. Codes of class ZB are the slot's own.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/never_destroyed.hpp>
 
 #include <cstddef>
 #include <string>
@@ -109,8 +110,8 @@ public:
 /// Returns the category of PostgreSQL's errors. Conditions such as std::errc::permission_denied,
 /// timed_out or no_space_on_device compare equal to the codes that mean the same.
 inline const std::error_category& postgres_category() noexcept {
-    static const detail::postgres_category_type category;
-    return category;
+    static constinit bide::detail::never_destroyed<detail::postgres_category_type> category;
+    return category.object;
 }
 
 /// Returns the error code of a SQLSTATE such as "42P01".

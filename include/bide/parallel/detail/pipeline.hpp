@@ -91,7 +91,7 @@ template <class Forker, class Source, class... Stages> class pipeline {
         constexpr std::array<stage_order, count> orders{Stages::order...};
         unsigned n = 0;
         for (std::size_t i = 0; i < K; ++i) {
-            n += is_serial(orders[i]) ? 1 : 0;
+            n += is_serial(orders[i]) ? 1U : 0U;
         }
         return n;
     }

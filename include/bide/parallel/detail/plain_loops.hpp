@@ -109,7 +109,7 @@ const T* best_number(const T* const first, const T* const last, IsBetter is_bett
     T best = *first;
     const T* at = first;
     for (; last - at >= block; at += block) {
-        T found[columns];
+        T found[static_cast<std::size_t>(columns)];
         std::copy_n(at, columns, found);
         for (const T* row = at + columns; row != at + block; row += columns) {
             for (std::ptrdiff_t k = 0; k < columns; ++k) {

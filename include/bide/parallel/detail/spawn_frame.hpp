@@ -31,6 +31,7 @@
 // its thread may have older jobs, and the thread whose arm it would run would find them there.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
@@ -68,7 +69,7 @@ public:
 
     basic_spawned(state& in, function how, std::size_t own_alignment) noexcept
         : job(&run_stolen), call_(how), scope(in),
-          alignment(static_cast<std::uint32_t>(own_alignment)) {}
+          alignment(integer_cast<std::uint32_t>(own_alignment)) {}
 
     // Calls the function, unless the scope was stopped, and destroys it.
     void call() noexcept { call_(*this); }
@@ -139,7 +140,7 @@ public:
         lock::acquire(lock_);
         if (order < failed_) {
             failed_ = order;
-            error_.swap(error);
+            std::swap(error_, error);
         }
         lock::release_plain(lock_);
     }

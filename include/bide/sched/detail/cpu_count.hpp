@@ -102,7 +102,7 @@ public:
     void apply_only(unsigned n) const noexcept {
 #if defined(__linux__)
         unsigned left = known_ ? n % count() : 0;
-        for (int cpu = 0; known_ && cpu < CPU_SETSIZE; ++cpu) {
+        for (std::size_t cpu = 0; known_ && cpu < CPU_SETSIZE; ++cpu) {
             if (CPU_ISSET(cpu, &mask_) && left-- == 0) {
                 cpu_set_t one;
                 CPU_ZERO(&one);

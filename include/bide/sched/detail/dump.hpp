@@ -6,6 +6,7 @@
 // lifecycle has counted.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
@@ -136,8 +137,8 @@ inline void dump(native_pool& pool, const basic_blocking_pool<native_platform>& 
     const auto tasks = life.all();
     std::fprintf(to, "bide scheduler: %zu workers, %llu tasks of %llu left\n",
                  pool.workers().size(),
-                 static_cast<unsigned long long>(tasks.spawned - tasks.ended),
-                 static_cast<unsigned long long>(tasks.spawned));
+                 integer_cast<unsigned long long>(tasks.spawned - tasks.ended),
+                 integer_cast<unsigned long long>(tasks.spawned));
     std::fprintf(to, "%6s  %-7s %4s %4s %8s %11s %9s %9s %9s %8s %8s\n", "worker", "state", "lifo",
                  "ring", "children", "polled", "injected", "overflow", "stolen", "parked",
                  "timers");

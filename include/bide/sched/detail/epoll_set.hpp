@@ -16,6 +16,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 
 #if defined(__linux__)
 
@@ -157,8 +158,8 @@ int epoll_set<Platform>::wait_for_events(deadline until, epoll_event* events, in
 #if __GLIBC_PREREQ(2, 35)
     if (has_pwait2_) {
         timespec precise{};
-        precise.tv_sec = static_cast<std::time_t>(rest / 1'000'000'000);
-        precise.tv_nsec = static_cast<long>(rest % 1'000'000'000);
+        precise.tv_sec = integer_cast<std::time_t>(rest / 1'000'000'000);
+        precise.tv_nsec = integer_cast<long>(rest % 1'000'000'000);
         const int n = ::epoll_pwait2(set_.fd, events, most, &precise, nullptr);
         if (n >= 0 || errno == EINTR) {
             return n;

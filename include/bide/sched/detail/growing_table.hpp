@@ -8,6 +8,7 @@
 // finding it takes no lock.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 
 #include <atomic>
 #include <bit>
@@ -73,14 +74,14 @@ public:
 private:
     static constexpr number first_chunk = 64;
     static constexpr number chunks =
-        std::numeric_limits<number>::digits - static_cast<number>(std::bit_width(first_chunk)) + 2;
+        std::numeric_limits<number>::digits - integer_cast<number>(std::bit_width(first_chunk)) + 2;
 
     struct place {
         number chunk;
         number index;
     };
     static constexpr place place_of(number n) noexcept {
-        const auto at = static_cast<number>(std::bit_width(n / first_chunk));
+        const auto at = integer_cast<number>(std::bit_width(n / first_chunk));
         return {at, at == 0 ? n : n - (first_chunk << (at - 1))};
     }
     static constexpr std::size_t size_of(number at) noexcept {

@@ -46,7 +46,7 @@ runnable* basic_work_queues<Platform>::steal(worker& w, unsigned& taken, bool& l
 }
 
 template <class Platform> runnable* basic_work_queues<Platform>::balance(worker& w) noexcept {
-    worker& other = workers_[w.next_random() % workers_.size()];
+    worker& other = workers_[static_cast<std::size_t>(w.next_random() % workers_.size())];
     const unsigned mine = w.ring.size();
     const unsigned theirs = other.ring.size();
     if (!steals_ || theirs < mine + mine / 4 + w.ring.initial_capacity / 2) {

@@ -89,7 +89,7 @@ public:
     bool try_take(word n) noexcept;
 
     // Gives n permits. Returns false, and does nothing, if more than `limit` would be free.
-    bool give(word n, word limit = (max)()) noexcept;
+    bool give(word n, word limit = static_cast<word>((max)())) noexcept;
 
     // Gives n permits, or as many of them as fit below max().
     void give_fitting(word n) noexcept;

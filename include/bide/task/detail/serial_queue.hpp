@@ -53,8 +53,8 @@ public:
 
     // Called by the runner: takes the oldest runnable. Requires: has_next() has returned true.
     runnable& pop() noexcept {
-        runnable& r = *static_cast<runnable*>(oldest_);
-        oldest_ = static_cast<runnable*>(r.next);
+        runnable& r = *oldest_;
+        oldest_ = r.next;
         return r;
     }
 

@@ -53,7 +53,7 @@ template <class Platform> class basic_when_child : public basic_task_control<Pla
 
 protected:
     basic_when_child() noexcept : control(1, true) {}
-    ~basic_when_child() {
+    virtual ~basic_when_child() {
         if (!this->is_complete()) { // the parent is destroyed before its end
             wake_scope<Platform>::forget(this->to_run());
         }

@@ -6,6 +6,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/never_destroyed.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
@@ -87,8 +88,8 @@ public:
 // The one category of the process. It is always inline: a file of the program that defines
 // BIDE_DURABLE_HEADER_ONLY has it in common with a file that does not.
 inline const std::error_category& only_sqlite_category() noexcept {
-    static const sqlite_category_type category;
-    return category;
+    static constinit bide::detail::never_destroyed<sqlite_category_type> category;
+    return category.object;
 }
 
 } // namespace detail

@@ -11,6 +11,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/never_destroyed.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/slots/detail/server/url.hpp>
@@ -66,8 +67,8 @@ public:
     }
 };
 inline const std::error_category& curl_category() noexcept {
-    static const curl_category_type category;
-    return category;
+    static constinit bide::detail::never_destroyed<curl_category_type> category;
+    return category.object;
 }
 
 // Tells errors apart that only libcurl's text distinguishes. It comes from OpenSSL or GnuTLS.

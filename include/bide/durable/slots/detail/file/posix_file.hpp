@@ -7,6 +7,7 @@
 // a simulated disk.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/platform.hpp>
 
 #include <algorithm>
@@ -167,7 +168,7 @@ class posix_io {
 
 public:
     int open_file(const char* path, int flags, unsigned mode = 0) noexcept {
-        return again([&] { return ::open(path, flags | O_CLOEXEC, static_cast<mode_t>(mode)); });
+        return again([&] { return ::open(path, flags | O_CLOEXEC, integer_cast<mode_t>(mode)); });
     }
     void close_file(int fd) noexcept { ::close(fd); }
 
@@ -269,8 +270,8 @@ public:
         return ns > 0 ? static_cast<std::uint64_t>(ns) : 0;
     }
     void sleep(std::int64_t ns) noexcept {
-        const timespec rest{static_cast<time_t>(ns / 1'000'000'000),
-                            static_cast<long>(ns % 1'000'000'000)};
+        const timespec rest{integer_cast<time_t>(ns / 1'000'000'000),
+                            integer_cast<long>(ns % 1'000'000'000)};
         ::nanosleep(&rest, nullptr);
     }
 };

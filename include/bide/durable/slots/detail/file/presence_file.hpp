@@ -26,6 +26,7 @@
 // write and close the file without harm.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
@@ -93,7 +94,7 @@ private:
         struct flock lock{};
         lock.l_type = F_WRLCK;
         lock.l_whence = SEEK_SET;
-        lock.l_start = static_cast<off_t>(first + byte);
+        lock.l_start = integer_cast<off_t>(first + byte);
         lock.l_len = 1;
         return lock;
     }
