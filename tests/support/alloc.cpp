@@ -81,10 +81,14 @@ void* allocate(std::size_t size, std::size_t alignment) noexcept {
     everywhere.fetch_add(1, std::memory_order_relaxed);
     live.fetch_add(1, std::memory_order_relaxed);
     size = size == 0 ? 1 : size;
+#if defined(_WIN32)
+    return ::_aligned_malloc(size, alignment);
+#else
     if (alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
         return std::malloc(size);
     }
     return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+#endif
 }
 
 void* allocate_or_throw(std::size_t size, std::size_t alignment) {
@@ -98,7 +102,11 @@ void* allocate_or_throw(std::size_t size, std::size_t alignment) {
 void release(void* memory) noexcept {
     if (memory != nullptr) {
         live.fetch_sub(1, std::memory_order_relaxed);
+#if defined(_WIN32)
+        ::_aligned_free(memory);
+#else
         std::free(memory);
+#endif
     }
 }
 

@@ -300,10 +300,13 @@ TEST_CASE("mutex: a coroutine holds it over suspensions and changes of thread") 
             id[0] = test::this_thread();
             bide::mutex elsewhere;
             elsewhere.lock();
-            const auto late = co_await elsewhere.async_lock().with_timeout(1ms).resume_on(b);
-            id[1] = late ? std::thread::id() : test::this_thread();
+            bide::runnable unlocks; // runs when the coroutine has suspended
+            unlocks.run = bide::waker(
+                [](void* at) noexcept { static_cast<bide::mutex*>(at)->unlock(); }, &elsewhere);
+            bide::executor_ref(a).post(unlocks);
+            const auto other = co_await elsewhere.async_lock().resume_on(b);
+            id[1] = other.owns_lock() ? test::this_thread() : std::thread::id();
             id[2] = lock.owns_lock() && !on.try_lock() ? id[1] : std::thread::id();
-            elsewhere.unlock();
             lock.unlock(); // by another thread than the one it was locked on
             end = true;
         }(m, first, second, ids, done);

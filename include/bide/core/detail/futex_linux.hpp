@@ -36,6 +36,13 @@ struct linux_futex {
     }
 
 private:
+#if defined(SYS_futex_time64) // a 32-bit machine: its time_t has 32 or 64 bits
+    static constexpr long wait_call = sizeof(std::time_t) > sizeof(long) ? SYS_futex_time64
+                                                                         : SYS_futex;
+#else
+    static constexpr long wait_call = SYS_futex;
+#endif
+
     // Returns the address of the 32 bits that the kernel compares: the least significant half of a
     // 64-bit word.
     template <class Word> static const void* low_half(const void* word) noexcept {
@@ -46,12 +53,14 @@ private:
     BIDE_NOINLINE static bool wait_on(const void* word, std::uint32_t expected,
                                       std::int64_t until) noexcept {
         const int saved = errno;
+        constexpr std::int64_t last_second = (std::numeric_limits<std::time_t>::max)();
+        const std::int64_t seconds = until / 1'000'000'000;
         timespec at{};
-        at.tv_sec = integer_cast<std::time_t>(until / 1'000'000'000);
+        at.tv_sec = integer_cast<std::time_t>(seconds < last_second ? seconds : last_second);
         at.tv_nsec = integer_cast<long>(until % 1'000'000'000);
         const bool endless = until == (std::numeric_limits<std::int64_t>::max)();
         const auto failed =
-            ::syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
+            ::syscall(wait_call, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
                       endless ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
         const bool in_time = !(failed != 0 && errno == ETIMEDOUT);
         errno = saved;

@@ -10,18 +10,22 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
-
-#ifndef WIN32_LEAN_AND_MEAN
-#define WIN32_LEAN_AND_MEAN
-#endif
-#ifndef NOMINMAX
-#define NOMINMAX
-#endif
-#include <windows.h>
+#include <type_traits>
 
 #if defined(_MSC_VER)
 #pragma comment(lib, "synchronization.lib")
 #endif
+
+// As <windows.h> declares them, which also defines macros such as `small`, `near` and `min`.
+extern "C" {
+int __stdcall WaitOnAddress(
+    volatile void* address, void* compare,
+    std::conditional_t<sizeof(void*) == 8, unsigned long long, unsigned long> size,
+    unsigned long milliseconds);
+void __stdcall WakeByAddressSingle(void* address);
+void __stdcall WakeByAddressAll(void* address);
+__declspec(dllimport) int __stdcall SwitchToThread();
+}
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -30,16 +34,13 @@ struct windows_futex {
     // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
     template <class Atomic, class Word>
     static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {
-        const DWORD rest = rest_ms(until);
+        const unsigned long rest = rest_ms(until);
         if (rest == 0) {
             return false;
         }
         auto* address = const_cast<void*>(static_cast<const void*>(&word));
-        if (::WaitOnAddress(address, &expected, sizeof(Word), rest) != 0) {
-            return true;
-        }
-        // A call that ends before the deadline is a spurious return.
-        return ::GetLastError() != ERROR_TIMEOUT || rest_ms(until) != 0;
+        // A call that fails before the deadline is a spurious return.
+        return ::WaitOnAddress(address, &expected, sizeof(Word), rest) != 0 || rest_ms(until) != 0;
     }
 
     // Uses the address only: the word may be destroyed.
@@ -53,10 +54,13 @@ struct windows_futex {
     }
 
 private:
-    // Returns the milliseconds that are left until `until`; INFINITE if it never comes.
-    static DWORD rest_ms(std::int64_t until) noexcept {
+    static constexpr unsigned long infinite = 0xffff'ffff;
+    static constexpr std::int64_t longest = 0x7fff'ffff;
+
+    // Returns the milliseconds that are left until `until`; `infinite` if it never comes.
+    static unsigned long rest_ms(std::int64_t until) noexcept {
         if (until == (std::numeric_limits<std::int64_t>::max)()) {
-            return INFINITE;
+            return infinite;
         }
         using namespace std::chrono;
         const auto now = steady_clock::now().time_since_epoch();
@@ -65,7 +69,7 @@ private:
             return 0;
         }
         const std::int64_t ms = rest / 1'000'000 + 1;
-        return ms < 0x7fffffff ? static_cast<DWORD>(ms) : DWORD{0x7fffffff};
+        return static_cast<unsigned long>(ms < longest ? ms : longest);
     }
 };
 

@@ -61,7 +61,9 @@ public:
     using word = std::uint64_t;
 
     static constexpr std::ptrdiff_t(max)() noexcept {
-        return (std::numeric_limits<std::ptrdiff_t>::max)() / static_cast<std::ptrdiff_t>(one);
+        constexpr auto most = static_cast<word>((std::numeric_limits<std::ptrdiff_t>::max)());
+        constexpr word that_fit = (std::numeric_limits<std::int64_t>::max)() / one;
+        return static_cast<std::ptrdiff_t>(most < that_fit ? most : that_fit);
     }
 
     constexpr explicit basic_permit_queue(std::ptrdiff_t permits) noexcept
@@ -324,7 +326,8 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
 template <class Platform> void basic_permit_queue<Platform>::give_fitting(word n) noexcept {
     while (n != 0 && !give(n)) {
         const word free = static_cast<word>(available());
-        const word room = free < (max)() ? (max)() - free : 0;
+        constexpr auto most = static_cast<word>((max)());
+        const word room = free < most ? most - free : 0;
         n = n < room ? n : room;
     }
 }
