@@ -1,8 +1,8 @@
 # cmake -DOUTPUT=<file> -P amalgamate.cmake
 #
-# Writes the whole library as one header: bide/bide.hpp with every `#include <bide/...>` replaced by
-# what it includes. The include guards stay, so that the one file and the many may meet in one
-# translation unit. Standard and system headers are included where they were.
+# Writes the library as one header: bide.hpp, parallel.hpp and stream.hpp with every
+# `#include <bide/...>` replaced by what it includes. The include guards stay, so that the one file and
+# the many may meet in one translation unit. Standard and system headers are included where they were.
 
 cmake_minimum_required(VERSION 3.22)
 cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH root)
@@ -55,9 +55,13 @@ string(REPLACE "\n" "\n// " licence "// ${licence}")
 string(REPLACE "\n// \n" "\n//\n" licence "${licence}")
 
 set(seen "")
-expand(bide/bide.hpp)
+set(all "")
+foreach(umbrella IN ITEMS bide parallel stream)
+    expand(bide/${umbrella}.hpp)
+    string(APPEND all "${text}")
+endforeach()
 file(
     WRITE "${OUTPUT}"
     "// bide ${bide_version} in one header, generated. SPDX-License-Identifier: BSL-1.0\n"
-    "//\n${licence}\n${text}\n"
+    "//\n${licence}\n${all}\n"
 )

@@ -1,6 +1,8 @@
 // Compiled with -fno-exceptions -fno-rtti, and run: threads and coroutines wait for each other.
 
 #include <bide/bide.hpp>
+#include <bide/parallel.hpp>
+#include <bide/stream.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -3,7 +3,8 @@
 #define BIDE_BIDE_HPP
 
 /// \file
-/// Includes the whole library except durable/.
+/// Includes the locks, the channels, the tasks and the scheduler. The other rooms have umbrellas of
+/// their own: parallel.hpp, stream.hpp and durable.hpp.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -29,32 +30,6 @@
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
-#include <bide/parallel/async_fork.hpp>
-#include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
-#include <bide/parallel/fork_scope.hpp>
-#include <bide/parallel/fork_scratch.hpp>
-#include <bide/parallel/parallel_adjacent_difference.hpp>
-#include <bide/parallel/parallel_collect.hpp>
-#include <bide/parallel/parallel_compact.hpp>
-#include <bide/parallel/parallel_count.hpp>
-#include <bide/parallel/parallel_find.hpp>
-#include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_inplace_merge.hpp>
-#include <bide/parallel/parallel_invoke.hpp>
-#include <bide/parallel/parallel_merge.hpp>
-#include <bide/parallel/parallel_nth_element.hpp>
-#include <bide/parallel/parallel_pack.hpp>
-#include <bide/parallel/parallel_partition.hpp>
-#include <bide/parallel/parallel_pipeline.hpp>
-#include <bide/parallel/parallel_radix_sort.hpp>
-#include <bide/parallel/parallel_reduce.hpp>
-#include <bide/parallel/parallel_scan.hpp>
-#include <bide/parallel/parallel_sort.hpp>
-#include <bide/parallel/parallel_sort_by_cached_key.hpp>
-#include <bide/parallel/parallel_transform.hpp>
-#include <bide/parallel/static_partition.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/epoll_driver.hpp>
@@ -67,11 +42,6 @@
 #include <bide/sched/task_group.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/sched/trace.hpp>
-#include <bide/stream/buffered.hpp>
-#include <bide/stream/chunks.hpp>
-#include <bide/stream/merge.hpp>
-#include <bide/stream/stream.hpp>
-#include <bide/stream/timing.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>

@@ -65,6 +65,8 @@ using waits = bide::async_op<void>(const bide::closed_error&, const bide::stoppe
 #include "support/catch.hpp"
 
 #include <bide/bide.hpp>
+#include <bide/parallel.hpp>
+#include <bide/stream.hpp>
 
 #include <cstdint>
 #include <type_traits>

@@ -119,6 +119,7 @@
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
+#include <bide/parallel.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>
@@ -137,6 +138,7 @@
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sched/trace.hpp>
+#include <bide/stream.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>

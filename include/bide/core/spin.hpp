@@ -19,7 +19,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace bide::inline BIDE_ABI {
@@ -41,8 +40,8 @@ public:
             if (!may_spin && (least_ns == 0 || mine.single)) {
                 return done();
             }
-            const bool seen =
-                spin_for(may_spin ? (std::max)(budget_ns(), least_ns) : least_ns, done);
+            const std::int64_t learned_ns = may_spin ? budget_ns() : 0;
+            const bool seen = spin_for(learned_ns > least_ns ? learned_ns : least_ns, done);
             if (may_spin || seen) {
                 mine.record(seen);
             }

@@ -60,7 +60,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -136,7 +135,7 @@ public:
                       "bide: an operation is copied bytewise: it has references and numbers only");
         static_assert(sizeof(Op) <= sizeof op_ && alignof(Op) <= alignof(std::uint64_t),
                       "bide: an operation has three words; what else a wait needs is its payload");
-        std::memcpy(op_, std::addressof(op), sizeof(Op));
+        std::memcpy(op_, &op, sizeof(Op));
     }
 
     /// Sets the payload, which stays in place from here on.

@@ -49,7 +49,6 @@
 #include <bide/core/waker.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -191,7 +190,7 @@ public:
     }
     /// Says where an item comes from or goes to, before the wait is queued: instead of ask().
     template <class T> void carry(T& place) noexcept {
-        request_ = request{.place = std::addressof(place)};
+        request_ = request{.place = __builtin_addressof(place)};
     }
 
     // --- called by the primitive, under its lock

@@ -26,7 +26,6 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -163,7 +162,8 @@ template <class T> auto into(std::vector<T>& items) noexcept { // requires room 
 // Makes room for `more` items as push_back does, so that many small appends cost linear time.
 template <class T> void make_room(std::vector<T>& out, std::size_t more) {
     if (out.capacity() - out.size() < more) {
-        out.reserve((std::max)(out.size() + more, 2 * out.capacity()));
+        const std::size_t least = out.size() + more, twice = 2 * out.capacity();
+        out.reserve(least > twice ? least : twice);
     }
 }
 
@@ -173,7 +173,7 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     std::size_t all = 0;
     while (all < max) {
         const std::size_t inside = s.size();
-        const std::size_t most = (std::min)(max - all, inside == 0 ? 1 : inside);
+        const std::size_t most = inside == 0 ? 1 : inside < max - all ? inside : max - all;
         make_room(out, most);
         const std::size_t n = s.recv_n(into(out), most);
         if (n == 0) {

@@ -17,7 +17,6 @@
 #include <bide/channel/detail/element.hpp>
 #include <bide/core/config.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -36,8 +35,10 @@ template <class T, class Platform> class basic_segment_queue {
 
 public:
     // How many items a segment holds: one if they are large.
-    static constexpr std::size_t segment_size =
-        Platform::model ? 2 : std::clamp<std::size_t>(4096 / sizeof(T), 1, 64);
+    static constexpr std::size_t segment_size = Platform::model     ? 2
+                                                : sizeof(T) <= 64   ? 64
+                                                : sizeof(T) <= 4096 ? 4096 / sizeof(T)
+                                                                    : 1;
 
     // Segments that belong to no queue but to the caller.
     class segments {

@@ -34,7 +34,6 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -289,7 +288,8 @@ private:
                     continue;
                 }
                 const std::int64_t its = at(i).until.steady_ns();
-                look = (std::min)(look, at(i).until.next_check_ns(its));
+                const std::int64_t next = at(i).until.next_check_ns(its);
+                look = next < look ? next : look;
                 if (its < when) {
                     first = i;
                     when = its;

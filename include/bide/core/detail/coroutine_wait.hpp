@@ -15,7 +15,7 @@
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
-#include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -90,10 +90,10 @@ public:
             where = current_worker<Platform>();
         }
         if (of != nullptr) {
-            std::construct_at(&task_, in_task{{&where, {}}, of, h});
+            ::new (static_cast<void*>(&task_)) in_task{{&where, {}}, of, h};
         } else {
             is_alone_ = true;
-            std::construct_at(&alone_, alone{&where, {}});
+            ::new (static_cast<void*>(&alone_)) alone{&where, {}};
             alone_.resumes.run = waker(&resume_frame, h.address());
         }
     }

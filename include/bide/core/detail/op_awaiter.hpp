@@ -43,7 +43,7 @@
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
-#include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -62,7 +62,7 @@ public:
             abandon();
         }
         if (has_wait_) {
-            std::destroy_at(&wait_);
+            wait_.~wait();
         }
     }
 
@@ -125,6 +125,7 @@ public:
     }
 
 private:
+    using wait = detail::coroutine_wait<Platform>;
     using armed_limits = detail::armed_limits_t<Platform, awaiter, limits>;
     friend armed_limits;
     template <class, class, class> friend struct detail::inner_wait;
@@ -217,7 +218,7 @@ private:
     }
 
     template <class Promise> void make_wait(std::coroutine_handle<Promise> h) noexcept {
-        std::construct_at(&wait_, h, op_.executor_);
+        ::new (static_cast<void*>(&wait_)) wait(h, op_.executor_);
         has_wait_ = true;
     }
 
@@ -295,7 +296,7 @@ private:
     bool suspended_ = false, yields_ = false, has_wait_ = false, interrupted_ = false;
     wait_status ready_ = wait_status::waiting; // what the attempt found
     union {
-        detail::coroutine_wait<Platform> wait_; // from await_suspend on
+        wait wait_; // from await_suspend on
     };
     [[no_unique_address]] armed_limits armed_;
 };

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
-#include <memory>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -178,8 +177,11 @@ inline std::error_code os_thread::start_detached(function body, void* argument) 
     thread->argument_ = argument;
     const signals_blocked blocked;
     const auto enter_owning = [](void* self) -> void* {
-        const std::unique_ptr<os_thread> mine(static_cast<os_thread*>(self));
-        mine->body_(mine->argument_);
+        auto* const mine = static_cast<os_thread*>(self);
+        const function run = mine->body_;
+        void* const with = mine->argument_;
+        delete mine;
+        run(with);
         return nullptr;
     };
     pthread_t made{};

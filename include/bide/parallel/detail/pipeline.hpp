@@ -29,7 +29,6 @@
 #include <bide/parallel/detail/pipeline_work.hpp>
 #include <bide/parallel/fork_progress.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +36,7 @@
 #include <functional>
 #include <limits>
 #include <new>
+#include <stop_token>
 #include <tuple>
 #include <type_traits>
 #include <utility>

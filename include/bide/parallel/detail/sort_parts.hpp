@@ -13,9 +13,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <iterator>
-#include <memory>
 #include <type_traits>
 #include <utility>
 

@@ -10,7 +10,6 @@
 #include <bide/core/config.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <new>
 #include <utility>
 

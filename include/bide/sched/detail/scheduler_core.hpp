@@ -30,8 +30,6 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <system_error>

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_HPP
+#define BIDE_DURABLE_HPP
+
+/// \file
+/// Includes the durable locks. The slots, durable/slots/..., are apart: each needs its client library.
+
+#include <bide/durable/acquire_all.hpp>
+#include <bide/durable/admin.hpp>
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/durable_shared_mutex.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/fence_gate.hpp>
+#include <bide/durable/guard.hpp>
+#include <bide/durable/leader_election.hpp>
+#include <bide/durable/observer.hpp>
+#include <bide/durable/options.hpp>
+#include <bide/durable/rate_limiter.hpp>
+#include <bide/durable/ticket.hpp>
+
+#endif
