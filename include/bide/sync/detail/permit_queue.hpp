@@ -61,7 +61,7 @@ public:
     using word = std::uint64_t;
 
     static constexpr std::ptrdiff_t(max)() noexcept {
-        constexpr auto most = static_cast<word>((std::numeric_limits<std::ptrdiff_t>::max)());
+        constexpr auto most = static_cast<word>((std::numeric_limits<std::ptrdiff_t>::max)() / 2);
         constexpr word that_fit = (std::numeric_limits<std::int64_t>::max)() / one;
         return static_cast<std::ptrdiff_t>(most < that_fit ? most : that_fit);
     }
