@@ -27,6 +27,7 @@
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/select_case.hpp>
+#include <bide/channel/detail/select_cases_only.hpp>
 #include <bide/channel/detail/select_core.hpp>
 #include <bide/channel/detail/signal_wait.hpp>
 #include <bide/core/async_op.hpp>

@@ -61,7 +61,7 @@ public:
 
     /// Locks the mutex if it is free, even if there are waiters. Never blocks.
     /// Returns: true if the caller locked it.
-    bool try_lock() noexcept { return lock_.take_free() || lock_.barge(); }
+    [[nodiscard]] bool try_lock() noexcept { return lock_.take_free() || lock_.barge(); }
 
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.
@@ -69,11 +69,13 @@ public:
 
     /// Locks the mutex as lock() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
-    template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() || lock_.lock_slow(deadline::after(rest));
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
-    template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
+    template <class C, class D>
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || lock_.lock_slow(deadline::at(when));
     }
 

@@ -79,7 +79,7 @@ public:
     /// Locks the mutex exclusively if it is free and there are no waiters. Never blocks. Ends the
     /// bias, even if it returns false.
     /// Returns: true if the caller locked it.
-    bool try_lock() noexcept { return permits_.try_take_all(); }
+    [[nodiscard]] bool try_lock() noexcept { return permits_.try_take_all(); }
 
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
@@ -91,11 +91,13 @@ public:
 
     /// Locks the mutex as lock() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
-    template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() || write(deadline::after(rest));
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
-    template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
+    template <class C, class D>
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || write(deadline::at(when));
     }
     /// Locks the mutex as lock() does, unless a stop is requested first.
@@ -127,7 +129,7 @@ public:
 
     /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
     /// Returns: true if the caller locked it.
-    bool try_lock_shared() noexcept { return permits_.try_take_one(); }
+    [[nodiscard]] bool try_lock_shared() noexcept { return permits_.try_take_one(); }
 
     /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
     /// Requires: the mutex is locked shared; terminates if it can tell that it is not. While it is
@@ -140,12 +142,13 @@ public:
 
     /// Locks the mutex as lock_shared() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
-    template <class R, class P> bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
         return try_lock_shared() || read(deadline::after(rest));
     }
     /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
     template <class C, class D>
-    bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
+    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
         return try_lock_shared() || read(deadline::at(when));
     }
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.

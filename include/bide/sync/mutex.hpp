@@ -54,7 +54,9 @@ public:
 
     /// Locks the mutex if it is free. Never blocks.
     /// Returns: true if the caller locked it.
-    bool try_lock() noexcept { return permits_.take_known(1, 1) || permits_.try_take(1); }
+    [[nodiscard]] bool try_lock() noexcept {
+        return permits_.take_known(1, 1) || permits_.try_take(1);
+    }
 
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.
@@ -66,12 +68,14 @@ public:
 
     /// Locks the mutex as lock() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
-    template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() ||
                wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
-    template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
+    template <class C, class D>
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
     }
 

@@ -22,7 +22,7 @@ template <class Platform> class basic_semaphore;
 /// all n could exceed max(). Then the excess is dropped, and max() permits are free. There is no
 /// release(), because the name is ambiguous: std::unique_lock::release() forgets its lock, and
 /// semaphore::release() returns permits. Use reset() or forget().
-template <class Platform> class [[nodiscard]] basic_permit {
+template <class Platform> class [[nodiscard("name it")]] basic_permit {
     using semaphore = basic_semaphore<Platform>;
 
 public:
@@ -32,20 +32,22 @@ public:
     /// Acquires n permits of `s`.
     /// Blocks: as semaphore::acquire() does.
     /// Throws: as semaphore::acquire() does.
-    explicit basic_permit(semaphore& s, std::ptrdiff_t n = 1) {
+    [[nodiscard("name it")]] explicit basic_permit(semaphore& s, std::ptrdiff_t n = 1) {
         s.acquire(n);
         own(s, n);
     }
 
     /// Acquires n permits if s.try_acquire(n) succeeds; otherwise owns nothing.
-    basic_permit(semaphore& s, std::try_to_lock_t, std::ptrdiff_t n = 1) noexcept {
+    [[nodiscard("name it")]] basic_permit(semaphore& s, std::try_to_lock_t,
+                                          std::ptrdiff_t n = 1) noexcept {
         if (s.try_acquire(n)) {
             own(s, n);
         }
     }
 
     /// Takes over n permits that the caller has acquired. If n is outside [0, max()], owns nothing.
-    basic_permit(semaphore& s, std::adopt_lock_t, std::ptrdiff_t n = 1) noexcept {
+    [[nodiscard("name it")]] basic_permit(semaphore& s, std::adopt_lock_t,
+                                          std::ptrdiff_t n = 1) noexcept {
         if (semaphore::is_valid(n)) {
             own(s, n);
         }

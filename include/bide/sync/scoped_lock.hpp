@@ -135,7 +135,7 @@ private:
 /// Requires: every other thread that waits for one of the mutexes while it holds another one locks
 /// them in the order of their addresses, too. All functions and classes here do. It is no case of a
 /// select: it waits for several mutexes, one after the other.
-template <detail::lockable... M> class [[nodiscard]] scoped_lock {
+template <detail::lockable... M> class [[nodiscard("name it")]] scoped_lock {
     using set = detail::lock_set<M...>;
 
 public:
@@ -143,7 +143,7 @@ public:
     /// Blocks: until it has each of them.
     /// Throws: std::invalid_argument if a mutex is in the list twice. What a lock() throws. No
     /// mutex is locked then.
-    explicit scoped_lock(M&... mutexes) : set_(mutexes...) {
+    [[nodiscard("name it")]] explicit scoped_lock(M&... mutexes) : set_(mutexes...) {
         set_.lock([](auto& m) {
             m.lock();
             return true;
@@ -152,30 +152,37 @@ public:
 
     /// Locks the mutexes if each of them is free, or none of them. Never blocks.
     /// Throws: as the constructor above.
-    explicit scoped_lock(std::try_to_lock_t, M&... mutexes) : set_(mutexes...) {
+    [[nodiscard("name it")]] explicit scoped_lock(std::try_to_lock_t, M&... mutexes)
+        : set_(mutexes...) {
         set_.lock([](auto& m) { return m.try_lock(); });
     }
 
     /// Takes over mutexes that the caller has locked.
     /// Throws: as the constructor above.
-    explicit scoped_lock(std::adopt_lock_t, M&... mutexes) : set_(mutexes...) { set_.adopt_all(); }
+    [[nodiscard("name it")]] explicit scoped_lock(std::adopt_lock_t, M&... mutexes)
+        : set_(mutexes...) {
+        set_.adopt_all();
+    }
 
     /// Locks the mutexes, or none of them if that takes until a point in time. The mutexes are
     /// TimedLockable.
     /// Throws: as the constructor above.
     template <class C, class D>
-    explicit scoped_lock(const std::chrono::time_point<C, D>& until, M&... mutexes)
+    [[nodiscard("name it")]] explicit scoped_lock(const std::chrono::time_point<C, D>& until,
+                                                  M&... mutexes)
         : set_(mutexes...) {
         set_.lock([&](auto& m) { return m.try_lock_until(until); });
     }
     /// Locks the mutexes, or none of them if that takes longer than `rest`.
     template <class R, class P>
-    explicit scoped_lock(const std::chrono::duration<R, P>& rest, M&... mutexes)
+    [[nodiscard("name it")]] explicit scoped_lock(const std::chrono::duration<R, P>& rest,
+                                                  M&... mutexes)
         : scoped_lock(time_after(rest), mutexes...) {}
 
     /// Locks the mutexes, or none of them if a stop is requested first. The mutexes are of bide.
     /// Throws: as the constructor above.
-    explicit scoped_lock(const std::stop_token& stop, M&... mutexes) : set_(mutexes...) {
+    [[nodiscard("name it")]] explicit scoped_lock(const std::stop_token& stop, M&... mutexes)
+        : set_(mutexes...) {
         set_.lock([&](auto& m) { return m.lock(stop).has_value(); });
     }
 

@@ -61,19 +61,21 @@ public:
 
     /// Acquires n permits if they are free and there are no waiters. Never blocks.
     /// Returns: true if the permits were acquired.
-    bool try_acquire(std::ptrdiff_t n = 1) noexcept {
+    [[nodiscard]] bool try_acquire(std::ptrdiff_t n = 1) noexcept {
         return is_valid(n) && permits_.try_take(count(n));
     }
 
     /// Acquires n permits as acquire() does, but waits at most `rest`.
     /// Returns: true if the permits were acquired; false after the time-out or if it is closed.
     template <class R, class P>
-    bool try_acquire_for(const std::chrono::duration<R, P>& rest, std::ptrdiff_t n = 1) {
+    [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& rest,
+                                       std::ptrdiff_t n = 1) {
         return acquire_until(deadline::after(rest), n) == wait_status::granted;
     }
     /// Acquires n permits as acquire() does, but waits at most until a point in time.
     template <class C, class D>
-    bool try_acquire_until(const std::chrono::time_point<C, D>& when, std::ptrdiff_t n = 1) {
+    [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<C, D>& when,
+                                         std::ptrdiff_t n = 1) {
         return acquire_until(deadline::at(when), n) == wait_status::granted;
     }
 

@@ -75,7 +75,9 @@ public:
 
     /// Locks the mutex exclusively if it is free and there are no waiters. Never blocks.
     /// Returns: true if the caller locked it.
-    bool try_lock() noexcept { return permits_.take_known(all, all) || permits_.try_take(all); }
+    [[nodiscard]] bool try_lock() noexcept {
+        return permits_.take_known(all, all) || permits_.try_take(all);
+    }
 
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
@@ -87,12 +89,14 @@ public:
 
     /// Locks the mutex as lock() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
-    template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() ||
                wait::until(permits_, all, deadline::after(rest)) == wait_status::granted;
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
-    template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
+    template <class C, class D>
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || wait::until(permits_, all, deadline::at(when)) == wait_status::granted;
     }
     /// Locks the mutex as lock() does, unless a stop is requested first.
@@ -124,7 +128,9 @@ public:
 
     /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
     /// Returns: true if the caller locked it.
-    bool try_lock_shared() noexcept { return permits_.take_known(all, 1) || permits_.try_take(1); }
+    [[nodiscard]] bool try_lock_shared() noexcept {
+        return permits_.take_known(all, 1) || permits_.try_take(1);
+    }
 
     /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
     /// Requires: the mutex is locked shared; terminates if it can tell that it is not.
@@ -136,13 +142,14 @@ public:
 
     /// Locks the mutex as lock_shared() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
-    template <class R, class P> bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
         return try_lock_shared() ||
                wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
     }
     /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
     template <class C, class D>
-    bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
+    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
         return try_lock_shared() ||
                wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
     }
@@ -166,16 +173,16 @@ public:
     }
     /// Locks the mutex as lock_upgradable() does if it can without waiting. Never blocks.
     /// Returns: true if the caller locked it.
-    bool try_lock_upgradable() noexcept { return permits_.try_take(most); }
+    [[nodiscard]] bool try_lock_upgradable() noexcept { return permits_.try_take(most); }
     /// Locks the mutex as lock_upgradable() does, but waits at most `limit`.
     template <class R, class P>
-    bool try_lock_upgradable_for(const std::chrono::duration<R, P>& limit) {
+    [[nodiscard]] bool try_lock_upgradable_for(const std::chrono::duration<R, P>& limit) {
         return try_lock_upgradable() ||
                wait::until(permits_, most, deadline::after(limit)) == wait_status::granted;
     }
     /// Locks the mutex as lock_upgradable() does, but waits at most until a point in time.
     template <class C, class D>
-    bool try_lock_upgradable_until(const std::chrono::time_point<C, D>& when) {
+    [[nodiscard]] bool try_lock_upgradable_until(const std::chrono::time_point<C, D>& when) {
         return try_lock_upgradable() ||
                wait::until(permits_, most, deadline::at(when)) == wait_status::granted;
     }
@@ -205,7 +212,7 @@ public:
     }
     /// Upgrades as upgrade() does if there is no other reader. Never blocks.
     /// Returns: true if the lock is exclusive; if not, it is upgradable as before.
-    bool try_upgrade() noexcept {
+    [[nodiscard]] bool try_upgrade() noexcept {
         if (permits_.try_take(to_upgrade)) {
             return true;
         }
@@ -214,11 +221,13 @@ public:
         return permits_.enqueue_first(w) == wait_status::granted;
     }
     /// Upgrades as upgrade() does, but waits at most `limit`.
-    template <class R, class P> bool try_upgrade_for(const std::chrono::duration<R, P>& limit) {
+    template <class R, class P>
+    [[nodiscard]] bool try_upgrade_for(const std::chrono::duration<R, P>& limit) {
         return try_upgrade() || upgrade_until(deadline::after(limit));
     }
     /// Upgrades as upgrade() does, but waits at most until a point in time.
-    template <class C, class D> bool try_upgrade_until(const std::chrono::time_point<C, D>& when) {
+    template <class C, class D>
+    [[nodiscard]] bool try_upgrade_until(const std::chrono::time_point<C, D>& when) {
         return try_upgrade() || upgrade_until(deadline::at(when));
     }
     /// Upgrades as upgrade() does, unless a stop is requested first.

@@ -183,6 +183,16 @@ private:
     std::vector<task_child<S>> children_;
 };
 
+// What is no child. The types let the rest of the statement compile, so that there is one message.
+template <class Other> using refused_child = std::monostate;
+
+template <class... Others> [[noreturn]] void refuse_children() {
+    static_assert((task_source<Others> && ...),
+                  "bide: when_all and when_any take tasks, and callables that return tasks; for "
+                  "operations write a task that awaits each, or a select");
+    fatal("when_all or when_any of what is no task");
+}
+
 } // namespace detail
 
 /// Runs all children and returns their values in argument order, std::monostate for void.
@@ -208,6 +218,13 @@ task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> ch
     co_return all.values();
 }
 
+/// Refuses what is neither a task nor a callable that returns one, such as an operation.
+template <class... Others>
+    requires(!(detail::task_source<Others> && ...))
+task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
+    detail::refuse_children<Others...>();
+}
+
 /// Runs all children until the first one has ended, and returns its value; the index of the variant
 /// is the index of that child. An exception counts as an end.
 ///
@@ -223,6 +240,13 @@ task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... childr
     detail::when_children<Ss...> all(until::first, std::move(children)...);
     co_await all.state().wait();
     co_return all.first();
+}
+
+/// Refuses what is neither a task nor a callable that returns one, such as an operation.
+template <class... Others>
+    requires(!(detail::task_source<Others> && ...))
+task<std::variant<detail::refused_child<Others>...>> when_any(Others...) {
+    detail::refuse_children<Others...>();
 }
 
 /// Runs a vector of children as when_any() above does. Returns the index of the first child to end,

@@ -62,7 +62,7 @@ public:
 
     /// Acquires n tokens if they are in the bucket. Never blocks.
     /// Returns: true if they were acquired.
-    bool try_acquire(std::int64_t n = 1) noexcept {
+    [[nodiscard]] bool try_acquire(std::int64_t n = 1) noexcept {
         const std::int64_t at = now();
         return is_valid(n) && tokens_.take(at, static_cast<std::uint64_t>(n), at);
     }
@@ -71,12 +71,14 @@ public:
     /// once.
     /// Returns: true if they were acquired.
     template <class R, class P>
-    bool try_acquire_for(const std::chrono::duration<R, P>& rest, std::int64_t n = 1) {
+    [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& rest,
+                                       std::int64_t n = 1) {
         return acquire_until(deadline::after(rest), n);
     }
     /// Acquires n tokens as acquire() does, if their time comes not later than `when`.
     template <class C, class D>
-    bool try_acquire_until(const std::chrono::time_point<C, D>& when, std::int64_t n = 1) {
+    [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<C, D>& when,
+                                         std::int64_t n = 1) {
         return acquire_until(deadline::at(when), n);
     }
 

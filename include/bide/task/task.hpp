@@ -243,6 +243,20 @@ public:
         return std::move(*this);
     }
 
+    /// Refuses: an operation has this function, for one wait. bide::with_timeout() and
+    /// bide::with_deadline() end a task with all its waits (task/with_deadline.hpp).
+    template <class... Time> task with_timeout(const Time&... /*rest*/) && {
+        static_assert((std::is_void_v<Time> && ...),
+                      "bide: a task has no with_timeout(): write bide::with_timeout(task, rest)");
+        return std::move(*this);
+    }
+    /// \overload
+    template <class... Time> task with_deadline(const Time&... /*when*/) && {
+        static_assert((std::is_void_v<Time> && ...),
+                      "bide: a task has no with_deadline(): write bide::with_deadline(task, when)");
+        return std::move(*this);
+    }
+
     /// Awaits the task; made by operator co_await.
     struct awaiter {
         /// Takes the coroutine over.

@@ -141,10 +141,10 @@ inline std::stop_token get_stop_token() noexcept {
 /// Shields nest, up to 65,535 in one task; one more terminates with a message. If no task runs, a
 /// shield does nothing.
 /// Requires: the task outlives the shield.
-class [[nodiscard]] shield {
+class [[nodiscard("name it")]] shield {
 public:
     /// Adds a shield to the running task.
-    shield() noexcept : task_(detail::running_task()) {
+    [[nodiscard("name it")]] shield() noexcept : task_(detail::running_task()) {
         if (task_ != nullptr && !task_->shield()) {
             detail::fatal("more than 65535 shields in one task");
         }

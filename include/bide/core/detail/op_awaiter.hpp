@@ -49,6 +49,14 @@
 
 namespace bide::inline BIDE_ABI {
 
+namespace detail {
+
+// The locks of std, which have no [[nodiscard]] of their own.
+template <class T>
+concept owns_lock = requires(const T& lock) { lock.owns_lock(); };
+
+} // namespace detail
+
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
     /// Constructs the awaiter of `op`, which exists until the end of the await expression.
@@ -110,7 +118,16 @@ public:
     }
 
     /// Returns the value of the operation, or throws its error.
-    BIDE_INLINE T await_resume() {
+    BIDE_INLINE T await_resume() { return take(); }
+    /// \overload
+    [[nodiscard("name it")]] BIDE_INLINE T await_resume()
+        requires detail::owns_lock<T>
+    {
+        return take();
+    }
+
+private:
+    BIDE_INLINE T take() {
         suspended_ = false;
         armed_.disarm();
         R outcome = op_.ops_->collect(op_.target_, what_became_of_it());
@@ -124,7 +141,6 @@ public:
         }
     }
 
-private:
     using wait = detail::coroutine_wait<Platform>;
     using armed_limits = detail::armed_limits_t<Platform, awaiter, limits>;
     friend armed_limits;
