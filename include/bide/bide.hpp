@@ -17,6 +17,7 @@
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/channel/watch.hpp>
 #include <bide/core/async_op.hpp>
+#include <bide/core/callback_wait.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/errc.hpp>

@@ -54,6 +54,11 @@ template <class T, class Platform, int Stops = 0> class basic_async_op;
 /// Is an operation of native threads and coroutines.
 template <class T, int Stops = 0> using async_op = basic_async_op<T, native_platform, Stops>;
 
+/// See core/callback_wait.hpp.
+template <class T, class Platform> class basic_callback_wait;
+/// Is a wait of a native program.
+template <class T> using callback_wait = basic_callback_wait<T, native_platform>;
+
 // ---- sync
 
 /// See sync/permit.hpp.

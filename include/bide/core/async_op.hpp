@@ -123,6 +123,7 @@ public:
 
 private:
     template <class, class, int> friend class basic_async_op;
+    template <class, class> friend class basic_callback_wait;
 
     // The same wait with other limits.
     basic_async_op(const ops& what, const wait_target& target, payload&& carried) noexcept

@@ -32,7 +32,6 @@
 //   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
 //                            the lock and by the decider.
 // When the node is announced, `missing` is set to a mark of the releaser's thread.
-//
 // A wait may be one of several waits of which exactly one happens. Then a decider claims the choice
 // that these waits share, under the primitive's lock, before it decides (core/choice.hpp).
 
@@ -84,13 +83,12 @@ public:
 
     /// Makes this wait a case of a choice with an owner, whose waiter is granted if it is chosen.
     void contest(basic_choice<Platform>& with) noexcept {
-        contest(
-            [](void* choice) noexcept {
-                if (basic_waiter* const owner = owner_of(choice)) {
-                    owner->publish(wait_status::granted);
-                }
-            },
-            with);
+        const auto grant = [](void* choice) noexcept {
+            if (basic_waiter* const owner = owner_of(choice)) {
+                owner->publish(wait_status::granted);
+            }
+        };
+        contest(grant, with);
     }
 
     /// Returns the published outcome; `waiting` or `parked` if there is none or if it is announced.
@@ -107,6 +105,13 @@ public:
     bool is_decided() const noexcept {
         // Order: acquire [waiter.outcome]; as in outcome().
         return state_.load(std::memory_order_acquire) > wait_status::parked;
+    }
+
+    /// Returns whether this thread's release has decided the wait and is yet to call its waker.
+    bool is_announced_here() const noexcept {
+        // Order: acquire [waiter.outcome]; the mark of the releaser's thread.
+        return detail::is_announced(state_.load(std::memory_order_acquire)) &&
+               missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
     }
 
     /// Returns true if the node was not queued since it was made or reset, or was withdrawn.
@@ -313,7 +318,6 @@ private:
     }
 
     template <class T> using var = typename Platform::template var<T>;
-
     union request {
         std::ptrdiff_t amount;
         void* place;
@@ -330,7 +334,6 @@ private:
     var<wait_status> forbidden_{wait_status::waiting};
     var<phase> phase_{phase::idle};
     bool contested_ = false, was_first_ = false; // was_first_: its queue was empty; for the owner
-
     // The last member, so that it can have a cache line of its own (thread_wait.hpp).
     typename Platform::template atomic<wait_status> state_{wait_status::waiting};
 };
@@ -367,13 +370,10 @@ template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noe
 template <class Platform> wait_status basic_waiter<Platform>::await_outcome() noexcept {
     for (basic_backoff<Platform> again; !is_decided(); again()) {
     }
-    // Order: acquire [waiter.outcome]; the list that the node stands in, and the mark of its
-    // thread.
-    const wait_status seen = state_.load(std::memory_order_acquire);
-    if (detail::is_announced(seen) &&
-        missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>())) {
+    if (is_announced_here()) {
         link::unlink();
-        settle(detail::announced_as(seen));
+        // Order: relaxed; this thread has announced it.
+        settle(detail::announced_as(state_.load(std::memory_order_relaxed)));
     }
     for (basic_backoff<Platform> again; !is_complete(); again()) {
     }

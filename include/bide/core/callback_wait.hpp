@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CORE_CALLBACK_WAIT_HPP
+#define BIDE_CORE_CALLBACK_WAIT_HPP
+
+/// \file
+/// Waits for any operation of bide without a thread and without a coroutine: a function is called
+/// when the operation is complete. Event loops of other libraries wait in this way.
+//
+// The wait is a node in the queue of its primitive, as that of a thread or of a coroutine is. What is
+// added here is the end of the call. A releaser publishes the outcome first and then calls the waker,
+// so the owner could destroy what the waker uses while the waker still runs. So the releaser reports
+// the end of the call, in its last access to the wait, and the owner waits for that report
+// [callback_wait.call]:
+//
+//   caller_      meaning
+//   nullptr      No call has begun.
+//   a mark       The thread with that mark runs the waker (core/detail/thread_mark.hpp).
+//   ended        The call has returned. No thread but the owner accesses the wait.
+//
+// There are two exceptions. If the owner is the caller, because it takes, cancels or destroys the wait
+// inside of the waker, it waits for nothing: it sets `*left_`, and the caller then accesses the wait
+// no more. If the owner runs inside of the waker of another wait, which the same release has decided,
+// it takes its node out of that release, and its waker does not run.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/backoff.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/thread_mark.hpp>
+#include <bide/core/detail/wait_limits.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// A wait for an operation whose value is a T, by a callback. It takes the operations that coroutines
+/// await: of a semaphore, a lock, an event, a channel, a select, a join handle, a driver, a sleep.
+///
+/// \code
+/// bide::callback_wait<std::optional<int>> next(bide::waker(&wake_loop, &loop));
+/// if (next.begin(numbers.async_recv())) handle(next.take().value());
+/// // Later, in the loop that wake_loop() has woken:
+/// if (next.is_complete()) handle(next.take().value());
+/// \endcode
+///
+/// The wait stands in the same queue as threads and coroutines, and nothing is allocated. What was
+/// granted and not taken goes back: a permit is released, a lock is unlocked, an item is offered to the
+/// next receiver.
+///
+/// Not for the waits of a condition_variable, whose predicate needs a thread or a coroutine. The
+/// executor of resume_on() has no effect.
+/// Thread safety: one thread at a time calls the functions: the owner. The waker may be the owner.
+/// Destroys: cancels the wait, as cancel() does, and gives back what was not taken.
+template <class T, class Platform> class basic_callback_wait {
+    using R = as_result_t<T>;
+    using ops = wait_ops<R, Platform>;
+    using payload = wait_payload_t<R>;
+    static_assert(
+        !requires(payload& p) { p.turn; },
+        "bide: a condition_variable is waited for by a thread or a coroutine");
+
+public:
+    /// The type that take() returns.
+    using result_type = R;
+
+    /// Constructs a wait that calls `wake` each time that it has begun and is complete.
+    ///
+    /// `wake` runs on the thread that completes the operation, which holds no lock of bide; on a
+    /// time-out, on the thread of bide's timers. It may call any function of this wait and of others,
+    /// and may destroy this wait. It must not block for long: the releaser waits for it.
+    explicit basic_callback_wait(waker wake) noexcept
+        : wake_(wake), node_(1, waker(&on_complete, this)) {}
+    basic_callback_wait(const basic_callback_wait&) = delete;
+    basic_callback_wait& operator=(const basic_callback_wait&) = delete;
+    ~basic_callback_wait() {
+        if (begun_) {
+            cancel();
+            give_back();
+        }
+    }
+
+    /// Begins to wait. A time-out, a deadline and stop tokens of the operation end the wait as they end
+    /// that of a coroutine. A result that was not taken before is given back first.
+    /// Returns: true if the wait is complete already; the waker does not run. If false, the waker runs
+    /// once, possibly before this function has returned, unless cancel() ends the wait.
+    /// Requires: the wait has not begun, or is complete; otherwise terminates. The primitive exists
+    /// until take(), cancel() or the destructor has returned.
+    template <class U, int Stops>
+        requires std::is_same_v<as_result_t<U>, R>
+    bool begin(basic_async_op<U, Platform, Stops> op) noexcept;
+
+    /// Returns true if the wait has begun and is over: take() has the result.
+    /// Memory order: a true result is an acquire, as the return of the blocking operation is.
+    bool is_complete() const noexcept { return begun_ && node_.is_complete(); }
+
+    /// Ends the wait. It is complete afterwards: if this call has ended it, take() returns
+    /// errc::stopped, with the item of a send.
+    /// Returns: true if this call has ended the wait, or if no wait has begun. False if the wait was
+    /// complete: take() returns what was granted.
+    /// Blocks: while the waker runs on another thread. After the return it does not run.
+    /// Requires: the waker waits for nothing that the caller holds.
+    bool cancel() noexcept;
+
+    /// Returns the result. The wait may begin again.
+    /// Blocks: while the waker runs on another thread. After the return it does not run.
+    /// Throws: what making the result throws, as with co_await.
+    /// Requires: is_complete(); otherwise terminates. The waker waits for nothing that the caller
+    /// holds.
+    R take();
+
+private:
+    using armed_limits = detail::armed_limits<Platform, basic_callback_wait, 2>;
+    friend armed_limits;
+
+    static const void* ended() noexcept { return &ended_mark; }
+    static constexpr char ended_mark = 0;
+
+    static void on_complete(void* self) noexcept;
+    void end_call() noexcept;
+    void end_early(wait_status why) noexcept;
+    void give_back() noexcept;
+
+    waker wake_;
+    const ops* ops_ = nullptr;
+    wait_target target_;
+    std::optional<payload> payload_; // while the wait has begun
+    bool begun_ = false;             // take() was not called yet
+    bool calls_ = false;             // the waker runs when the node is granted
+    bool* left_ = nullptr;           // of the call that runs
+    armed_limits armed_;
+    typename Platform::template atomic<const void*> caller_{nullptr};
+    basic_waiter<Platform> node_;
+};
+
+template <class T, class Platform>
+template <class U, int Stops>
+    requires std::is_same_v<as_result_t<U>, as_result_t<T>>
+bool basic_callback_wait<T, Platform>::begin(basic_async_op<U, Platform, Stops> op) noexcept {
+    if (begun_) {
+        if (!is_complete()) {
+            detail::fatal("callback_wait", this, "begun while it waits");
+        }
+        cancel(); // the waker may still run
+        give_back();
+    }
+    begun_ = true;
+    ops_ = op.ops_;
+    target_ = op.target_;
+    target_.carry(payload_.emplace(std::move(op.payload_)));
+    node_.reset(1);
+    if (const wait_status what = ops_->try_now(target_); what != wait_status::waiting) {
+        node_.settle(what);
+        return true;
+    }
+    detail::wait_limits<2> limits;
+    if constexpr (requires { op.limits_.until; }) {
+        limits.until = op.limits_.until;
+    }
+    if constexpr (Stops != 0) {
+        for (int i = 0; i < Stops; ++i) {
+            limits.stops[i] = std::move(op.limits_.stops[i]);
+        }
+    }
+    if (limits.until.is_poll()) {
+        node_.forbid(wait_status::timed_out); // one attempt, which may find it closed
+    } else {
+        armed_.arm(*this, limits);
+    }
+    calls_ = true;
+    if (!ops_->enqueue(target_, node_)) {
+        return false; // the waker may have destroyed *this
+    }
+    calls_ = false;
+    return true;
+}
+
+template <class T, class Platform> bool basic_callback_wait<T, Platform>::cancel() noexcept {
+    if (!begun_) {
+        return true;
+    }
+    armed_.disarm();
+    if (calls_ && !node_.is_decided() && ops_->cancel(target_, node_, wait_status::destroyed)) {
+        calls_ = false;
+        if (ops_->on_cancel != nullptr) {
+            ops_->on_cancel(target_);
+        }
+        node_.settle(wait_status::stopped);
+        return true;
+    }
+    end_call();
+    return false;
+}
+
+template <class T, class Platform> auto basic_callback_wait<T, Platform>::take() -> R {
+    if (!is_complete()) {
+        detail::fatal("callback_wait", this, "taken before it was complete");
+    }
+    armed_.disarm();
+    end_call();
+    begun_ = false;
+    struct payload_end {
+        ~payload_end() { of.reset(); }
+        std::optional<payload>& of;
+    } const end{payload_};
+    return ops_->collect(target_, node_.outcome());
+}
+
+template <class T, class Platform> void basic_callback_wait<T, Platform>::give_back() noexcept {
+    begun_ = false;
+    ops_->give_back(target_, node_.outcome());
+    payload_.reset();
+}
+
+// The waker of the node.
+template <class T, class Platform>
+void basic_callback_wait<T, Platform>::on_complete(void* self) noexcept {
+    auto& wait = *static_cast<basic_callback_wait*>(self);
+    bool left = false;
+    wait.left_ = &left;
+    // Order: relaxed; a thread compares it with its own mark only.
+    wait.caller_.store(detail::thread_mark<Platform>(), std::memory_order_relaxed);
+    const waker wake = wait.wake_;
+    wake.wake();
+    if (!left) {
+        // Order: release [callback_wait.call]; the owner comes after the call. The last access.
+        wait.caller_.store(ended(), std::memory_order_release);
+    }
+}
+
+// Waits until the waker has returned, or keeps it from being called.
+template <class T, class Platform> void basic_callback_wait<T, Platform>::end_call() noexcept {
+    if (!std::exchange(calls_, false)) {
+        return;
+    }
+    if (node_.is_announced_here()) {
+        node_.await_outcome();
+        return;
+    }
+    // Order: relaxed; only this thread writes its own mark.
+    if (caller_.load(std::memory_order_relaxed) == detail::thread_mark<Platform>()) {
+        *left_ = true;
+    } else {
+        // Order: acquire [callback_wait.call]; the call is over.
+        for (basic_backoff<Platform> again; caller_.load(std::memory_order_acquire) != ended();
+             again()) {
+        }
+    }
+    // Order: relaxed; no other thread accesses the wait.
+    caller_.store(nullptr, std::memory_order_relaxed);
+}
+
+// Ends the wait for a stop or a time-out. What it lets through resumes elsewhere.
+template <class T, class Platform>
+void basic_callback_wait<T, Platform>::end_early(wait_status why) noexcept {
+    const wake_scope<Platform> away(&detail::service_executor<Platform>);
+    wakers_later<Platform> later;
+    const bool ended_here = !node_.is_decided() && ops_->cancel(target_, node_, why);
+    later.stop_gathering();
+    if (ended_here) {
+        node_.publish(why); // the waker may destroy *this
+    }
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,475 @@
+#include <bide/core/callback_wait.hpp>
+
+#include <bide/channel/channel.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/sync/shared_mutex.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <stop_token>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+using namespace std::chrono_literals;
+using bide::callback_wait;
+using bide::errc;
+
+static_assert(!std::is_copy_constructible_v<callback_wait<bide::permit>>);
+static_assert(std::is_same_v<callback_wait<bide::permit>::result_type, bide::result<bide::permit>>);
+
+namespace {
+
+// Counts its wakes.
+struct bell {
+    std::atomic<int> rings{0};
+    bide::waker waker() noexcept {
+        return {[](void* self) noexcept { ++static_cast<bell*>(self)->rings; }, this};
+    }
+    bool rang(int n = 1) const {
+        return test::eventually([this, n] { return rings.load() >= n; });
+    }
+};
+
+// Calls a function as a waker.
+template <class F> struct calling {
+    F f;
+    bide::waker waker() noexcept {
+        return {[](void* self) noexcept { static_cast<calling*>(self)->f(); }, this};
+    }
+};
+template <class F> calling(F) -> calling<F>;
+
+} // namespace
+
+TEST_CASE("callback_wait: a free permit is there at once, and the waker does not run") {
+    bide::semaphore s(1);
+    bell b;
+    callback_wait<bide::permit> w(b.waker());
+    REQUIRE_FALSE(w.is_complete());
+    REQUIRE(w.begin(s.async_acquire()));
+    REQUIRE(w.is_complete());
+    {
+        const auto mine = w.take();
+        REQUIRE(mine.has_value());
+        REQUIRE(s.available() == 0);
+    }
+    REQUIRE(s.available() == 1);
+    REQUIRE_FALSE(w.is_complete());
+    REQUIRE(b.rings == 0);
+}
+
+TEST_CASE("callback_wait: each operation of locks, events and channels rings once") {
+    bell b;
+    SECTION("semaphore") {
+        bide::semaphore s(0);
+        callback_wait<bide::permit> w(b.waker());
+        REQUIRE_FALSE(w.begin(s.async_acquire()));
+        REQUIRE(s.waiters() == 1);
+        s.release();
+        REQUIRE(w.is_complete());
+        REQUIRE(b.rings == 1);
+        REQUIRE(w.take().has_value());
+        REQUIRE(s.available() == 1);
+    }
+    SECTION("mutex") {
+        bide::mutex m;
+        m.lock();
+        callback_wait<std::unique_lock<bide::mutex>> w(b.waker());
+        REQUIRE_FALSE(w.begin(m.async_lock()));
+        m.unlock();
+        REQUIRE(b.rings == 1);
+        REQUIRE_FALSE(m.try_lock());
+        static_cast<void>(w.take());
+        REQUIRE(m.try_lock());
+        m.unlock();
+    }
+    SECTION("shared mutex") {
+        bide::shared_mutex m;
+        m.lock();
+        callback_wait<std::shared_lock<bide::shared_mutex>> w(b.waker());
+        REQUIRE_FALSE(w.begin(m.async_lock_shared()));
+        m.unlock();
+        REQUIRE(b.rings == 1);
+        const auto mine = w.take();
+        REQUIRE(m.try_lock_shared());
+        m.unlock_shared();
+        REQUIRE_FALSE(m.try_lock());
+    }
+    SECTION("event") {
+        bide::event e;
+        callback_wait<void> w(b.waker());
+        REQUIRE_FALSE(w.begin(e.async_wait()));
+        e.set();
+        REQUIRE(b.rings == 1);
+        REQUIRE(w.take().has_value());
+        REQUIRE(w.begin(e.async_wait())); // it is set
+        REQUIRE(w.take().has_value());
+    }
+    SECTION("channel, received") {
+        bide::channel<std::unique_ptr<int>> c(1);
+        callback_wait<decltype(c.async_recv())::value_type> w(b.waker());
+        REQUIRE_FALSE(w.begin(c.async_recv()));
+        REQUIRE(c.send(std::make_unique<int>(7)));
+        REQUIRE(b.rings == 1);
+        REQUIRE(**w.take().value() == 7);
+        REQUIRE_FALSE(w.begin(c.async_recv()));
+        c.close();
+        REQUIRE(b.rings == 2);
+        REQUIRE(w.is_complete());
+        REQUIRE_FALSE(w.take().value().has_value());
+    }
+    SECTION("channel, sent") {
+        bide::channel<std::unique_ptr<int>> c(0);
+        callback_wait<decltype(c.async_send(nullptr))::value_type> w(b.waker());
+        REQUIRE_FALSE(w.begin(c.async_send(std::make_unique<int>(8))));
+        REQUIRE(**c.recv() == 8);
+        REQUIRE(b.rings == 1);
+        REQUIRE(w.take().has_value());
+    }
+    SECTION("select") {
+        bide::channel<int> c(1);
+        bide::event quit;
+        auto both = [&] { return bide::async_select(bide::on_recv(c), bide::on_event(quit)); };
+        callback_wait<decltype(both())::value_type> w(b.waker());
+        REQUIRE_FALSE(w.begin(both()));
+        REQUIRE(c.send(3));
+        REQUIRE(b.rings == 1);
+        auto chosen = w.take();
+        REQUIRE(chosen->index() == 0);
+        REQUIRE(*chosen->get<0>() == 3);
+        REQUIRE_FALSE(w.begin(both()));
+        quit.set();
+        REQUIRE(b.rings == 2);
+        REQUIRE(w.take()->index() == 1);
+    }
+    SECTION("sleep") {
+        callback_wait<void> w(b.waker());
+        REQUIRE_FALSE(w.begin(bide::this_task::sleep_for(1ms)));
+        REQUIRE(b.rang());
+        REQUIRE(w.take().has_value());
+    }
+}
+
+TEST_CASE("callback_wait: waits in the order of threads and coroutines") {
+    bide::semaphore s(0);
+    bell first;
+    bell second;
+    callback_wait<bide::permit> a(first.waker());
+    callback_wait<bide::permit> b(second.waker());
+    REQUIRE_FALSE(a.begin(s.async_acquire(2)));
+    REQUIRE_FALSE(b.begin(s.async_acquire()));
+    s.release();
+    REQUIRE(first.rings + second.rings == 0);
+    s.release(2);
+    REQUIRE(first.rings == 1);
+    REQUIRE(second.rings == 1);
+    static_cast<void>(a.take());
+    static_cast<void>(b.take());
+    REQUIRE(s.available() == 3);
+}
+
+TEST_CASE("callback_wait: a time-out and a stop end it, and ring") {
+    bide::semaphore s(0);
+    bell b;
+    callback_wait<bide::permit> w(b.waker());
+    SECTION("time-out") {
+        REQUIRE_FALSE(w.begin(s.async_acquire().with_timeout(1ms)));
+        REQUIRE(b.rang());
+        REQUIRE(w.is_complete());
+        REQUIRE(w.take().error() == errc::timeout);
+    }
+    SECTION("stop") {
+        std::stop_source stop;
+        REQUIRE_FALSE(w.begin(s.async_acquire().with_timeout(1h).with_stop(stop.get_token())));
+        stop.request_stop();
+        REQUIRE(w.is_complete());
+        REQUIRE(b.rings == 1);
+        REQUIRE(w.take().error() == errc::stopped);
+    }
+    SECTION("second of two stops") {
+        std::stop_source one;
+        std::stop_source two;
+        REQUIRE_FALSE(
+            w.begin(s.async_acquire().with_stop(one.get_token()).with_stop(two.get_token())));
+        two.request_stop();
+        REQUIRE(w.take().error() == errc::stopped);
+        one.request_stop();
+        REQUIRE(b.rings == 1);
+    }
+    SECTION("stopped before") {
+        std::stop_source stop;
+        stop.request_stop();
+        REQUIRE(w.begin(s.async_acquire().with_stop(stop.get_token())));
+        REQUIRE(w.take().error() == errc::stopped);
+        REQUIRE(b.rings == 0);
+    }
+    SECTION("one attempt") {
+        REQUIRE(w.begin(s.async_acquire().with_timeout(0ms)));
+        REQUIRE(w.take().error() == errc::timeout);
+        REQUIRE(b.rings == 0);
+    }
+    SECTION("granted before the stop") {
+        std::stop_source stop;
+        REQUIRE_FALSE(w.begin(s.async_acquire().with_stop(stop.get_token())));
+        s.release();
+        stop.request_stop();
+        REQUIRE(w.take().has_value());
+        REQUIRE(b.rings == 1);
+    }
+    SECTION("a waker that destroys the wait that a stop ends") {
+        std::stop_source stop;
+        std::optional<callback_wait<bide::permit>> mine;
+        calling destroy{[&]() noexcept { mine.reset(); }};
+        mine.emplace(destroy.waker());
+        REQUIRE_FALSE(mine->begin(s.async_acquire().with_stop(stop.get_token())));
+        stop.request_stop();
+        REQUIRE_FALSE(mine);
+    }
+    REQUIRE(s.waiters() == 0);
+}
+
+TEST_CASE("callback_wait: a cancelled wait rings never, and takes nothing") {
+    bide::semaphore s(0);
+    bell b;
+    callback_wait<bide::permit> w(b.waker());
+    REQUIRE(w.cancel());
+    REQUIRE_FALSE(w.begin(s.async_acquire()));
+    REQUIRE(w.cancel());
+    REQUIRE(w.is_complete());
+    REQUIRE(w.take().error() == errc::stopped);
+    s.release();
+    REQUIRE(s.available() == 1);
+    REQUIRE(b.rings == 0);
+}
+
+TEST_CASE("callback_wait: the time-out of a cancelled wait does not end the next one") {
+    bide::semaphore s(0);
+    bell b;
+    callback_wait<bide::permit> w(b.waker());
+    REQUIRE_FALSE(w.begin(s.async_acquire().with_timeout(20ms)));
+    REQUIRE(w.cancel());
+    REQUIRE_FALSE(w.begin(s.async_acquire()));
+    bell later;
+    callback_wait<void> time(later.waker());
+    time.begin(bide::this_task::sleep_for(25ms));
+    REQUIRE(later.rang());
+    REQUIRE_FALSE(w.is_complete());
+    REQUIRE(b.rings == 0);
+}
+
+TEST_CASE("callback_wait: a cancel after the grant changes nothing") {
+    bide::semaphore s(0);
+    bell b;
+    callback_wait<bide::permit> w(b.waker());
+    REQUIRE_FALSE(w.begin(s.async_acquire()));
+    s.release();
+    REQUIRE_FALSE(w.cancel());
+    REQUIRE(w.take().has_value());
+    REQUIRE(s.available() == 1);
+}
+
+TEST_CASE("callback_wait: a cancelled send gives its item back") {
+    bide::channel<std::unique_ptr<int>> c(0);
+    bell b;
+    callback_wait<decltype(c.async_send(nullptr))::value_type> w(b.waker());
+    REQUIRE_FALSE(w.begin(c.async_send(std::make_unique<int>(5))));
+    REQUIRE(w.cancel());
+    auto sent = w.take();
+    REQUIRE_FALSE(sent.has_value());
+    REQUIRE(sent.error().code == errc::stopped);
+    REQUIRE(*sent.error().value == 5);
+    REQUIRE_FALSE(c.try_recv().has_value());
+}
+
+TEST_CASE("callback_wait: what was granted and not taken goes back") {
+    bell b;
+    SECTION("a permit, at the end") {
+        bide::semaphore s(0);
+        {
+            callback_wait<bide::permit> w(b.waker());
+            REQUIRE_FALSE(w.begin(s.async_acquire()));
+            s.release();
+            REQUIRE(s.available() == 0);
+        }
+        REQUIRE(s.available() == 1);
+    }
+    SECTION("a permit, at the next begin") {
+        bide::semaphore s(1);
+        callback_wait<bide::permit> w(b.waker());
+        REQUIRE(w.begin(s.async_acquire()));
+        REQUIRE(w.begin(s.async_acquire()));
+        REQUIRE(s.available() == 0);
+        static_cast<void>(w.take());
+        REQUIRE(s.available() == 1);
+    }
+    SECTION("a lock") {
+        bide::mutex m;
+        {
+            callback_wait<std::unique_lock<bide::mutex>> w(b.waker());
+            REQUIRE(w.begin(m.async_lock()));
+        }
+        REQUIRE(m.try_lock());
+        m.unlock();
+    }
+    SECTION("an item, to the next receiver") {
+        bide::channel<int> c(1);
+        callback_wait<decltype(c.async_recv())::value_type> next(b.waker());
+        {
+            callback_wait<decltype(c.async_recv())::value_type> w(b.waker());
+            REQUIRE_FALSE(w.begin(c.async_recv()));
+            REQUIRE_FALSE(next.begin(c.async_recv()));
+            REQUIRE(c.send(4));
+            REQUIRE_FALSE(next.is_complete());
+        }
+        REQUIRE(next.is_complete());
+        REQUIRE(next.take().value() == 4);
+    }
+    SECTION("a wait that is destroyed") {
+        bide::semaphore s(0);
+        {
+            callback_wait<bide::permit> w(b.waker());
+            REQUIRE_FALSE(w.begin(s.async_acquire(2)));
+            s.release();
+        }
+        REQUIRE(s.available() == 1);
+        REQUIRE(s.waiters() == 0);
+        REQUIRE(b.rings == 0);
+    }
+}
+
+TEST_CASE("callback_wait: inside of its waker it may be taken, begun again and destroyed") {
+    bide::semaphore s(0);
+    std::optional<callback_wait<bide::permit>> w;
+    int taken = 0;
+    calling again{[&]() noexcept {
+        ++taken;
+        w->take()->forget();
+        if (taken == 3) {
+            w.reset();
+        } else {
+            w->begin(s.async_acquire());
+        }
+    }};
+    w.emplace(again.waker());
+    REQUIRE_FALSE(w->begin(s.async_acquire()));
+    s.release();
+    s.release();
+    REQUIRE(taken == 2);
+    s.release();
+    REQUIRE(taken == 3);
+    REQUIRE_FALSE(w);
+    REQUIRE(s.available() == 0);
+}
+
+TEST_CASE("callback_wait: the waker of one wait may cancel another wait of the same release") {
+    bide::semaphore s(0);
+    bell b;
+    std::optional<callback_wait<bide::permit>> other;
+    other.emplace(b.waker());
+    bool ended = true;
+    bool destroy = false;
+    SECTION("cancelled") {}
+    SECTION("destroyed") { destroy = true; }
+    calling cancelling{[&]() noexcept {
+        if (destroy) {
+            other.reset();
+        } else {
+            ended = other->cancel();
+        }
+    }};
+    callback_wait<bide::permit> first(cancelling.waker());
+    REQUIRE_FALSE(first.begin(s.async_acquire()));
+    REQUIRE_FALSE(other->begin(s.async_acquire()));
+    s.release(2);
+    if (destroy) {
+        REQUIRE(s.available() == 1);
+    } else {
+        REQUIRE_FALSE(ended); // it was granted by the same release
+        REQUIRE(other->take().has_value());
+    }
+    REQUIRE(b.rings == 0);
+    static_cast<void>(first.take());
+    REQUIRE(s.available() == 2);
+}
+
+TEST_CASE("callback_wait: the owner waits for the end of the waker") {
+    bide::semaphore s(0);
+    std::atomic<bool> inside{false};
+    std::atomic<bool> leave{false};
+    std::atomic<bool> left{false};
+    calling slow{[&]() noexcept {
+        inside = true;
+        while (!leave) {
+            std::this_thread::yield();
+        }
+        left = true;
+    }};
+    callback_wait<bide::permit> w(slow.waker());
+    REQUIRE_FALSE(w.begin(s.async_acquire()));
+    std::thread releasing([&] { s.release(); });
+    REQUIRE(test::eventually([&] { return inside.load(); }));
+    std::thread letting([&] { leave = true; });
+    static_cast<void>(w.take());
+    REQUIRE(left);
+    letting.join();
+    releasing.join();
+}
+
+TEST_CASE("callback_wait: allocates nothing") {
+    bide::semaphore s(0);
+    bide::channel<int> c(1);
+    bell b;
+    callback_wait<bide::permit> w(b.waker());
+    callback_wait<decltype(c.async_recv())::value_type> r(b.waker());
+    const auto before = test::allocations_here();
+    for (int i = 0; i < 3; ++i) {
+        w.begin(s.async_acquire());
+        s.release();
+        w.take()->forget();
+        r.begin(c.async_recv());
+        static_cast<void>(c.send(i));
+        static_cast<void>(r.take());
+        w.begin(s.async_acquire());
+        w.cancel();
+    }
+    REQUIRE(test::allocations_here() == before);
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("callback_wait: misuse terminates with a message", "[death]") {
+    bide::semaphore s(0);
+    const auto twice = test::run_child([&] {
+        callback_wait<bide::permit> w({});
+        w.begin(s.async_acquire());
+        w.begin(s.async_acquire());
+    });
+    INFO(twice.text());
+    REQUIRE(twice.has_aborted());
+    REQUIRE(test::contains(twice.said, "begun while it waits"));
+    const auto early = test::run_child([&] {
+        callback_wait<bide::permit> w({});
+        w.begin(s.async_acquire());
+        static_cast<void>(w.take());
+    });
+    INFO(early.text());
+    REQUIRE(early.has_aborted());
+    REQUIRE(test::contains(early.said, "taken before it was complete"));
+}
+
+#endif

@@ -1,0 +1,153 @@
+// callback_wait: the owner destroys the wait, and what its waker uses, as soon as take() or cancel() has
+// returned. The waker runs once if the wait is granted, and never if it is cancelled. Whatever comes
+// first, the permit is taken or free.
+
+#include <bide/core/callback_wait.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <model/sync_support.hpp>
+#include <support/catch.hpp>
+
+#include <memory>
+#include <optional>
+
+using namespace sync_model;
+
+namespace {
+
+using awake = model::platform_without_lock_sleep;
+using semaphore = bide::basic_semaphore<awake>;
+using wait = bide::basic_callback_wait<bide::basic_permit<awake>, awake>;
+
+// What a waker uses. A var that is accessed after its end is a failure.
+struct counter {
+    var<int> rings{0};
+    bide::waker waker() noexcept {
+        return {[](void* self) noexcept { increment(static_cast<counter*>(self)->rings); }, this};
+    }
+};
+
+void await_end(const wait& w) {
+    while (!w.is_complete()) {
+        awake::pause();
+    }
+}
+
+} // namespace
+
+TEST_CASE("callback_wait: take() comes after the waker, and after what came before the release",
+          "[callback_wait]") {
+    const auto one = [] {
+        semaphore s(0);
+        var<int> data{0};
+        model::thread releasing([&] {
+            data = 1;
+            s.release();
+        });
+        {
+            counter b;
+            wait w(b.waker());
+            const bool at_once = w.begin(s.async_acquire());
+            await_end(w);
+            w.take()->forget();
+            MODEL_REQUIRE(data == 1);
+            MODEL_REQUIRE(b.rings == (at_once ? 0 : 1));
+        }
+        releasing.join();
+        MODEL_REQUIRE(s.available() == 0);
+    };
+    model::check("callback_wait: taken", {}, one);
+    model::check("callback_wait: taken, steps that fail for no reason",
+                 {.spurious = 1, .weak_failures = 1}, one);
+}
+
+TEST_CASE("callback_wait: a cancel beside the release", "[callback_wait]") {
+    model::check("callback_wait: cancelled", {}, [] {
+        semaphore s(0);
+        model::thread releasing([&] { s.release(); });
+        {
+            counter b;
+            wait w(b.waker());
+            const bool at_once = w.begin(s.async_acquire());
+            const bool ended = w.cancel();
+            MODEL_REQUIRE(w.is_complete());
+            MODEL_REQUIRE(b.rings == (at_once || ended ? 0 : 1));
+            MODEL_REQUIRE(w.take().has_value() == !ended);
+        }
+        releasing.join();
+        MODEL_REQUIRE(s.available() == 1);
+        MODEL_REQUIRE(s.waiters() == 0);
+    });
+    model::check("callback_wait: destroyed", {}, [] {
+        auto s = std::make_unique<semaphore>(0);
+        model::thread releasing([&] { s->release(); });
+        {
+            counter b;
+            wait w(b.waker());
+            w.begin(s->async_acquire());
+        }
+        releasing.join();
+        MODEL_REQUIRE(s->available() == 1);
+    });
+}
+
+namespace {
+
+// Takes, and begins again, inside of its waker; at the third call destroys the wait.
+struct taker {
+    semaphore& s;
+    std::optional<wait> w{};
+    var<int> taken{0};
+
+    bide::waker waker() noexcept {
+        return {[](void* self) noexcept { static_cast<taker*>(self)->on_call(); }, this};
+    }
+    void on_call() noexcept {
+        increment(taken);
+        w->take()->forget();
+        if (taken == 2) {
+            w.reset();
+        } else {
+            w->begin(s.async_acquire());
+        }
+    }
+};
+
+} // namespace
+
+TEST_CASE("callback_wait: a waker takes the wait and begins it again while another thread releases",
+          "[callback_wait]") {
+    model::check("callback_wait: begun again", bounded(3), [] {
+        semaphore s(0);
+        taker t{s};
+        t.w.emplace(t.waker());
+        t.w->begin(s.async_acquire());
+        model::thread other([&] { s.release(); });
+        s.release();
+        other.join();
+        // If the second permit was free when the waker began again, it is in the wait.
+        MODEL_REQUIRE(t.taken == 2 || (t.w.has_value() && t.w->is_complete()));
+        t.w.reset();
+        MODEL_REQUIRE(s.waiters() == 0);
+    });
+}
+
+TEST_CASE("callback_wait: a waker cancels another wait of the same release", "[callback_wait]") {
+    model::check("callback_wait: two of one release", bounded(3), [] {
+        semaphore s(0);
+        counter b;
+        std::optional<wait> second(std::in_place, b.waker());
+        const auto destroy = [](void* of) noexcept {
+            static_cast<std::optional<wait>*>(of)->reset();
+        };
+        wait first(bide::waker(destroy, &second));
+        first.begin(s.async_acquire());
+        second->begin(s.async_acquire());
+        model::thread releasing([&] { s.release(2); });
+        await_end(first);
+        first.take()->forget();
+        MODEL_REQUIRE(!second.has_value());
+        MODEL_REQUIRE(b.rings == 0);
+        releasing.join();
+        MODEL_REQUIRE(s.available() == 1);
+    });
+}
