@@ -34,8 +34,11 @@
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/epoll_driver.hpp>
+#include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
 #include <bide/sched/join_set.hpp>
+#include <bide/sched/poll_executor.hpp>
+#include <bide/sched/pollable_wait.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>

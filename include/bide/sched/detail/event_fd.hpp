@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_DETAIL_EVENT_FD_HPP
+#define BIDE_SCHED_DETAIL_EVENT_FD_HPP
+
+// A descriptor of Linux that one side makes readable, and the other side makes unreadable again:
+// eventfd(2).
+
+#if defined(__linux__)
+
+#include <bide/core/config.hpp>
+
+#include <cerrno>
+#include <system_error>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class event_fd {
+public:
+    // Throws: std::system_error if the system has no more descriptors or memory.
+    event_fd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        if (fd_ < 0) {
+            BIDE_THROW(std::system_error(errno, std::system_category(), "bide: eventfd"));
+        }
+    }
+    event_fd(const event_fd&) = delete;
+    event_fd& operator=(const event_fd&) = delete;
+    ~event_fd() { ::close(fd_); }
+
+    int fd() const noexcept { return fd_; }
+
+    // Makes it readable. Any thread. It is the caller's last access to *this.
+    void set() noexcept {
+        const int saved = errno;
+        ::eventfd_write(fd_, 1); // fails only if it is readable: its counter is full
+        errno = saved;
+    }
+
+    // Makes it unreadable. Returns false if it was unreadable.
+    bool clear() noexcept {
+        const int saved = errno;
+        eventfd_t count = 0;
+        const bool was_set = ::eventfd_read(fd_, &count) == 0;
+        errno = saved;
+        return was_set;
+    }
+
+private:
+    const int fd_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

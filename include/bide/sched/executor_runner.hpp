@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_EXECUTOR_RUNNER_HPP
+#define BIDE_SCHED_EXECUTOR_RUNNER_HPP
+
+/// \file
+/// Runs tasks on an executor of another library: an event loop, a thread pool.
+//
+// The tasks share a home, which lives as long as its runner and its last task. A task holds it from
+// start() until task_ended(), which is its last access. So neither the runner's destructor nor the
+// executor waits for a task.
+
+#include <bide/core/config.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/sched/task_runner.hpp>
+#include <bide/task/cancel_reason.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_registry.hpp>
+#include <bide/task/join_handle.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+namespace detail {
+
+// The home of tasks on an executor.
+class executor_home final : public task_home {
+    using platform = native_platform;
+
+public:
+    struct release {
+        void operator()(executor_home* home) const noexcept { home->drop(); }
+    };
+    using pointer = std::unique_ptr<executor_home, release>;
+
+    static pointer make(executor_ref where, std::function<void(std::exception_ptr)> on_unhandled) {
+        static_cast<void>(
+            error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
+        return pointer(new executor_home(where, std::move(on_unhandled)));
+    }
+
+    // Refuses later tasks and cancels the present ones. Called once.
+    void close() noexcept {
+        // Order: relaxed; a task that does not see it is cancelled when it first waits, or is listed.
+        closing_.store(true, std::memory_order_relaxed);
+        tasks_.close();
+        tasks_.for_each([](task_header& t) { t.cancel(cancel_reason::shutdown); });
+    }
+
+    // Order: acquire; what the ended tasks did, as drop() releases it.
+    std::size_t tasks() const noexcept { return users_.load(std::memory_order_acquire) - 1; }
+
+    void start(task_header& t) noexcept override {
+        // Order: relaxed; the caller keeps the home alive.
+        users_.fetch_add(1, std::memory_order_relaxed);
+        if (is_closing()) {
+            t.refuse();
+        } else {
+            post(t.to_run());
+        }
+    }
+    void post(runnable& r) noexcept override {
+        const executor_ref where = where_; // what runs may end the home
+        where.post(r);
+    }
+    executor_ref executor() noexcept override { return where_; }
+
+private:
+    executor_home(executor_ref where, std::function<void(std::exception_ptr)> on_unhandled)
+        : where_(where),
+          unhandled_(on_unhandled ? unhandled(std::move(on_unhandled)) : unhandled()) {}
+    ~executor_home() = default;
+
+    void drop() noexcept {
+        // Order: acq_rel; the last user comes after all others.
+        if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete this;
+        }
+    }
+
+    unsigned registry_here() const noexcept override { return 0; }
+    basic_task_registry<platform>& registry(unsigned) noexcept override { return tasks_; }
+    bool is_here() const noexcept override { return true; } // a task keeps its home
+    bool is_closing() const noexcept override {
+        // Order: relaxed; see close().
+        return closing_.load(std::memory_order_relaxed);
+    }
+    void task_ended() noexcept override { drop(); }
+    const unhandled& handler() const noexcept override { return unhandled_; }
+    void enter() noexcept override {}
+    void leave() noexcept override {}
+
+    const executor_ref where_;
+    const unhandled unhandled_;
+    basic_task_registry<platform> tasks_;
+    platform::atomic<std::size_t> users_{1}; // the runner, and the tasks that have not ended
+    platform::atomic<bool> closing_{false};
+};
+
+} // namespace detail
+
+/// Runs tasks on an executor that is no scheduler of bide: each step of a task is posted there. The
+/// tasks are those of a scheduler: they wait in the same operations, for other tasks too, and are
+/// cancelled in the same way. Groups, sets and streams take this runner where they take a scheduler.
+///
+/// A time-out of such a task fires on bide's timer thread, which then posts the task.
+///
+/// \code
+/// bide::executor_runner ui(loop);
+/// ui.spawn(show_progress(download)).detach();
+/// \endcode
+class executor_runner : public task_runner {
+public:
+    /// Makes a runner over `where`. `on_unhandled` gets an exception that has left a task whose handle
+    /// was dropped, on the thread where the task has ended; without it, such an exception terminates
+    /// the program.
+    /// Throws: std::bad_alloc.
+    /// Requires: `where` runs what is posted to it, and lives until the last task has ended, which may
+    /// be after this runner.
+    template <bide::executor S>
+    explicit executor_runner(S& where,
+                             std::function<void(std::exception_ptr)> on_unhandled = nullptr)
+        : executor_runner(detail::executor_home::make(where, std::move(on_unhandled))) {}
+
+    /// Calls close(). Does not block: tasks that are left end in the executor.
+    ~executor_runner() { close(); }
+
+    /// Refuses new tasks, and cancels the present ones, as scheduler::shutdown() does, but does not
+    /// wait for them. A loop that ends goes on until tasks() is 0.
+    void close() noexcept {
+        if (!std::exchange(closed_, true)) {
+            home_->close();
+        }
+    }
+
+    /// Returns the number of tasks that have not ended. A snapshot; once the runner is closed, 0 says
+    /// that the executor is needed no longer.
+    std::size_t tasks() const noexcept { return home_->tasks(); }
+
+    /// Starts one task on an executor: see spawn(where, source).
+    template <class S>
+    static auto spawn_on(executor_ref where, S source,
+                         std::function<void(std::exception_ptr)> on_unhandled) {
+        const auto home = detail::executor_home::make(where, std::move(on_unhandled));
+        return spawn_in(*home, std::move(source)); // from now on the task keeps the home
+    }
+
+private:
+    explicit executor_runner(detail::executor_home::pointer home) noexcept
+        : task_runner(*home), home_(std::move(home)) {}
+
+    const detail::executor_home::pointer home_;
+    bool closed_ = false;
+};
+
+/// Starts a task on an executor of another library, or the function or the task that a function
+/// returns, as task_runner::spawn() does. The executor is the task's own: it resumes there after each
+/// wait.
+///
+/// join() of the handle blocks, so it must not be called on the executor's only thread; await
+/// async_join() there.
+/// Returns: the handle. An exception that no handle asks for terminates the program.
+/// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
+/// Requires: `where` runs what is posted to it, and lives until the task has ended.
+template <executor S, class Source>
+    requires(!std::derived_from<S, task_runner>)
+auto spawn(S& where, Source source) {
+    return executor_runner::spawn_on(executor_ref(where), std::move(source), nullptr);
+}
+
+/// Starts a task on an executor of another library, and forgets it. `on_error` gets the exception that
+/// has left the task, on the thread where the task has ended. Otherwise as spawn(where, source).
+template <executor S, class Source, std::invocable<std::exception_ptr> Handler>
+    requires(!std::derived_from<S, task_runner>)
+void spawn(S& where, Source source, Handler on_error) {
+    executor_runner::spawn_on(executor_ref(where), std::move(source), std::move(on_error)).detach();
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

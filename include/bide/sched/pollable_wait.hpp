@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_POLLABLE_WAIT_HPP
+#define BIDE_SCHED_POLLABLE_WAIT_HPP
+
+/// \file
+/// Waits for an operation of bide in a loop that waits for file descriptors: poll(2), epoll(7), GLib,
+/// Qt, libuv. Linux only; empty on other systems.
+
+#if defined(__linux__)
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/callback_wait.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
+#include <bide/sched/detail/event_fd.hpp>
+
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// A wait for an operation whose value is a T, with a descriptor that is readable while the result is
+/// there. The loop only watches the descriptor: it must not read it, write it or close it.
+///
+/// \code
+/// bide::pollable_wait<std::optional<int>> next;
+/// next.begin(numbers.async_recv());
+/// pollfd files[] = {{next.fd(), POLLIN, 0}, {socket, POLLIN, 0}};
+/// while (::poll(files, 2, -1) > 0) {
+///     if (next.is_complete()) {
+///         handle(next.take().value());
+///         next.begin(numbers.async_recv());
+///     }
+///     // ...
+/// }
+/// \endcode
+///
+/// Otherwise as callback_wait.
+/// Thread safety: one thread at a time calls the functions.
+/// Destroys: cancels the wait, and gives back what was not taken.
+template <class T> class pollable_wait {
+public:
+    /// The type that take() returns.
+    using result_type = typename callback_wait<T>::result_type;
+
+    /// Makes the descriptor.
+    /// Throws: std::system_error if the system has no more descriptors or memory.
+    pollable_wait() : wait_(waker(&on_complete, &readable_)) {}
+    pollable_wait(const pollable_wait&) = delete;
+    pollable_wait& operator=(const pollable_wait&) = delete;
+
+    /// Returns the descriptor. It is readable exactly while is_complete().
+    int fd() const noexcept { return readable_.fd(); }
+
+    /// Begins to wait, as callback_wait::begin() does. If the operation is complete at once, the
+    /// descriptor is readable at once.
+    /// Requires: the wait has not begun, or is complete; otherwise terminates.
+    template <class U, int Stops> void begin(async_op<U, Stops> op) noexcept {
+        if (wait_.is_complete()) {
+            wait_.cancel(); // ends the call of the waker
+            readable_.clear();
+        }
+        if (wait_.begin(std::move(op))) {
+            readable_.set();
+        }
+    }
+
+    /// Returns true if the wait has begun and is over.
+    bool is_complete() const noexcept { return wait_.is_complete(); }
+
+    /// Ends the wait, as callback_wait::cancel() does. The descriptor is readable afterwards, if the
+    /// wait had begun.
+    bool cancel() noexcept {
+        const bool ended = wait_.cancel();
+        if (wait_.is_complete()) {
+            readable_.set();
+        }
+        return ended;
+    }
+
+    /// Returns the result. The descriptor is not readable afterwards.
+    /// Throws: what making the result throws, as with co_await.
+    /// Requires: is_complete(); otherwise terminates.
+    result_type take() {
+        struct at_end {
+            ~at_end() { of.clear(); } // after the waker has made it readable
+            detail::event_fd& of;
+        } const end{readable_};
+        return wait_.take();
+    }
+
+private:
+    static void on_complete(void* of) noexcept { static_cast<detail::event_fd*>(of)->set(); }
+
+    detail::event_fd readable_;
+    callback_wait<T> wait_;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif
