@@ -6,9 +6,9 @@
 /// An executor for a loop that waits for file descriptors: poll(2), epoll(7), GLib, Qt, libuv. Linux
 /// only; empty on other systems.
 //
-// The queue is that of a strand (task/detail/serial_queue.hpp). Its runner is whoever has made the
-// descriptor unreadable: the poster that must start a runner makes it readable, and run() takes
-// nothing out of the queue before it was. So a poster has left the executor when its runnable runs.
+// The queue is that of a strand (task/detail/serial_queue.hpp). The poster that must start a runner makes
+// the descriptor readable. run() makes it unreadable, and only then is the runner. So a poster has left
+// the executor when its runnable runs.
 
 #if defined(__linux__)
 
