@@ -36,6 +36,7 @@
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
+#include <bide/sched/io_socket.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/poll_executor.hpp>
 #include <bide/sched/pollable_wait.hpp>

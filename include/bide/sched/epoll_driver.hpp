@@ -11,6 +11,8 @@
 //   armed        the events that the kernel looks for on behalf of the waiters; 0 if none waits
 //   generation   the number of requests so far; each event carries that of its request
 //   registered   the kernel had the file in its set at the last request
+//   forgotten    how often forget() or a detachment has ended all waits. A wait has the number of its
+//                begin: if that differs, the descriptor may be another file's, and the wait is closed
 //
 // The driver requests one event (EPOLLONESHOT) when a waiter is queued for an event that is not
 // armed. If waiters are left in the queues after an event, it requests another one. A request makes
@@ -47,6 +49,11 @@
 #include <sys/epoll.h>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct socket_access; // sched/io_socket.hpp
+
+} // namespace detail
 
 /// A driver for files, sockets and pipes.
 template <class Platform> class basic_epoll_driver final : public driver {
@@ -91,6 +98,8 @@ public:
     void wake() noexcept override { set_.wake(); }
 
 private:
+    friend struct detail::socket_access;
+
     using word = std::uint32_t;
     using lock = lock_bits<Platform, word>;
     using wake_list = basic_wake_list<Platform>;
@@ -108,6 +117,7 @@ private:
         std::uint32_t generation = 0;
         std::uint32_t armed = 0;
         bool registered = false;
+        atomic<word> forgotten{0};         // written under the lock
         unsigned char first_direction = 0; // which direction is served first
         basic_waiter_queue<Platform> queues[2];
 
@@ -122,7 +132,14 @@ private:
         basic_epoll_driver& of;
         entry* its; // nullptr: it fails with the error of its payload
         int fd;
-        direction which;
+        word way; // the direction, and the entry's `forgotten` shifted left
+
+        // Order: relaxed; under the lock, or before any concurrent forget().
+        static word way_of(direction d, const entry* e) noexcept {
+            return d | (e == nullptr ? 0 : e->forgotten.load(std::memory_order_relaxed) << 1);
+        }
+        direction which() const noexcept { return static_cast<direction>(way & 1); }
+        bool is_forgotten() const noexcept { return way != way_of(which(), its); }
 
         wait_status try_now(io_payload& mine) const noexcept;
         wait_status enqueue(node& w, io_payload& mine) const noexcept;
@@ -132,7 +149,7 @@ private:
     basic_async_op<io_done, Platform> async_wait(int fd, direction which) noexcept {
         io_payload payload;
         entry* const e = entry_for(fd, payload.error);
-        return {readiness{{}, *this, e, fd, which}, payload};
+        return {readiness{{}, *this, e, fd, readiness::way_of(which, e)}, payload};
     }
 
     void detached() noexcept override;
@@ -205,7 +222,7 @@ wait_status basic_epoll_driver<Platform>::readiness::try_now(io_payload& mine) c
     if (its == nullptr) {
         return wait_status::granted; // with an error
     }
-    pollfd file{fd, polled_of[which], 0};
+    pollfd file{fd, polled_of[which()], 0};
     if (::poll(&file, 1, 0) <= 0) {
         return wait_status::waiting;
     }
@@ -220,8 +237,10 @@ wait_status basic_epoll_driver<Platform>::readiness::enqueue(node& w,
     lock::acquire(e.locked);
     wait_status what = w.forbidden();
     const bool attached = of.is_attached();
-    if (what == wait_status::waiting && (!attached || (e.armed & events_of[which]) == 0)) {
-        const int error = attached ? of.arm(fd, e, e.wanted() | events_of[which]) : EDEADLK;
+    const bool gone = is_forgotten();
+    const auto mask = events_of[which()];
+    if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) == 0)) {
+        const int error = gone ? EBADF : attached ? of.arm(fd, e, e.wanted() | mask) : EDEADLK;
         if (error != 0) {
             if (!w.claim()) { // another wait of its select has won
                 lock::release(e.locked);
@@ -229,11 +248,11 @@ wait_status basic_epoll_driver<Platform>::readiness::enqueue(node& w,
             }
             w.commit();
             mine.error = error == EPERM ? 0 : error; // EPERM: the file is always ready
-            what = wait_status::granted;
+            what = gone ? wait_status::closed : wait_status::granted;
         }
     }
     if (what == wait_status::waiting) {
-        e.queues[which].push(w);
+        e.queues[which()].push(w);
     } else {
         w.settle(what);
     }
@@ -245,7 +264,7 @@ template <class Platform>
 bool basic_epoll_driver<Platform>::readiness::cancel(node& w, wait_status why) const noexcept {
     entry& e = *its;
     lock::acquire(e.locked);
-    const bool waits_still = e.queues[which].withdraw(w, why);
+    const bool waits_still = e.queues[which()].withdraw(w, why);
     if (e.wanted() == 0) {
         e.armed = 0;
     }
@@ -264,6 +283,7 @@ template <class Platform> void basic_epoll_driver<Platform>::forget(int fd) noex
         queue.pop_all(gone);
     }
     e->armed = 0;
+    e->forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
     if (e->registered) {
         set_.remove(fd);
         e->registered = false;
@@ -282,6 +302,7 @@ template <class Platform> void basic_epoll_driver<Platform>::detached() noexcept
             queue.pop_all(gone);
         }
         e.armed = 0;
+        e.forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
         lock::release(e.locked);
     });
     gone.publish(wait_status::closed);

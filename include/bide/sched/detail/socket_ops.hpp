@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_DETAIL_SOCKET_OPS_HPP
+#define BIDE_SCHED_DETAIL_SOCKET_OPS_HPP
+
+// The operations of an io_socket.
+//
+// Each operation tries its system call first. If that would block, it waits for the file as
+// async_wait_readable() does, and tries again where the coroutine is about to resume, until the call
+// does not block (turn_back, core/wait_ops.hpp). So each operation is one wait with one time-out, and
+// allocates nothing.
+//
+// A socket may be closed while a coroutine waits for it, and the system may give its descriptor to the
+// next file at once. The coroutine may be about to try again then, because an event came before. So each
+// attempt holds the lock of the driver's entry, and asks first whether the file was forgotten meanwhile.
+// close() forgets the file under the same lock.
+
+#if defined(__linux__)
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/fwd.hpp>
+#include <bide/sched/driver.hpp>
+#include <bide/sched/epoll_driver.hpp>
+#include <bide/sched/io_socket.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <system_error>
+#include <utility>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Runs a system call until no signal interrupts it. Returns its value, or -1 with errno.
+template <class Call> auto uninterrupted(Call call) noexcept {
+    auto n = call();
+    while (n < 0 && errno == EINTR) {
+        n = call();
+    }
+    return n;
+}
+
+inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+
+// What each operation keeps beside its node. Without `is_over` the system call was not made.
+struct socket_payload : io_payload {
+    bool is_over = false;
+    turn_back<native_platform> turn{};
+
+    wait_status end(int code = 0) noexcept {
+        error = code;
+        is_over = true;
+        return wait_status::granted;
+    }
+};
+struct transfer_payload : socket_payload {
+    std::byte* data = nullptr; // of a write: only read
+    std::size_t size = 0;
+    std::size_t count = 0;
+};
+struct connection_payload : socket_payload {
+    io_socket made{};
+};
+
+} // namespace detail
+
+/// The payload of a read or a write.
+template <> struct wait_payload<io_count> {
+    using type = detail::transfer_payload; ///< the payload
+};
+/// The payload of an accept or a connect.
+template <> struct wait_payload<result<io_socket, std::error_code>> {
+    using type = detail::connection_payload; ///< the payload
+};
+
+namespace detail {
+
+// The operations, on the waits of the driver.
+struct socket_access {
+    using readiness = epoll_driver::readiness;
+
+    // A wait for a file, whose payload has the error if the driver cannot wait for it.
+    static readiness wait_for(epoll_driver& on, int fd, bool writes, socket_payload& p) noexcept {
+        auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
+        const auto way = writes ? epoll_driver::writable : epoll_driver::readable;
+        return {{}, on, its, fd, readiness::way_of(way, its)};
+    }
+
+    struct operation : readiness {
+        static constexpr bool stands_alone = true;
+        static detail::turn_back<native_platform>& turn_back(socket_payload& p) noexcept {
+            return p.turn;
+        }
+
+        // Calls attempt() unless the file was forgotten, or the payload has an error already.
+        template <class Attempt> wait_status unless_forgotten(Attempt attempt) const noexcept {
+            if (this->its == nullptr) {
+                return wait_status::granted;
+            }
+            epoll_driver::lock::acquire(this->its->locked);
+            const wait_status what = this->is_forgotten() ? wait_status::closed : attempt();
+            epoll_driver::lock::release(this->its->locked);
+            return what;
+        }
+
+        template <class T> static result<T, std::error_code> failed(wait_status what, int error) {
+            return what == wait_status::granted
+                       ? unexpected{std::error_code(error != 0 ? error : EAGAIN,
+                                                    std::system_category())}
+                       : unexpected{make_error_code(errc_of(what))};
+        }
+    };
+
+    struct transferring : operation {
+        wait_status try_now(transfer_payload& p) const noexcept {
+            return unless_forgotten([this, &p]() noexcept { return attempt(p); });
+        }
+        wait_status attempt(transfer_payload& p) const noexcept {
+            const bool writes = this->which() == epoll_driver::writable;
+            const int from = this->fd;
+            ssize_t n = uninterrupted([&]() noexcept {
+                return writes ? ::send(from, p.data, p.size, MSG_NOSIGNAL)
+                              : ::recv(from, p.data, p.size, 0);
+            });
+            if (n < 0 && errno == ENOTSOCK) {
+                n = uninterrupted([&]() noexcept {
+                    return writes ? ::write(from, p.data, p.size) : ::read(from, p.data, p.size);
+                });
+            }
+            if (n < 0) {
+                return would_block(errno) ? wait_status::waiting : p.end(errno);
+            }
+            p.count = static_cast<std::size_t>(n);
+            return p.end();
+        }
+        io_count collect(wait_status what, transfer_payload& p) const noexcept {
+            const bool done = what == wait_status::granted && p.is_over && p.error == 0;
+            return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
+        }
+    };
+
+    struct connection : operation {
+        result<io_socket, std::error_code> collect(wait_status what,
+                                                   connection_payload& p) const noexcept {
+            if (what == wait_status::granted && p.is_over && p.error == 0) {
+                return std::move(p.made);
+            }
+            p.made.close();
+            return failed<io_socket>(what, p.error);
+        }
+    };
+
+    struct accepting : connection {
+        wait_status try_now(connection_payload& p) const noexcept {
+            return unless_forgotten([this, &p]() noexcept { return attempt(p); });
+        }
+        wait_status attempt(connection_payload& p) const noexcept {
+            for (;;) {
+                const int made = uninterrupted([&]() noexcept {
+                    return ::accept4(this->fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+                });
+                if (made >= 0) {
+                    p.made = io_socket(this->of, made);
+                    return p.end();
+                }
+                if (errno != ECONNABORTED) { // else that peer has gone meanwhile
+                    return would_block(errno) ? wait_status::waiting : p.end(errno);
+                }
+            }
+        }
+    };
+
+    struct connecting : connection {
+        wait_status try_now(connection_payload& p) const noexcept {
+            return unless_forgotten([this, &p]() noexcept { return attempt(p); });
+        }
+        wait_status attempt(connection_payload& p) const noexcept {
+            pollfd file{this->fd, POLLOUT, 0};
+            if (::poll(&file, 1, 0) <= 0) {
+                return wait_status::waiting;
+            }
+            int error = 0;
+            socklen_t size = sizeof error;
+            return p.end(::getsockopt(this->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error
+                                                                                          : errno);
+        }
+    };
+
+    template <class Op, class R, class Payload>
+    static async_op<R> start(epoll_driver& on, int fd, bool writes, Payload p) noexcept {
+        const readiness wait = wait_for(on, fd, writes, p);
+        Op op{wait};
+        return {op, std::move(p)};
+    }
+};
+
+} // namespace detail
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

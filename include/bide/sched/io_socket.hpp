@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_IO_SOCKET_HPP
+#define BIDE_SCHED_IO_SOCKET_HPP
+
+/// \file
+/// Accepts, connects, reads and writes on an epoll_driver. Linux only; empty on other systems.
+///
+/// This is no network library: there are no names, no TLS, no datagrams and no protocols. A descriptor
+/// of any other origin is used in the same way: of a library that resolves names, of socketpair(2), of
+/// a pipe. A write to a pipe without readers raises SIGPIPE, a write to a socket does not.
+
+#if defined(__linux__)
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
+#include <bide/sched/driver.hpp>
+#include <bide/sched/epoll_driver.hpp>
+#include <bide/task/task.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+
+/// The result of a read or a write: the number of bytes; an errc (stopped, timeout, closed); or an error
+/// of the system.
+using io_count = result<std::size_t, std::error_code>;
+
+/// Owns a socket, or another descriptor, and waits for it on a driver.
+/// Thread safety: different coroutines may read and write at the same time. Nothing else may be called
+/// while the socket is moved, closed or destroyed.
+class io_socket {
+public:
+    /// Owns nothing.
+    io_socket() noexcept = default;
+    /// Takes over an open descriptor, and makes it non-blocking.
+    /// Requires: `on` outlives the socket.
+    io_socket(epoll_driver& on, int fd) noexcept : driver_(&on), fd_(fd) {
+        const int saved = errno;
+        if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0 && (flags & O_NONBLOCK) == 0) {
+            ::fcntl(fd, F_SETFL, flags | O_NONBLOCK); // if it fails, the first operation fails, too
+        }
+        errno = saved;
+    }
+    /// Takes over what `other` owns.
+    /// Requires: no operation is under way.
+    io_socket(io_socket&& other) noexcept
+        : driver_(other.driver_), fd_(std::exchange(other.fd_, -1)) {}
+    /// \overload
+    io_socket& operator=(io_socket&& other) noexcept {
+        io_socket moved(std::move(other));
+        std::swap(driver_, moved.driver_);
+        std::swap(fd_, moved.fd_);
+        return *this;
+    }
+    io_socket(const io_socket&) = delete;
+    /// Calls close().
+    ~io_socket() { close(); }
+
+    /// Closes the descriptor. Operations that wait for it return errc::closed.
+    void close() noexcept {
+        if (fd_ >= 0) {
+            const int saved = errno;
+            driver_->forget(fd_);
+            ::close(std::exchange(fd_, -1));
+            errno = saved;
+        }
+    }
+
+    /// Returns the descriptor; -1 if there is none.
+    int fd() const noexcept { return fd_; }
+    /// Returns true if it owns a descriptor.
+    explicit operator bool() const noexcept { return fd_ >= 0; }
+    /// Gives the descriptor to the caller, open. Operations that wait for it return errc::closed.
+    int release() noexcept {
+        if (fd_ >= 0) {
+            driver_->forget(fd_);
+        }
+        return std::exchange(fd_, -1);
+    }
+
+    // ---- Operations. Each returns an error and throws none. Each takes with_timeout() and with_stop(),
+    // and ends when its task is cancelled: errc::timeout, errc::stopped, and nothing was transferred.
+    // Each needs a scheduler or a run_loop that runs the driver: resource_deadlock_would_occur
+    // otherwise. bad_file_descriptor after close(); terminates if the socket never had a descriptor.
+
+    /// Reads what there is, at least one byte, at most into.size().
+    /// Returns: the number of bytes; 0 at the end of the stream, or if `into` is empty.
+    /// Requires: `into` exists until the operation is over.
+    async_op<io_count> async_read_some(std::span<std::byte> into) noexcept;
+
+    /// Writes as much as fits, at least one byte, at most from.size(). See async_write() for all of it.
+    /// Returns: the number of bytes.
+    /// Requires: `from` exists until the operation is over.
+    async_op<io_count> async_write_some(std::span<const std::byte> from) noexcept;
+
+    /// Accepts a connection on a listening socket.
+    /// Returns: the connection, on the same driver. If the process has no more descriptors
+    /// (too_many_files_open), the connection stays in the queue. Close one, or wait, before the
+    /// next attempt.
+    /// Cancellation: no connection is lost, and no descriptor.
+    async_op<result<io_socket, std::error_code>> async_accept() noexcept;
+
+private:
+    epoll_driver& driver() const noexcept {
+        if (driver_ == nullptr) {
+            detail::fatal("io_socket", this, "has never owned a descriptor");
+        }
+        return *driver_;
+    }
+
+    epoll_driver* driver_ = nullptr;
+    int fd_ = -1;
+};
+
+/// Connects a new stream socket to an address. The connection begins in this call.
+/// Returns: an operation whose value is the connection, or the system's error.
+/// Requires: `on` outlives the socket.
+/// Cancellation: the socket is closed.
+async_op<result<io_socket, std::error_code>> async_connect(epoll_driver& on, const sockaddr* to,
+                                                           socklen_t size) noexcept;
+/// Makes a stream socket that listens at an address. An address of TCP may be reused at once.
+/// Returns: the socket, or the system's error.
+/// Requires: `on` outlives the socket.
+result<io_socket, std::error_code> listen_at(epoll_driver& on, const sockaddr* at, socklen_t size,
+                                             int backlog = SOMAXCONN) noexcept;
+} // namespace bide::inline BIDE_ABI
+
+#include <bide/sched/detail/socket_ops.hpp>
+
+namespace bide::inline BIDE_ABI {
+
+/// Connects to a sockaddr_in, sockaddr_in6 or sockaddr_un.
+template <class Address>
+async_op<result<io_socket, std::error_code>> async_connect(epoll_driver& on,
+                                                           const Address& to) noexcept {
+    return async_connect(on, reinterpret_cast<const sockaddr*>(&to), socklen_t{sizeof(Address)});
+}
+
+/// Listens at a sockaddr_in, sockaddr_in6 or sockaddr_un.
+template <class Address>
+result<io_socket, std::error_code> listen_at(epoll_driver& on, const Address& at) noexcept {
+    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
+}
+
+/// Writes all bytes.
+/// Returns: nothing, or the first error; some bytes may have been written then.
+/// Requires: `to` and `all` exist until the task has ended.
+inline task<io_result> async_write(io_socket& to, std::span<const std::byte> all) {
+    while (!all.empty()) {
+        const io_count n = co_await to.async_write_some(all);
+        if (!n) {
+            co_return unexpected{n.error()};
+        }
+        all = all.subspan(*n);
+    }
+    co_return io_result();
+}
+
+inline async_op<io_count> io_socket::async_read_some(std::span<std::byte> into) noexcept {
+    detail::transfer_payload p;
+    p.data = into.data();
+    p.size = into.size();
+    return detail::socket_access::start<detail::socket_access::transferring, io_count>(
+        driver(), fd_, false, p);
+}
+
+inline async_op<io_count> io_socket::async_write_some(std::span<const std::byte> from) noexcept {
+    detail::transfer_payload p;
+    p.data = const_cast<std::byte*>(from.data());
+    p.size = from.size();
+    return detail::socket_access::start<detail::socket_access::transferring, io_count>(
+        driver(), fd_, true, p);
+}
+
+inline async_op<result<io_socket, std::error_code>> io_socket::async_accept() noexcept {
+    return detail::socket_access::start<detail::socket_access::accepting,
+                                        result<io_socket, std::error_code>>(
+        driver(), fd_, false, detail::connection_payload());
+}
+
+inline async_op<result<io_socket, std::error_code>>
+async_connect(epoll_driver& on, const sockaddr* to, socklen_t size) noexcept {
+    detail::connection_payload p;
+    const int fd = ::socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        p.end(errno);
+    } else if (::connect(fd, to, size) == 0) {
+        p.end();
+    } else if (errno != EINPROGRESS && errno != EINTR) { // a signal does not end it
+        p.end(errno);
+    }
+    p.made = io_socket(on, fd);
+    return detail::socket_access::start<detail::socket_access::connecting,
+                                        result<io_socket, std::error_code>>(on, fd, true,
+                                                                            std::move(p));
+}
+
+inline result<io_socket, std::error_code> listen_at(epoll_driver& on, const sockaddr* at,
+                                                    socklen_t size, int backlog) noexcept {
+    const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    io_socket made(on, fd);
+    const int yes = 1;
+    if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        ::bind(fd, at, size) != 0 || ::listen(fd, backlog) != 0) {
+        return unexpected{std::error_code(errno, std::system_category())};
+    }
+    return made;
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

@@ -1,0 +1,566 @@
+#include <bide/sched/io_socket.hpp>
+
+#include <support/catch.hpp>
+
+// On other systems the header is empty, and so is this.
+#if defined(__linux__)
+
+#include <bide/sched/epoll_driver.hpp>
+#include <bide/sched/run_loop.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/alloc.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using bide::epoll_driver;
+using bide::errc;
+using bide::io_socket;
+using bide::task;
+
+static_assert(!std::is_copy_constructible_v<io_socket>);
+static_assert(std::is_nothrow_move_constructible_v<io_socket>);
+
+namespace {
+
+using made_socket = bide::result<io_socket, std::error_code>;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span(text));
+}
+
+// Two connected sockets: one for bide, one for plain system calls, which block.
+struct ends {
+    explicit ends(epoll_driver& io) {
+        int both[2];
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) {
+            test::give_up(test::where(), "no sockets");
+        }
+        mine = io_socket(io, both[0]);
+        other = both[1];
+    }
+    ends(const ends&) = delete;
+    ends& operator=(const ends&) = delete;
+    ~ends() { hang_up(); }
+
+    void put(std::string_view text) const {
+        if (::send(other, text.data(), text.size(), MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(text.size())) {
+            test::give_up(test::where(), "cannot send");
+        }
+    }
+    std::string get(std::size_t n) const {
+        std::string text(n, '\0');
+        if (::recv(other, text.data(), n, MSG_WAITALL) != static_cast<ssize_t>(n)) {
+            test::give_up(test::where(), "cannot receive");
+        }
+        return text;
+    }
+    void hang_up() {
+        if (other >= 0) {
+            ::close(std::exchange(other, -1));
+        }
+    }
+
+    io_socket mine;
+    int other = -1;
+};
+
+sockaddr_in loopback(std::uint16_t port = 0) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_port = port;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return at;
+}
+sockaddr_in address_of(const io_socket& s) {
+    sockaddr_in at{};
+    socklen_t size = sizeof at;
+    if (::getsockname(s.fd(), reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+        test::give_up(test::where(), "no address");
+    }
+    return at;
+}
+
+// The open descriptors of this process.
+std::size_t open_files() {
+    std::size_t n = 0;
+    for ([[maybe_unused]] const auto& entry :
+         std::filesystem::directory_iterator("/proc/self/fd")) {
+        ++n;
+    }
+    return n;
+}
+
+task<std::string> read_text(io_socket& from, std::size_t most = 64) {
+    std::vector<std::byte> into(most);
+    const auto n = co_await from.async_read_some(into);
+    if (!n) {
+        co_return "error: " + n.error().message();
+    }
+    co_return std::string(reinterpret_cast<const char*>(into.data()), *n);
+}
+
+task<std::error_code> read_error(io_socket& from) {
+    std::array<std::byte, 16> into{};
+    const auto n = co_await from.async_read_some(into);
+    co_return n ? std::error_code() : n.error();
+}
+
+} // namespace
+
+TEST_CASE("io_socket: reads what there is, waits for more, and finds the end") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    ends pair(io);
+    pair.put("first");
+    REQUIRE(loop.run_until(read_text(pair.mine)) == "first");
+    auto second = loop.spawn(read_text(pair.mine, 3));
+    loop.poll();
+    REQUIRE_FALSE(second.done());
+    const test::watchdog guard;
+    std::thread writing([&] { pair.put("second"); });
+    loop.run();
+    writing.join();
+    REQUIRE(std::move(second).join() == "sec");
+    REQUIRE(loop.run_until(read_text(pair.mine)) == "ond");
+    pair.hang_up();
+    REQUIRE(loop.run_until(read_text(pair.mine)).empty());
+}
+
+TEST_CASE("io_socket: writes more than fits, while the other side reads") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    ends pair(io);
+    std::string text(1'000'000, 'x');
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        text[i] = static_cast<char>('a' + i % 26);
+    }
+    const test::watchdog guard;
+    std::string got;
+    std::thread reading([&] { got = pair.get(text.size()); });
+    const auto written = loop.run_until(bide::async_write(pair.mine, bytes_of(text)));
+    reading.join();
+    REQUIRE(written.has_value());
+    REQUIRE(got == text);
+}
+
+TEST_CASE("io_socket: a write to a peer that is gone is an error and no signal") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    ends pair(io);
+    pair.hang_up();
+    const auto written = loop.run_until(bide::async_write(pair.mine, bytes_of("text")));
+    REQUIRE(written.error() == std::errc::broken_pipe);
+}
+
+TEST_CASE("io_socket: time-outs, stops and cancellation lose no byte and no descriptor") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    ends pair(io);
+    const auto files = open_files();
+    std::array<std::byte, 8> into{};
+    SECTION("time-out") {
+        auto waiting = [&]() -> task<std::error_code> {
+            const auto n = co_await pair.mine.async_read_some(into).with_timeout(1ms);
+            co_return n.error();
+        };
+        REQUIRE(loop.run_until(waiting()) == errc::timeout);
+    }
+    SECTION("one attempt") {
+        auto waiting = [&]() -> task<std::error_code> {
+            const auto n = co_await pair.mine.async_read_some(into).with_timeout(0ms);
+            co_return n.error();
+        };
+        REQUIRE(loop.run_until(waiting()) == errc::timeout);
+    }
+    SECTION("stop") {
+        std::stop_source stop;
+        auto waiting = [&]() -> task<std::error_code> {
+            const auto n = co_await pair.mine.async_read_some(into).with_stop(stop.get_token());
+            co_return n.error();
+        };
+        auto handle = loop.spawn(waiting());
+        loop.poll();
+        stop.request_stop();
+        loop.run();
+        REQUIRE(std::move(handle).join() == errc::stopped);
+    }
+    SECTION("cancelled task") {
+        auto handle = loop.spawn(read_error(pair.mine));
+        loop.poll();
+        REQUIRE(handle.cancel());
+        loop.run();
+        REQUIRE(std::move(handle).join() == errc::stopped);
+    }
+    SECTION("cancelled after the event, before it has read") {
+        auto handle = loop.spawn(read_error(pair.mine));
+        loop.poll();
+        pair.put("x");
+        REQUIRE(io.wait(bide::deadline::poll()) == 1); // it is queued now, to try again
+        REQUIRE(handle.cancel());
+        loop.run();
+        REQUIRE(std::move(handle).join() == errc::stopped);
+        REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
+    }
+    REQUIRE(open_files() == files);
+    pair.put("all");
+    REQUIRE(loop.run_until(read_text(pair.mine)) == "all");
+}
+
+TEST_CASE("io_socket: an event without data is not the end of the wait") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    ends pair(io);
+    auto handle = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    pair.put("x");
+    REQUIRE(io.wait(bide::deadline::poll()) == 1);
+    char stolen = 0;
+    REQUIRE(::recv(pair.mine.fd(), &stolen, 1, 0) == 1);
+    loop.poll(); // it finds nothing, and waits again
+    REQUIRE_FALSE(handle.done());
+    pair.put("y");
+    loop.run();
+    REQUIRE(std::move(handle).join() == "y");
+}
+
+TEST_CASE("io_socket: closed, it ends its operations") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    SECTION("that wait") {
+        ends pair(io);
+        auto handle = loop.spawn(read_error(pair.mine));
+        loop.poll();
+        pair.mine.close();
+        loop.run();
+        REQUIRE(std::move(handle).join() == errc::closed);
+        REQUIRE(pair.mine.fd() == -1);
+        REQUIRE(loop.run_until(read_error(pair.mine)) == std::errc::bad_file_descriptor);
+    }
+    SECTION("that wait again after an event") {
+        ends pair(io);
+        auto handle = loop.spawn(read_error(pair.mine));
+        loop.poll();
+        pair.put("x");
+        REQUIRE(io.wait(bide::deadline::poll()) == 1);
+        char stolen = 0;
+        REQUIRE(::recv(pair.mine.fd(), &stolen, 1, 0) == 1);
+        loop.poll();
+        pair.mine.close();
+        loop.run();
+        REQUIRE(std::move(handle).join() == errc::closed);
+    }
+    SECTION("that are about to try again, and whose descriptor is another file's meanwhile") {
+        std::optional<ends> pair(std::in_place, io);
+        auto handle = loop.spawn(read_error(pair->mine));
+        loop.poll();
+        pair->put("x");
+        REQUIRE(io.wait(bide::deadline::poll()) == 1);
+        const int was = pair->mine.fd();
+        pair->mine.close();
+        ends next(io);
+        REQUIRE(next.mine.fd() == was); // the lowest free number
+        next.put("kept");
+        loop.run();
+        REQUIRE(std::move(handle).join() == errc::closed);
+        REQUIRE(loop.run_until(read_text(next.mine)) == "kept");
+    }
+    SECTION("that wait for it without reading, made before and awaited after") {
+        ends pair(io);
+        auto late = [&]() -> task<std::error_code> {
+            auto op = io.async_wait_readable(pair.mine.fd()).as_result();
+            pair.mine.close();
+            const ends next(io);
+            const auto ready = co_await std::move(op).with_timeout(1h);
+            co_return ready ? std::error_code() : ready.error();
+        };
+        REQUIRE(loop.run_until(late()) == errc::closed);
+    }
+    SECTION("that were made before and awaited after") {
+        ends pair(io);
+        std::array<std::byte, 8> into{};
+        auto late = [&]() -> task<std::error_code> {
+            auto op = pair.mine.async_read_some(into);
+            pair.mine.close();
+            const ends next(io);
+            next.put("kept");
+            const auto n = co_await std::move(op);
+            co_return n.error();
+        };
+        REQUIRE(loop.run_until(late()) == errc::closed);
+    }
+}
+
+TEST_CASE("io_socket: listens, connects, accepts, and echoes over TCP and by a path") {
+    epoll_driver io;
+    bide::scheduler s({.num_workers = 2, .io = &io});
+    auto echo = [](io_socket peer) -> task<> {
+        std::array<std::byte, 100> buffer{};
+        for (;;) {
+            const auto n = co_await peer.async_read_some(buffer);
+            if (!n || *n == 0) {
+                co_return;
+            }
+            static_cast<void>(co_await bide::async_write(peer, std::span(buffer).first(*n)));
+        }
+    };
+    const auto talk = [&](auto at, io_socket& door) -> task<std::string> {
+        auto accepting = [&]() -> task<> {
+            auto peer = co_await door.async_accept();
+            if (peer) {
+                co_await echo(std::move(*peer));
+            }
+        };
+        auto server = s.spawn(accepting());
+        auto connected = co_await bide::async_connect(io, at);
+        if (!connected) {
+            co_return "no connection: " + connected.error().message();
+        }
+        std::string said;
+        for (const std::string_view word : {"one ", "two ", "three"}) {
+            const auto sent = co_await bide::async_write(*connected, bytes_of(word));
+            if (!sent) {
+                co_return "not sent";
+            }
+            const std::string answer = co_await read_text(*connected);
+            said += answer;
+        }
+        connected->close();
+        co_await std::move(server).async_join();
+        co_return said;
+    };
+    SECTION("TCP") {
+        auto door = bide::listen_at(io, loopback());
+        REQUIRE(door.has_value());
+        REQUIRE(s.spawn(talk(address_of(*door), *door)).join() == "one two three");
+    }
+    SECTION("path") {
+        sockaddr_un at{};
+        at.sun_family = AF_UNIX;
+        const std::string name = "bide_io_socket_test." + std::to_string(::getpid());
+        std::memcpy(at.sun_path + 1, name.data(), name.size()); // an abstract one: no file
+        auto door = bide::listen_at(io, at);
+        REQUIRE(door.has_value());
+        REQUIRE(s.spawn(talk(at, *door)).join() == "one two three");
+    }
+}
+
+TEST_CASE("io_socket: what cannot be bound or connected is the system's error, and leaks nothing") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    const auto files = open_files();
+    {
+        auto door = bide::listen_at(io, loopback());
+        REQUIRE(door.has_value());
+        const auto at = address_of(*door);
+        REQUIRE(bide::listen_at(io, at).error() == std::errc::address_in_use);
+        door->close();
+        auto connecting = [&]() -> task<std::error_code> {
+            const auto made = co_await bide::async_connect(io, at);
+            co_return made ? std::error_code() : made.error();
+        };
+        REQUIRE(loop.run_until(connecting()) == std::errc::connection_refused);
+        sockaddr_un nowhere{};
+        nowhere.sun_family = AF_UNIX;
+        std::memcpy(nowhere.sun_path, "/no/such/path", 14);
+        auto by_path = [&]() -> task<std::error_code> {
+            const auto made = co_await bide::async_connect(io, nowhere);
+            co_return made ? std::error_code() : made.error();
+        };
+        REQUIRE(loop.run_until(by_path()) == std::errc::no_such_file_or_directory);
+        sockaddr unknown{};
+        unknown.sa_family = 0xffff;
+        auto by_unknown = [&]() -> task<std::error_code> {
+            const auto made = co_await bide::async_connect(io, &unknown, sizeof unknown);
+            co_return made ? std::error_code() : made.error();
+        };
+        REQUIRE(loop.run_until(by_unknown()) == std::errc::address_family_not_supported);
+        REQUIRE_FALSE(bide::listen_at(io, &unknown, sizeof unknown).has_value());
+    }
+    REQUIRE(open_files() == files);
+}
+
+TEST_CASE("io_socket: a connection that is not answered ends by its time-out, and is closed") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    const auto files = open_files();
+    {
+        auto full = bide::listen_at(io, loopback());
+        REQUIRE(full.has_value());
+        REQUIRE(::listen(full->fd(), 0) == 0); // room for one connection
+        const auto at = address_of(*full);
+        std::vector<io_socket> connected;
+        auto fill = [&]() -> task<std::error_code> {
+            for (int i = 0; i < 100; ++i) {
+                auto made = co_await bide::async_connect(io, at).with_timeout(50ms);
+                if (!made) {
+                    co_return made.error();
+                }
+                connected.push_back(std::move(*made));
+            }
+            co_return std::error_code();
+        };
+        REQUIRE(loop.run_until(fill()) == errc::timeout);
+        REQUIRE(open_files() == files + 1 + connected.size());
+        {
+            auto dropped = bide::async_connect(io, at); // never awaited
+        }
+        REQUIRE(open_files() == files + 1 + connected.size());
+    }
+    REQUIRE(open_files() == files);
+}
+
+TEST_CASE("io_socket: a cancelled accept loses no connection") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    auto door = bide::listen_at(io, loopback());
+    REQUIRE(door.has_value());
+    auto accept = [&]() -> task<made_socket> { co_return co_await door->async_accept(); };
+    auto first = loop.spawn(accept());
+    loop.poll();
+    const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const auto at = address_of(*door);
+    REQUIRE(::connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+    REQUIRE(io.wait(bide::deadline::poll()) == 1);
+    first.cancel();
+    loop.run();
+    REQUIRE(std::move(first).join().error() == errc::stopped);
+    auto second = loop.run_until(accept());
+    REQUIRE(second.has_value());
+    ::close(client);
+    REQUIRE(loop.run_until(read_text(*second)).empty());
+}
+
+TEST_CASE("io_socket: without descriptors an accept fails, and the connection waits") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    auto door = bide::listen_at(io, loopback());
+    REQUIRE(door.has_value());
+    const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const auto at = address_of(*door);
+    REQUIRE(::connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+    auto accept = [&]() -> task<made_socket> { co_return co_await door->async_accept(); };
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit none = before;
+    none.rlim_cur = 0;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const auto failed = loop.run_until(accept());
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    REQUIRE(failed.error() == std::errc::too_many_files_open);
+    REQUIRE(loop.run_until(accept()).has_value());
+    ::close(client);
+}
+
+TEST_CASE("io_socket: takes pipes and other descriptors, and gives them back") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    int both[2];
+    REQUIRE(::pipe2(both, O_CLOEXEC) == 0); // they block
+    io_socket in(io, both[0]);
+    io_socket out(io, both[1]);
+    auto reading = loop.spawn(read_text(in));
+    loop.poll();
+    REQUIRE(loop.run_until(bide::async_write(out, bytes_of("pipe"))).has_value());
+    loop.run();
+    REQUIRE(std::move(reading).join() == "pipe");
+    const int released = out.release();
+    REQUIRE(released == both[1]);
+    REQUIRE_FALSE(out);
+    ::close(released);
+    REQUIRE(loop.run_until(read_text(in)).empty());
+}
+
+TEST_CASE("io_socket: is moved with its descriptor") {
+    epoll_driver io;
+    const auto files = open_files();
+    {
+        ends pair(io);
+        io_socket a(std::move(pair.mine));
+        REQUIRE_FALSE(pair.mine);
+        io_socket b;
+        b = std::move(a);
+        REQUIRE(b);
+        REQUIRE_FALSE(a);
+        ends next(io);
+        b = std::move(next.mine); // closes the first
+        REQUIRE(::send(pair.other, "x", 1, MSG_NOSIGNAL) < 0);
+    }
+    REQUIRE(open_files() == files);
+}
+
+TEST_CASE("io_socket: where nothing runs the driver, an operation that would wait fails") {
+    epoll_driver io;
+    ends pair(io);
+    pair.put("x");
+    REQUIRE(bide::sync_wait(read_text(pair.mine)) == "x");
+    REQUIRE(bide::sync_wait(read_error(pair.mine)) == std::errc::resource_deadlock_would_occur);
+}
+
+TEST_CASE("io_socket: a read and a write allocate nothing") {
+    epoll_driver io;
+    bide::run_loop loop({.io = &io});
+    ends pair(io);
+    std::size_t allocated = 99;
+    auto work = [&]() -> task<> {
+        std::array<std::byte, 8> buffer{};
+        for (int i = 0; i < 3; ++i) {
+            const auto before = test::allocations_here();
+            pair.put("x");
+            const auto got = co_await pair.mine.async_read_some(buffer);
+            const auto late = co_await pair.mine.async_read_some(buffer).with_timeout(1ms);
+            const auto sent = co_await pair.mine.async_write_some(std::span(buffer).first(1));
+            allocated = test::allocations_here() - before;
+            if (!got || late || !sent) {
+                co_return;
+            }
+        }
+    };
+    loop.run_until(work());
+    REQUIRE(allocated == 0);
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("io_socket: an operation of one that never had a descriptor terminates", "[death]") {
+    const auto end = test::run_child([] {
+        io_socket none;
+        static_cast<void>(none.async_accept());
+    });
+    INFO(end.text());
+    REQUIRE(end.has_aborted());
+    REQUIRE(test::contains(end.said, "has never owned a descriptor"));
+}
+
+#endif
+#endif
