@@ -21,7 +21,7 @@ set(
 # What shares memory between threads.
 set(
     bide_race_tests
-    "core[.](async_op.*|ev.*|futex|lock.*|parker|ready.*|res.*|spin|thread.*|timer.*|waiter_t.*)"
+    "core[.](async_op.*|callback.*|ev.*|futex|lock.*|parker|ready.*|res.*|spin|thread.*|timer.*|waiter_t.*)"
     "(sync|channel|task|sched|stream|parallel)[.].*"
     "durable[.](acquire_all|leader_election|locks|lost_reply|rate_limiter|slots[.]memory|stress|wake_socket)"
     "stress[.].*"
@@ -29,7 +29,7 @@ set(
 # What ends: coroutines, waiters, payloads, groups.
 set(
     bide_lifetime_tests
-    "core[.](async_op.*|res.*|timer.*|waiter.*)"
+    "core[.](async_op.*|callback.*|res.*|timer.*|waiter.*)"
     "(sync|channel|task|sched|stream|parallel)[.].*"
     "durable[.](locks|record_json|slots[.](memory|file|redis))" "stress[.].*"
 )
