@@ -159,8 +159,8 @@ TEST_CASE("callback_wait: each operation of locks, events and channels rings onc
     }
     SECTION("sleep") {
         callback_wait<void> w(b.waker());
-        REQUIRE_FALSE(w.begin(bide::this_task::sleep_for(1ms)));
-        REQUIRE(b.rang());
+        const bool over = w.begin(bide::this_task::sleep_for(1ms)); // on a busy machine
+        REQUIRE((over || b.rang()));
         REQUIRE(w.take().has_value());
     }
 }
@@ -188,8 +188,8 @@ TEST_CASE("callback_wait: a time-out and a stop end it, and ring") {
     bell b;
     callback_wait<bide::permit> w(b.waker());
     SECTION("time-out") {
-        REQUIRE_FALSE(w.begin(s.async_acquire().with_timeout(1ms)));
-        REQUIRE(b.rang());
+        const bool over = w.begin(s.async_acquire().with_timeout(1ms)); // on a busy machine
+        REQUIRE((over || b.rang()));
         REQUIRE(w.is_complete());
         REQUIRE(w.take().error() == errc::timeout);
     }
@@ -261,15 +261,16 @@ TEST_CASE("callback_wait: the time-out of a cancelled wait does not end the next
     bide::semaphore s(0);
     bell b;
     callback_wait<bide::permit> w(b.waker());
-    REQUIRE_FALSE(w.begin(s.async_acquire().with_timeout(20ms)));
-    REQUIRE(w.cancel());
+    w.begin(s.async_acquire().with_timeout(20ms));
+    w.cancel(); // on a busy machine the time is over already
+    const int rings = b.rings;
     REQUIRE_FALSE(w.begin(s.async_acquire()));
     bell later;
     callback_wait<void> time(later.waker());
-    time.begin(bide::this_task::sleep_for(25ms));
-    REQUIRE(later.rang());
+    const bool over = time.begin(bide::this_task::sleep_for(25ms));
+    REQUIRE((over || later.rang()));
     REQUIRE_FALSE(w.is_complete());
-    REQUIRE(b.rings == 0);
+    REQUIRE(b.rings == rings);
 }
 
 TEST_CASE("callback_wait: a cancel after the grant changes nothing") {

@@ -451,7 +451,7 @@ TEST_CASE("io_socket: a cancelled accept loses no connection") {
     const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const auto at = address_of(*door);
     REQUIRE(::connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
-    REQUIRE(io.wait(bide::deadline::poll()) == 1);
+    REQUIRE(io.wait(bide::deadline::after(test::patience)) == 1); // it has arrived
     first.cancel();
     loop.run();
     REQUIRE(std::move(first).join().error() == errc::stopped);
