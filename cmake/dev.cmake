@@ -60,6 +60,22 @@ function(bide_develop target)
     )
 endfunction()
 
+# The libraries that interop/ adapts, for tests and examples, each where it is found.
+find_path(bide_asio_include asio.hpp)
+find_path(bide_boost_asio_include boost/asio.hpp)
+mark_as_advanced(bide_asio_include bide_boost_asio_include)
+# With clang, older versions of Asio look for coroutines in another place.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    set(bide_asio_definitions ASIO_HAS_CO_AWAIT ASIO_HAS_STD_COROUTINE)
+    set(bide_boost_asio_definitions BOOST_ASIO_HAS_CO_AWAIT BOOST_ASIO_HAS_STD_COROUTINE)
+endif()
+
+# bide_use_asio(<target> asio|boost_asio)
+function(bide_use_asio target library)
+    target_include_directories(${target} SYSTEM PRIVATE ${bide_${library}_include})
+    target_compile_definitions(${target} PRIVATE ${bide_${library}_definitions})
+endfunction()
+
 foreach(library IN ITEMS durable durable_sqlite durable_postgres durable_redis durable_etcd)
     if(TARGET bide_${library})
         bide_develop(bide_${library})

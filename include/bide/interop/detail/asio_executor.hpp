@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_INTEROP_DETAIL_ASIO_EXECUTOR_HPP
+#define BIDE_INTEROP_DETAIL_ASIO_EXECUTOR_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/interop/detail/asio_await.hpp>
+
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+/// An executor of Asio as an executor of bide.
+template <class Asio> class asio_executor {
+public:
+    /// Posts to an executor of Asio, or to that of an execution context.
+    /// Requires: the context outlives this object, and runs what is posted.
+    template <class Place>
+        requires asio_place<Asio, Place>
+    explicit asio_executor(Place& place) : where_(asio_executor_at<Asio>(place)) {}
+
+    /// Runs `r` on a thread of the executor, after this call. Terminates if Asio finds no memory.
+    void post(runnable& r) noexcept {
+        Asio::post(where_, [&r] { r.run.wake(); });
+    }
+
+private:
+    typename Asio::any_io_executor where_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_INTEROP_DETAIL_ASIO_JOB_HPP
+#define BIDE_INTEROP_DETAIL_ASIO_JOB_HPP
+
+// What of bide is under way on executors of Asio, and the end of it.
+//
+// A job is a chain of coroutines (task/detail/task_control.hpp) whose runnables run on an executor of
+// Asio. Each post of a runnable posts one turn to that executor. A turn runs the oldest runnable of its
+// job. The service of the execution context knows every job.
+//
+// The destructor of an execution context calls shutdown(). No thread runs the context then, but the
+// threads that release locks, send items and so on may post at any time. So shutdown() takes the
+// context's place:
+//
+//   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
+//   2. It waits for the posts that have begun before.
+//   3. It moves the runnables of turns that have not run to `left_`. These turns find nothing to run.
+//   4. It cancels each job, and runs what is in `left_` until every job has ended.
+//
+// Each wait of a cancelled job ends, so the job ends too, and gives back what it was granted. Its handler
+// is destroyed and not called, as Asio does with handlers that are left.
+//
+// `Asio` is one of the two structs that asio_names.inc makes.
+
+#include <bide/core/backoff.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/ready_queue.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/task/cancel_reason.hpp>
+#include <bide/task/detail/task_control.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Asio> class asio_job;
+
+template <class Asio> class asio_service final : public Asio::execution_context::service {
+    using context = typename Asio::execution_context;
+    using job = asio_job<Asio>;
+
+public:
+    inline static typename context::id id;
+
+    explicit asio_service(context& of) : context::service(of) {}
+
+    // Lists a job that is about to begin. Returns false if the context is being destroyed.
+    bool add(job& j) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (!is_shut_) {
+            j.next_ = std::exchange(first_, &j);
+            j.place_ = &first_;
+            if (j.next_ != nullptr) {
+                j.next_->place_ = &j.next_;
+            }
+        }
+        return !is_shut_;
+    }
+
+    void remove(job& j) noexcept {
+        const std::lock_guard lock(mutex_);
+        *j.place_ = j.next_;
+        if (j.next_ != nullptr) {
+            j.next_->place_ = j.place_;
+        }
+    }
+
+    // Queues a runnable. Returns true if the caller must post a turn and then call has_posted().
+    bool push(job& j, runnable& r) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (is_shut_) {
+            left_.post(r);
+            return false;
+        }
+        j.ready_.push(r);
+        ++posting_;
+        return true;
+    }
+
+    void has_posted() noexcept {
+        const std::lock_guard lock(mutex_);
+        --posting_;
+    }
+
+    // Returns the oldest runnable of a job; nullptr if shutdown() took it.
+    runnable* pop(job& j) noexcept {
+        const std::lock_guard lock(mutex_);
+        return j.ready_.pop();
+    }
+
+private:
+    void shutdown() noexcept override;
+
+    bool is_posting() noexcept {
+        const std::lock_guard lock(mutex_);
+        return posting_ != 0;
+    }
+
+    std::mutex mutex_; // guards all but left_
+    job* first_ = nullptr;
+    std::size_t posting_ = 0;
+    bool is_shut_ = false;
+    basic_ready_queue<native_platform> left_; // popped by shutdown()
+};
+
+// What a thread does for a job right now.
+template <class Asio> struct asio_turn_here {
+    bool runs = false;               // it runs a turn
+    asio_job<Asio>* ended = nullptr; // the job that has ended in this turn
+};
+
+template <class Asio> class asio_job : public basic_task_control<native_platform> {
+    using control = basic_task_control<native_platform>;
+    using service_type = asio_service<Asio>;
+    using here = asio_turn_here<Asio>;
+
+public:
+    // The executor of its coroutines. Terminates if Asio finds no memory for the turn.
+    void post(runnable& r) noexcept {
+        service_type& service = service_; // the turn may end the job
+        if (service.push(*this, r)) {
+            post_turn(self_);
+            service.has_posted();
+        }
+    }
+
+    // Starts the job on this thread, or with the first turn.
+    // Requires: `self` owns it; its service has listed it. It owns itself until its end.
+    void begin(std::shared_ptr<asio_job> self, bool on_this_thread) noexcept {
+        self_ = std::move(self);
+        if (on_this_thread) {
+            here& mine = native_platform::local<here>();
+            const here outer = std::exchange(mine, here()); // it does not end in an outer turn
+            this->run();
+            mine = outer;
+        } else {
+            post(this->to_run());
+        }
+    }
+
+    // Runs a turn of the job that `of` owns.
+    // Throws: what the handler throws.
+    static void run_turn(std::shared_ptr<asio_job> of) {
+        runnable* const r = of->service_.pop(*of);
+        of.reset(); // the job owns itself
+        if (r != nullptr) {
+            if (asio_job* const ended = run_one(*r)) {
+                ended->complete(true);
+            }
+        }
+    }
+
+protected:
+    asio_job(service_type& service) noexcept : control(1, false), service_(service) {}
+    ~asio_job() = default;
+
+    // Posts a turn to the executor, which calls run_turn().
+    virtual void post_turn(std::shared_ptr<asio_job> self) = 0;
+
+    // Destroys the job, and calls its handler if `deliver`.
+    virtual void complete(bool deliver) = 0;
+
+    // Takes the job out of its service. Returns what owns it.
+    std::shared_ptr<asio_job> leave() noexcept {
+        service_.remove(*this);
+        return std::move(self_);
+    }
+
+private:
+    friend service_type;
+
+    static asio_job* run_one(runnable& r) noexcept {
+        here& mine = native_platform::local<here>();
+        const here outer = std::exchange(mine, here{true, nullptr});
+        r.run.wake();
+        return std::exchange(mine, outer).ended;
+    }
+
+    // A job ends within a turn, so its handler is never called by the thread that starts the job.
+    bool may_finish_here() const noexcept override { return native_platform::local<here>().runs; }
+    void post_home() noexcept override { post(this->to_run()); }
+    void finish() noexcept override { native_platform::local<here>().ended = this; }
+
+    service_type& service_;
+    std::shared_ptr<asio_job> self_;
+    // Under the mutex of the service:
+    asio_job* next_ = nullptr;
+    asio_job** place_ = nullptr; // points to this job
+    run_list ready_;             // one runnable for each turn that is posted
+};
+
+template <class Asio> void asio_service<Asio>::shutdown() noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        is_shut_ = true;
+    }
+    for (basic_backoff<native_platform> again; is_posting(); again()) {
+    }
+    // From here on only this thread changes the list.
+    for (job* j = first_; j != nullptr; j = j->next_) {
+        while (runnable* const r = pop(*j)) {
+            left_.post(*r);
+        }
+    }
+    for (job* j = first_; j != nullptr; j = j->next_) {
+        j->cancel(cancel_reason::shutdown);
+    }
+    while (first_ != nullptr) {
+        runnable* const r = left_.pop(deadline::never());
+        if (job* const ended = job::run_one(*r)) {
+            ended->complete(false);
+        }
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
+#define BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
+
+// An asynchronous operation of Asio that awaits something of bide: a job (asio_job.hpp) with a handler.
+// It is one allocation, and its coroutine is another one, both by the allocator of the handler. Both are
+// freed before the handler is called.
+
+#include <bide/core/config.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/result.hpp>
+#include <bide/interop/detail/asio_errors.hpp>
+#include <bide/interop/detail/asio_frame.hpp>
+#include <bide/interop/detail/asio_job.hpp>
+#include <bide/task/detail/task_body.hpp>
+
+#include <coroutine>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
+
+// An operation, whose outcome is an R: void(error_code, value), or void(R) if the error is more than a
+// code, or if there may be no value that goes with an error code.
+template <class Asio, class V, class R> struct asio_operation_signature {
+    using error_code = typename Asio::error_code;
+    using value = typename R::value_type;
+    static constexpr bool is_plain =
+        !is_result<V> &&
+        (std::is_same_v<typename R::error_type, errc> ||
+         std::is_same_v<typename R::error_type, std::error_code>) &&
+        (std::is_void_v<value> || std::is_default_constructible_v<value>);
+
+    template <bool Plain, class U> struct choose {
+        using arguments = std::tuple<R>;
+        using type = void(R);
+    };
+    template <class U> struct choose<true, U> {
+        using arguments = std::tuple<error_code, U>;
+        using type = void(error_code, U);
+    };
+    template <class U>
+        requires std::is_void_v<U>
+    struct choose<true, U> {
+        using arguments = std::tuple<error_code>;
+        using type = void(error_code);
+    };
+    using arguments = typename choose<is_plain, value>::arguments;
+    using type = typename choose<is_plain, value>::type;
+
+    // A wait has no effect before it ends, so each request cancels it.
+    static constexpr bool has_effects = false;
+
+    // `aborted`: the slot of the handler has cancelled the operation.
+    // Throws: what the operation threw, other than an error code.
+    static arguments made_of(kept_outcome<R>& outcome, bool aborted) {
+        R got = outcome.take();
+        if constexpr (!is_plain) {
+            return arguments(std::move(got));
+        } else {
+            error_code code;
+            if (!got.has_value()) {
+                code = aborted && got.error() == errc::stopped ? Asio::aborted()
+                                                               : asio_code<Asio>(got.error());
+            }
+            if constexpr (std::is_void_v<value>) {
+                return arguments(code);
+            } else if (got.has_value()) {
+                return arguments(code, std::move(*got));
+            } else {
+                return arguments(code, value());
+            }
+        }
+    }
+};
+
+// A task, whose value is a V: void(std::exception_ptr, value). If a V cannot be made without arguments,
+// the value is optional.
+template <class V> struct asio_task_signature {
+    static_assert(!std::is_reference_v<V>, "bide: a task of a reference has no handler of Asio");
+    using value = std::conditional_t<std::is_void_v<V> || std::is_default_constructible_v<V>, V,
+                                     std::optional<V>>;
+    template <class U> struct choose {
+        using arguments = std::tuple<std::exception_ptr, U>;
+        using type = void(std::exception_ptr, U);
+    };
+    template <class U>
+        requires std::is_void_v<U>
+    struct choose<U> {
+        using arguments = std::tuple<std::exception_ptr>;
+        using type = void(std::exception_ptr);
+    };
+    using arguments = typename choose<value>::arguments;
+    using type = typename choose<value>::type;
+    static constexpr bool has_effects = true;
+
+    static arguments made_of(kept_outcome<V>& outcome, bool) {
+        std::exception_ptr error = std::exchange(outcome.error(), nullptr);
+        if constexpr (std::is_void_v<V>) {
+            return arguments(std::move(error));
+        } else if (error) {
+            return arguments(std::move(error), value());
+        } else {
+            return arguments(nullptr, value(outcome.value()));
+        }
+    }
+};
+
+// ---- The coroutines
+
+template <class R, class Alloc, class Op> asio_frame<R, Alloc, Op> asio_await(const Alloc&, Op op) {
+    co_return co_await std::move(op).as_result();
+}
+
+template <class V, class Alloc, class Source>
+asio_frame<V, Alloc, Source> asio_await_task(const Alloc&, Source source) {
+    if constexpr (is_task<Source>) {
+        co_return co_await std::move(source);
+    } else {
+        auto made = std::invoke(source); // its captures live until the end
+        co_return co_await std::move(made);
+    }
+}
+
+// ---- The job
+
+template <class Asio, class Alloc> class asio_turn {
+public:
+    using allocator_type = Alloc;
+    asio_turn(std::shared_ptr<asio_job<Asio>> of, const Alloc& with) noexcept
+        : job_(std::move(of)), alloc_(with) {}
+
+    allocator_type get_allocator() const noexcept { return alloc_; }
+    void operator()() { asio_job<Asio>::run_turn(std::move(job_)); }
+
+private:
+    std::shared_ptr<asio_job<Asio>> job_;
+    [[no_unique_address]] Alloc alloc_;
+};
+
+// A handler with its arguments, for its executor.
+template <class Handler, class Alloc, class Arguments> class asio_bound {
+public:
+    using allocator_type = Alloc;
+    asio_bound(Handler&& handler, const Alloc& with, Arguments&& arguments)
+        : handler_(std::move(handler)), alloc_(with), arguments_(std::move(arguments)) {}
+
+    allocator_type get_allocator() const noexcept { return alloc_; }
+    void operator()() { std::apply(std::move(handler_), std::move(arguments_)); }
+
+private:
+    Handler handler_;
+    [[no_unique_address]] Alloc alloc_;
+    Arguments arguments_;
+};
+
+// V is the type of the coroutine's value. The job runs on an Ex, the handler on a HandlerEx.
+template <class Asio, class Signature, class V, class Source, class Handler, class Ex,
+          class HandlerEx>
+class asio_operation final : public asio_job<Asio> {
+    using alloc = typename Asio::template associated_allocator_t<Handler>;
+    template <class E> using work_guard = typename Asio::template work_guard<E>;
+
+public:
+    asio_operation(asio_service<Asio>& service, Handler&& handler, const Ex& where,
+                   const HandlerEx& handler_where, Source&& source)
+        : asio_job<Asio>(service), where_(std::in_place, where),
+          handler_where_(std::in_place, handler_where),
+          handler_(std::in_place, std::move(handler)) {
+        if constexpr (Signature::has_effects) {
+            frame_.emplace(asio_await_task<V>(alloc_of(), std::move(source)));
+        } else {
+            frame_.emplace(asio_await<V>(alloc_of(), std::move(source)));
+        }
+    }
+
+    // Lets the slot of the handler cancel the job.
+    void connect() {
+        if constexpr (requires(Handler& h) { Asio::slot_of(h); }) {
+            if (auto slot = Asio::slot_of(*handler_); slot.is_connected()) {
+                slot.assign(canceller{this});
+            }
+        }
+    }
+
+private:
+    struct canceller {
+        asio_operation* of;
+        template <class Kind> void operator()(Kind kind) const noexcept {
+            if (!Signature::has_effects || Asio::allows_effects(kind)) {
+                of->aborted_ = true;
+                of->cancel();
+            }
+        }
+    };
+
+    alloc alloc_of() const noexcept { return Asio::allocator_of(*handler_); }
+
+    std::coroutine_handle<> start() noexcept override {
+        return frame_->begin(*this, executor_ref::to(static_cast<asio_job<Asio>&>(*this)));
+    }
+    void never_start() noexcept override { this->set_never_ran(); }
+
+    void post_turn(std::shared_ptr<asio_job<Asio>> self) override {
+        Asio::post(where_->get_executor(), asio_turn<Asio, alloc>(std::move(self), alloc_of()));
+    }
+
+    void complete(bool deliver) override {
+        std::shared_ptr<asio_job<Asio>> self = this->leave();
+        if constexpr (requires(Handler& h) { Asio::slot_of(h); }) {
+            if (auto slot = Asio::slot_of(*handler_); slot.is_connected()) {
+                slot.clear();
+            }
+        }
+        const work_guard<Ex> guard(std::move(*where_));
+        const work_guard<HandlerEx> handler_guard(std::move(*handler_where_));
+        const alloc with = alloc_of();
+        Handler handler(std::move(*handler_));
+        kept_outcome<V> outcome;
+        if (this->never_ran()) {
+            outcome.error() = std::make_exception_ptr(error_of<stopped_error>(errc::stopped));
+        } else {
+            outcome.keep(frame_->promise());
+        }
+        const bool aborted = aborted_;
+        where_.reset();
+        handler_where_.reset();
+        handler_.reset();
+        frame_.reset();
+        self.reset();
+        if (deliver) {
+            auto arguments = Signature::made_of(outcome, aborted);
+            if (is_same_place(guard.get_executor(), handler_guard.get_executor())) {
+                std::apply(std::move(handler), std::move(arguments));
+            } else {
+                using bound = asio_bound<Handler, alloc, typename Signature::arguments>;
+                Asio::dispatch(handler_guard.get_executor(),
+                               bound(std::move(handler), with, std::move(arguments)));
+            }
+        }
+    }
+
+    template <class A, class B> static bool is_same_place(const A& a, const B& b) noexcept {
+        if constexpr (std::is_same_v<A, B>) {
+            return a == b;
+        } else {
+            return false;
+        }
+    }
+
+    bool aborted_ = false; // by the slot of the handler
+    // Empty once complete() has moved them out; turns that are left may own this object for longer.
+    std::optional<work_guard<Ex>> where_;
+    std::optional<work_guard<HandlerEx>> handler_where_;
+    std::optional<Handler> handler_;
+    std::optional<asio_frame<V, alloc, Source>> frame_;
+};
+
+// ---- The initiation
+
+// Begins an operation with a handler that is given later. Unless `Placed`, the operation runs on the
+// executor of the handler, and `Where` is only the default.
+template <class Asio, class Signature, class V, class Where, bool Placed> class asio_initiation {
+public:
+    using executor_type = Where;
+    explicit asio_initiation(Where where) noexcept : where_(std::move(where)) {}
+    executor_type get_executor() const noexcept { return where_; }
+
+    // Throws: std::bad_alloc, and what Asio throws for an empty executor. The handler is destroyed.
+    template <class Given, class Source> void operator()(Given&& given, Source source) const {
+        using handler = std::decay_t<Given>;
+        handler h(std::forward<Given>(given));
+        const auto handler_where = Asio::executor_of(h, where_);
+        if constexpr (Placed) {
+            begin(std::move(h), where_, handler_where, std::move(source));
+        } else {
+            begin(std::move(h), handler_where, handler_where, std::move(source));
+        }
+    }
+
+private:
+    template <class Handler, class Ex, class HandlerEx, class Source>
+    static void begin(Handler&& handler, const Ex& where, const HandlerEx& handler_where,
+                      Source&& source) {
+        using operation = asio_operation<Asio, Signature, V, Source, Handler, Ex, HandlerEx>;
+        auto& service = Asio::template service_of<asio_service<Asio>>(Asio::context_of(where));
+        const auto with = Asio::allocator_of(handler);
+        auto self = std::allocate_shared<operation>(with, service, std::move(handler), where,
+                                                    handler_where, std::move(source));
+        if (service.add(*self)) { // else the context is being destroyed
+            self->connect();
+            self->begin(self, !Signature::has_effects);
+        }
+    }
+
+    Where where_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
