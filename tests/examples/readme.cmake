@@ -1,6 +1,7 @@
 # The README.md files are true: every ```cpp block of them compiles as a program of its own, and runs
 # where it has a main(); every test that tests/README.md names is there.
-# cmake -DROOT=<source tree> -DCXX=... -DDURABLE=<library or nothing> -DWERROR=... -DWORK=... -P readme.cmake
+# cmake -DROOT=<source tree> -DCXX=... -DDURABLE=<library or nothing> -DWERROR=... -DWORK=...
+#   -DASIO=<folder of its headers, or nothing> -DASIO_NAMES=<what to define for them> -P readme.cmake
 
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/snippets.cmake)
@@ -20,6 +21,10 @@ foreach(readme IN ITEMS README.md ${readmes})
             message(STATUS "${readme}: snippet ${count} skipped, JSON was not found")
             continue()
         endif()
+        if(NOT ASIO AND snippet MATCHES "<bide/interop/asio")
+            message(STATUS "${readme}: snippet ${count} skipped, Asio was not found")
+            continue()
+        endif()
         set(source "${WORK}/snippet_${count}.cpp")
         file(WRITE "${source}" "${snippet}\n")
         set(compile "${CXX}" -std=c++20 -Wall -Wextra -Wpedantic "-I${ROOT}/include" "${source}")
@@ -31,6 +36,10 @@ foreach(readme IN ITEMS README.md ${readmes})
                 set(header_only_was_tried TRUE)
                 list(APPEND compile -DBIDE_DURABLE_HEADER_ONLY)
             endif()
+        endif()
+        if(snippet MATCHES "<bide/interop/asio")
+            list(TRANSFORM ASIO_NAMES PREPEND -D OUTPUT_VARIABLE define)
+            list(APPEND compile "-idirafter${ASIO}" ${define})
         endif()
         if(WERROR)
             list(APPEND compile -Werror)
@@ -55,7 +64,7 @@ if(count EQUAL 0)
     message(FATAL_ERROR "no snippet found")
 endif()
 
-file(GLOB_RECURSE sources "${ROOT}/tests/*.cpp")
+file(GLOB_RECURSE sources "${ROOT}/tests/*.cpp" "${ROOT}/tests/interop/*.hpp")
 set(tests "")
 foreach(source IN LISTS sources)
     file(READ "${source}" content)

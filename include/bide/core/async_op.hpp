@@ -10,6 +10,7 @@
 ///
 /// - await_transform passes the operation on as an rvalue, or awaits the awaiter that operator
 ///   co_await() returns. It may do so with a coroutine_handle<>, which hides the next two members.
+///   That of asio::awaitable admits operations of Asio only: interop/asio.hpp makes one.
 /// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
 /// - task_context(), if its result converts to a basic_task_context*, returns the task that the
 ///   coroutine is part of, or nullptr.
