@@ -460,6 +460,7 @@ net::awaitable<void> hold_and_wait(bide::semaphore& held, bide::semaphore& none)
 } // namespace
 
 TEST_CASE("asio: the end of the context ends its waits, and calls no handler") {
+    const test::watchdog in_time;
     bide::semaphore none(0);
     bide::semaphore one(1);
     int calls = 0;
@@ -490,6 +491,7 @@ TEST_CASE("asio: the end of the context ends its waits, and calls no handler") {
 }
 
 TEST_CASE("asio: the end of the context destroys coroutines that wait, with what they hold") {
+    const test::watchdog in_time;
     bide::semaphore held(1);
     bide::semaphore none(0);
     {
@@ -506,6 +508,7 @@ TEST_CASE("asio: the end of the context destroys coroutines that wait, with what
 }
 
 TEST_CASE("asio: the end of the context cancels its tasks, and runs them to their ends") {
+    const test::watchdog in_time;
     bide::semaphore none(0);
     bool stopped = false;
     int calls = 0;
@@ -529,6 +532,7 @@ TEST_CASE("asio: the end of the context cancels its tasks, and runs them to thei
 }
 
 TEST_CASE("asio: the end of the context races releases, and no permit is lost") {
+    const test::watchdog in_time;
     constexpr int rounds = 200;
     constexpr int waits = 8;
     bide::semaphore permits(0);
@@ -552,6 +556,65 @@ TEST_CASE("asio: the end of the context races releases, and no permit is lost") 
         REQUIRE(permits.waiters() == 0);
         REQUIRE(permits.available() == (round + 1) * (waits / 2) - calls);
     }
+}
+
+namespace {
+
+// Stops the first thread that allocates a turn, in the middle of its post.
+struct slow_memory {
+    bide::event entered;
+    bide::event proceed;
+    std::atomic<bool> destroyed{false}; // the context
+    std::atomic<bool> was_late{false};
+    std::atomic<bool> armed{false};
+};
+template <class T> struct slow_allocator {
+    using value_type = T;
+    slow_memory* of;
+    explicit slow_allocator(slow_memory* m) noexcept : of(m) {}
+    template <class U> slow_allocator(const slow_allocator<U>& o) noexcept : of(o.of) {}
+    T* allocate(std::size_t n) {
+        if (of->armed.exchange(false)) {
+            of->entered.set();
+            of->proceed.wait();
+            of->was_late = of->destroyed.load();
+        }
+        return std::allocator<T>().allocate(n);
+    }
+    void deallocate(T* p, std::size_t n) noexcept { std::allocator<T>().deallocate(p, n); }
+    template <class U> bool operator==(const slow_allocator<U>& o) const noexcept {
+        return of == o.of;
+    }
+};
+struct slow_handler {
+    using allocator_type = slow_allocator<std::byte>;
+    slow_memory* of;
+    allocator_type get_allocator() const noexcept { return allocator_type(of); }
+    void operator()(error_code, bide::permit) const {}
+};
+
+} // namespace
+
+TEST_CASE("asio: the end of the context waits for a release that is about to post to it") {
+    const test::watchdog in_time;
+    auto io = std::make_unique<net::io_context>();
+    bide::semaphore permits(0);
+    slow_memory memory;
+    async_await(*io, permits.async_acquire(), slow_handler{&memory});
+    memory.armed = true;
+    std::thread releases([&] { permits.release(); });
+    REQUIRE(memory.entered.wait_for(test::patience));
+    std::thread destroys([&] {
+        io.reset();
+        memory.destroyed = true;
+    });
+    // Time to go wrong; the right order does not depend on it.
+    test::eventually([&] { return memory.destroyed.load(); }, 50ms);
+    memory.proceed.set();
+    releases.join();
+    destroys.join();
+    CHECK_FALSE(memory.was_late);
+    CHECK(permits.available() == 1);
 }
 
 // ---- Cancellation
@@ -615,20 +678,34 @@ TEST_CASE("asio: a slot cancels a task, by types that allow for effects") {
 }
 
 TEST_CASE("asio: a task that is cancelled ends its operation of Asio, and waits for the end") {
+    const test::watchdog in_time;
     net::io_context io;
     const auto work = net::make_work_guard(io);
-    std::thread runs([&] { io.run(); });
+    bide::event goes_on;
+    std::thread runs([&] {
+        goes_on.wait();
+        io.run();
+    });
     {
         bide::scheduler workers{{.num_workers = 1}};
         timer never(io, 1h);
         std::atomic<bool> waits{false};
+        bool stopped = false;
         auto on = workers.spawn([&]() -> bide::task<> {
             waits = true;
-            co_await never.async_wait(use_bide);
+            try {
+                co_await never.async_wait(use_bide);
+            } catch (const bide::stopped_error&) {
+                stopped = true;
+            }
         });
         REQUIRE(test::eventually([&] { return waits.load(); }));
         on.cancel();
-        CHECK_THROWS_AS(std::move(on).join(), bide::stopped_error);
+        // Time to go wrong: the operation cannot end while no thread runs the context.
+        CHECK_FALSE(test::eventually([&] { return on.done(); }, 50ms));
+        goes_on.set();
+        std::move(on).join();
+        CHECK(stopped);
     }
     io.stop();
     runs.join();
@@ -637,6 +714,7 @@ TEST_CASE("asio: a task that is cancelled ends its operation of Asio, and waits 
 // Each wait is cancelled, or granted, or both at once. Every handler is called, and every permit that
 // was released is delivered or free.
 TEST_CASE("asio: cancellations and releases on many threads lose no permit") {
+    const test::watchdog in_time;
     constexpr int count = 1'000;
     constexpr int released = count / 2;
     struct wait {

@@ -6,11 +6,11 @@
 /// Standalone Asio, 1.18 or later. For Boost.Asio, interop/boost_asio.hpp has the same functions in
 /// namespace bide::with_boost_asio.
 ///
-/// A coroutine of Asio's, asio::awaitable, cannot await operations of other libraries: its promise has
-/// an await_transform that admits only those of Asio. async_await() makes one of them:
+/// A coroutine of Asio's, asio::awaitable, cannot await operations of other libraries: its promise
+/// has an await_transform that admits only those of Asio. async_await() makes one of them:
 ///
 /// \code
-/// bide::permit one = co_await bide::with_asio::async_await(connections.async_acquire(), use_awaitable);
+/// bide::permit one = co_await async_await(connections.async_acquire(), use_awaitable);
 /// \endcode
 
 #include <bide/core/config.hpp>
@@ -55,8 +55,8 @@ namespace with_asio {
 /// execution context of Asio; without it, to the associated executor of the handler, or else to
 /// system_executor.
 ///
-/// The operation begins in this call and takes its place in the queue, unless the token defers it. The
-/// handler gets what the operation returns:
+/// The operation begins in this call and takes its place in the queue, unless the token defers it.
+/// The handler gets what the operation returns:
 ///
 /// \code
 /// value of the operation                 signature
@@ -66,37 +66,43 @@ namespace with_asio {
 /// a result, as after as_result()         void(that result)
 /// \endcode
 ///
-/// The handler runs on its associated executor, or else on `where`, never in this call. Until then the
-/// wait counts as work of both. The memory comes from the associated allocator of the handler, and is
-/// returned before the handler is called. If an operation throws something else than its error, such
-/// as async_join() of a task that threw, that exception leaves the function that runs the executor;
-/// use co_spawn() there.
+/// The handler runs on its associated executor, or else on `where`, never in this call. Until then
+/// the wait counts as work of both. The memory comes from the associated allocator of the handler,
+/// and is returned before the handler is called. If an operation throws something else than its
+/// error, such as async_join() of a task that threw, that exception leaves the function that runs
+/// the executor; use co_spawn() there.
 ///
 /// Cancellation: by the slot of the handler, with each type; the error is operation_aborted, or
 /// errc::stopped in a result. A permit or an item that was granted before is delivered. As with
-/// operations of Asio, the signal must not be emitted while the handler runs: a strand sees to that.
-/// Destroys: the destructor of the execution context ends the wait. The handler is then destroyed and
-/// not called, and what was granted is given back.
-/// Throws: std::bad_alloc; the handler and the operation are destroyed then. Terminates if the executor
-/// finds no memory for the completion.
+/// operations of Asio, the signal must not be emitted while the handler runs: a strand sees to
+/// that.
+/// Destroys: the destructor of the execution context ends the wait. The handler is then destroyed
+/// and not called, and what was granted is given back.
+/// Throws: std::bad_alloc; the handler and the operation are destroyed then. Terminates if the
+/// executor finds no memory for the completion.
 inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{};
 
 /// Runs a task, or the task that a callable returns, on an executor of Asio:
-/// co_spawn(where, task, token). The signature is void(std::exception_ptr, T), or
-/// void(std::exception_ptr) for a task<void>; if T has no default constructor, void(std::exception_ptr,
-/// std::optional<T>).
+/// co_spawn(where, task, token).
+///
+/// \code
+/// value of the task                      signature
+/// void                                   void(std::exception_ptr)
+/// T                                      void(std::exception_ptr, T)
+/// T without a default constructor        void(std::exception_ptr, std::optional<T>)
+/// \endcode
 ///
 /// Every step of the task and of what it awaits runs on `where`, the first one after this call.
 /// Otherwise as async_await().
 /// Cancellation: the types terminal and partial cancel the task, as join_handle::cancel() does.
-/// Destroys: the destructor of the execution context cancels the task, and runs it to its end on the
-/// thread of that destructor. A task that waits for what no cancellation ends blocks it.
+/// Destroys: the destructor of the execution context cancels the task, and runs it to its end on
+/// the thread of that destructor. A task that waits for what no cancellation ends blocks it.
 inline constexpr detail::asio_co_spawn<detail::standalone_asio> co_spawn{};
 
 /// The type of use_bide.
 using use_bide_t = detail::asio_use_bide<detail::standalone_asio>;
-/// Completes an operation of Asio in a coroutine of bide: the operation returns a task, which begins it
-/// when it is awaited.
+/// Completes an operation of Asio in a coroutine of bide: the operation returns a task, which
+/// begins it when it is awaited.
 ///
 /// \code
 /// std::size_t n = co_await socket.async_read_some(buffer, bide::with_asio::use_bide);
@@ -105,11 +111,11 @@ using use_bide_t = detail::asio_use_bide<detail::standalone_asio>;
 /// The value is that of the handler behind its error_code or std::exception_ptr: none, one, or a
 /// std::tuple. The error is thrown, an error_code as std::system_error.
 ///
-/// The operation begins on the thread of the coroutine, which must be allowed to use its object. The
-/// coroutine continues on its own executor.
-/// Cancellation: if the awaiting task is cancelled, the operation gets a request of type terminal, on the
-/// executor of its object, and the task waits until it has ended: stopped_error if it was aborted.
-/// Without cancellation slots, the task waits until the operation ends by itself.
+/// The operation begins on the thread of the coroutine, which must be allowed to use its object.
+/// The coroutine continues on its own executor.
+/// Cancellation: if the awaiting task is cancelled, the operation gets a request of type terminal,
+/// on the executor of its object, and the task waits until it has ended: stopped_error if it was
+/// aborted. Without cancellation slots, the task waits until the operation ends by itself.
 inline constexpr use_bide_t use_bide{};
 
 /// An executor of Asio as an executor of bide, for resume_on(), strand and sync_wait().

@@ -3,8 +3,8 @@
 #define BIDE_INTEROP_BOOST_ASIO_HPP
 
 /// \file
-/// Boost.Asio, 1.74 or later: the functions of interop/asio.hpp, which has their comments, in namespace
-/// bide::with_boost_asio. Cancellation slots need Boost 1.77.
+/// Boost.Asio, 1.74 or later: the functions of interop/asio.hpp, which has their comments, in
+/// namespace bide::with_boost_asio. Cancellation slots need Boost 1.77.
 
 #include <bide/core/config.hpp>
 #include <bide/interop/detail/asio_await.hpp>

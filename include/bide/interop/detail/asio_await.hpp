@@ -2,8 +2,8 @@
 #ifndef BIDE_INTEROP_DETAIL_ASIO_AWAIT_HPP
 #define BIDE_INTEROP_DETAIL_ASIO_AWAIT_HPP
 
-// The functions of interop/asio.hpp and interop/boost_asio.hpp, as function objects over the names of
-// one Asio (asio_names.inc).
+// The functions of interop/asio.hpp and interop/boost_asio.hpp, as function objects over the names
+// of one Asio (asio_names.inc).
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>

@@ -45,8 +45,8 @@ public:
     }
 };
 
-// Owns the first coroutine of a job, whose frame comes from the allocator of the handler: a function of
-// the allocator and a Source, which returns a V.
+// Owns the first coroutine of a job, whose frame comes from the allocator of the handler: a
+// function of the allocator and a Source, which returns a V.
 template <class V, class Alloc, class Source> class asio_frame {
 public:
     struct promise_type : task_promise<V> {

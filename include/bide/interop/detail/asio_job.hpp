@@ -4,9 +4,9 @@
 
 // What of bide is under way on executors of Asio, and the end of it.
 //
-// A job is a chain of coroutines (task/detail/task_control.hpp) whose runnables run on an executor of
-// Asio. Each post of a runnable posts one turn to that executor. A turn runs the oldest runnable of its
-// job. The service of the execution context knows every job.
+// A job is a chain of coroutines (task/detail/task_control.hpp) whose runnables run on an executor
+// of Asio. Each post of a runnable posts one turn to that executor. A turn runs the oldest runnable
+// of its job. The service of the execution context knows every job.
 //
 // The destructor of an execution context calls shutdown(). No thread runs the context then, but the
 // threads that release locks, send items and so on may post at any time. So shutdown() takes the
@@ -14,11 +14,12 @@
 //
 //   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
 //   2. It waits for the posts that have begun before.
-//   3. It moves the runnables of turns that have not run to `left_`. These turns find nothing to run.
+//   3. It moves the runnables of turns that have not run to `left_`. These turns find nothing to
+// run.
 //   4. It cancels each job, and runs what is in `left_` until every job has ended.
 //
-// Each wait of a cancelled job ends, so the job ends too, and gives back what it was granted. Its handler
-// is destroyed and not called, as Asio does with handlers that are left.
+// Each wait of a cancelled job ends, so the job ends too, and gives back what it was granted. Its
+// handler is destroyed and not called, as Asio does with handlers that are left.
 //
 // `Asio` is one of the two structs that asio_names.inc makes.
 

@@ -2,9 +2,9 @@
 #ifndef BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
 #define BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
 
-// An asynchronous operation of Asio that awaits something of bide: a job (asio_job.hpp) with a handler.
-// It is one allocation, and its coroutine is another one, both by the allocator of the handler. Both are
-// freed before the handler is called.
+// An asynchronous operation of Asio that awaits something of bide: a job (asio_job.hpp) with a
+// handler. It is one allocation, and its coroutine is another one, both by the allocator of the
+// handler. Both are freed before the handler is called.
 
 #include <bide/core/config.hpp>
 #include <bide/core/errc.hpp>
@@ -30,8 +30,8 @@ namespace detail {
 
 // ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
 
-// An operation, whose outcome is an R: void(error_code, value), or void(R) if the error is more than a
-// code, or if there may be no value that goes with an error code.
+// An operation, whose outcome is an R: void(error_code, value), or void(R) if the error is more
+// than a code, or if there may be no value that goes with an error code.
 template <class Asio, class V, class R> struct asio_operation_signature {
     using error_code = typename Asio::error_code;
     using value = typename R::value_type;
@@ -84,8 +84,8 @@ template <class Asio, class V, class R> struct asio_operation_signature {
     }
 };
 
-// A task, whose value is a V: void(std::exception_ptr, value). If a V cannot be made without arguments,
-// the value is optional.
+// A task, whose value is a V: void(std::exception_ptr, value). If a V cannot be made without
+// arguments, the value is optional.
 template <class V> struct asio_task_signature {
     static_assert(!std::is_reference_v<V>, "bide: a task of a reference has no handler of Asio");
     using value = std::conditional_t<std::is_void_v<V> || std::is_default_constructible_v<V>, V,
@@ -268,8 +268,8 @@ private:
 
 // ---- The initiation
 
-// Begins an operation with a handler that is given later. Unless `Placed`, the operation runs on the
-// executor of the handler, and `Where` is only the default.
+// Begins an operation with a handler that is given later. Unless `Placed`, the operation runs on
+// the executor of the handler, and `Where` is only the default.
 template <class Asio, class Signature, class V, class Where, bool Placed> class asio_initiation {
 public:
     using executor_type = Where;

@@ -2,9 +2,9 @@
 #ifndef BIDE_INTEROP_DETAIL_ASIO_WAIT_HPP
 #define BIDE_INTEROP_DETAIL_ASIO_WAIT_HPP
 
-// The token use_bide: an operation of Asio as a task. The handler stores its arguments and sets an event,
-// for which the task waits. If the task is cancelled, it requests that the operation ends, and waits on
-// until then, because the operation may use objects of the task.
+// The token use_bide: an operation of Asio as a task. The handler stores its arguments and sets an
+// event, for which the task waits. If the task is cancelled, it requests that the operation ends,
+// and waits on until then, because the operation may use objects of the task.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -57,8 +57,8 @@ private:
     std::shared_ptr<Reply> to_;
 };
 
-// An operation that no request can end: the version of Asio has no cancellation slots, or the operation
-// does not name the executor of its object.
+// An operation that no request can end: the version of Asio has no cancellation slots, or the
+// operation does not name the executor of its object.
 template <class Asio, class Results, class Initiation> class asio_wait {
     using reply = asio_reply<Results>;
 
