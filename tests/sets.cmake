@@ -24,17 +24,17 @@ set(
     "core[.](async_op.*|callback.*|ev.*|futex|lock.*|parker|ready.*|res.*|spin|thread.*|timer.*|waiter_t.*)"
     "(sync|channel|task|sched|stream|parallel)[.].*"
     "durable[.](acquire_all|leader_election|locks|lost_reply|rate_limiter|slots[.]memory|stress|wake_socket)"
-    "interop[.](asio|foreign.*)" "stress[.].*"
+    "interop[.](asio|foreign.*|senders)" "stress[.].*"
 )
 # What ends: coroutines, waiters, payloads, groups.
 set(
     bide_lifetime_tests
     "core[.](async_op.*|callback.*|res.*|timer.*|waiter.*)"
     "(sync|channel|task|sched|stream|parallel)[.].*"
-    "durable[.](locks|record_json|slots[.](memory|file|redis))" "interop[.](asio|foreign.*)" "stress[.].*"
+    "durable[.](locks|record_json|slots[.](memory|file|redis))" "interop[.](asio|foreign.*|senders)" "stress[.].*"
 )
 # What has the most temporaries in co_await expressions, which g++ 12 destroys twice.
-set(bide_temporaries_tests core[.]async_op_destroy task[.]compose sync[.]semaphore_cancel "interop[.](asio|foreign.*)")
+set(bide_temporaries_tests core[.]async_op_destroy task[.]compose sync[.]semaphore_cancel "interop[.](asio|foreign.*|senders)")
 # What depends on the processor: atomics, frames, stack switches.
 set(
     bide_machine_tests
