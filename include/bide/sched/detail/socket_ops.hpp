@@ -31,6 +31,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -206,6 +207,80 @@ struct socket_access {
 };
 
 } // namespace detail
+
+// ---- the operations
+
+inline async_op<io_count> io_socket::async_read_some(std::span<std::byte> into) noexcept {
+    detail::transfer_payload p;
+    p.data = into.data();
+    p.size = into.size();
+    return detail::socket_access::start<detail::socket_access::transferring, io_count>(
+        driver(), fd_, false, p);
+}
+
+inline async_op<io_count> io_socket::async_write_some(std::span<const std::byte> from) noexcept {
+    detail::transfer_payload p;
+    p.data = const_cast<std::byte*>(from.data());
+    p.size = from.size();
+    return detail::socket_access::start<detail::socket_access::transferring, io_count>(
+        driver(), fd_, true, p);
+}
+
+inline async_op<result<io_socket, std::error_code>> io_socket::async_accept() noexcept {
+    return detail::socket_access::start<detail::socket_access::accepting,
+                                        result<io_socket, std::error_code>>(
+        driver(), fd_, false, detail::connection_payload());
+}
+
+inline async_op<result<io_socket, std::error_code>>
+async_connect(epoll_driver& on, const sockaddr* to, socklen_t size) noexcept {
+    detail::connection_payload p;
+    const int fd = ::socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        p.end(errno);
+    } else if (::connect(fd, to, size) == 0) {
+        p.end();
+    } else if (errno != EINPROGRESS && errno != EINTR) { // a signal does not end it
+        p.end(errno);
+    }
+    p.made = io_socket(on, fd);
+    return detail::socket_access::start<detail::socket_access::connecting,
+                                        result<io_socket, std::error_code>>(on, fd, true,
+                                                                            std::move(p));
+}
+
+inline result<io_socket, std::error_code> listen_at(epoll_driver& on, const sockaddr* at,
+                                                    socklen_t size, int backlog) noexcept {
+    const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    io_socket made(on, fd);
+    const int yes = 1;
+    if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        ::bind(fd, at, size) != 0 || ::listen(fd, backlog) != 0) {
+        return unexpected{std::error_code(errno, std::system_category())};
+    }
+    return made;
+}
+
+inline task<io_result> async_write(io_socket& to, std::span<const std::byte> all) {
+    while (!all.empty()) {
+        const io_count n = co_await to.async_write_some(all);
+        if (!n) {
+            co_return unexpected{n.error()};
+        }
+        all = all.subspan(*n);
+    }
+    co_return io_result();
+}
+
+template <class Address>
+async_op<result<io_socket, std::error_code>> async_connect(epoll_driver& on,
+                                                           const Address& to) noexcept {
+    return async_connect(on, reinterpret_cast<const sockaddr*>(&to), socklen_t{sizeof(Address)});
+}
+template <class Address>
+result<io_socket, std::error_code> listen_at(epoll_driver& on, const Address& at) noexcept {
+    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
+}
 
 } // namespace bide::inline BIDE_ABI
 
