@@ -34,7 +34,7 @@ set(
     "durable[.](locks|record_json|slots[.](memory|file|redis))" "interop[.](asio|foreign.*|senders)" "stress[.].*"
 )
 # What has the most temporaries in co_await expressions, which g++ 12 destroys twice.
-set(bide_temporaries_tests core[.]async_op_destroy task[.]compose sync[.]semaphore_cancel "interop[.](asio|foreign.*|senders)")
+set(bide_temporaries_tests core[.]async_op_destroy task[.]compose sync[.]semaphore_cancel "interop[.](foreign.*|senders)")
 # What depends on the processor: atomics, frames, stack switches.
 set(
     bide_machine_tests

@@ -207,7 +207,7 @@ struct process {
         if (found >= wanted) {
             return true;
         }
-        watch.follow(held_by(found >= told_from), of_us(), false);
+        watch.follow(held_by(found >= told_from), of_us(), false, true);
         return false;
     }
     void await(int wanted) {
@@ -282,7 +282,7 @@ struct queue {
                 --free;
                 return;
             }
-            waiting.watch.follow(held_by(true), of_us(), false);
+            waiting.watch.follow(held_by(true), of_us(), false, true);
             mine = ++entered;
         }
         for (change->wait(); !waiting.look(mine, change);) {

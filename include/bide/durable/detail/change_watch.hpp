@@ -125,8 +125,10 @@ public:
 
     // Follows, after a read, the processes that the waiters of this process depend on. If they are
     // told of all that concerns them, closes the watch of the slot. `hears_all`: a waiter of this
-    // process wants to hear every change, or has no mark.
-    void follow(const durable::record& r, const durable::origin& here, bool hears_all) {
+    // process wants to hear every change, or has no mark. `others`: other waiters of this process
+    // have read the record before.
+    void follow(const durable::record& r, const durable::origin& here, bool hears_all,
+                bool others) {
         told_ = signal_->count();
         std::vector<process> wanted;
         is_told_ = socket_ != nullptr && !hears_all;
@@ -149,10 +151,12 @@ public:
         }
         processes_ = std::move(wanted);
         if (is_told_ && watch_ != nullptr) {
-            if (!System::is_silent(watch_->fd())) { // the monitor cannot tell the other waiters now
+            drop(watch_);
+            // A change that this read has seen may be reported only now, and too late: the other
+            // waiters have to see it, too.
+            if (others) {
                 signal_->signal();
             }
-            drop(watch_);
         }
         rearm(watch_);
         rearm(socket_);
@@ -318,8 +322,9 @@ public:
     }
     // Called after a read by a contender that is going to wait.
     void follow(const durable::record& r, const durable::origin& here) {
-        // Order: relaxed; a contender that is counted later follows in a later turn.
-        watch_.follow(r, here, hearing_all_.load(std::memory_order_relaxed) != 0);
+        // Order: relaxed, both; a contender that is counted later follows in a later turn.
+        watch_.follow(r, here, hearing_all_.load(std::memory_order_relaxed) != 0,
+                      waiting_.load(std::memory_order_relaxed) > 1);
     }
     void close_if_idle() noexcept {
         // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
