@@ -14,7 +14,7 @@ if [ "${LOCK_TEST_INSIDE-}" != yes ]; then
     for tool in mkfifo timeout setsid; do
         command -v $tool > /dev/null || { echo "lock_test: skipped, there is no $tool"; exit 0; }
     done
-    LOCK_TEST_INSIDE=yes exec setsid -w timeout -k 5 280 sh "$0" "$@"
+    LOCK_TEST_INSIDE=yes exec setsid -w timeout -k 5 840 sh "$0" "$@"
 fi
 
 lock=$1
