@@ -1,7 +1,7 @@
 # One misuse; see CMakeLists.txt.
 
 separate_arguments(flags UNIX_COMMAND "${FLAGS}")
-set(compile ${COMPILER} ${flags} -I${INCLUDE} -c ${SOURCE} -o ${OBJECT})
+set(compile ${COMPILER} ${flags} -I${INCLUDE} -fsyntax-only ${SOURCE})
 
 execute_process(COMMAND ${compile} -DBIDE_CONTROL RESULT_VARIABLE failed ERROR_VARIABLE said)
 if(failed)
