@@ -33,6 +33,7 @@
 #include <asio/system_error.hpp>
 #include <asio/system_executor.hpp>
 #include <asio/version.hpp>
+/// \cond
 #if ASIO_VERSION >= 101900
 #include <asio/associated_cancellation_slot.hpp>
 #include <asio/cancellation_signal.hpp>
@@ -44,6 +45,7 @@
 #define BIDE_ASIO asio
 #define BIDE_ASIO_SYSTEM asio
 #define BIDE_ASIO_NAMES standalone_asio
+/// \endcond
 #include <bide/interop/detail/asio_names.inc>
 
 namespace bide::inline BIDE_ABI {

@@ -27,6 +27,7 @@
 #include <boost/asio/version.hpp>
 #include <boost/system/error_code.hpp>
 #include <boost/system/system_error.hpp>
+/// \cond
 #if BOOST_ASIO_VERSION >= 101900
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -38,6 +39,7 @@
 #define BIDE_ASIO boost::asio
 #define BIDE_ASIO_SYSTEM boost::system
 #define BIDE_ASIO_NAMES boost_asio
+/// \endcond
 #include <bide/interop/detail/asio_names.inc>
 
 namespace bide::inline BIDE_ABI {

@@ -8,6 +8,7 @@
 #if defined(__linux__)
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 
 #include <cerrno>
 #include <system_error>
