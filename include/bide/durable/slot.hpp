@@ -289,9 +289,7 @@ private:
         cas_result compare_exchange(slot_version version, std::string_view value) override {
             return of.compare_exchange(version, value);
         }
-        bool is_transactional() const noexcept override {
-            return requires { typename S::transaction; };
-        }
+        bool is_transactional() const noexcept override { return transactional_slot<S>; }
         bool is_locked() const noexcept override { return locked_slot<S>; }
         cas_result update_locked(const slot_update& update) override {
             if constexpr (locked_slot<S>) {
