@@ -124,7 +124,9 @@ public:
         state_.cancel(cancel_reason::parent);
         detail::block_until(state_.all.of_children(), home_);
         while (auto* const left = state_.ended.take()) {
-            static_cast<child*>(left)->drop_reference();
+            auto& ended = *static_cast<child*>(left);
+            ended.kept().drop(); // here: the thread that ran the child may free the cell later
+            ended.drop_reference();
         }
     }
 

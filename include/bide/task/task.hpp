@@ -121,11 +121,7 @@ public:
     task_outcome() noexcept {}
     task_outcome(const task_outcome&) = delete;
     task_outcome& operator=(const task_outcome&) = delete;
-    ~task_outcome() {
-        if (has_value_) {
-            std::destroy_at(std::addressof(value_));
-        }
-    }
+    ~task_outcome() { drop(); }
 
     template <class U> void set(U&& value) {
         if constexpr (std::is_reference_v<T>) {
@@ -134,6 +130,13 @@ public:
             std::construct_at(std::addressof(value_), std::forward<U>(value));
         }
         has_value_ = true;
+    }
+
+    // Destroys the value, if there is one.
+    void drop() noexcept {
+        if (std::exchange(has_value_, false)) {
+            std::destroy_at(std::addressof(value_));
+        }
     }
 
     // Moves the value out and destroys it. Terminates if there is none.
@@ -146,10 +149,7 @@ public:
         } else {
             struct emptied {
                 task_outcome& all;
-                ~emptied() {
-                    all.has_value_ = false;
-                    std::destroy_at(std::addressof(all.value_));
-                }
+                ~emptied() { all.drop(); }
             } const after{*this};
             return std::move(value_);
         }

@@ -116,6 +116,14 @@ public:
         }
     }
 
+    // Destroys the outcome, before the cell is.
+    void drop() noexcept {
+        error_ = nullptr;
+        if constexpr (!std::is_void_v<T>) {
+            value_.drop();
+        }
+    }
+
     // Moves the outcome out.
     // Throws: the exception of the task.
     T take() {
