@@ -333,7 +333,7 @@ template <class Time> held take_until(tokens& t, Time end, outcome& out) {
 } // namespace
 
 TEST_CASE("async_op: a time-out resumes the coroutine on a resumer, not before its time") {
-    CHECK(test::in_some_time(2ms, [](auto time) { // if it passes before the wait, nobody resumes it
+    CHECK(test::in_some_time(2ms, [](auto time) { // one that passes before the wait resumes nothing
         tokens t(0);
         outcome out;
         held h = take_for(t, time, out);
