@@ -1,0 +1,260 @@
+// Objects in known states, for a debugger: stops nowhere by itself. gdb_test.py breaks at stop_here().
+
+#include <bide/bide.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// ---- Without waiters
+
+bide::semaphore free_permits(3);
+bide::semaphore closed_permits(1);
+bide::mutex free_mutex;
+bide::shared_mutex free_shared;
+bide::shared_mutex read_shared;
+bide::shared_mutex written_shared;
+bide::adaptive_mutex free_adaptive;
+bide::adaptive_mutex held_adaptive;
+bide::event set_event(true);
+bide::latch counting(3);
+bide::channel<int> two_of_eight(8);
+bide::channel<std::string> closed_channel(1);
+bide::unbounded_channel<int> three_items;
+bide::priority_channel<int> by_priority(4);
+bide::sliding_channel<int> sliding(2);
+
+// ---- With waiters
+
+bide::semaphore wanted(0);
+bide::semaphore crowded(0);
+bide::semaphore pair_of_permits(1);
+bide::mutex held_mutex;
+bide::shared_mutex contended_shared;
+bide::adaptive_mutex contended_adaptive;
+bide::event awaited_event;
+bide::channel<int> empty_channel(2);
+bide::channel<int> meeting(0);
+bide::unbounded_channel<int> nothing_sent;
+bide::semaphore one_case(0);
+bide::semaphore other_case(0);
+bide::semaphore on_loop(0);
+
+// ---- Tasks, and what runs them
+
+bide::run_loop* loop = nullptr;
+bide::scheduler* workers = nullptr;
+std::unique_ptr<bide::scheduler> owned;
+bide::task<int>* unstarted = nullptr;
+bide::task<int>* moved_from = nullptr;
+bide::join_handle<int>* asked = nullptr;
+bide::join_handle<void>* ended = nullptr;
+bide::join_handle<void>* nobody = nullptr;
+
+// ---- No objects
+
+alignas(16) unsigned char garbage[512];
+alignas(16) unsigned char torn[sizeof(bide::mutex)];
+
+#if defined(__clang__)
+[[clang::noinline]]
+#else
+[[gnu::noipa]]
+#endif
+void stop_here() {
+    asm volatile("" ::: "memory");
+}
+
+bide::task<int> inner(bide::semaphore& from) {
+    const bide::permit one = co_await from.async_acquire();
+    co_return 1;
+}
+bide::task<int> ask(bide::semaphore& from) {
+    co_return co_await inner(from) + 1;
+}
+bide::task<> lock(bide::mutex& m) {
+    const auto held = co_await m.async_lock();
+}
+bide::task<> read(bide::shared_mutex& m) {
+    const auto held = co_await m.async_lock_shared();
+}
+bide::task<> await_event(bide::event& e) {
+    co_await e.async_wait();
+}
+bide::task<> receive(bide::channel<int>& from) {
+    static_cast<void>(co_await from.async_recv());
+}
+bide::task<> receive_any(bide::unbounded_channel<int>& from) {
+    static_cast<void>(co_await from.async_recv());
+}
+bide::task<> send(bide::channel<int>& to) {
+    static_cast<void>(co_await to.async_send(1));
+}
+bide::task<> both(bide::semaphore& from) {
+    co_await bide::when_all(inner(from), inner(from));
+}
+bide::task<> nothing() {
+    co_return;
+}
+
+namespace {
+
+// Each primitive of these begins with a word that has this bit while there are waiters.
+constexpr std::uint64_t queued = 4;
+constexpr std::uint64_t one_waiter = 16; // of those that count permits
+
+template <class T> std::uint64_t word_of(T& primitive) {
+    static_assert(sizeof(T) >= sizeof(std::uint64_t));
+    return std::atomic_ref(reinterpret_cast<std::uint64_t&>(primitive)).load();
+}
+template <class T> void await_queued(T& primitive, std::uint64_t counted = 0) {
+    for (;;) {
+        const std::uint64_t seen = word_of(primitive);
+        if ((seen & 3) == 0 && (seen & queued) != 0 && seen / one_waiter >= counted) {
+            return;
+        }
+        std::this_thread::yield();
+    }
+}
+
+} // namespace
+
+const bide::task_tag database("database");
+
+int main() {
+    std::memset(garbage, 0xa5, sizeof garbage);
+    new (torn) bide::mutex; // its word says that it has a waiter, and its queue is empty
+    torn[0] = queued + one_waiter;
+
+    closed_permits.close();
+    read_shared.lock_shared();
+    read_shared.lock_upgradable();
+    written_shared.lock();
+    held_adaptive.lock();
+    counting.count_down();
+    for (int i = 0; i < 3; ++i) {
+        static_cast<void>(three_items.try_send(i));
+        static_cast<void>(by_priority.try_send(i));
+        static_cast<void>(sliding.try_send(i));
+    }
+    for (int i = 0; i < 10; ++i) { // past the end of the ring
+        static_cast<void>(two_of_eight.try_send(i));
+        static_cast<void>(two_of_eight.try_recv());
+    }
+    static_cast<void>(two_of_eight.try_send(1));
+    static_cast<void>(two_of_eight.try_send(2));
+    static_cast<void>(closed_channel.try_send("last"));
+    closed_channel.close();
+
+    // Threads, each in a queue before the next one begins; tasks of the loop in between.
+    bide::run_loop own_loop;
+    loop = &own_loop;
+    std::vector<std::jthread> threads;
+    const auto spawn = [&own_loop](bide::task<> t) {
+        own_loop.spawn(std::move(t)).detach();
+        own_loop.poll(); // until it waits
+    };
+
+    threads.emplace_back([] { wanted.acquire(); });
+    await_queued(wanted, 1);
+    auto handle = own_loop.spawn(ask(wanted).named("ask").tagged(database));
+    asked = &handle;
+    own_loop.poll();
+    spawn([]() -> bide::task<> { co_await inner(wanted); }());
+    bide::callback_wait<bide::permit> callback(bide::waker{});
+    callback.begin(wanted.async_acquire());
+    bide::semaphore::waiter foreign(1, bide::waker{[](void*) noexcept {}, nullptr});
+    wanted.acquire_wait(foreign);
+
+    for (int i = 0; i < 10; ++i) {
+        spawn([]() -> bide::task<> { co_await inner(crowded); }());
+    }
+    threads.emplace_back([] { pair_of_permits.acquire(2); });
+    await_queued(pair_of_permits, 1);
+
+    held_mutex.lock();
+    threads.emplace_back([] { const std::scoped_lock held(held_mutex); });
+    await_queued(held_mutex, 1);
+    spawn(lock(held_mutex).named("lock"));
+
+    contended_shared.lock_shared();
+    contended_shared.lock_shared();
+    threads.emplace_back([] { const std::scoped_lock held(contended_shared); });
+    await_queued(contended_shared, 1);
+    spawn(read(contended_shared).named("read"));
+
+    contended_adaptive.lock();
+    threads.emplace_back([] { const std::scoped_lock held(contended_adaptive); });
+    await_queued(contended_adaptive);
+
+    threads.emplace_back([] { awaited_event.wait(); });
+    await_queued(awaited_event);
+    spawn(await_event(awaited_event));
+
+    spawn(receive(empty_channel));
+    spawn(send(meeting).named("send"));
+    spawn(send(meeting));
+    spawn(receive_any(nothing_sent).named("receive"));
+    threads.emplace_back([] {
+        static_cast<void>(
+            bide::select(bide::on_acquire(one_case), bide::on_acquire(other_case)));
+    });
+    await_queued(one_case, 1);
+    await_queued(other_case, 1);
+    spawn(both(on_loop).named("both"));
+
+    // Tasks.
+    bide::task<int> lazy = std::move(ask(wanted)).named("lazy");
+    bide::task<int> gone = ask(wanted);
+    bide::task<int> taken = std::move(gone);
+    unstarted = &lazy;
+    moved_from = &gone;
+    auto over = own_loop.spawn(nothing().named("nothing"));
+    auto none = std::move(own_loop.spawn(nothing()));
+    std::move(none).detach();
+    own_loop.poll();
+    ended = &over;
+    nobody = &none;
+
+    owned = std::make_unique<bide::scheduler>(bide::scheduler_options{.num_workers = 2});
+    workers = owned.get();
+    bide::semaphore on_workers(0);
+    workers->spawn(ask(on_workers), {.tag = database}).detach();
+    workers->spawn(ask(on_workers), {.tag = database}).detach();
+    while (on_workers.waiters() != 2) {
+        std::this_thread::yield();
+    }
+
+    stop_here();
+
+    // The end: whatever waits goes on.
+    on_workers.release(2);
+    owned.reset();
+    on_loop.release(2);
+    other_case.release();
+    nothing_sent.close();
+    meeting.close();
+    empty_channel.close();
+    awaited_event.set();
+    contended_adaptive.unlock();
+    contended_shared.unlock_shared();
+    contended_shared.unlock_shared();
+    held_mutex.unlock();
+    pair_of_permits.release();
+    crowded.release(10);
+    wanted.release(5);
+    own_loop.run();
+    threads.clear();
+    const bool granted = std::move(handle).join() == 2 && foreign.is_complete() &&
+                         callback.is_complete() && callback.take().has_value();
+    held_adaptive.unlock();
+    written_shared.unlock();
+    read_shared.unlock_upgradable();
+    read_shared.unlock_shared();
+    return granted ? 0 : 1;
+}
