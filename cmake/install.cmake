@@ -65,4 +65,5 @@ install(
     DESTINATION ${bide_pkgconfig_dir}
     ${bide_component}
 )
+install(FILES cmake/gdb/bide_gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/bide/gdb ${bide_component})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/bide ${bide_component})

@@ -122,8 +122,8 @@ def plural(count, one, many=None):
 def without_version(name):
     """Leaves the inline namespace out, and the std::string that is no typedef."""
     name = re.sub(r"\bbide::v\d\w*::", "bide::", name)
-    return re.sub(r"std::(__cxx11::)?basic_string<char, std::char_traits<char>, std::allocator<char> ?>",
-                  "std::string", name)
+    name = re.sub(r"\bstd::__\w+::", "std::", name)
+    return re.sub(r"std::basic_string<char, std::char_traits<char>, std::allocator<char> ?>", "std::string", name)
 
 
 def symbol_at(address):
@@ -138,21 +138,27 @@ def symbol_at(address):
     return found[1] if found else ""
 
 
-def matching(text, end):
-    """The place of the bracket that text[end] closes."""
+def matching(text, opening, closing):
+    """The place of the bracket that the last character closes; the end if there is none."""
     depth = 0
-    for at in range(end, -1, -1):
-        depth += {")": 1, "(": -1}.get(text[at], 0)
+    for at in range(len(text) - 1, -1, -1):
+        if text[at] == closing and text[at - 1:at + 1] != "->":
+            depth += 1
+        elif text[at] == opening:
+            depth -= 1
         if depth == 0:
             return at
-    return end
+    return len(text)
 
 
 def function_name(symbol):
-    """A demangled function without its parameters, its result and the suffix of a coroutine's part."""
+    """A demangled function without its result, its parameters, the arguments of a template, and the
+    suffix of a coroutine's part."""
     name = re.sub(r"( const| \[clone [^\]]*\])+$", "", symbol)
     if name.endswith(")"):
-        name = name[:matching(name, len(name) - 1)]
+        name = name[:matching(name, "(", ")")]
+    if name.endswith(">") and not re.search(r"operator\W*>$", name):
+        name = name[:matching(name, "<", ">")]
     depth = 0
     for at in range(len(name) - 1, -1, -1):  # the result stands before a space outside of brackets
         if name[at] in ">)}":
@@ -165,12 +171,25 @@ def function_name(symbol):
     return without_version(name)
 
 
+def function_at(address):
+    symbol = symbol_at(address)
+    if not symbol.startswith("_Z"):
+        return function_name(symbol)
+    # gdb cannot demangle it, such as the constraints of templates: its plain names do.
+    rest, parts = re.sub(r"^_ZN?[KVr]*", "", symbol), []
+    while found := re.match(r"\d+", rest):
+        end = found.end() + int(found[0])
+        parts.append(rest[found.end():end])
+        rest = rest[end:]
+    return without_version("::".join(parts)) or symbol
+
+
 def suspended_in(frame):
     """Where a suspended coroutine is: the function of the resume pointer, the frame's first word."""
     resume = word_at(frame)
     if resume == 0:
         return "at its end"
-    name = function_name(symbol_at(resume))
+    name = function_at(resume)
     if not name:
         return f"the coroutine at {frame:#x}"
     where = gdb.find_pc_line(resume)
@@ -229,24 +248,36 @@ def type_beside(value_type, name):
     return gdb.lookup_type(name.replace("bide::", prefix))
 
 
-def header_of(context):
-    """The task_header of a basic_task_context*, or None if that is no spawned task."""
-    if int(context) == 0:
-        return None
-    table = symbol_at(word_at(int(context)))
-    if not re.search(r"vtable for .*\b(coroutine_cell|function_cell)<", table):
-        return None
-    header = type_beside(context.type.strip_typedefs().target(),
-                         "bide::detail::basic_task_header<bide::native_platform>")
-    return Object(context, header)
+def class_of(context):
+    """The name of the class of an object with virtual functions."""
+    return symbol_at(word_at(int(context)))
 
 
-class Task:
-    """A task_header, an Object."""
+def task_of(context):
+    """The spawned task that a basic_task_context* belongs to, as a task_header; or None."""
+    for _ in range(MOST_FRAMES):
+        if int(context) == 0:
+            return None
+        name, here = class_of(context), context.type.strip_typedefs().target()
+        if re.search(r"vtable for .*\b(coroutine_cell|function_cell)<", name):
+            kind = type_beside(here, "bide::detail::basic_task_header<bide::native_platform>")
+            return Task(Object(context, kind))
+        if not re.search(CHILD, name):
+            return None
+        kind = type_beside(here, "bide::detail::basic_when_child<bide::native_platform>")
+        context = Object(context, kind)["when_"]["context_"]
+    return None
 
-    def __init__(self, header):
-        self.header = header
-        self.word = number(header["state_"]["word_"])
+
+CHILD = r"vtable for .*\b(body_child|task_child)<"  # of when_all() and when_any()
+
+
+class Chain:
+    """A basic_task_control, an Object: a spawned task, or a child of when_all() or when_any()."""
+
+    def __init__(self, control):
+        self.control = control
+        self.word = number(control["state_"]["word_"])
         if self.word >> 32 == 0 and not self.word & COMPLETE:
             raise Broken("it has no reference")
 
@@ -254,50 +285,95 @@ class Task:
     def is_waiting(self):
         return self.word & (ACTIVE | COMPLETE) == 0
 
-    def name(self):
-        address = int(pointer(self.header["name_"]))
-        return quoted(address) if address else ""
-
-    def tag(self):
-        which = number(self.header["tag_"], 8)
-        if which == 0:
-            return ""
-        prefix = re.search(r"bide::(v\d\w*::)?", str(self.header.type.strip_typedefs()))[0]
-        texts = gdb.lookup_global_symbol(prefix + "detail::all_tags")
-        if texts is None:
-            return f"number {which}"
-        array = texts.value()["texts_"]["_M_elems"]
-        return quoted(int(pointer(array[which - 1])))
-
     def state(self):
         text = "done" if self.word & COMPLETE else "waiting" if self.is_waiting else "queued or running"
         if self.word & CANCELLED and not self.word & COMPLETE:
             text += ", cancelled"
         return text
 
+    def promise_of(self, frame):
+        """The promise of a task, which lies behind the frame's two pointers; None if another kind of
+        coroutine has that frame: it has another word in the place of the context."""
+        kind = type_beside(self.control.type, "bide::detail::task_promise_base")
+        promise = object_at(frame + 2 * pointer_size(), kind)
+        return promise if int(promise["context_"]) == self.control.address else None
+
     def frames(self):
         """Its suspended coroutines, innermost first. Requires: is_waiting."""
-        frame = int(pointer(self.header["leaf_"]))
-        promise_type = type_beside(self.header.type, "bide::detail::task_promise_base")
+        frame = int(pointer(self.control["leaf_"]))
         frames = []
         while frame != 0 and frame not in frames and len(frames) < MOST_FRAMES:
             frames.append(frame)
-            # The promise of a task lies behind the frame's two pointers. Another kind of coroutine has
-            # another word in the place of the context.
-            promise = object_at(frame + 2 * pointer_size(), promise_type)
-            if int(promise["context_"]) != self.header.address:
-                break
-            frame = int(pointer(promise["parent_"]))
+            promise = self.promise_of(frame)
+            frame = int(pointer(promise["parent_"])) if promise is not None else 0
         return frames
 
-    def lines(self):
-        """Where it is suspended, and what it waits for. Requires: is_waiting."""
-        chain = [suspended_in(frame) for frame in self.frames()]
-        what = operation_text(self.header["at_"].dereference())
-        text = (self.name() or "unnamed") + (f", tag {self.tag()}" if self.tag() else "")
-        text += ": in " + (chain[0] if chain else "an unknown place")
-        text += f", waits for {what}" if what else ""
-        return [text] + [f"    awaited by {caller}" for caller in chain[1:]]
+    def children(self):
+        """The chains that its innermost coroutine awaits together. Requires: is_waiting."""
+        promise = self.promise_of(int(pointer(self.control["leaf_"])))
+        children = []
+        if promise is None:
+            return children
+        at = promise["awaited_frames_"]
+        while int(at) != 0 and len(children) < MOST_NAMED:
+            frame = int(pointer(at["to"]))
+            if frame != 0 and word_at(frame) != 0:
+                context = object_at(frame + 2 * pointer_size(), promise.type)["context_"]
+                if int(context) != 0 and re.search(CHILD, class_of(context)):
+                    kind = type_beside(promise.type, "bide::detail::basic_task_control<bide::native_platform>")
+                    children.append(Chain(Object(context, kind)))
+            at = at["next"].cast(at.type)
+        return children
+
+    def waits_for(self):
+        """What it waits for, or "". Requires: is_waiting."""
+        at = self.control["at_"].dereference()
+        if "basic_when_state<" in symbol_at(int(at["interrupt"]["call_"])):
+            return "its children"
+        return operation_text(at)
+
+    def place(self):
+        """In which coroutine it is suspended, and what it waits for."""
+        if not self.is_waiting:
+            return self.state()
+        frames, what = self.frames(), self.waits_for()
+        text = "in " + (suspended_in(frames[0]) if frames else "an unknown place")
+        return text + (f", waits for {what}" if what else "")
+
+    def lines(self, level=0):
+        """place(), then its children, then the coroutines that await it."""
+        lines = [self.place()]
+        if self.is_waiting and level < MOST_NAMED:
+            for child in self.children():
+                below = child.lines(level + 1)
+                lines += ["    child: " + below[0]] + ["    " + line for line in below[1:]]
+            lines += ["    awaited by " + suspended_in(frame) for frame in self.frames()[1:]]
+        return lines
+
+
+class Task(Chain):
+    """A task_header."""
+
+    def name(self):
+        address = int(pointer(self.control["name_"]))
+        return quoted(address) if address else ""
+
+    def tag(self):
+        which = number(self.control["tag_"], 8)
+        if which == 0:
+            return ""
+        prefix = re.search(r"bide::(v\d\w*::)?", str(self.control.type))[0]
+        texts = gdb.lookup_global_symbol(prefix + "detail::all_tags")
+        if texts is None:
+            return f"number {which}"
+        array = leaf(texts.value()["texts_"], gdb.TYPE_CODE_ARRAY)
+        return quoted(int(pointer(array[which - 1])))
+
+    def labelled(self):
+        """lines(), with the name and the tag before them."""
+        lines = self.lines()
+        tag = f", tag {self.tag()}" if self.tag() else ""
+        return [f"{self.name() or 'unnamed'}{tag}: {lines[0]}"] + lines[1:]
 
 
 # ---- Waiters (core/waiter.hpp, core/waiter_queue.hpp)
@@ -321,11 +397,10 @@ def waiter_text(node):
     wait = object_at(node["waker_"]["context_"], kind)
     if wait["is_alone_"]:
         return "coroutine"
-    header = header_of(wait["task_"]["of"])
-    if header is None:
+    task = task_of(wait["task_"]["of"])
+    if task is None:
         return "coroutine"
-    task = Task(header).name()
-    return f"task {task}" if task else "task"
+    return f"task {task.name()}" if task.name() else "task"
 
 
 def nodes_of(queue):
@@ -552,23 +627,15 @@ def join_handle_text(value):
         return "empty"
     task = Task(Object(cell, cell.type.strip_typedefs().target()))
     text = task.state() + (f", {task.name()}" if task.name() else "")
-    if task.is_waiting:
-        frames = task.frames()
-        what = operation_text(task.header["at_"].dereference())
-        text += f", in {suspended_in(frames[0])}" if frames else ""
-        text += f", waits for {what}" if what else ""
-    return text
+    return text + (f", {task.place()}" if task.is_waiting else "")
 
 
 def deque_items(deque):
-    """The items of a std::deque: by the printer of the standard library, or as libstdc++ lays them out."""
-    implementation = find_field(deque, "_M_start", 4)
-    if implementation is None:
-        printer = gdb.default_visualizer(deque)
-        if printer is None:
-            raise Broken("load the printers of the standard library first")
-        return [item for _, item in printer.children()]
-    start, finish = implementation, find_field(deque, "_M_finish", 4)
+    """The items of a std::deque of libstdc++ or libc++."""
+    start = find_field(deque, "_M_start", 4)
+    if start is None:
+        return libcxx_deque_items(deque)
+    finish = find_field(deque, "_M_finish", 4)
     size = start["_M_cur"].type.strip_typedefs().target().sizeof
     each = 512 // size if size < 512 else 1
     items = []
@@ -582,6 +649,17 @@ def deque_items(deque):
     return items
 
 
+def libcxx_deque_items(deque):
+    blocks, first = find_field(deque, "__begin_"), find_field(deque, "__start_")
+    size = find_field(deque, "__size_")
+    if blocks is None or first is None or size is None:
+        raise Broken("a std::deque of an unknown standard library")
+    bytes_each = blocks.type.strip_typedefs().target().strip_typedefs().target().sizeof
+    each = 4096 // bytes_each if bytes_each < 256 else 16
+    places = range(number(first), number(first) + min(number(size), MOST_NODES))
+    return [blocks[at // each][at % each] for at in places]
+
+
 def tasks_of(registry):
     """The tasks of a basic_task_registry that wait (task/detail/task_registry.hpp)."""
     tasks = []
@@ -593,7 +671,7 @@ def tasks_of(registry):
         task = Task(Object(at, header_type))
         if task.is_waiting:
             tasks.append(task)
-        at = task.header["next_in_list"]
+        at = task.control["next_in_list"]
     return tasks
 
 
@@ -654,10 +732,15 @@ def of_run_loop(run_loop):
 
 
 def of_executor_runner(runner):
-    home = pointer(runner["home_"])
+    """sched/executor_runner.hpp"""
+    own = next(f for f in runner.type.strip_typedefs().fields() if f.name == "home_")  # not the base's
+    home = pointer(runner[own])
     if int(home) == 0:
         raise Broken("it has no tasks")
-    return Runner("executor_runner", int(runner.address), [home["tasks_"]])
+    left = number(home["users_"]) - 1
+    if left < 0 or left >> 48:
+        raise Broken("no count of tasks")
+    return Runner("executor_runner", int(runner.address), [home["tasks_"]], state=plural(left, "task") + " left")
 
 
 RUNNERS = {"scheduler": of_scheduler, "run_loop": of_run_loop, "executor_runner": of_executor_runner}
@@ -680,7 +763,7 @@ class Printer:
             return f"{name} (broken: {error})"
         except gdb.MemoryError:
             return f"{name} (broken: it leads to memory that is not there)"
-        except (gdb.error, RuntimeError, ValueError, OverflowError, AttributeError) as error:
+        except Exception as error:  # whatever the memory has made of it
             return f"{name} (not readable: {error})"
 
 
@@ -766,7 +849,7 @@ def runner_of_frame(frame):
             field = next(f for f in core.fields() if f.name == "pool_")
             core = Object(int(value.address) - field.bitpos // 8, core)
             return of_pool(value, int(core["scheduler_"].address), core["life_"])
-        except (Broken, gdb.error):
+        except Exception:  # another frame may have it
             continue
     return None
 
@@ -831,7 +914,9 @@ of each scheduler and loop that a thread runs at this moment."""
             raise gdb.GdbError(f"broken: {error}")
         except gdb.MemoryError:
             raise gdb.GdbError("broken: it leads to memory that is not there")
-        except gdb.error as error:  # of the expression, too
+        except gdb.GdbError:
+            raise
+        except Exception as error:  # of the expression, too
             raise gdb.GdbError(str(error))
 
     @staticmethod
@@ -840,11 +925,12 @@ of each scheduler and loop that a thread runs at this moment."""
         counted = {}
         for task in waiting_in(runner.registries):
             try:
-                lines = task.lines()
-            except (Broken, gdb.error) as error:
+                lines = task.labelled()
+            except Exception as error:
                 lines = [f"a task that is not readable: {error}"]
             counted[tuple(lines)] = counted.get(tuple(lines), 0) + 1
-        for lines, count in sorted(counted.items()):
+        # In the order of their names, which is the same in each run of a program; addresses differ.
+        for lines, count in sorted(counted.items(), key=lambda item: re.sub("0x[0-9a-f]+", "", str(item))):
             times = f"{count} x " if count > 1 else ""
             gdb.write("".join(f"  {times if i == 0 else ''}{line}\n" for i, line in enumerate(lines)))
 

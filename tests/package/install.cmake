@@ -8,6 +8,9 @@ execute_process(
     OUTPUT_QUIET
 )
 file(GLOB_RECURSE installed ${staged}/*)
+if(NOT EXISTS ${staged}/share/bide/gdb/bide_gdb.py)
+    message(FATAL_ERROR "the printers for gdb were not installed")
+endif()
 foreach(file IN LISTS installed)
     file(READ ${file} text)
     foreach(place IN ITEMS ${staged} ${BUILD} ${SOURCE})

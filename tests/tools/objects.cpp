@@ -1,9 +1,14 @@
-// Objects in known states, for a debugger: stops nowhere by itself. gdb_test.py breaks at stop_here().
+// Objects in known states, for a debugger, which stops at stop_here(): gdb_test.sh. Each thread and each task
+// is in its queue before the next one begins, so that all states are known.
 
 #include <bide/bide.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -31,7 +36,7 @@ bide::sliding_channel<int> sliding(2);
 
 // ---- With waiters
 
-bide::semaphore wanted(0);
+bide::semaphore five_kinds(0);
 bide::semaphore crowded(0);
 bide::semaphore pair_of_permits(1);
 bide::mutex held_mutex;
@@ -48,59 +53,55 @@ bide::semaphore on_loop(0);
 // ---- Tasks, and what runs them
 
 bide::run_loop* loop = nullptr;
-bide::scheduler* workers = nullptr;
+bide::executor_runner* runner = nullptr;
+bide::scheduler* two_workers = nullptr;
 std::unique_ptr<bide::scheduler> owned;
 bide::task<int>* unstarted = nullptr;
 bide::task<int>* moved_from = nullptr;
-bide::join_handle<int>* asked = nullptr;
+bide::join_handle<int>* ask_handle = nullptr;
 bide::join_handle<void>* ended = nullptr;
 bide::join_handle<void>* nobody = nullptr;
 
 // ---- No objects
 
-alignas(16) unsigned char garbage[512];
-alignas(16) unsigned char torn[sizeof(bide::mutex)];
+alignas(128) unsigned char garbage[1024];
+auto* no_semaphore = reinterpret_cast<bide::semaphore*>(garbage);
+auto* no_mutex = reinterpret_cast<bide::mutex*>(garbage);
+auto* no_shared = reinterpret_cast<bide::shared_mutex*>(garbage);
+auto* no_adaptive = reinterpret_cast<bide::adaptive_mutex*>(garbage);
+auto* no_event = reinterpret_cast<bide::event*>(garbage);
+auto* no_channel = reinterpret_cast<bide::channel<int>*>(garbage);
+auto* no_unbounded = reinterpret_cast<bide::unbounded_channel<int>*>(garbage);
+auto* no_priority = reinterpret_cast<bide::priority_channel<int>*>(garbage);
+auto* no_task = reinterpret_cast<bide::task<int>*>(garbage);
+auto* no_handle = reinterpret_cast<bide::join_handle<int>*>(garbage);
+auto* no_scheduler = reinterpret_cast<bide::scheduler*>(garbage);
+auto* no_loop = reinterpret_cast<bide::run_loop*>(garbage);
+bide::mutex* nowhere = nullptr;
 
-#if defined(__clang__)
-[[clang::noinline]]
-#else
-[[gnu::noipa]]
-#endif
-void stop_here() {
-    asm volatile("" ::: "memory");
+// A mutex whose word says that it has a waiter, and whose queue says that it has none.
+alignas(bide::mutex) unsigned char torn_memory[sizeof(bide::mutex)];
+auto* torn = reinterpret_cast<bide::mutex*>(torn_memory);
+
+[[gnu::noinline]] void stop_here() {
+    asm volatile("" ::: "memory"); // so that it is called
 }
 
 bide::task<int> inner(bide::semaphore& from) {
     const bide::permit one = co_await from.async_acquire();
     co_return 1;
 }
-bide::task<int> ask(bide::semaphore& from) {
-    co_return co_await inner(from) + 1;
-}
-bide::task<> lock(bide::mutex& m) {
-    const auto held = co_await m.async_lock();
-}
-bide::task<> read(bide::shared_mutex& m) {
-    const auto held = co_await m.async_lock_shared();
-}
-bide::task<> await_event(bide::event& e) {
-    co_await e.async_wait();
-}
-bide::task<> receive(bide::channel<int>& from) {
-    static_cast<void>(co_await from.async_recv());
-}
+bide::task<int> ask(bide::semaphore& from) { co_return co_await inner(from) + 1; }
+bide::task<> lock(bide::mutex& m) { const auto held = co_await m.async_lock(); }
+bide::task<> read(bide::shared_mutex& m) { const auto held = co_await m.async_lock_shared(); }
+bide::task<> await_event(bide::event& e) { co_await e.async_wait(); }
+bide::task<> receive(bide::channel<int>& from) { static_cast<void>(co_await from.async_recv()); }
 bide::task<> receive_any(bide::unbounded_channel<int>& from) {
     static_cast<void>(co_await from.async_recv());
 }
-bide::task<> send(bide::channel<int>& to) {
-    static_cast<void>(co_await to.async_send(1));
-}
-bide::task<> both(bide::semaphore& from) {
-    co_await bide::when_all(inner(from), inner(from));
-}
-bide::task<> nothing() {
-    co_return;
-}
+bide::task<> send(bide::channel<int>& to) { static_cast<void>(co_await to.async_send(1)); }
+bide::task<> both(bide::semaphore& from) { co_await bide::when_all(inner(from), inner(from)); }
+bide::task<> nothing() { co_return; }
 
 namespace {
 
@@ -122,14 +123,28 @@ template <class T> void await_queued(T& primitive, std::uint64_t counted = 0) {
     }
 }
 
+// Counts the workers that sleep.
+int asleep(const bide::scheduler& of) {
+    char* text = nullptr;
+    std::size_t size = 0;
+    std::FILE* const memory = ::open_memstream(&text, &size);
+    of.dump(memory);
+    std::fclose(memory);
+    const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
+    int found = 0;
+    for (const char* at = text; (at = std::strstr(at, " asleep ")) != nullptr; ++at) {
+        ++found;
+    }
+    return found;
+}
+
 } // namespace
 
 const bide::task_tag database("database");
 
 int main() {
     std::memset(garbage, 0xa5, sizeof garbage);
-    new (torn) bide::mutex; // its word says that it has a waiter, and its queue is empty
-    torn[0] = queued + one_waiter;
+    torn_memory[0] = queued + one_waiter;
 
     closed_permits.close();
     read_shared.lock_shared();
@@ -160,16 +175,16 @@ int main() {
         own_loop.poll(); // until it waits
     };
 
-    threads.emplace_back([] { wanted.acquire(); });
-    await_queued(wanted, 1);
-    auto handle = own_loop.spawn(ask(wanted).named("ask").tagged(database));
-    asked = &handle;
+    threads.emplace_back([] { five_kinds.acquire(); });
+    await_queued(five_kinds, 1);
+    auto handle = own_loop.spawn(ask(five_kinds).named("ask").tagged(database));
+    ask_handle = &handle;
     own_loop.poll();
-    spawn([]() -> bide::task<> { co_await inner(wanted); }());
+    spawn([]() -> bide::task<> { co_await inner(five_kinds); }());
     bide::callback_wait<bide::permit> callback(bide::waker{});
-    callback.begin(wanted.async_acquire());
+    callback.begin(five_kinds.async_acquire());
     bide::semaphore::waiter foreign(1, bide::waker{[](void*) noexcept {}, nullptr});
-    wanted.acquire_wait(foreign);
+    five_kinds.acquire_wait(foreign);
 
     for (int i = 0; i < 10; ++i) {
         spawn([]() -> bide::task<> { co_await inner(crowded); }());
@@ -201,32 +216,39 @@ int main() {
     spawn(send(meeting));
     spawn(receive_any(nothing_sent).named("receive"));
     threads.emplace_back([] {
-        static_cast<void>(
-            bide::select(bide::on_acquire(one_case), bide::on_acquire(other_case)));
+        static_cast<void>(bide::select(bide::on_acquire(one_case), bide::on_acquire(other_case)));
     });
     await_queued(one_case, 1);
     await_queued(other_case, 1);
     spawn(both(on_loop).named("both"));
 
     // Tasks.
-    bide::task<int> lazy = std::move(ask(wanted)).named("lazy");
-    bide::task<int> gone = ask(wanted);
+    bide::task<int> lazy = std::move(ask(five_kinds)).named("lazy");
+    bide::task<int> gone = ask(five_kinds);
     bide::task<int> taken = std::move(gone);
     unstarted = &lazy;
     moved_from = &gone;
     auto over = own_loop.spawn(nothing().named("nothing"));
-    auto none = std::move(own_loop.spawn(nothing()));
+    auto none = own_loop.spawn(nothing());
     std::move(none).detach();
     own_loop.poll();
     ended = &over;
     nobody = &none;
 
-    owned = std::make_unique<bide::scheduler>(bide::scheduler_options{.num_workers = 2});
-    workers = owned.get();
+    bide::executor_runner on_executor(own_loop);
+    runner = &on_executor;
+    on_executor.spawn(ask(on_loop).named("guest")).detach();
+    own_loop.poll();
+
+    owned = std::make_unique<bide::scheduler>(bide::scheduler_options{
+        .num_workers = 2,
+        .longest_nap = std::chrono::microseconds(0) // a worker that sleeps goes on sleeping
+    });
+    two_workers = owned.get();
     bide::semaphore on_workers(0);
-    workers->spawn(ask(on_workers), {.tag = database}).detach();
-    workers->spawn(ask(on_workers), {.tag = database}).detach();
-    while (on_workers.waiters() != 2) {
+    two_workers->spawn(ask(on_workers), {.tag = database}).detach();
+    two_workers->spawn(ask(on_workers), {.tag = database}).detach();
+    while (on_workers.waiters() != 2 || asleep(*two_workers) != 2) {
         std::this_thread::yield();
     }
 
@@ -235,7 +257,7 @@ int main() {
     // The end: whatever waits goes on.
     on_workers.release(2);
     owned.reset();
-    on_loop.release(2);
+    on_loop.release(3);
     other_case.release();
     nothing_sent.close();
     meeting.close();
@@ -247,7 +269,7 @@ int main() {
     held_mutex.unlock();
     pair_of_permits.release();
     crowded.release(10);
-    wanted.release(5);
+    five_kinds.release(5);
     own_loop.run();
     threads.clear();
     const bool granted = std::move(handle).join() == 2 && foreign.is_complete() &&

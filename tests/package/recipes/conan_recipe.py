@@ -106,5 +106,6 @@ conanfile.conan_data = {"sources": {found[1]: {"url": found[2], "sha256": found[
 conanfile.source_folder, conanfile.package_folder = str(work / "source"), str(work / "package")
 conanfile.source()
 conanfile.package()
-for file in ("licenses/LICENSE", "include/bide/bide.hpp", "share/cmake/bide/bideDurable.cmake"):
+for file in ("licenses/LICENSE", "include/bide/bide.hpp", "share/cmake/bide/bideDurable.cmake",
+             "share/bide/gdb/bide_gdb.py"):
     assert (work / "package" / file).exists(), file

@@ -23,8 +23,11 @@ set(ENV{CXX} ${CXX})
 run(${WORK} meson setup -Dbide:durable=${STORES} build)
 run(${WORK} meson test -C build)
 run(${WORK} meson install -C build --destdir ${WORK}/root)
-file(GLOB_RECURSE installed RELATIVE ${WORK}/root ${WORK}/root/*bide.hpp ${WORK}/root/*bide.pc)
+file(
+    GLOB_RECURSE installed RELATIVE ${WORK}/root
+    ${WORK}/root/*bide.hpp ${WORK}/root/*bide.pc ${WORK}/root/*bide_gdb.py
+)
 list(LENGTH installed files)
-if(NOT files EQUAL 2)
+if(NOT files EQUAL 3)
     message(FATAL_ERROR "meson install left ${installed}")
 endif()

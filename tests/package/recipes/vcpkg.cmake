@@ -30,8 +30,8 @@ function(vcpkg_cmake_install)
 endfunction()
 function(vcpkg_cmake_config_fixup)
     cmake_parse_arguments(PARSE_ARGV 0 arg "" "CONFIG_PATH" "")
-    file(RENAME ${CURRENT_PACKAGES_DIR}/${arg_CONFIG_PATH} ${CURRENT_PACKAGES_DIR}/share/${PORT})
-    file(REMOVE ${CURRENT_PACKAGES_DIR}/share/cmake)
+    file(COPY ${CURRENT_PACKAGES_DIR}/${arg_CONFIG_PATH}/ DESTINATION ${CURRENT_PACKAGES_DIR}/share/${PORT})
+    file(REMOVE_RECURSE ${CURRENT_PACKAGES_DIR}/share/cmake)
 endfunction()
 function(vcpkg_fixup_pkgconfig)
 endfunction()
@@ -45,7 +45,7 @@ include(${RELEASE}/recipes/vcpkg/bide/portfile.cmake)
 foreach(
     file IN ITEMS include/bide/bide.hpp share/bide/bideConfig.cmake share/bide/bideTargets.cmake
                   share/bide/bideDurable.cmake share/bide/usage share/bide/copyright
-                  share/pkgconfig/bide.pc
+                  share/bide/gdb/bide_gdb.py share/pkgconfig/bide.pc
 )
     if(NOT EXISTS ${CURRENT_PACKAGES_DIR}/${file})
         message(FATAL_ERROR "the package has no ${file}")
