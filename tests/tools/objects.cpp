@@ -237,7 +237,7 @@ int main() {
 
     bide::executor_runner on_executor(own_loop);
     runner = &on_executor;
-    on_executor.spawn(ask(on_loop).named("guest")).detach();
+    on_executor.spawn(ask(on_loop).named("visitor")).detach();
     own_loop.poll();
 
     owned = std::make_unique<bide::scheduler>(bide::scheduler_options{

@@ -33,6 +33,12 @@
 ///                                        differ in it would have one each.
 /// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
 ///                                        files of a program must agree on it.
+/// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,
+///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
+///                                        Files of one program may differ in it: of an inline
+///                                        function that both have, the linker keeps one.
+/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing; so are BIDE_PROBE_IF and
+///                          probe.hpp     BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_VERSION_*           version.hpp   Three numbers.
 /// \endcode

@@ -17,6 +17,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
@@ -40,6 +41,7 @@ template <class Q, class Platform> struct thread_wait {
         }
         placed place(amount);
         waiter& w = place.w;
+        BIDE_PROBE_WAIT(queue, w);
         if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }
@@ -59,6 +61,7 @@ template <class Q, class Platform> struct thread_wait {
                                                const std::stop_token& token) noexcept {
         placed place(amount);
         waiter& w = place.w;
+        BIDE_PROBE_WAIT(queue, w);
         // Runs on the thread that requests the stop; immediately if the stop was requested already.
         // It does not access a wait that is over, for the primitive may be destroyed.
         auto end = [&queue, &w]() noexcept {

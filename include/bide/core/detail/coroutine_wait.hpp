@@ -3,6 +3,7 @@
 #define BIDE_CORE_DETAIL_COROUTINE_WAIT_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
@@ -141,6 +142,7 @@ public:
     }
     // Prepares another wait. Returns the task of the coroutine, or nullptr.
     context* turns_back() noexcept {
+        BIDE_PROBE(wait_end, &node, static_cast<int>(node.outcome()));
         end();
         node.reset(1);
         return is_alone_ ? nullptr : task_.of;
@@ -156,6 +158,7 @@ public:
     // Resumes the coroutine after a stop or a time-out, never on this thread. This is the last
     // access to *this.
     void go_elsewhere() noexcept {
+        BIDE_PROBE(wait_end, &node, static_cast<int>(node.outcome()));
         if (!is_alone_) {
             wake_task();
         } else {
@@ -258,6 +261,7 @@ private:
 
     static void on_complete(void* self) noexcept {
         auto& wait = *static_cast<coroutine_wait*>(self);
+        BIDE_PROBE(wait_end, &wait.node, static_cast<int>(wait.node.outcome()));
         if (!wait.is_alone_) {
             wait.wake_task();
         } else if (const executor_ref to = *wait.alone_.where) {

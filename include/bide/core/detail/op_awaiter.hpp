@@ -33,6 +33,7 @@
 #include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/inner_wait.hpp>
 #include <bide/core/detail/move_out.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/wait_limits.hpp>
 #include <bide/core/detail/worker_host.hpp>
@@ -201,9 +202,11 @@ private:
         }
         suspended_ = true;
         wait_.turn_back_by(*op_.ops_, op_.target_, waker(&on_turn_back, this));
+        BIDE_PROBE(wait_begin, detail::first_word(&op_.target_), &wait_.node, 1);
         if (!op_.ops_->enqueue(op_.target_, wait_.node)) {
             return true;
         }
+        BIDE_PROBE(wait_end, &wait_.node, static_cast<int>(wait_.node.outcome()));
         wait_.end();
         return false;
     }
@@ -305,6 +308,8 @@ private:
         if (ended && op_.ops_->on_cancel != nullptr) { // as if its task was cancelled
             op_.ops_->on_cancel(op_.target_);
         }
+        BIDE_PROBE_IF(ended || wait_.node.is_announced_here(), wait_end, &wait_.node,
+                      static_cast<int>(wait_status::destroyed));
         op_.ops_->give_back(op_.target_, ended ? wait_status::stopped : wait_.node.await_outcome());
     }
 

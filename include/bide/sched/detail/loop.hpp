@@ -13,6 +13,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -377,7 +378,9 @@ void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>*& o
     const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
     {
         const wake_scope<Platform> later(&bide::current_worker<Platform>);
-        sleeper_.park(deadline::at_ns(at), driver_);
+        BIDE_PROBE(worker_park, &worker_, 0);
+        [[maybe_unused]] const bool woken = sleeper_.park(deadline::at_ns(at), driver_);
+        BIDE_PROBE(worker_unpark, &worker_, 0, static_cast<int>(woken));
     }
     if (trace_ != nullptr) {
         trace_->parked(worker::index, begin, Platform::now());

@@ -23,6 +23,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
@@ -235,7 +236,9 @@ bool basic_maintenance<Platform>::sleep(worker& w, bool watches) noexcept {
     if (io != nullptr) {
         later.emplace(&service_executor<Platform>);
     }
+    BIDE_PROBE(worker_park, &w, w.index);
     const bool woken = w.sleeper.park(deadline::at_ns(until), io);
+    BIDE_PROBE(worker_unpark, &w, w.index, static_cast<int>(woken));
     later.reset();
     if (trace_ != nullptr) {
         trace_->parked(w.index, begin, Platform::now());

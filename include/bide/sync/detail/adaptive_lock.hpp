@@ -34,13 +34,13 @@
 // clear, and wakes the head again. A waiter that gives up does this for the next one: if the mutex
 // floats, the next waiter is granted it.
 //
-// A case of a select is granted the mutex only after its choice was claimed. If the choice selected
-// another case, the unlock takes the waiter out of the queue; without other waiters the mutex is
-// free.
+// A case of a select is granted the mutex only after its choice was claimed. If another case was
+// selected, the unlock takes the waiter out of the queue; without other waiters the mutex is free.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
@@ -68,8 +68,7 @@ public:
 
     void require_no_waiters(const char* name, const void* object) noexcept;
 
-    // Takes the mutex if it is free and there are no waiters. It is a CAS that expects exactly this
-    // state, which saves a load.
+    // Takes the mutex if it is free and there are no waiters, by a CAS that expects this state.
     bool take_free() noexcept;
 
     // Takes the mutex if it is free, even if there are waiters.
@@ -219,6 +218,7 @@ template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexce
         if (node& head = queue_.pop(); head.claim()) { // else its choice selected another wait
             head.commit();
             granted.push(head);
+            BIDE_PROBE(hand_over, this, &head, 1);
         }
     }
     // Order: by release_as [lock_bits.release], which is a release [adaptive_mutex.unlock] too.

@@ -42,6 +42,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_status.hpp>
@@ -180,8 +181,7 @@ template <class Platform> bool basic_permit_queue<Platform>::try_take(word n) no
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & closed) == 0 && (n == 0 || ((seen & queued) == 0 && seen / one >= n))) {
-        // Order: acquire [permit.release]; what was done before the permits were released. Failure:
-        // look again.
+        // Order: acquire [permit.release]; what came before the release. Failure: look again.
         if (n == 0 || word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_acquire,
                                                   std::memory_order_relaxed)) {
             return true;
@@ -295,6 +295,7 @@ auto basic_permit_queue<Platform>::serve(word free, word waiting, wake_list& gra
             head.commit();
             free -= missing;
             granted.push(head);
+            BIDE_PROBE(hand_over, this, &head, head.amount());
         } else { // its choice selected another wait: the next waiter gets what this one had
             free += static_cast<word>(head.amount()) - missing;
         }
@@ -384,8 +385,7 @@ template <class Platform> auto basic_permit_queue<Platform>::forget(word n) noex
     while ((seen & queued) == 0) {
         const word free = seen / one;
         const word taken = free < n ? free : n;
-        // Order: acquire [permit.release]; it takes permits as an acquire does. Failure: look
-        // again.
+        // Order: acquire [permit.release]; takes permits as an acquire does. Failure: look again.
         if (word_.compare_exchange_weak(seen, seen - taken * one, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             return taken;

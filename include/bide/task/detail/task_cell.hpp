@@ -7,6 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/waiter.hpp>
@@ -167,6 +168,7 @@ public:
 
 private:
     std::coroutine_handle<> start() noexcept override {
+        BIDE_PROBE(task_start, static_cast<task_header*>(this), this->name());
         return body_.begin(*this, this->home().executor());
     }
     void never_start() noexcept override {
@@ -209,6 +211,7 @@ private:
     }
 
     std::coroutine_handle<> start() noexcept override {
+        BIDE_PROBE(task_start, static_cast<task_header*>(this), this->name());
         this->kept().compute(std::move(function_));
         this->settled();
         std::destroy_at(std::addressof(function_));

@@ -12,6 +12,7 @@
 // until the task has ended. A join handle has another one.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_control.hpp>
@@ -66,7 +67,9 @@ public:
 
     // If `kept`, the maker gets a reference and may ask for the outcome.
     basic_task_header(home_type& home, bool kept) noexcept
-        : control(kept ? 2 : 1, kept), home_(home) {}
+        : control(kept ? 2 : 1, kept), home_(home) {
+        BIDE_PROBE(task_spawn, this);
+    }
 
     // Ends the task without running it, because the scheduler has shut down. It is called instead
     // of the first post().
@@ -134,6 +137,7 @@ private:
     // Publishes the outcome. Counts the task as ended before the joiners are woken. So a joiner
     // never sees a count without this task.
     void end() noexcept {
+        BIDE_PROBE(task_end, this, name(), static_cast<int>(this->was_cancelled()));
         if (this->has_waited()) {
             home_.registry(this->listed_in_).remove(*this);
         }

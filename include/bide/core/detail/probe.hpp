@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CORE_DETAIL_PROBE_HPP
+#define BIDE_CORE_DETAIL_PROBE_HPP
+
+// Static probes (USDT) for perf, bpftrace, SystemTap and gdb, if BIDE_USDT is 1. A probe is a nop and a
+// note in the program that says where it is and where its arguments are. README.md in core/ lists the
+// probes. Otherwise the macros expand to nothing, and their arguments are not evaluated.
+//
+//   BIDE_PROBE(name, arguments...)         a probe
+//   BIDE_PROBE_IF(when, name, ...)         a probe, reached if `when` is true
+//   BIDE_PROBE_WAIT(queue, node)           wait_begin, and wait_end at the end of the scope
+
+#include <bide/core/config.hpp>
+
+#if !defined(BIDE_USDT)
+#define BIDE_USDT 0
+#endif
+
+#if BIDE_USDT
+
+#if !__has_include(<sys/sdt.h>)
+#error "BIDE_USDT needs <sys/sdt.h>. Debian has it in systemtap-sdt-dev."
+#endif
+
+#include <bide/core/wait_status.hpp>
+
+#include <sys/sdt.h>
+
+#include <cstring>
+
+// One of STAP_PROBE1 to STAP_PROBE3, by the number of arguments.
+#define BIDE_PROBE_OF(a, b, c, probe, ...) probe
+#define BIDE_PROBE(name, ...)                                                                      \
+    BIDE_PROBE_OF(__VA_ARGS__, STAP_PROBE3, STAP_PROBE2, STAP_PROBE1, )(bide, name, __VA_ARGS__)
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+enum class probed : int { thread, coroutine };
+
+// Returns the first word of an operation (core/wait_ops.hpp): mostly the address of its primitive.
+inline const void* first_word(const void* operation) noexcept {
+    const void* word = nullptr;
+    std::memcpy(&word, operation, sizeof word);
+    return word;
+}
+
+// Returns the address of a primitive, or of that for which `queue` stands.
+template <class Q> const void* probed_address(const Q& queue) noexcept {
+    if constexpr (requires { &queue.of; }) {
+        return &queue.of;
+    } else {
+        return &queue;
+    }
+}
+
+// The wait of a thread.
+template <class Waiter> class probed_wait {
+public:
+    probed_wait(const void* primitive, const Waiter& node) noexcept : node_(node) {
+        BIDE_PROBE(wait_begin, primitive, &node, static_cast<int>(probed::thread));
+    }
+    probed_wait(const probed_wait&) = delete;
+    probed_wait& operator=(const probed_wait&) = delete;
+    ~probed_wait() {
+        wait_status what = node_.outcome();
+        if (what <= wait_status::parked) { // it has left the queue at its deadline
+            what = wait_status::timed_out;
+        }
+        BIDE_PROBE(wait_end, &node_, static_cast<int>(what));
+    }
+
+private:
+    const Waiter& node_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#define BIDE_PROBE_IF(when, name, ...)                                                             \
+    if (when) {                                                                                    \
+        BIDE_PROBE(name, __VA_ARGS__);                                                             \
+    }                                                                                              \
+    static_cast<void>(0)
+#define BIDE_PROBE_WAIT(queue, node)                                                               \
+    const detail::probed_wait probe_of_this_wait(detail::probed_address(queue), node)
+
+#else
+
+#define BIDE_PROBE(...) static_cast<void>(0)
+#define BIDE_PROBE_IF(...) static_cast<void>(0)
+#define BIDE_PROBE_WAIT(...) static_cast<void>(0)
+
+#endif
+
+#endif
