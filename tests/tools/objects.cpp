@@ -83,6 +83,11 @@ bide::mutex* nowhere = nullptr;
 alignas(bide::mutex) unsigned char torn_memory[sizeof(bide::mutex)];
 auto* torn = reinterpret_cast<bide::mutex*>(torn_memory);
 
+// A mutex whose queue has a node that leads to itself, and back to no node.
+alignas(128) void* lone_node[32];
+alignas(bide::mutex) void* knotted_memory[sizeof(bide::mutex) / sizeof(void*)];
+auto* knotted = reinterpret_cast<bide::mutex*>(knotted_memory);
+
 [[gnu::noinline]] void stop_here() {
     asm volatile("" ::: "memory"); // so that it is called
 }
@@ -145,6 +150,9 @@ const bide::task_tag database("database");
 int main() {
     std::memset(garbage, 0xa5, sizeof garbage);
     torn_memory[0] = queued + one_waiter;
+    lone_node[0] = lone_node;
+    knotted_memory[0] = reinterpret_cast<void*>(queued + one_waiter);
+    knotted_memory[1] = lone_node;
 
     closed_permits.close();
     read_shared.lock_shared();
