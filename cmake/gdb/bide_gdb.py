@@ -123,7 +123,8 @@ def without_version(name):
     """Leaves the inline namespace out, and the std::string that is no typedef."""
     name = re.sub(r"\bbide::v\d\w*::", "bide::", name)
     name = re.sub(r"\bstd::__\w+::", "std::", name)
-    return re.sub(r"std::basic_string<char, std::char_traits<char>, std::allocator<char> ?>", "std::string", name)
+    return re.sub(r"std::basic_string<char, std::char_traits<char>, std::allocator<char> ?>",
+                  "std::string", name)
 
 
 def symbol_at(address):
@@ -320,8 +321,8 @@ class Chain:
             if frame != 0 and word_at(frame) != 0:
                 context = object_at(frame + 2 * pointer_size(), promise.type)["context_"]
                 if int(context) != 0 and re.search(CHILD, class_of(context)):
-                    kind = type_beside(promise.type, "bide::detail::basic_task_control<bide::native_platform>")
-                    children.append(Chain(Object(context, kind)))
+                    kind = "bide::detail::basic_task_control<bide::native_platform>"
+                    children.append(Chain(Object(context, type_beside(promise.type, kind))))
             at = at["next"].cast(at.type)
         return children
 
@@ -457,10 +458,8 @@ def check_counted(is_flagged, nodes, lock_held, counted=None):
 class Permits:
     """A basic_permit_queue (sync/detail/permit_queue.hpp)."""
 
-    MOST = (1 << 62) - 1
-
     def __init__(self, queue):
-        self.MOST = min((1 << (8 * pointer_size() - 1)) - 1 >> 1, ((1 << 63) - 1) // 16)
+        self.most = min(((1 << 8 * pointer_size() - 1) - 1) // 2, ((1 << 63) - 1) // 16)
         word = number(queue["word_"])
         self.is_queued, self.is_closed, count = bool(word & 4), bool(word & 8), word // 16
         if self.is_queued and self.is_closed:
@@ -468,7 +467,7 @@ class Permits:
         self.nodes = nodes_of(queue["queue_"])
         check_counted(self.is_queued, self.nodes, word & 3, count)
         self.free = 0 if self.is_queued else count
-        if self.free > self.MOST:
+        if self.free > self.most:
             raise Broken("too many permits")
 
     def handed(self):
@@ -494,7 +493,7 @@ def mutex_text(value):
 
 def shared_mutex_text(value):
     permits = Permits(value["permits_"])
-    whole = permits.MOST
+    whole = permits.most
     most = whole // 2 + 1  # of a reader that may upgrade
     kinds = {whole: "writer", most: "upgradable reader", whole - most: "upgrade", 1: "reader"}
     if permits.is_closed:
@@ -555,9 +554,9 @@ def item_type(value):
     return without_version(str(value.type.strip_typedefs().template_argument(0)))
 
 
-def channel_text(value):
+def ring_text(core):
     """channel/ring.hpp, channel/detail/channel_waiters.hpp"""
-    ring, waiters = value["core_"]["ring_"], value["core_"]["waiters_"]
+    ring, waiters = core["ring_"], core["waiters_"]
     capacity, mark, lap = (int(ring[field]) for field in ("capacity_", "mark_", "lap_"))
     head, tail = number(ring["head_"]), number(ring["tail_"])
     if mark == 0 or mark & (mark - 1) or capacity >= mark or lap not in (0, 2 * mark):
@@ -574,12 +573,13 @@ def channel_text(value):
     return f"{size} of {capacity}, {'closed' if is_closed else 'open'}" + sides_text(senders, receivers)
 
 
-def unbounded_channel_text(value):
+def unbounded_text(core):
     """channel/detail/unbounded_sides.hpp"""
-    sides = value["core_"]["sides_"]
+    sides = core["sides_"]
     sending, receiving = sides["sending"], sides["receiving"]
-    size = (number(sending["count"]) - number(receiving["count"])) & ((1 << 64) - 1)
-    if size >> 62 or number(sending["word"], 32) > 3:
+    bits = 8 * pointer_size()
+    size = (number(sending["count"]) - number(receiving["count"])) & ((1 << bits) - 1)
+    if size >> bits - 2 or number(sending["word"], 32) > 3:
         raise Broken("no count of items")
     state = "closed" if number(sending["word"], 32) & 2 else "open"
     return f"{plural(size, 'item')}, {state}" + sides_text([], nodes_of(sending["receivers"]))
@@ -596,9 +596,8 @@ def find_field(value, name, depth=4):
     return None
 
 
-def locked_channel_text(value):
+def locked_text(core):
     """channel/detail/locked_core.hpp"""
-    core = value["core_"]
     word, size = number(core["word_"], 32), number(core["count_"])
     capacity = find_field(core["items_"], "capacity_")
     if capacity is None or word > 3 or size > int(capacity):
@@ -606,6 +605,28 @@ def locked_channel_text(value):
     state = "closed" if word & 2 else "open"
     sides = sides_text(nodes_of(core["senders_"]), nodes_of(core["receivers_"]))
     return f"{size} of {int(capacity)}, {state}" + sides
+
+
+def core_text(core):
+    name = str(core.type.strip_typedefs())
+    if "basic_channel_core<" in name:
+        return ring_text(core)
+    return unbounded_text(core) if "basic_unbounded_core<" in name else locked_text(core)
+
+
+def channel_text(value):
+    return core_text(value["core_"])
+
+
+def handle_text(value):
+    """channel/handles.hpp"""
+    shared = value["to_"]
+    if int(shared) == 0:
+        return "empty"
+    senders, receivers = number(shared["senders_"]), number(shared["receivers_"])
+    if (senders | receivers) >> 48:
+        raise Broken("no count of handles")
+    return f"{core_text(shared['core'])}, {plural(senders, 'sender')}, {plural(receivers, 'receiver')}"
 
 
 # ---- Tasks and their runners
@@ -740,7 +761,8 @@ def of_executor_runner(runner):
     left = number(home["users_"]) - 1
     if left < 0 or left >> 48:
         raise Broken("no count of tasks")
-    return Runner("executor_runner", int(runner.address), [home["tasks_"]], state=plural(left, "task") + " left")
+    state = plural(left, "task") + " left"
+    return Runner("executor_runner", int(runner.address), [home["tasks_"]], state=state)
 
 
 RUNNERS = {"scheduler": of_scheduler, "run_loop": of_run_loop, "executor_runner": of_executor_runner}
@@ -775,9 +797,11 @@ PRINTERS = {
     "basic_event": ("event", event_text),
     "basic_latch": ("latch", latch_text),
     "basic_channel": ("channel<>", channel_text),
-    "basic_unbounded_channel": ("unbounded_channel<>", unbounded_channel_text),
-    "basic_priority_channel": ("priority_channel<>", locked_channel_text),
-    "basic_sliding_channel": ("sliding_channel<>", locked_channel_text),
+    "basic_unbounded_channel": ("unbounded_channel<>", channel_text),
+    "basic_priority_channel": ("priority_channel<>", channel_text),
+    "basic_sliding_channel": ("sliding_channel<>", channel_text),
+    "basic_sender": ("sender<>", handle_text),
+    "basic_receiver": ("receiver<>", handle_text),
     "task": ("task<>", task_text),
     "join_handle": ("join_handle<>", join_handle_text),
     "scheduler": ("scheduler", lambda value: of_scheduler(value).text()),

@@ -20,7 +20,8 @@ fail() {
 
 unset DEBUGINFOD_URLS
 command -v gdb >/dev/null || skip "gdb was not found"
-gdb -nx -batch -ex 'python print("has", "Python")' 2>&1 | grep -q "has Python" || skip "this gdb has no Python"
+gdb -nx -batch -ex 'python print("has", "Python")' 2>&1 | grep -q "has Python" ||
+    skip "this gdb has no Python"
 rm -rf "$work"
 mkdir -p "$work" || exit 1
 export TRANSCRIPT="$here/objects.transcript"

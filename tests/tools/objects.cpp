@@ -54,6 +54,8 @@ bide::semaphore on_loop(0);
 
 bide::run_loop* loop = nullptr;
 bide::executor_runner* runner = nullptr;
+bide::sender<int>* one_sender = nullptr;
+bide::receiver<int>* one_receiver = nullptr;
 bide::scheduler* two_workers = nullptr;
 std::unique_ptr<bide::scheduler> owned;
 bide::task<int>* unstarted = nullptr;
@@ -73,6 +75,7 @@ auto* no_event = reinterpret_cast<bide::event*>(garbage);
 auto* no_channel = reinterpret_cast<bide::channel<int>*>(garbage);
 auto* no_unbounded = reinterpret_cast<bide::unbounded_channel<int>*>(garbage);
 auto* no_priority = reinterpret_cast<bide::priority_channel<int>*>(garbage);
+auto* no_sender = reinterpret_cast<bide::sender<int>*>(garbage);
 auto* no_task = reinterpret_cast<bide::task<int>*>(garbage);
 auto* no_handle = reinterpret_cast<bide::join_handle<int>*>(garbage);
 auto* no_scheduler = reinterpret_cast<bide::scheduler*>(garbage);
@@ -247,6 +250,12 @@ int main() {
     runner = &on_executor;
     on_executor.spawn(ask(on_loop).named("visitor")).detach();
     own_loop.poll();
+
+    auto [tx, rx] = bide::make_channel<int>(2);
+    auto copy = tx;
+    static_cast<void>(tx.try_send(1));
+    one_sender = &tx;
+    one_receiver = &rx;
 
     owned = std::make_unique<bide::scheduler>(bide::scheduler_options{
         .num_workers = 2,

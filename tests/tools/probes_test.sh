@@ -18,7 +18,8 @@ fail() {
 
 mkdir -p "$work" || exit 1
 LC_ALL=C readelf --notes "$program" >"$work/notes" || fail "readelf has failed"
-awk '/Provider: / { ours = $2 == "bide" } /Name: / && ours { print $2 }' "$work/notes" | sort -u >"$work/names"
+awk '/Provider: / { ours = $2 == "bide" } /Name: / && ours { print $2 }' "$work/notes" |
+    sort -u >"$work/names"
 cat >"$work/wanted" <<END
 hand_over
 task_end
@@ -34,12 +35,16 @@ diff -u "$work/wanted" "$work/names" || fail "the notes name other probes"
 
 unset DEBUGINFOD_URLS
 command -v gdb >/dev/null || skip "gdb was not found, and the notes are right"
-gdb -nx -batch -ex 'python print("has", "Python")' 2>&1 | grep -q "has Python" || skip "this gdb has no Python"
+gdb -nx -batch -ex 'python print("has", "Python")' 2>&1 | grep -q "has Python" ||
+    skip "this gdb has no Python"
 rm -f "$work/answers"
 ANSWERS="$work/answers" gdb -nx -batch -ex "source $here/probes.py" "$program" >"$work/log" 2>&1
 if grep -qiE 'ptrace.*not permitted|could not trace' "$work/log"; then
     skip "no program can be traced here"
 fi
-[ -f "$work/answers" ] || { cat "$work/log"; fail "gdb has failed"; }
+if [ ! -f "$work/answers" ]; then
+    cat "$work/log"
+    fail "gdb has failed"
+fi
 diff -u "$here/probes.transcript" "$work/answers" || fail "the probes came otherwise than in probes.transcript"
 echo "probes_test: passed"
