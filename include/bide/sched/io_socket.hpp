@@ -3,7 +3,7 @@
 #define BIDE_SCHED_IO_SOCKET_HPP
 
 /// \file
-/// Accepts, connects, reads and writes on an epoll_driver. Linux only; empty on other systems.
+/// Accepts, connects, reads and writes on an epoll_driver or a uring_driver. Linux only; empty on other systems.
 ///
 /// This is no network library: there are no names, no TLS, no datagrams and no protocols. A descriptor
 /// of any other origin is used in the same way: of a library that resolves names, of socketpair(2), of
@@ -37,16 +37,16 @@ namespace bide::inline BIDE_ABI {
 /// of the system.
 using io_count = result<std::size_t, std::error_code>;
 
-/// Owns a socket, or another descriptor, and waits for it on a driver.
+/// Owns a socket, or another descriptor, and waits for it on a driver: an epoll_driver or a uring_driver.
 /// Thread safety: different coroutines may read and write at the same time. Nothing else may be called
 /// while the socket is moved, closed or destroyed.
-class io_socket {
+template <class Driver> class basic_io_socket {
 public:
     /// Owns nothing.
-    io_socket() noexcept = default;
+    basic_io_socket() noexcept = default;
     /// Takes over an open descriptor, and makes it non-blocking.
     /// Requires: `on` outlives the socket.
-    io_socket(epoll_driver& on, int fd) noexcept : driver_(&on), fd_(fd) {
+    basic_io_socket(Driver& on, int fd) noexcept : driver_(&on), fd_(fd) {
         const int saved = errno;
         if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0 && (flags & O_NONBLOCK) == 0) {
             ::fcntl(fd, F_SETFL, flags | O_NONBLOCK); // if it fails, the first operation fails, too
@@ -55,18 +55,18 @@ public:
     }
     /// Takes over what `other` owns.
     /// Requires: no operation is under way.
-    io_socket(io_socket&& other) noexcept
+    basic_io_socket(basic_io_socket&& other) noexcept
         : driver_(other.driver_), fd_(std::exchange(other.fd_, -1)) {}
     /// \overload
-    io_socket& operator=(io_socket&& other) noexcept {
-        io_socket moved(std::move(other));
+    basic_io_socket& operator=(basic_io_socket&& other) noexcept {
+        basic_io_socket moved(std::move(other));
         std::swap(driver_, moved.driver_);
         std::swap(fd_, moved.fd_);
         return *this;
     }
-    io_socket(const io_socket&) = delete;
+    basic_io_socket(const basic_io_socket&) = delete;
     /// Calls close().
-    ~io_socket() { close(); }
+    ~basic_io_socket() { close(); }
 
     /// Closes the descriptor. Operations that wait for it return errc::closed.
     void close() noexcept {
@@ -110,45 +110,51 @@ public:
     /// (too_many_files_open), the connection stays in the queue. Close one, or wait, before the
     /// next attempt.
     /// Cancellation: no connection is lost, and no descriptor.
-    async_op<result<io_socket, std::error_code>> async_accept() noexcept;
+    async_op<result<basic_io_socket, std::error_code>> async_accept() noexcept;
 
 private:
-    epoll_driver& driver() const noexcept {
+    Driver& driver() const noexcept {
         if (driver_ == nullptr) {
             detail::fatal("io_socket", this, "has never owned a descriptor");
         }
         return *driver_;
     }
 
-    epoll_driver* driver_ = nullptr;
+    Driver* driver_ = nullptr;
     int fd_ = -1;
 };
+
+/// A socket on an epoll_driver.
+using io_socket = basic_io_socket<epoll_driver>;
 
 /// Connects a new stream socket to an address. The connection begins in this call.
 /// Returns: an operation whose value is the connection, or the system's error.
 /// Requires: `on` outlives the socket.
 /// Cancellation: the socket is closed.
-async_op<result<io_socket, std::error_code>> async_connect(epoll_driver& on, const sockaddr* to,
-                                                           socklen_t size) noexcept;
+template <class Driver>
+async_op<result<basic_io_socket<Driver>, std::error_code>>
+async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept;
 /// Makes a stream socket that listens at an address. An address of TCP may be reused at once.
 /// Returns: the socket, or the system's error.
 /// Requires: `on` outlives the socket.
-result<io_socket, std::error_code> listen_at(epoll_driver& on, const sockaddr* at, socklen_t size,
-                                             int backlog = SOMAXCONN) noexcept;
+template <class Driver>
+result<basic_io_socket<Driver>, std::error_code>
+listen_at(Driver& on, const sockaddr* at, socklen_t size, int backlog = SOMAXCONN) noexcept;
 
 /// Connects to a sockaddr_in, sockaddr_in6 or sockaddr_un.
-template <class Address>
-async_op<result<io_socket, std::error_code>> async_connect(epoll_driver& on,
-                                                           const Address& to) noexcept;
+template <class Driver, class Address>
+async_op<result<basic_io_socket<Driver>, std::error_code>>
+async_connect(Driver& on, const Address& to) noexcept;
 
 /// Listens at a sockaddr_in, sockaddr_in6 or sockaddr_un.
-template <class Address>
-result<io_socket, std::error_code> listen_at(epoll_driver& on, const Address& at) noexcept;
+template <class Driver, class Address>
+result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept;
 
 /// Writes all bytes.
 /// Returns: nothing, or the first error; some bytes may have been written then.
 /// Requires: `to` and `all` exist until the task has ended.
-task<io_result> async_write(io_socket& to, std::span<const std::byte> all);
+template <class Driver>
+task<io_result> async_write(basic_io_socket<Driver>& to, std::span<const std::byte> all);
 
 } // namespace bide::inline BIDE_ABI
 

@@ -17,6 +17,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/integer_cast.hpp>
+#include <bide/sched/driver.hpp>
 
 #if defined(__linux__)
 
@@ -27,6 +28,7 @@
 #include <cstdint>
 #include <ctime>
 #include <system_error>
+#include <utility>
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -42,14 +44,29 @@ public:
     epoll_set(const epoll_set&) = delete;
     epoll_set& operator=(const epoll_set&) = delete;
 
-    // The data of the eventfd's events.
-    static constexpr std::uint64_t wake_mark = ~std::uint64_t{0};
+    static constexpr const char* name = "epoll_driver";
 
-    // Asks the kernel for one event of `events`, which will carry `data`. `registered`: the file is
-    // believed to be in the set; the function corrects it. Returns 0 or the system's error number.
-    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t data) noexcept;
+    // What the kernel found, for the request with that key.
+    struct event {
+        std::uint64_t key;
+        std::uint32_t events;
+    };
 
-    void remove(int fd) noexcept {
+    // Asks the kernel for one event of `events`, which will carry `key`. `registered`: the file is
+    // believed to be in the set; the function corrects it. Replaces the request before, which had the
+    // key `old`. Returns 0 or the system's error number.
+    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key,
+                std::uint64_t old) noexcept;
+
+    // The event of a request has come. The file stays in the set.
+    static void has_fired(bool&) noexcept {}
+    // A request is of no use any more. Its event will be ignored.
+    void withdraw(bool&, std::uint64_t) noexcept {}
+
+    void remove(int fd, bool& registered, std::uint64_t) noexcept {
+        if (!std::exchange(registered, false)) {
+            return;
+        }
         const int saved = errno;
         epoll_event none{};
         ::epoll_ctl(set_.fd, EPOLL_CTL_DEL, fd, &none);
@@ -57,8 +74,14 @@ public:
     }
 
     // Fetches events. Sleeps while there are none, until the deadline or earlier. Returns true if
-    // wake() was called since the last fetch(). One thread at a time.
-    bool fetch(deadline until, epoll_event* events, unsigned most, unsigned& count) noexcept;
+    // wake() was called since the last fetch(). One thread at a time calls this and the next two.
+    // Requires: !has_next().
+    bool fetch(deadline until) noexcept;
+
+    // Returns whether events were fetched and not taken.
+    bool has_next() const noexcept { return next_ != count_; }
+    // Takes an event. Returns false if there is none.
+    bool next(event& told) noexcept;
 
     // Ends the fetch() that is going on, or makes the next one return at once. Any thread.
     void wake() noexcept {
@@ -88,12 +111,20 @@ private:
         BIDE_THROW(std::system_error(errno, std::system_category(), "bide: epoll_driver"));
     }
 
-    int wait_for_events(deadline until, epoll_event* events, int most) noexcept;
+    static constexpr unsigned most = driver::max_completions;
+    // The data of the eventfd's events.
+    static constexpr std::uint64_t wake_mark = ~std::uint64_t{0};
+
+    int wait_for_events(deadline until) noexcept;
 
     const owned_fd set_;
     const owned_fd wake_event_;
     typename Platform::template atomic<sleeper> sleeper_{sleeper::awake};
-    bool has_pwait2_ = true; // only the fetching thread uses it
+    // Only the fetching thread uses these fields.
+    bool has_pwait2_ = true;
+    unsigned next_ = 0;
+    unsigned count_ = 0;
+    epoll_event events_[most];
 };
 
 template <class Platform>
@@ -108,11 +139,11 @@ epoll_set<Platform>::epoll_set()
 }
 
 template <class Platform>
-int epoll_set<Platform>::request(int fd, bool& registered, std::uint32_t events,
-                                 std::uint64_t data) noexcept {
+int epoll_set<Platform>::request(int fd, bool& registered, std::uint32_t events, std::uint64_t key,
+                                 std::uint64_t) noexcept {
     epoll_event requested{};
     requested.events = events | EPOLLONESHOT;
-    requested.data.u64 = data;
+    requested.data.u64 = key;
     for (bool again = true;; again = false) {
         if (::epoll_ctl(set_.fd, registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &requested) == 0) {
             registered = true;
@@ -126,9 +157,7 @@ int epoll_set<Platform>::request(int fd, bool& registered, std::uint32_t events,
     }
 }
 
-template <class Platform>
-bool epoll_set<Platform>::fetch(deadline until, epoll_event* events, unsigned most,
-                                unsigned& count) noexcept {
+template <class Platform> bool epoll_set<Platform>::fetch(deadline until) noexcept {
     if (!until.is_poll()) {
         sleeper seen = sleeper::awake;
         // Order: relaxed; it publishes nothing. Failure: wake() was called.
@@ -137,21 +166,33 @@ bool epoll_set<Platform>::fetch(deadline until, epoll_event* events, unsigned mo
             until = deadline::poll();
         }
     }
-    const int n = wait_for_events(until, events, static_cast<int>(most));
+    const int n = wait_for_events(until);
     if (n < 0 && errno != EINTR) {
         fatal("epoll_driver", this, "cannot wait: its files were closed");
     }
-    count = n < 0 ? 0 : static_cast<unsigned>(n);
+    next_ = 0;
+    count_ = n < 0 ? 0 : static_cast<unsigned>(n);
     // Order: acquire [epoll.wake]; what was done before wake().
     return sleeper_.exchange(sleeper::awake, std::memory_order_acquire) == sleeper::woken;
 }
 
+template <class Platform> bool epoll_set<Platform>::next(event& told) noexcept {
+    while (next_ != count_) {
+        const epoll_event& found = events_[next_++];
+        if (found.data.u64 != wake_mark) {
+            told = {found.data.u64, found.events};
+            return true;
+        }
+    }
+    return false;
+}
+
 // The system call. Without epoll_pwait2() (Linux 5.11, glibc 2.35) the wait is rounded up to a
 // millisecond.
-template <class Platform>
-int epoll_set<Platform>::wait_for_events(deadline until, epoll_event* events, int most) noexcept {
+template <class Platform> int epoll_set<Platform>::wait_for_events(deadline until) noexcept {
+    const int room = static_cast<int>(most);
     if (until.is_poll() || until.is_never()) {
-        return ::epoll_wait(set_.fd, events, most, until.is_poll() ? 0 : -1);
+        return ::epoll_wait(set_.fd, events_, room, until.is_poll() ? 0 : -1);
     }
     const std::int64_t rest = std::max<std::int64_t>(until.next_check_ns() - Platform::now(), 0);
 #if defined(__GLIBC_PREREQ)
@@ -160,7 +201,7 @@ int epoll_set<Platform>::wait_for_events(deadline until, epoll_event* events, in
         timespec precise{};
         precise.tv_sec = integer_cast<std::time_t>(rest / 1'000'000'000);
         precise.tv_nsec = integer_cast<long>(rest % 1'000'000'000);
-        const int n = ::epoll_pwait2(set_.fd, events, most, &precise, nullptr);
+        const int n = ::epoll_pwait2(set_.fd, events_, room, &precise, nullptr);
         if (n >= 0 || errno == EINTR) {
             return n;
         }
@@ -169,7 +210,7 @@ int epoll_set<Platform>::wait_for_events(deadline until, epoll_event* events, in
 #endif
 #endif
     const std::int64_t ms = rest / 1'000'000 + (rest % 1'000'000 != 0 ? 1 : 0);
-    return ::epoll_wait(set_.fd, events, most,
+    return ::epoll_wait(set_.fd, events_, room,
                         static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
 }
 

@@ -60,12 +60,13 @@ public:
         return first + at.index;
     }
 
-    // Calls f(T&) for each T.
+    // Calls f(T&, number) for each T.
     template <class F> void each(F f) noexcept {
         for (number i = 0; i < chunks; ++i) {
             if (T* const first = chunk(i)) {
-                for (std::size_t k = 0; k < size_of(i); ++k) {
-                    f(first[k]);
+                const number lowest = i == 0 ? 0 : first_chunk << (i - 1);
+                for (number k = 0; k < size_of(i); ++k) {
+                    f(first[k], lowest + k);
                 }
             }
         }

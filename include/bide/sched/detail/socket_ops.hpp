@@ -70,8 +70,8 @@ struct transfer_payload : socket_payload {
     std::size_t size = 0;
     std::size_t count = 0;
 };
-struct connection_payload : socket_payload {
-    io_socket made{};
+template <class Driver> struct connection_payload : socket_payload {
+    basic_io_socket<Driver> made{};
 };
 
 } // namespace detail
@@ -81,21 +81,30 @@ template <> struct wait_payload<io_count> {
     using type = detail::transfer_payload; ///< the payload
 };
 /// The payload of an accept or a connect.
-template <> struct wait_payload<result<io_socket, std::error_code>> {
-    using type = detail::connection_payload; ///< the payload
+template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std::error_code>> {
+    using type = detail::connection_payload<Driver>; ///< the payload
 };
 
 namespace detail {
 
 // The operations, on the waits of the driver.
-struct socket_access {
-    using readiness = epoll_driver::readiness;
+template <class Driver> struct socket_access {
+    using readiness = typename Driver::readiness;
+    using io_socket = basic_io_socket<Driver>;
+    using connection_payload = detail::connection_payload<Driver>;
 
     // A wait for a file, whose payload has the error if the driver cannot wait for it.
-    static readiness wait_for(epoll_driver& on, int fd, bool writes, socket_payload& p) noexcept {
+    static readiness wait_for(Driver& on, int fd, bool writes, socket_payload& p) noexcept {
         auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
-        const auto way = writes ? epoll_driver::writable : epoll_driver::readable;
+        const auto way = writes ? Driver::writable : Driver::readable;
         return {{}, on, its, fd, readiness::way_of(way, its)};
+    }
+
+    template <class T> static result<T, std::error_code> failed(wait_status what, int error) {
+        return what == wait_status::granted
+                   ? unexpected{std::error_code(error != 0 ? error : EAGAIN,
+                                                std::system_category())}
+                   : unexpected{make_error_code(errc_of(what))};
     }
 
     struct operation : readiness {
@@ -109,26 +118,19 @@ struct socket_access {
             if (this->its == nullptr) {
                 return wait_status::granted;
             }
-            epoll_driver::lock::acquire(this->its->locked);
+            Driver::lock::acquire(this->its->locked);
             const wait_status what = this->is_forgotten() ? wait_status::closed : attempt();
-            epoll_driver::lock::release(this->its->locked);
+            Driver::lock::release(this->its->locked);
             return what;
-        }
-
-        template <class T> static result<T, std::error_code> failed(wait_status what, int error) {
-            return what == wait_status::granted
-                       ? unexpected{std::error_code(error != 0 ? error : EAGAIN,
-                                                    std::system_category())}
-                       : unexpected{make_error_code(errc_of(what))};
         }
     };
 
     struct transferring : operation {
         wait_status try_now(transfer_payload& p) const noexcept {
-            return unless_forgotten([this, &p]() noexcept { return attempt(p); });
+            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
         }
         wait_status attempt(transfer_payload& p) const noexcept {
-            const bool writes = this->which() == epoll_driver::writable;
+            const bool writes = this->which() == Driver::writable;
             const int from = this->fd;
             ssize_t n = uninterrupted([&]() noexcept {
                 return writes ? ::send(from, p.data, p.size, MSG_NOSIGNAL)
@@ -164,7 +166,7 @@ struct socket_access {
 
     struct accepting : connection {
         wait_status try_now(connection_payload& p) const noexcept {
-            return unless_forgotten([this, &p]() noexcept { return attempt(p); });
+            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
         }
         wait_status attempt(connection_payload& p) const noexcept {
             for (;;) {
@@ -172,7 +174,7 @@ struct socket_access {
                     return ::accept4(this->fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
                 });
                 if (made >= 0) {
-                    p.made = io_socket(this->of, made);
+                    p.made = io_socket(static_cast<Driver&>(this->of), made);
                     return p.end();
                 }
                 if (errno != ECONNABORTED) { // else that peer has gone meanwhile
@@ -184,7 +186,7 @@ struct socket_access {
 
     struct connecting : connection {
         wait_status try_now(connection_payload& p) const noexcept {
-            return unless_forgotten([this, &p]() noexcept { return attempt(p); });
+            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
         }
         wait_status attempt(connection_payload& p) const noexcept {
             pollfd file{this->fd, POLLOUT, 0};
@@ -199,7 +201,7 @@ struct socket_access {
     };
 
     template <class Op, class R, class Payload>
-    static async_op<R> start(epoll_driver& on, int fd, bool writes, Payload p) noexcept {
+    static async_op<R> start(Driver& on, int fd, bool writes, Payload p) noexcept {
         const readiness wait = wait_for(on, fd, writes, p);
         Op op{wait};
         return {op, std::move(p)};
@@ -210,31 +212,39 @@ struct socket_access {
 
 // ---- the operations
 
-inline async_op<io_count> io_socket::async_read_some(std::span<std::byte> into) noexcept {
+template <class Driver>
+async_op<io_count> basic_io_socket<Driver>::async_read_some(std::span<std::byte> into) noexcept {
     detail::transfer_payload p;
     p.data = into.data();
     p.size = into.size();
-    return detail::socket_access::start<detail::socket_access::transferring, io_count>(
-        driver(), fd_, false, p);
+    using access = detail::socket_access<Driver>;
+    return access::template start<typename access::transferring, io_count>(driver(), fd_, false, p);
 }
 
-inline async_op<io_count> io_socket::async_write_some(std::span<const std::byte> from) noexcept {
+template <class Driver>
+async_op<io_count>
+basic_io_socket<Driver>::async_write_some(std::span<const std::byte> from) noexcept {
     detail::transfer_payload p;
     p.data = const_cast<std::byte*>(from.data());
     p.size = from.size();
-    return detail::socket_access::start<detail::socket_access::transferring, io_count>(
-        driver(), fd_, true, p);
+    using access = detail::socket_access<Driver>;
+    return access::template start<typename access::transferring, io_count>(driver(), fd_, true, p);
 }
 
-inline async_op<result<io_socket, std::error_code>> io_socket::async_accept() noexcept {
-    return detail::socket_access::start<detail::socket_access::accepting,
-                                        result<io_socket, std::error_code>>(
-        driver(), fd_, false, detail::connection_payload());
+template <class Driver>
+async_op<result<basic_io_socket<Driver>, std::error_code>>
+basic_io_socket<Driver>::async_accept() noexcept {
+    using access = detail::socket_access<Driver>;
+    return access::template start<typename access::accepting,
+                                  result<basic_io_socket, std::error_code>>(
+        driver(), fd_, false, detail::connection_payload<Driver>());
 }
 
-inline async_op<result<io_socket, std::error_code>>
-async_connect(epoll_driver& on, const sockaddr* to, socklen_t size) noexcept {
-    detail::connection_payload p;
+template <class Driver>
+async_op<result<basic_io_socket<Driver>, std::error_code>>
+async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
+    using access = detail::socket_access<Driver>;
+    detail::connection_payload<Driver> p;
     const int fd = ::socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         p.end(errno);
@@ -243,16 +253,17 @@ async_connect(epoll_driver& on, const sockaddr* to, socklen_t size) noexcept {
     } else if (errno != EINPROGRESS && errno != EINTR) { // a signal does not end it
         p.end(errno);
     }
-    p.made = io_socket(on, fd);
-    return detail::socket_access::start<detail::socket_access::connecting,
-                                        result<io_socket, std::error_code>>(on, fd, true,
-                                                                            std::move(p));
+    p.made = basic_io_socket<Driver>(on, fd);
+    return access::template start<typename access::connecting,
+                                  result<basic_io_socket<Driver>, std::error_code>>(on, fd, true,
+                                                                                    std::move(p));
 }
 
-inline result<io_socket, std::error_code> listen_at(epoll_driver& on, const sockaddr* at,
-                                                    socklen_t size, int backlog) noexcept {
+template <class Driver>
+result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const sockaddr* at,
+                                                           socklen_t size, int backlog) noexcept {
     const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    io_socket made(on, fd);
+    basic_io_socket<Driver> made(on, fd);
     const int yes = 1;
     if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
         ::bind(fd, at, size) != 0 || ::listen(fd, backlog) != 0) {
@@ -261,7 +272,8 @@ inline result<io_socket, std::error_code> listen_at(epoll_driver& on, const sock
     return made;
 }
 
-inline task<io_result> async_write(io_socket& to, std::span<const std::byte> all) {
+template <class Driver>
+task<io_result> async_write(basic_io_socket<Driver>& to, std::span<const std::byte> all) {
     while (!all.empty()) {
         const io_count n = co_await to.async_write_some(all);
         if (!n) {
@@ -272,13 +284,13 @@ inline task<io_result> async_write(io_socket& to, std::span<const std::byte> all
     co_return io_result();
 }
 
-template <class Address>
-async_op<result<io_socket, std::error_code>> async_connect(epoll_driver& on,
-                                                           const Address& to) noexcept {
+template <class Driver, class Address>
+async_op<result<basic_io_socket<Driver>, std::error_code>>
+async_connect(Driver& on, const Address& to) noexcept {
     return async_connect(on, reinterpret_cast<const sockaddr*>(&to), socklen_t{sizeof(Address)});
 }
-template <class Address>
-result<io_socket, std::error_code> listen_at(epoll_driver& on, const Address& at) noexcept {
+template <class Driver, class Address>
+result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept {
     return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
 }
 

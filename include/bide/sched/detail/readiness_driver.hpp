@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_DETAIL_READINESS_DRIVER_HPP
+#define BIDE_SCHED_DETAIL_READINESS_DRIVER_HPP
+
+// What epoll_driver and uring_driver have in common: coroutines wait until a file is ready. A Set asks
+// the kernel (detail/epoll_set.hpp, detail/uring_set.hpp). Empty on other systems than Linux.
+//
+// Each file that was waited for has an entry, found by its descriptor: a lock, a queue for each
+// direction, and what the kernel was asked for.
+//
+//   armed        the events that the kernel looks for on behalf of the waiters; 0 if none waits
+//   generation   the number of requests so far, in 31 bits; each event carries that of its request
+//   registered   what the set believes that the kernel has of the file since the last request
+//   forgotten    how often forget() or a detachment has ended all waits. A wait has the number of its
+//                begin: if that differs, the descriptor may be another file's, and the wait is closed
+//
+// The driver requests one event when a waiter is queued for an event that is not armed. If waiters are
+// left in the queues after an event, it requests another one. A request makes the kernel check the file
+// again, so no event is lost between an event and the next request. An event that answers an older
+// request is dropped. While no waiter is queued, the driver assumes nothing about the descriptor: the
+// file may have been closed, and another file may have the same descriptor. A cancelled wait leaves at
+// most one event for which there is no waiter.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+#include <bide/fwd.hpp>
+#include <bide/sched/detail/growing_table.hpp>
+#include <bide/sched/driver.hpp>
+
+#if defined(__linux__)
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Driver> struct socket_access; // sched/detail/socket_ops.hpp
+
+// The public functions are documented where a driver publishes them: epoll_driver.hpp.
+template <class Platform, class Set> class readiness_driver : public driver {
+    using node = basic_waiter<Platform>;
+
+public:
+    basic_async_op<io_done, Platform> async_wait_readable(int fd) noexcept {
+        return async_wait(fd, readable);
+    }
+    basic_async_op<io_done, Platform> async_wait_writable(int fd) noexcept {
+        return async_wait(fd, writable);
+    }
+    void forget(int fd) noexcept;
+    unsigned wait(deadline until) noexcept override;
+    void wake() noexcept override { set_.wake(); }
+
+protected:
+    readiness_driver() {}
+    // Requires: no wait() or wake() is going on, and there is no attachment.
+    ~readiness_driver() override;
+
+    Set set_;
+
+private:
+    template <class> friend struct socket_access;
+
+    using word = std::uint32_t;
+    using event = typename Set::event;
+    using lock = lock_bits<Platform, word>;
+    using wake_list = basic_wake_list<Platform>;
+    template <class T> using atomic = typename Platform::template atomic<T>;
+
+    enum direction : unsigned { readable, writable };
+
+    static constexpr std::uint32_t events_of[] = {EPOLLIN, EPOLLOUT};
+    static constexpr short polled_of[] = {POLLIN, POLLOUT};
+    static constexpr std::uint32_t always = EPOLLERR | EPOLLHUP;
+    static constexpr std::uint32_t last_generation = 0x7fff'ffff;
+
+    // What an event says whose it is: the highest bit is 0.
+    static std::uint64_t key(int fd, std::uint32_t generation) noexcept {
+        return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
+    }
+
+    struct entry {
+        atomic<word> locked{0};
+        // Under the lock:
+        std::uint32_t generation = 0;
+        std::uint32_t armed = 0;
+        bool registered = false;           // belongs to the set
+        atomic<word> forgotten{0};         // written under the lock
+        unsigned char first_direction = 0; // which direction is served first
+        basic_waiter_queue<Platform> queues[2];
+
+        std::uint32_t wanted() const noexcept {
+            return (queues[readable].empty() ? 0 : events_of[readable]) |
+                   (queues[writable].empty() ? 0 : events_of[writable]);
+        }
+    };
+
+    // The operation that waits for a direction of a file (core/wait_ops.hpp).
+    struct readiness : io_operation {
+        readiness_driver& of;
+        entry* its; // nullptr: it fails with the error of its payload
+        int fd;
+        word way; // the direction, and the entry's `forgotten` shifted left
+
+        // Order: relaxed; under the lock, or before any concurrent forget().
+        static word way_of(direction d, const entry* e) noexcept {
+            return d | (e == nullptr ? 0 : e->forgotten.load(std::memory_order_relaxed) << 1);
+        }
+        direction which() const noexcept { return static_cast<direction>(way & 1); }
+        bool is_forgotten() const noexcept { return way != way_of(which(), its); }
+
+        wait_status try_now(io_payload& mine) const noexcept;
+        wait_status enqueue(node& w, io_payload& mine) const noexcept;
+        bool cancel(node& w, wait_status why) const noexcept;
+    };
+
+    basic_async_op<io_done, Platform> async_wait(int fd, direction which) noexcept {
+        io_payload payload;
+        entry* const e = entry_for(fd, payload.error);
+        return {readiness{{}, *this, e, fd, readiness::way_of(which, e)}, payload};
+    }
+
+    void detached() noexcept override;
+    entry* entry_for(int fd, int& error) noexcept;
+    int arm(int fd, entry& e, std::uint32_t wanted) noexcept;
+    unsigned hand_over() noexcept;
+    unsigned serve(const event& told, unsigned most, wake_list& ready, wake_list& gone) noexcept;
+    static unsigned take(basic_waiter_queue<Platform>& from, unsigned most, wake_list& to) noexcept;
+
+    static bool has_passed(deadline until) noexcept {
+        const std::int64_t end = until.steady_ns(); // before now(): its clock may be another one
+        return !until.is_never() && Platform::now() >= end && !until.is_early();
+    }
+
+    growing_table<entry, Platform> entries_;
+    atomic<word> made_{0}; // counts entries and ends of attachments
+};
+
+// ---- Destruction
+
+template <class Platform, class Set> readiness_driver<Platform, Set>::~readiness_driver() {
+    unsigned long long waiting = 0;
+    entries_.each([&waiting](entry& e, std::uint32_t) noexcept {
+        lock::acquire(e.locked);
+        for (auto& queue : e.queues) {
+            for (; !queue.empty(); ++waiting) {
+                queue.pop();
+            }
+        }
+    });
+    if (waiting != 0) {
+        fatal_destroyed(Set::name, this, waiting);
+    }
+}
+
+// ---- Waiters
+
+// Returns the entry of `fd`. Makes no entry for a number that is no open file: returns nullptr and
+// sets `error`.
+template <class Platform, class Set>
+auto readiness_driver<Platform, Set>::entry_for(int fd, int& error) noexcept -> entry* {
+    entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
+    if (e == nullptr) {
+        if (fd < 0 || ::fcntl(fd, F_GETFD) < 0) {
+            error = EBADF;
+        } else if (e = entries_.make(static_cast<std::uint32_t>(fd)); e == nullptr) {
+            error = ENOMEM;
+        } else {
+            // Order: acq_rel [driver.detach]; detached() finds the entry, or the waits of the entry
+            // find that detached() came first.
+            made_.fetch_add(1, std::memory_order_acq_rel);
+        }
+    }
+    return e;
+}
+
+template <class Platform, class Set>
+wait_status readiness_driver<Platform, Set>::readiness::try_now(io_payload& mine) const noexcept {
+    if (its == nullptr) {
+        return wait_status::granted; // with an error
+    }
+    pollfd file{fd, polled_of[which()], 0};
+    if (::poll(&file, 1, 0) <= 0) {
+        return wait_status::waiting;
+    }
+    mine.error = (file.revents & POLLNVAL) != 0 ? EBADF : 0;
+    return wait_status::granted;
+}
+
+template <class Platform, class Set>
+wait_status readiness_driver<Platform, Set>::readiness::enqueue(node& w,
+                                                                io_payload& mine) const noexcept {
+    entry& e = *its;
+    lock::acquire(e.locked);
+    wait_status what = w.forbidden();
+    const bool attached = of.is_attached();
+    const bool gone = is_forgotten();
+    const auto mask = events_of[which()];
+    if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) == 0)) {
+        const int error = gone ? EBADF : attached ? of.arm(fd, e, e.wanted() | mask) : EDEADLK;
+        if (error != 0) {
+            if (!w.claim()) { // another wait of its select has won
+                lock::release(e.locked);
+                return wait_status::waiting;
+            }
+            w.commit();
+            mine.error = error == EPERM ? 0 : error; // EPERM: the file is always ready
+            what = gone ? wait_status::closed : wait_status::granted;
+        }
+    }
+    if (what == wait_status::waiting) {
+        e.queues[which()].push(w);
+    } else {
+        w.settle(what);
+    }
+    lock::release(e.locked);
+    return what;
+}
+
+template <class Platform, class Set>
+bool readiness_driver<Platform, Set>::readiness::cancel(node& w, wait_status why) const noexcept {
+    entry& e = *its;
+    lock::acquire(e.locked);
+    const bool waits_still = e.queues[which()].withdraw(w, why);
+    if (e.armed != 0 && e.wanted() == 0) {
+        e.armed = 0;
+        of.set_.withdraw(e.registered, key(fd, e.generation));
+    }
+    lock::release(e.locked);
+    return waits_still;
+}
+
+template <class Platform, class Set> void readiness_driver<Platform, Set>::forget(int fd) noexcept {
+    entry* const e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
+    if (e == nullptr) {
+        return;
+    }
+    wake_list gone;
+    lock::acquire(e->locked);
+    for (auto& queue : e->queues) {
+        queue.pop_all(gone);
+    }
+    e->armed = 0;
+    e->forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
+    set_.remove(fd, e->registered, key(fd, e->generation));
+    lock::release(e->locked);
+    gone.publish(wait_status::closed);
+}
+
+template <class Platform, class Set> void readiness_driver<Platform, Set>::detached() noexcept {
+    // Order: acq_rel [driver.detach]; see entry_for().
+    made_.fetch_add(1, std::memory_order_acq_rel);
+    wake_list gone;
+    entries_.each([this, &gone](entry& e, std::uint32_t fd) noexcept {
+        lock::acquire(e.locked);
+        for (auto& queue : e.queues) {
+            queue.pop_all(gone);
+        }
+        e.armed = 0;
+        set_.withdraw(e.registered, key(static_cast<int>(fd), e.generation));
+        e.forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
+        lock::release(e.locked);
+    });
+    gone.publish(wait_status::closed);
+}
+
+// Under the entry's lock: requests one event of `wanted`. Returns the system's error.
+template <class Platform, class Set>
+int readiness_driver<Platform, Set>::arm(int fd, entry& e, std::uint32_t wanted) noexcept {
+    const std::uint32_t next = (e.generation + 1) & last_generation;
+    const int error = set_.request(fd, e.registered, wanted, key(fd, next), key(fd, e.generation));
+    if (error != 0) {
+        return error;
+    }
+    e.armed = wanted;
+    e.generation = next;
+    return 0;
+}
+
+// ---- The thread in wait()
+
+template <class Platform, class Set>
+unsigned readiness_driver<Platform, Set>::wait(deadline until) noexcept {
+    for (;;) {
+        const bool woken = !set_.has_next() && set_.fetch(until);
+        const unsigned handed = hand_over();
+        if (handed != 0 || woken || has_passed(until)) {
+            return handed;
+        }
+    }
+}
+
+template <class Platform, class Set>
+unsigned readiness_driver<Platform, Set>::hand_over() noexcept {
+    wake_list ready;
+    wake_list gone;
+    unsigned handed = 0;
+    event told;
+    while (handed < max_completions && set_.next(told)) {
+        if constexpr (requires { told.completed; }) {
+            if (told.completed != nullptr) {
+                ready.push(*told.completed);
+                ++handed;
+                continue;
+            }
+        }
+        handed += serve(told, max_completions - handed, ready, gone);
+    }
+    wake_list::publish(ready, wait_status::granted, gone, wait_status::closed);
+    return handed;
+}
+
+// Removes the waiters that the event lets through, at most `most`. Returns their number.
+template <class Platform, class Set>
+unsigned readiness_driver<Platform, Set>::serve(const event& told, unsigned most, wake_list& ready,
+                                                wake_list& gone) noexcept {
+    const auto fd = static_cast<std::uint32_t>(told.key);
+    entry& e = *entries_.find(fd);
+    unsigned taken = 0;
+    lock::acquire(e.locked);
+    if (told.key >> 32 == e.generation) {
+        e.armed = 0;
+        Set::has_fired(e.registered);
+        e.first_direction ^= 1; // so that neither direction starves the other
+        for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
+            if ((told.events & (events_of[way] | always)) != 0) {
+                taken += take(e.queues[way], most - taken, ready);
+            }
+        }
+        const std::uint32_t wanted = e.wanted();
+        if (wanted != 0 && arm(static_cast<int>(fd), e, wanted) != 0) { // it was closed
+            for (auto& queue : e.queues) {
+                queue.pop_all(gone);
+            }
+        }
+    }
+    lock::release(e.locked);
+    return taken;
+}
+
+template <class Platform, class Set>
+unsigned readiness_driver<Platform, Set>::take(basic_waiter_queue<Platform>& from, unsigned most,
+                                               wake_list& to) noexcept {
+    unsigned taken = 0;
+    while (taken < most && !from.empty()) {
+        if (node& w = from.pop(); w.claim()) {
+            w.commit();
+            to.push(w);
+            ++taken;
+        }
+    }
+    return taken;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif
