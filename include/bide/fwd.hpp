@@ -284,6 +284,10 @@ class driver;
 template <class Platform = native_platform> class basic_epoll_driver;
 /// Is the epoll driver of native threads.
 using epoll_driver = basic_epoll_driver<>;
+/// See sched/uring_driver.hpp.
+template <class Platform = native_platform> class basic_uring_driver;
+/// Is the io_uring driver of native threads.
+using uring_driver = basic_uring_driver<>;
 /// See sched/trace.hpp.
 class trace_sink;
 /// See sched/chrome_trace.hpp.

@@ -67,9 +67,11 @@ public:
     void wake() noexcept override { set_.wake(); }
 
 protected:
-    readiness_driver() {}
+    template <class... Args> explicit readiness_driver(Args... args) : set_(args...) {}
     // Requires: no wait() or wake() is going on, and there is no attachment.
     ~readiness_driver() override;
+
+    void detached() noexcept override;
 
     Set set_;
 
@@ -135,7 +137,6 @@ private:
         return {readiness{{}, *this, e, fd, readiness::way_of(which, e)}, payload};
     }
 
-    void detached() noexcept override;
     entry* entry_for(int fd, int& error) noexcept;
     int arm(int fd, entry& e, std::uint32_t wanted) noexcept;
     unsigned hand_over() noexcept;
