@@ -13,6 +13,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
+#include <support/service.hpp>
 #include <support/stop.hpp>
 
 #include <algorithm>
@@ -268,6 +269,7 @@ TEST_CASE("uring_driver: stops, forget() and time-outs end waits, and the file i
     CHECK(outs[3].is(std::errc::bad_file_descriptor));
     stop.request_stop();
     REQUIRE(test::eventually([&] { return outs[0].done && outs[1].done; }));
+    test::service_thread();
     CHECK(outs[0].is(errc::timeout));
     CHECK(outs[1].is(errc::stopped));
     d.forget(e.mine);
@@ -963,6 +965,7 @@ TEST_CASE("uring_driver: a scheduler shuts down with operations under way") {
         await_detached(io.async_read_some(e.mine, into), out); // no task of it
     }
     CHECK(test::eventually([&] { return out.is(errc::closed); }));
+    test::service_thread();
     e.put("x");
     CHECK(e.rest() == "x");
 }
