@@ -50,7 +50,7 @@ UNTESTED = {"core/config.hpp", "durable/options.hpp", "durable/record_types.hpp"
 ORDERS = "relaxed|consume|acquire|release|acq_rel|seq_cst"
 MACHINE = re.compile(
     r"std::atomic|atomic_thread_fence|_mm_pause|__builtin_ia32_pause|syscall *\(|thread_local")
-MACHINE_HEADERS = re.compile(r"(core/(platform|detail/futex_[a-z]+)|durable/process)\.hpp$")
+MACHINE_HEADERS = re.compile(r"(core/(platform|detail/futex_[a-z]+)|durable/process|sched/detail/uring_ring)\.hpp$")
 NAMES_ORDER = re.compile(rf"memory_order(_|::)({ORDERS})|[(,] *({ORDERS})\)")
 NO_ORDER = re.compile(r"\.(load\(\)|(store|exchange|fetch_[a-z]+)\([^,()]+\);)")
 # A slot's load() and store() are not those of an atomic.

@@ -13,7 +13,7 @@ if(apt_get AND dpkg_query)
     set(missing "")
     foreach(
         package IN ITEMS
-        g++ make catch2 nlohmann-json3-dev libasio-dev
+        g++ make catch2 nlohmann-json3-dev libasio-dev liburing-dev
         libsqlite3-dev libpq-dev libhiredis-dev libssl-dev libcurl4-openssl-dev
     )
         execute_process(

@@ -1,7 +1,8 @@
 # The README.md files are true: every ```cpp block of them compiles as a program of its own, and runs
 # where it has a main(); every test that tests/README.md names is there.
 # cmake -DROOT=<source tree> -DCXX=... -DDURABLE=<library or nothing> -DWERROR=... -DWORK=...
-#   -DASIO=<folder of its headers, or nothing> -DASIO_NAMES=<what to define for them> -P readme.cmake
+#   -DASIO=<folder of its headers, or nothing> -DASIO_NAMES=<what to define for them>
+#   -DURING=<folder of liburing's header, or nothing> -P readme.cmake
 
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/snippets.cmake)
@@ -25,6 +26,10 @@ foreach(readme IN ITEMS README.md ${readmes})
             message(STATUS "${readme}: snippet ${count} skipped, Asio was not found")
             continue()
         endif()
+        if(NOT URING AND snippet MATCHES "<bide/sched/uring_driver")
+            message(STATUS "${readme}: snippet ${count} skipped, liburing was not found")
+            continue()
+        endif()
         set(source "${WORK}/snippet_${count}.cpp")
         file(WRITE "${source}" "${snippet}\n")
         set(compile "${CXX}" -std=c++20 -Wall -Wextra -Wpedantic "-I${ROOT}/include" "${source}")
@@ -40,6 +45,9 @@ foreach(readme IN ITEMS README.md ${readmes})
         if(snippet MATCHES "<bide/interop/asio")
             list(TRANSFORM ASIO_NAMES PREPEND -D OUTPUT_VARIABLE define)
             list(APPEND compile "-idirafter${ASIO}" ${define})
+        endif()
+        if(snippet MATCHES "<bide/sched/uring_driver")
+            list(APPEND compile "-idirafter${URING}")
         endif()
         if(WERROR)
             list(APPEND compile -Werror)

@@ -304,6 +304,30 @@ TEST_CASE("uring_driver: a wait that its thread has not outlived goes on") {
     CHECK(into[0] == std::byte{'y'});
 }
 
+TEST_CASE("uring_driver: waits for a file that was closed without forget() end") {
+    if (refused()) {
+        return;
+    }
+    const test::watchdog guard;
+    uring_driver d;
+    const bide::driver::attachment attached(d);
+    ends e;
+    ::fcntl(e.mine, F_SETFL, O_NONBLOCK);
+    const std::vector<char> much(4'096, 'x');
+    while (::write(e.mine, much.data(), much.size()) > 0) {
+    }
+    outcome outs[2];
+    held reader = await(readable(d, e.mine), outs[0]);
+    held writer = await(writable(d, e.mine), outs[1]);
+    reader.start();
+    writer.start();
+    ends::close(e.mine);
+    e.put("x"); // ends the read, and the driver asks for the other direction again
+    REQUIRE(waits_until(d, [&] { return outs[0].done && outs[1].done; }));
+    CHECK(outs[0].has(0));
+    CHECK(outs[1].has(0)); // its next attempt fails
+}
+
 // ---- Operations
 
 TEST_CASE("uring_driver: reads what there is, waits for more, and finds the end") {

@@ -3,7 +3,8 @@
 #define BIDE_SCHED_IO_SOCKET_HPP
 
 /// \file
-/// Accepts, connects, reads and writes on an epoll_driver or a uring_driver. Linux only; empty on other systems.
+/// Accepts, connects, reads and writes on an epoll_driver or a uring_driver. Linux only; empty
+/// on other systems.
 ///
 /// This is no network library: there are no names, no TLS, no datagrams and no protocols. A descriptor
 /// of any other origin is used in the same way: of a library that resolves names, of socketpair(2), of
