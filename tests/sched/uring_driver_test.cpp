@@ -371,13 +371,23 @@ TEST_CASE("uring_driver: errors are the system's, and no signal is raised") {
     uring_driver io;
     bide::run_loop loop({.io = &io});
     ends e;
-    ends::close(e.other);
+    const test::watchdog guard;
     std::array<std::byte, 4> into{};
-    auto write = [&]() -> task<std::error_code> {
-        const auto n = co_await io.async_write_some(e.mine, bytes_of("text"));
-        co_return n ? std::error_code() : n.error();
+    auto write = [&]() -> task<std::error_code> { // until it fails
+        const std::vector<std::byte> much(100'000);
+        for (;;) {
+            const auto n = co_await io.async_write_some(e.mine, much);
+            if (!n) {
+                co_return n.error();
+            }
+        }
     };
-    CHECK(loop.run_until(write()) == std::errc::broken_pipe);
+    auto writing = loop.spawn(write());
+    loop.poll();
+    CHECK_FALSE(writing.done()); // the kernel has the request
+    ::shutdown(e.other, SHUT_RD);
+    CHECK(finish(loop, std::move(writing)) == std::errc::broken_pipe);
+    CHECK(loop.run_until(write()) == std::errc::broken_pipe); // the first attempt fails
     const int closed = e.mine;
     ends::close(e.mine);
     auto all = [&]() -> task<int> {
@@ -455,6 +465,15 @@ TEST_CASE("uring_driver: reads and writes a file at offsets") {
     CHECK(loop.run_until(work()) == "o wld"); // the middle over the short one
     CHECK(::lseek(fd, 0, SEEK_CUR) == 0);
     std::fclose(file);
+    int version = ::open("/proc/version", O_RDONLY | O_CLOEXEC); // not without the ring
+    REQUIRE(version >= 0);
+    auto read = [&]() -> task<std::string> {
+        std::array<std::byte, 7> into{};
+        const auto n = co_await io.async_read_at(version, into, 6);
+        co_return std::string(reinterpret_cast<const char*>(into.data()), n ? *n : 0);
+    };
+    CHECK(loop.run_until(read()) == "version"); // Linux version ...
+    ends::close(version);
 }
 
 TEST_CASE("uring_driver: connects and accepts, and reports a refusal") {
@@ -531,6 +550,15 @@ TEST_CASE("uring_driver: after a time-out, a stop, a cancellation or the end of 
         stop.request_stop();
         CHECK(finish(loop, std::move(handle)) == errc::stopped);
     }
+    SECTION("stop before the wait") {
+        std::stop_source stop;
+        stop.request_stop();
+        auto read = [&]() -> task<std::error_code> {
+            const auto n = co_await io.async_read_some(e.mine, *into).with_stop(stop.get_token());
+            co_return n.error();
+        };
+        CHECK(loop.run_until(read()) == errc::stopped);
+    }
     SECTION("cancelled task") {
         auto read = [&]() -> task<std::error_code> {
             const auto n = co_await io.async_read_some(e.mine, *into);
@@ -570,6 +598,11 @@ TEST_CASE("uring_driver: after a time-out, a stop, a cancellation or the end of 
         });
         reader.start();
         reader.destroy();
+        for (int i = 0; i < 50; ++i) { // the thread takes the completions of some of them
+            held next = await(io.async_read_some(e.mine, *into), out);
+            next.start();
+        }
+        CHECK_FALSE(out.done);
         over = true;
         io.wake();
         sleeping.join();

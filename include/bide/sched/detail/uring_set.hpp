@@ -53,8 +53,9 @@ struct uring_request {
 
     kind what{};
     phase at = phase::idle;
-    bool is_left_out = false; // its end was asked for before this step could be submitted
-    bool polls = false;       // waits until the file is ready; only then does what it is for
+    bool is_left_out = false;  // its end was asked for before this step could be submitted
+    bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
+    bool polls = false;        // waits until the file is ready; only then does what it is for
     wait_status ended_by = wait_status::granted;
     int fd = -1;
     int result = 0; // negative: the system's error
@@ -105,9 +106,6 @@ inline bool uring_request::is_over_with(int res) noexcept {
                (what == kind::connect && (res == -EINPROGRESS || res == -EALREADY))) {
         polls = res == -EAGAIN || what == kind::connect; // a connection is under way
         return false;
-    } else if (res == -ENOTSOCK && (what == kind::receive || what == kind::send)) {
-        what = what == kind::send ? kind::write : kind::read;
-        return false;
     }
     result = res;
     return true;
@@ -150,7 +148,8 @@ public:
     // Asks the kernel to end it; `why` is what became of it if it has not happened by then.
     void end_early(uring_request& r, node& w, wait_status why) noexcept;
     // Asks the kernel to end it, and waits until it is over. Returns false if next() has returned its
-    // waiter.
+    // waiter before. From then on next() does not return it: the thread that takes the completion must
+    // not wake a coroutine that is being destroyed.
     bool end_now(uring_request& r) noexcept;
     // Asks the kernel to end all requests for a file, or all requests if `fd` is negative.
     void end_all(int fd) noexcept;
@@ -281,8 +280,9 @@ void uring_set<Platform>::end_early(uring_request& r, node& w, wait_status why) 
 }
 
 template <class Platform> bool uring_set<Platform>::end_now(uring_request& r) noexcept {
-    bool ended = false;
     ring_.lock();
+    const bool ends = r.at == phase::submitted || r.at == phase::ends_early;
+    r.is_abandoned = true;
     if (r.at == phase::submitted) {
         r.at = phase::ends_early;
         r.ended_by = wait_status::stopped;
@@ -292,7 +292,7 @@ template <class Platform> bool uring_set<Platform>::end_now(uring_request& r) no
         ring_.take();
         int res = 0;
         if (ring_.pop(data_of(r), res)) {
-            ended = finish(r, res);
+            finish(r, res);
             break;
         }
         if (ring_.pop(data_of(r, ends_it), res) && res == -ENOENT) {
@@ -303,7 +303,7 @@ template <class Platform> bool uring_set<Platform>::end_now(uring_request& r) no
         ring_.lock();
     }
     ring_.unlock();
-    return ended;
+    return ends;
 }
 
 template <class Platform> void uring_set<Platform>::end_all(int fd) noexcept {
@@ -368,7 +368,7 @@ template <class Platform> bool uring_set<Platform>::next(event& told) noexcept {
         if ((c.data & highest) == 0) {
             // A poll that has failed lets its waiters through, whose next attempt fails. Of a cancelled
             // one, the thread has ended: the readiness_driver requests another one.
-            const std::uint32_t failed = c.result == -ECANCELED ? 0 : EPOLLERR;
+            const std::uint32_t failed = c.result == -ECANCELED ? 0u : std::uint32_t{EPOLLERR};
             told = {c.data, c.result < 0 ? failed : static_cast<std::uint32_t>(c.result), nullptr};
             found = true;
         } else if ((address & ends_it) != 0) {
@@ -379,8 +379,8 @@ template <class Platform> bool uring_set<Platform>::next(event& told) noexcept {
         } else {
             auto& r = *reinterpret_cast<uring_request*>(static_cast<std::uintptr_t>(address));
             if (finish(r, c.result)) {
+                found = !r.is_abandoned;
                 told = {0, 0, static_cast<node*>(r.waiter)};
-                found = true;
             } else {
                 ring_.expect(); // it has just been popped: there is room
                 submit_again(r);
