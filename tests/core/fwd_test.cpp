@@ -44,6 +44,7 @@ struct parts {
     bide::join_set<>* children;
     bide::driver* io;
     bide::epoll_driver* epoll;
+    bide::uring_driver* uring;
     bide::trace_sink* trace;
     bide::chrome_trace* chrome;
     bide::interval* ticks;

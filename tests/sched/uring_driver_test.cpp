@@ -879,6 +879,45 @@ TEMPLATE_TEST_CASE("uring_driver: no wake is lost, and each one publishes what w
     CHECK(in_order);
 }
 
+TEST_CASE(
+    "uring_driver: a destructor that waits for the kernel takes no completion from a thread that "
+    "is about to sleep") {
+    if (refused()) {
+        return;
+    }
+    constexpr std::size_t rounds = 300;
+    bide::basic_uring_driver<test::jittery> d;
+    const bide::driver::attachment attached(d);
+    ends e;
+    ends quiet;
+    std::array<std::byte, 1> into{};
+    std::array<std::byte, 1> unused{};
+    std::vector<outcome> outs(rounds);
+    outcome none;
+    std::atomic<bool> over{false};
+    bool all = true;
+    test::run_threads(2, [&](int i) {
+        if (i == 0) {
+            while (!over) {
+                d.wait(deadline::never());
+            }
+            return;
+        }
+        for (std::size_t n = 0; all && n < rounds; ++n) {
+            held ends_now = await(d.async_read_some(quiet.mine, unused), none);
+            await_detached(d.async_read_some(e.mine, into), outs[n]);
+            ends_now.start();
+            e.put("x");
+            ends_now.destroy();
+            all = test::eventually([&] { return outs[n].done.load(); });
+        }
+        over = true;
+        d.wake();
+    });
+    CHECK(all);
+    CHECK_FALSE(none.done);
+}
+
 // ---- Sockets, and load
 
 TEST_CASE("uring_driver: io_socket runs over it") {

@@ -14,6 +14,9 @@
 //   saved_             what was taken and not looked at. It has room for each request that is under way,
 //                      so taking allocates nothing
 //
+// ThreadSanitizer sees neither the kernel nor liburing. It needs no suppression, because the threads touch
+// the memory of the ring under the lock only.
+//
 // One word decides about the wake, as in detail/epoll_set.hpp:
 //
 //   awake      no thread sleeps, or the thread is about to return
@@ -27,7 +30,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/lock_bits.hpp>
 
 #include <algorithm>
