@@ -470,7 +470,7 @@ TEST_CASE("uring_driver: reads and writes a file at offsets") {
     auto read = [&]() -> task<std::string> {
         std::array<std::byte, 7> into{};
         const auto n = co_await io.async_read_at(version, into, 6);
-        co_return std::string(reinterpret_cast<const char*>(into.data()), n ? *n : 0);
+        co_return std::string(reinterpret_cast<const char*>(into.data()), n ? n->bytes : 0);
     };
     CHECK(loop.run_until(read()) == "version"); // Linux version ...
     ends::close(version);
