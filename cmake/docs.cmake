@@ -1,5 +1,5 @@
-# The target `docs`: the reference, from the `///` comments of the public headers, in build/docs/html.
-# It fails if a public symbol has no comment, and at every warning.
+# The target `docs`: the reference, from the `///` comments of the public headers, and the guide, in
+# build/docs/html. It fails if a public symbol has no comment, and at every warning.
 
 find_package(Doxygen QUIET)
 if(NOT DOXYGEN_FOUND)
@@ -35,4 +35,12 @@ set(DOXYGEN_WARN_AS_ERROR FAIL_ON_WARNINGS)
 set(DOXYGEN_GENERATE_LATEX NO)
 set(DOXYGEN_HAVE_DOT NO)
 set(DOXYGEN_SORT_MEMBER_DOCS NO)
-doxygen_add_docs(docs ${PROJECT_SOURCE_DIR}/include/bide COMMENT "The reference: docs/html")
+set(guide ${PROJECT_BINARY_DIR}/docs/guide)
+file(MAKE_DIRECTORY ${guide})
+add_custom_target(
+    guide
+    COMMAND ${CMAKE_COMMAND} -DOUT=${guide} -P ${CMAKE_CURRENT_LIST_DIR}/guide.cmake
+    VERBATIM
+)
+doxygen_add_docs(docs ${PROJECT_SOURCE_DIR}/include/bide ${guide} COMMENT "The reference: docs/html")
+add_dependencies(docs guide)

@@ -3,3 +3,5 @@
 s/bide::inline BIDE_ABI/bide/
 s/explicit(.*) result(/explicit result(/
 s/explicit(.*)$/explicit/
+# The guide is pages here, and programs in the sources.
+s|](../../tests/examples/README.md)|](@ref guide)|
