@@ -44,12 +44,12 @@ private:
 // tokens come evenly. In any time t, at most burst + rate · t tokens are taken, so an idle client may make
 // ten calls at once, and a busy one makes a call each millisecond. A semaphore keeps the number at a time.
 
-constexpr int burst = 10;
-constexpr int at_once = 4;
+constexpr int max_burst = 10;
+constexpr int max_together = 4;
 
 struct limits {
-    bide::rate_limiter rate{1000, 1s, burst};
-    bide::semaphore room{at_once};
+    bide::rate_limiter rate{1000, 1s, max_burst};
+    bide::semaphore room{max_together};
 };
 
 // **A call** takes its permit first, and its token last. The other way round, calls would have tokens while
@@ -121,8 +121,8 @@ int main() {
     const auto took = steady::now() - begin;
     std::printf("%d calls, at most %d at a time\n", api.calls.load(), api.most.load());
     const bool is_right = answers[59] == 118 && from_a_thread == 2 * (845 - 87) &&
-                          api.calls == 60 + 6 + 9 && api.most <= at_once &&
-                          took >= 1ms * (api.calls - burst);
+                          api.calls == 60 + 6 + 9 && api.most <= max_together &&
+                          took >= 1ms * (api.calls - max_burst);
     return is_right && skips_what_is_not_urgent() ? 0 : 1;
 }
 
