@@ -1,8 +1,8 @@
 // # 3. A rate limiter
 //
-// Calls to an API stay below its limits: so many in a second, with a burst, and so many at a time. Two objects
-// keep the two limits, and all callers share them, threads as well as coroutines. A call that the server
-// refuses is made again after a while.
+// Calls to an API stay below two limits, a rate with a burst and a number at a time. An object keeps each limit,
+// and all callers share the two, threads as well as coroutines. A call that the server refuses is made again
+// after a while.
 
 #include <bide/bide.hpp>
 

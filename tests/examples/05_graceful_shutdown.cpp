@@ -1,7 +1,7 @@
 // # 5. Graceful shutdown
 //
-// A downloader ends in order when its user presses Ctrl-C: it starts nothing new, finishes what is in flight if
-// that takes not too long, and leaves no half-written file. A second Ctrl-C ends it at once.
+// When its user presses Ctrl-C, a downloader finishes what is in flight within a grace time, and starts nothing new.
+// It leaves no half-written file. A second Ctrl-C ends it at once.
 
 #include <bide/bide.hpp>
 
