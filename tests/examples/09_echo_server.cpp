@@ -10,10 +10,12 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <netinet/in.h>

@@ -261,17 +261,24 @@ std::optional<picture> apply(bide::scheduler& workers, const picture& in, const 
     return out;
 }
 
-// A white square on black: its blur keeps the sum of the samples, and its edges are where the square ends.
+// A white square on black: the samples near its sides are known. And noise, where each sample counts in the comparison.
 int try_both() {
     picture in{300, 200, 1, std::vector<std::uint8_t>(300 * 200)};
     for (std::size_t y = 50; y < 150; ++y) {
         std::fill_n(in.samples.begin() + static_cast<std::ptrdiff_t>(y * 300 + 100), 100,
                     std::uint8_t{255});
     }
+    picture noise{201, 157, 3, std::vector<std::uint8_t>(201 * 157 * 3)};
+    std::uint32_t number = 1;
+    for (std::uint8_t& sample : noise.samples) {
+        number = number * 1'664'525 + 1'013'904'223;
+        sample = static_cast<std::uint8_t>(number >> 24);
+    }
     bide::scheduler workers;
     const auto blurred = apply(workers, in, {false, 2});
     const auto outlined = apply(workers, in, {true, 0});
-    if (!blurred || !outlined) {
+    if (!blurred || !outlined || !apply(workers, noise, {false, 5}) ||
+        !apply(workers, noise, {true, 0})) {
         return 1;
     }
     const auto of = [](const picture& p, std::size_t x, std::size_t y) {
