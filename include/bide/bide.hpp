@@ -20,6 +20,7 @@
 #include <bide/core/callback_wait.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/deadlock_check.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/event_count.hpp>
 #include <bide/core/executor.hpp>

@@ -14,6 +14,7 @@
 #include <bide/channel/detail/receive_operations.hpp>
 #include <bide/channel/detail/send_operations.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
 
@@ -58,11 +59,21 @@ public:
 
     /// Constructs an empty channel. Allocates here and nowhere else.
     /// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.
-    explicit basic_channel(std::size_t capacity) : core_(capacity) {}
+    explicit basic_channel(std::size_t capacity) : basic_channel(capacity, nullptr) {}
+
+    /// Constructs an empty channel, as above, with a name for reports (core/deadlock_check.hpp). The
+    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    basic_channel(std::size_t capacity, [[maybe_unused]] const char* name) : core_(capacity) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "channel", name);)
+    }
 
     /// Destroys the items in the channel.
     /// Requires: there are no waiters; terminates otherwise.
+#if defined(BIDE_DEADLOCK_CHECK)
+    ~basic_channel() { detail::note_gone<Platform>(this); }
+#else
     ~basic_channel() = default;
+#endif
 
     basic_channel(const basic_channel&) = delete;
     basic_channel& operator=(const basic_channel&) = delete;

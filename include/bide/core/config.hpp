@@ -12,6 +12,9 @@
 ///                                        bounds the stack instead (core/resume.hpp).
 /// BIDE_ABI                 here          The inline namespace. It depends on the two macros above,
 ///                                        so the linker keeps files apart that differ in them.
+/// BIDE_DEADLOCK_CHECK      user or CMake Defined: waits and holders of locks are noted, and deadlocks
+///                                        reported (core/deadlock_check.hpp). Files of one program
+///                                        must agree on it; the inline namespace depends on it.
 /// BIDE_NOINLINE            here          The function is never inlined.
 /// BIDE_INLINE              here          The function is always inlined.
 /// BIDE_COLD                here          The function is never inlined and rarely called.
@@ -69,7 +72,15 @@
 #endif
 
 /// The inline namespace, which differs where the code differs.
-#if BIDE_EXCEPTIONS && BIDE_SYMMETRIC_TRANSFER
+#if defined(BIDE_DEADLOCK_CHECK) && BIDE_EXCEPTIONS && BIDE_SYMMETRIC_TRANSFER
+#define BIDE_ABI v0_checked
+#elif defined(BIDE_DEADLOCK_CHECK) && BIDE_EXCEPTIONS
+#define BIDE_ABI v0_checked_trampoline
+#elif defined(BIDE_DEADLOCK_CHECK) && BIDE_SYMMETRIC_TRANSFER
+#define BIDE_ABI v0_checked_noexcept
+#elif defined(BIDE_DEADLOCK_CHECK)
+#define BIDE_ABI v0_checked_noexcept_trampoline
+#elif BIDE_EXCEPTIONS && BIDE_SYMMETRIC_TRANSFER
 #define BIDE_ABI v0
 #elif BIDE_EXCEPTIONS
 #define BIDE_ABI v0_trampoline

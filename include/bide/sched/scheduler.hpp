@@ -7,6 +7,7 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/process_wide.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
@@ -65,12 +66,16 @@ public:
     explicit scheduler(scheduler_options options = {})
         : scheduler(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();
+        BIDE_CHECKED(detail::wait_notes::all().add_part(this, [](const void* me, std::FILE* to) {
+            static_cast<const scheduler*>(me)->dump(to);
+        });)
     }
 
     /// Calls shutdown().
     /// Requires: the caller is not one of the scheduler's own workers, nor in an arm; otherwise
     /// terminates with a message.
     ~scheduler() {
+        BIDE_CHECKED(detail::wait_notes::all().remove_part(this);)
         if (is_forked()) {
             static_cast<void>(core_.release());
         }

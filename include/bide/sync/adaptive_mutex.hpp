@@ -11,6 +11,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
@@ -41,11 +42,20 @@ public:
     static constexpr std::chrono::microseconds max_overtake_time = queue::max_overtake_time;
 
     /// Constructs a mutex that is not locked.
-    constexpr basic_adaptive_mutex() noexcept = default;
+    constexpr basic_adaptive_mutex() noexcept : basic_adaptive_mutex(nullptr) {}
+
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
+    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    constexpr explicit basic_adaptive_mutex([[maybe_unused]] const char* name) noexcept {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "adaptive_mutex", name);)
+    }
 
     /// Destroys the mutex.
     /// Requires: there are no waiters; terminates otherwise.
-    ~basic_adaptive_mutex() { lock_.require_no_waiters("adaptive_mutex", this); }
+    ~basic_adaptive_mutex() {
+        lock_.require_no_waiters("adaptive_mutex", this);
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
+    }
 
     basic_adaptive_mutex(const basic_adaptive_mutex&) = delete;
     basic_adaptive_mutex& operator=(const basic_adaptive_mutex&) = delete;
@@ -57,32 +67,36 @@ public:
         if (!lock_.take_free()) {
             lock_.lock_slow(deadline::never());
         }
+        noted(true);
     }
 
     /// Locks the mutex if it is free, even if there are waiters. Never blocks.
     /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock() noexcept { return lock_.take_free() || lock_.barge(); }
+    [[nodiscard]] bool try_lock() noexcept { return noted(lock_.take_free() || lock_.barge()); }
 
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.
-    void unlock() noexcept { lock_.unlock(this); }
+    void unlock() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&lock_);)
+        lock_.unlock(this);
+    }
 
     /// Locks the mutex as lock() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
     template <class R, class P>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock() || lock_.lock_slow(deadline::after(rest));
+        return try_lock() || noted(lock_.lock_slow(deadline::after(rest)));
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
     template <class C, class D>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() || lock_.lock_slow(deadline::at(when));
+        return try_lock() || noted(lock_.lock_slow(deadline::at(when)));
     }
 
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock(std::stop_token token) {
-        if (try_lock() || wait::stoppable(lock_, 1, token) == wait_status::granted) {
+        if (try_lock() || noted(wait::stoppable(lock_, 1, token) == wait_status::granted)) {
             return {};
         }
         return unexpected{errc::stopped};
@@ -105,6 +119,12 @@ public:
 
 private:
     friend detail::condition_access;
+
+    // Passes on whether the caller has locked it.
+    bool noted(bool is_locked) noexcept {
+        BIDE_CHECKED(detail::note_locked<Platform>(&lock_, is_locked);)
+        return is_locked;
+    }
 
     queue lock_;
 };

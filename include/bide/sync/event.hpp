@@ -6,6 +6,7 @@
 /// A flag to wait for, with manual reset.
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sync/detail/gate.hpp>
 
@@ -34,11 +35,20 @@ public:
     /// Constructs an event that is not set.
     constexpr basic_event() noexcept : basic_event(false) {}
     /// Constructs an event that is set if `is_set` is true.
-    constexpr explicit basic_event(bool is_set) noexcept : gate_(is_set ? 0 : 1) {}
+    constexpr explicit basic_event(bool is_set) noexcept : basic_event(nullptr, is_set) {}
+    /// Constructs an event with a name for reports (core/deadlock_check.hpp), not set unless `is_set`
+    /// is true. The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    constexpr explicit basic_event([[maybe_unused]] const char* name, bool is_set = false) noexcept
+        : gate_(is_set ? 0 : 1) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "event", name);)
+    }
 
     /// Destroys the event.
     /// Requires: there are no waiters; terminates otherwise.
-    ~basic_event() { gate_.require_no_waiters("event", this); }
+    ~basic_event() {
+        gate_.require_no_waiters("event", this);
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
+    }
 
     basic_event(const basic_event&) = delete;
     basic_event& operator=(const basic_event&) = delete;

@@ -13,6 +13,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
@@ -34,11 +35,20 @@ template <class Platform> class basic_mutex {
 
 public:
     /// Constructs a mutex that is not locked.
-    constexpr basic_mutex() noexcept : permits_(1) {}
+    constexpr basic_mutex() noexcept : basic_mutex(nullptr) {}
+
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
+    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    constexpr explicit basic_mutex([[maybe_unused]] const char* name) noexcept : permits_(1) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "mutex", name);)
+    }
 
     /// Destroys the mutex.
     /// Requires: there are no waiters; terminates otherwise.
-    ~basic_mutex() { permits_.require_no_waiters("mutex", this); }
+    ~basic_mutex() {
+        permits_.require_no_waiters("mutex", this);
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
+    }
 
     basic_mutex(const basic_mutex&) = delete;
     basic_mutex& operator=(const basic_mutex&) = delete;
@@ -50,17 +60,19 @@ public:
         if (!permits_.take_known(1, 1)) {
             wait::until(permits_, 1, deadline::never());
         }
+        noted(true);
     }
 
     /// Locks the mutex if it is free. Never blocks.
     /// Returns: true if the caller locked it.
     [[nodiscard]] bool try_lock() noexcept {
-        return permits_.take_known(1, 1) || permits_.try_take(1);
+        return noted(permits_.take_known(1, 1) || permits_.try_take(1));
     }
 
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.
     void unlock() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
         if (!permits_.give_known(0, 1) && !permits_.give(1, 1)) {
             detail::fatal("mutex", this, "unlocked while not locked");
         }
@@ -71,18 +83,19 @@ public:
     template <class R, class P>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() ||
-               wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
+               noted(wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted);
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
     template <class C, class D>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() || wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
+        return try_lock() ||
+               noted(wait::until(permits_, 1, deadline::at(when)) == wait_status::granted);
     }
 
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock(std::stop_token token) {
-        if (try_lock() || wait::stoppable(permits_, 1, token) == wait_status::granted) {
+        if (try_lock() || noted(wait::stoppable(permits_, 1, token) == wait_status::granted)) {
             return {};
         }
         return unexpected{errc::stopped};
@@ -105,6 +118,12 @@ public:
 
 private:
     friend detail::condition_access;
+
+    // Passes on whether the caller has locked it.
+    bool noted(bool is_locked) noexcept {
+        BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
+        return is_locked;
+    }
 
     queue permits_;
 };

@@ -16,6 +16,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
@@ -44,11 +45,24 @@ public:
 
     /// Constructs a semaphore with `permits` free permits.
     /// Throws: std::invalid_argument if `permits` is outside [0, max()].
-    constexpr explicit basic_semaphore(std::ptrdiff_t permits) : permits_(valid(permits)) {}
+    constexpr explicit basic_semaphore(std::ptrdiff_t permits)
+        : basic_semaphore(permits, nullptr) {}
+
+    /// Constructs a semaphore with `permits` free permits and a name for reports
+    /// (core/deadlock_check.hpp). The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored
+    /// otherwise.
+    /// Throws: std::invalid_argument if `permits` is outside [0, max()].
+    constexpr basic_semaphore(std::ptrdiff_t permits, [[maybe_unused]] const char* name)
+        : permits_(valid(permits)) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "semaphore", name);)
+    }
 
     /// Destroys the semaphore.
     /// Requires: there are no waiters; terminates otherwise.
-    ~basic_semaphore() { permits_.require_no_waiters("semaphore", this); }
+    ~basic_semaphore() {
+        permits_.require_no_waiters("semaphore", this);
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
+    }
 
     basic_semaphore(const basic_semaphore&) = delete;
     basic_semaphore& operator=(const basic_semaphore&) = delete;

@@ -13,6 +13,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
@@ -53,11 +54,21 @@ public:
     using upgraded_lock = detail::mode_lock<basic_shared_mutex, upgraded_mode>;
 
     /// Constructs a mutex that is not locked.
-    constexpr basic_shared_mutex() noexcept : permits_(all) {}
+    constexpr basic_shared_mutex() noexcept : basic_shared_mutex(nullptr) {}
+
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
+    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    constexpr explicit basic_shared_mutex([[maybe_unused]] const char* name) noexcept
+        : permits_(all) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "shared_mutex", name);)
+    }
 
     /// Destroys the mutex.
     /// Requires: there are no waiters; terminates otherwise.
-    ~basic_shared_mutex() { permits_.require_no_waiters("shared_mutex", this); }
+    ~basic_shared_mutex() {
+        permits_.require_no_waiters("shared_mutex", this);
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
+    }
 
     basic_shared_mutex(const basic_shared_mutex&) = delete;
     basic_shared_mutex& operator=(const basic_shared_mutex&) = delete;
@@ -71,17 +82,19 @@ public:
         if (!permits_.take_known(all, all)) {
             wait::until(permits_, all, deadline::never());
         }
+        noted(true);
     }
 
     /// Locks the mutex exclusively if it is free and there are no waiters. Never blocks.
     /// Returns: true if the caller locked it.
     [[nodiscard]] bool try_lock() noexcept {
-        return permits_.take_known(all, all) || permits_.try_take(all);
+        return noted(permits_.take_known(all, all) || permits_.try_take(all));
     }
 
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
         if (!permits_.give_known(0, all) && !permits_.give(all, all)) {
             detail::fatal("shared_mutex", this, "unlocked while not locked");
         }
@@ -92,24 +105,27 @@ public:
     template <class R, class P>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() ||
-               wait::until(permits_, all, deadline::after(rest)) == wait_status::granted;
+               noted(wait::until(permits_, all, deadline::after(rest)) == wait_status::granted);
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
     template <class C, class D>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() || wait::until(permits_, all, deadline::at(when)) == wait_status::granted;
+        return try_lock() ||
+               noted(wait::until(permits_, all, deadline::at(when)) == wait_status::granted);
     }
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock(std::stop_token token) {
         return stopped_or(try_lock() ||
-                          wait::stoppable(permits_, all, token) == wait_status::granted);
+                          noted(wait::stoppable(permits_, all, token) == wait_status::granted));
     }
 
     /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
     /// readers that are first in the queue lock it too.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock_and_lock_shared() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
+        noted_shared(true);
         if (!permits_.give(all - 1, all - 1)) {
             detail::fatal("shared_mutex", this, "downgraded while not locked");
         }
@@ -123,18 +139,20 @@ public:
     void lock_shared() {
         if (!try_lock_shared()) {
             wait::until(permits_, 1, deadline::never());
+            noted_shared(true);
         }
     }
 
     /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
     /// Returns: true if the caller locked it.
     [[nodiscard]] bool try_lock_shared() noexcept {
-        return permits_.take_known(all, 1) || permits_.try_take(1);
+        return noted_shared(permits_.take_known(all, 1) || permits_.try_take(1));
     }
 
     /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
     /// Requires: the mutex is locked shared; terminates if it can tell that it is not.
     void unlock_shared() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_, detail::wait_notes::mode::shared);)
         if (!permits_.give_known(all - 1, 1) && !permits_.give(1, all)) {
             detail::fatal("shared_mutex", this, "unlocked (shared) while not locked");
         }
@@ -144,20 +162,20 @@ public:
     /// Returns: true if the caller locked it.
     template <class R, class P>
     [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock_shared() ||
-               wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
+        return try_lock_shared() || noted_shared(wait::until(permits_, 1, deadline::after(rest)) ==
+                                                 wait_status::granted);
     }
     /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
     template <class C, class D>
     [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
         return try_lock_shared() ||
-               wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
+               noted_shared(wait::until(permits_, 1, deadline::at(when)) == wait_status::granted);
     }
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock_shared(std::stop_token token) {
-        return stopped_or(try_lock_shared() ||
-                          wait::stoppable(permits_, 1, token) == wait_status::granted);
+        return stopped_or(try_lock_shared() || noted_shared(wait::stoppable(permits_, 1, token) ==
+                                                            wait_status::granted));
     }
 
     // ---- Shared, with the right to become exclusive
@@ -241,6 +259,7 @@ public:
     /// lock the mutex too.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void downgrade() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
         if (!permits_.give(to_upgrade, to_upgrade)) {
             detail::fatal("shared_mutex", this, "downgraded while not locked");
         }
@@ -294,6 +313,17 @@ private:
     bool upgrade_until(deadline end) noexcept {
         front at{permits_};
         return thread_wait<front, Platform>::until(at, to_upgrade, end) == wait_status::granted;
+    }
+
+    // Each passes on whether the caller has locked it. An upgradable lock is not noted.
+    bool noted(bool is_locked) noexcept {
+        BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
+        return is_locked;
+    }
+    bool noted_shared(bool is_locked) noexcept {
+        BIDE_CHECKED(
+            detail::note_locked<Platform>(&permits_, is_locked, detail::wait_notes::mode::shared);)
+        return is_locked;
     }
 
     static result<void> stopped_or(bool locked) noexcept {

@@ -36,6 +36,7 @@
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/wait_limits.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -71,6 +72,7 @@ public:
             abandon();
         }
         if (has_wait_) {
+            BIDE_CHECKED(note_end();)
             wait_.~wait();
         }
     }
@@ -84,7 +86,9 @@ public:
             yields_ = true;
             return false;
         }
-        return (ready_ = how.try_now(op_.target_)) != wait_status::waiting;
+        ready_ = how.try_now(op_.target_);
+        BIDE_CHECKED(return false;) // await_suspend() learns whose coroutine it is
+        return ready_ != wait_status::waiting;
     }
 
     /// Queues the wait.
@@ -92,6 +96,7 @@ public:
     // Not inlined: nothing of it may lie in the frame, which another thread may destroy meanwhile.
     template <class Promise>
     BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        BIDE_CHECKED(note_owner(h); if (ready_ != wait_status::waiting) { return false; })
         if (op_.ops_->awaited_job != nullptr && !yields_ && may_wait_for_ever()) {
             detail::inner_wait<Platform, awaiter, Promise> job(*this, h);
             if (job.runs(*op_.ops_, op_.target_)) {
@@ -131,6 +136,7 @@ private:
     BIDE_INLINE T take() {
         suspended_ = false;
         armed_.disarm();
+        BIDE_CHECKED(const detail::collecting::scope mine(owner_); note_end();)
         R outcome = op_.ops_->collect(op_.target_, what_became_of_it());
         if constexpr (detail::is_result<T>) {
             return outcome;
@@ -203,6 +209,7 @@ private:
         suspended_ = true;
         wait_.turn_back_by(*op_.ops_, op_.target_, waker(&on_turn_back, this));
         BIDE_PROBE(wait_begin, detail::first_word(&op_.target_), &wait_.node, 1);
+        BIDE_CHECKED(note_begin();)
         if (!op_.ops_->enqueue(op_.target_, wait_.node)) {
             return true;
         }
@@ -312,6 +319,32 @@ private:
                       static_cast<int>(wait_status::destroyed));
         op_.ops_->give_back(op_.target_, ended ? wait_status::stopped : wait_.node.await_outcome());
     }
+
+#if defined(BIDE_DEADLOCK_CHECK)
+    detail::actor owner_;
+    bool owner_has_limit_ = false;
+
+    template <class Promise> void note_owner(std::coroutine_handle<Promise> h) noexcept {
+        if constexpr (detail::is_noted<Platform> && !std::is_void_v<Promise>) {
+            auto* const task = task_context_of<Platform>(h.promise());
+            owner_ = detail::actor(task);
+            owner_has_limit_ = !limit_of(task).is_never();
+        }
+    }
+    void note_begin() noexcept {
+        if constexpr (detail::is_noted<Platform>) {
+            detail::wait_notes::all().waits(&wait_.node, detail::word_of_operation(&op_.target_),
+                                            owner_, !may_wait_for_ever() || owner_has_limit_);
+        }
+    }
+    void note_end() noexcept {
+        if constexpr (detail::is_noted<Platform>) {
+            if (has_wait_) {
+                detail::wait_notes::all().waits_no_more(&wait_.node);
+            }
+        }
+    }
+#endif
 
     basic_async_op& op_; // lives as long as the await expression
     bool suspended_ = false, yields_ = false, has_wait_ = false, interrupted_ = false;

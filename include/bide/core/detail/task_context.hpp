@@ -4,6 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
 
@@ -110,8 +111,26 @@ public:
     [[nodiscard]] virtual std::coroutine_handle<> ended() noexcept = 0;
 
 protected:
+#if defined(BIDE_DEADLOCK_CHECK)
+    ~basic_task_context() {
+        if constexpr (detail::is_noted<Platform>) {
+            detail::wait_notes::all().ended(detail::actor(this));
+        }
+    }
+#else
     ~basic_task_context() = default;
+#endif
 };
+
+#if defined(BIDE_DEADLOCK_CHECK)
+namespace detail {
+
+inline const char* name_of_task(const basic_task_context<native_platform>* task) noexcept {
+    return task->name();
+}
+
+} // namespace detail
+#endif
 
 // Returns the time by which a chain is cancelled; `context` may be nullptr.
 template <class Platform> deadline limit_of(const basic_task_context<Platform>* context) noexcept {

@@ -6,9 +6,14 @@
 // lock of a mutex that is locked.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
 
+#if defined(BIDE_DEADLOCK_CHECK)
+#include <shared_mutex>
+#endif
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
@@ -19,6 +24,27 @@ struct condition_access;
 
 template <class Lock> using lock_made_by = std::invoke_result_t<const Lock&>;
 
+#if defined(BIDE_DEADLOCK_CHECK)
+template <class Mutex, class Mode> class mode_lock; // permit_upgrade.hpp
+
+// What a lock of type L holds. An upgradable lock is not noted.
+enum class lock_held { exclusive, shared, upgradable };
+template <class L> inline constexpr lock_held lock_effect = lock_held::exclusive;
+template <class M> inline constexpr lock_held lock_effect<std::shared_lock<M>> = lock_held::shared;
+template <class M, class Mode>
+inline constexpr lock_held lock_effect<mode_lock<M, Mode>> = lock_held::upgradable;
+
+// A coroutine's wait for a lock was granted.
+inline void note_collected(const void* operation, lock_held how) noexcept {
+    if (how != lock_held::upgradable) {
+        wait_notes::all().locked(word_of_operation(operation),
+                                 how == lock_held::shared ? wait_notes::mode::shared
+                                                          : wait_notes::mode::exclusive,
+                                 collecting::here());
+    }
+}
+#endif
+
 template <class Steps, class Lock> struct lock_wait : Steps {
     Lock lock;
 
@@ -26,6 +52,7 @@ template <class Steps, class Lock> struct lock_wait : Steps {
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
         }
+        BIDE_CHECKED(note_collected(this, lock_effect<lock_made_by<Lock>>);)
         return lock();
     }
 };

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CORE_DETAIL_WAIT_NOTES_HPP
+#define BIDE_CORE_DETAIL_WAIT_NOTES_HPP
+
+// What a program notes if BIDE_DEADLOCK_CHECK is defined (core/deadlock_check.hpp): who waits for which
+// primitive, and who holds which lock. Without the macro, nothing is noted, and BIDE_CHECKED(...) is
+// empty.
+//
+// One lock guards all notes, so the order in which they are written is the same for all threads:
+//
+//   a wait    is noted before it can block, and its note is removed after it has ended
+//   a holder  is noted after it has got the lock, and its note is removed before the lock is released
+//
+// So if a note says that A holds a lock, A holds it. Assume a cycle of notes: each of its members waits
+// for a lock that the next one holds. The note of a wait may be older than the grant of that wait. But
+// the lock was then released, and its holder is no longer noted. Thus every wait of the cycle is still to
+// come to its end, and none of the members can release what the previous one waits for. The last wait of
+// the cycle finds it, when it is noted.
+//
+// A holder that is not known is not noted: a coroutine that is part of no task, the upgradable reader of
+// a shared_mutex, a lock that a select or a condition_variable has taken. Then a cycle through that lock
+// is not found.
+
+#include <bide/core/config.hpp>
+
+#if !defined(BIDE_DEADLOCK_CHECK)
+
+#define BIDE_CHECKED(...)
+
+#else
+
+#define BIDE_CHECKED(...) __VA_ARGS__
+
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/never_destroyed.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/platform.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+
+namespace detail {
+
+// Returns the name of a task; nullptr if it has none. Defined in task_context.hpp.
+const char* name_of_task(const basic_task_context<native_platform>* task) noexcept;
+
+// A thread or a task. A thread has an odd number, and no other thread ever has it. A task has its
+// address, and its notes are removed when it ends.
+class actor {
+public:
+    actor() noexcept = default; // a coroutine that is part of no task
+    explicit actor(const basic_task_context<native_platform>* task) noexcept
+        : id_(reinterpret_cast<std::uintptr_t>(task)) {}
+
+    // The running task, or else the calling thread.
+    static actor here() noexcept {
+        if (auto* const task = worker_local<native_platform>::get().running) {
+            return actor(task);
+        }
+        actor thread;
+        thread.id_ = thread_number::of_this();
+        return thread;
+    }
+
+    explicit operator bool() const noexcept { return id_ != 0; }
+    bool is_task() const noexcept { return id_ != 0 && id_ % 2 == 0; }
+    friend bool operator==(actor, actor) noexcept = default;
+
+    // Requires: it is the calling thread, or a task that has not ended.
+    std::string text() const {
+        if (id_ == 0) {
+            return "a coroutine";
+        }
+        if (!is_task()) {
+            return "thread " + std::to_string(thread_number::shown(id_));
+        }
+        const auto* const task = reinterpret_cast<const basic_task_context<native_platform>*>(id_);
+        const char* const name = name_of_task(task);
+        return name != nullptr ? "task '" + std::string(name) + "'" : "a task without a name";
+    }
+
+private:
+    struct thread_number {
+        std::uintptr_t number = 0;
+
+        static std::uintptr_t of_this() noexcept {
+            static constinit native_platform::atomic<std::uintptr_t> next{1};
+            auto& mine = native_platform::local<thread_number>();
+            if (mine.number == 0) {
+                // Order: relaxed; the numbers only differ.
+                mine.number = next.fetch_add(2, std::memory_order_relaxed);
+            }
+            return mine.number;
+        }
+        // The number that debuggers show for the calling thread, where there is one.
+        static unsigned long shown(std::uintptr_t number) noexcept {
+#if defined(__linux__)
+            static_cast<void>(number);
+            return static_cast<unsigned long>(::syscall(SYS_gettid));
+#else
+            return static_cast<unsigned long>(number / 2);
+#endif
+        }
+    };
+
+    std::uintptr_t id_ = 0;
+};
+
+// All notes of the program. Its functions say at which step of a wait or a lock they are called.
+class wait_notes {
+public:
+    enum class mode : unsigned char { exclusive, shared };
+
+    static wait_notes& all() noexcept {
+        static never_destroyed<wait_notes> notes;
+        return notes.object;
+    }
+
+    // ---- Primitives
+
+    // In a constructor. `name` may be nullptr.
+    void made(const void* primitive, std::size_t size, const char* kind,
+              const char* name) noexcept {
+        write([&] {
+            primitives_[address_of(primitive)] = {size, kind, name != nullptr ? name : ""};
+        });
+    }
+    // In a destructor.
+    void gone(const void* primitive) noexcept {
+        write([&] {
+            primitives_.erase(address_of(primitive));
+            holders_.erase(primitive);
+        });
+    }
+
+    // ---- Holders
+
+    // After `by` has got the lock.
+    void locked(const void* lock, mode how, actor by) noexcept {
+        if (by) {
+            write([&] {
+                auto& of = holders_[lock];
+                if (how == mode::exclusive) {
+                    of.clear();
+                }
+                of.push_back({by, by.text(), how});
+            });
+        }
+    }
+    // Before the lock is released. It may be released by another thread than the one that got it.
+    void unlocked(const void* lock, mode how) noexcept {
+        write([&] {
+            const auto found = holders_.find(lock);
+            if (found == holders_.end()) {
+                return;
+            }
+            auto& of = found->second;
+            const auto mine = std::find_if(of.begin(), of.end(), [&](const holder& h) {
+                return h.who == actor::here() && h.how == mode::shared;
+            });
+            if (how == mode::shared && mine != of.end()) {
+                of.erase(mine);
+            } else { // whose it is, is not known
+                of.clear();
+            }
+            if (of.empty()) {
+                holders_.erase(found);
+            }
+        });
+    }
+
+    // ---- Waits
+
+    // Before the wait of `by` can block. `word` is an address inside of the primitive. If the wait
+    // closes a cycle, reports it.
+    void waits(const void* node, const void* word, actor by, bool may_end_early) noexcept;
+    // After the wait.
+    void waits_no_more(const void* node) noexcept {
+        write([&] { waits_.erase(node); });
+    }
+
+    // At the end of a task.
+    void ended(actor task) noexcept {
+        write([&] {
+            for (auto at = holders_.begin(); at != holders_.end();) {
+                std::erase_if(at->second, [&](const holder& h) { return h.who == task; });
+                at = at->second.empty() ? holders_.erase(at) : std::next(at);
+            }
+        });
+    }
+
+    // ---- Reports
+
+    using handler = void (*)(const char* report);
+
+    handler set_handler(handler tell) noexcept {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(tell_, tell);
+    }
+
+    // A part of the program that is dumped, too.
+    using dumper = void (*)(const void* part, std::FILE* to);
+    void add_part(const void* part, dumper how) noexcept {
+        made_or_fatal(out_of_memory, [&] {
+            const std::lock_guard lock(parts_mutex_);
+            parts_.emplace(part, how);
+        });
+    }
+    void remove_part(const void* part) noexcept {
+        const std::lock_guard lock(parts_mutex_);
+        parts_.erase(part);
+    }
+
+    void dump(std::FILE* to) {
+        {
+            const std::lock_guard lock(mutex_);
+            std::fprintf(to, "bide: %zu waits\n", waits_.size());
+            for (const auto& [node, w] : waits_) {
+                std::fprintf(to, "  %s\n", description(w).c_str());
+            }
+        }
+        const std::lock_guard lock(parts_mutex_);
+        for (const auto& [part, how] : parts_) {
+            how(part, to);
+        }
+    }
+
+private:
+    static constexpr const char* out_of_memory = "no memory for the notes of BIDE_DEADLOCK_CHECK";
+
+    struct known {
+        std::size_t size;
+        const char* kind;
+        std::string name;
+    };
+    struct holder {
+        actor who;
+        std::string text;
+        mode how;
+    };
+    struct wait {
+        actor who;
+        std::string text;
+        const void* word;
+        bool may_end_early;
+        std::int64_t since;
+    };
+
+    template <class Write> void write(Write&& change) noexcept {
+        made_or_fatal(out_of_memory, [&] {
+            const std::lock_guard lock(mutex_);
+            change();
+        });
+    }
+
+    static std::uintptr_t address_of(const void* p) noexcept {
+        return reinterpret_cast<std::uintptr_t>(p);
+    }
+
+    // "mutex 'accounts'", "mutex 0x7ffc...", or "0x7ffc..." if the primitive was not noted.
+    std::string text_of(const void* word) const {
+        char address[24];
+        std::snprintf(address, sizeof address, "%p", word);
+        const auto next = primitives_.upper_bound(address_of(word));
+        if (next == primitives_.begin()) {
+            return address;
+        }
+        const auto& [begin, p] = *std::prev(next);
+        if (address_of(word) - begin >= p.size) {
+            return address;
+        }
+        return std::string(p.kind) + ' ' + (p.name.empty() ? address : "'" + p.name + "'");
+    }
+
+    std::string holders_of(const void* word) const {
+        std::string text;
+        if (const auto found = holders_.find(word); found != holders_.end()) {
+            for (const holder& h : found->second) {
+                text += (text.empty() ? "" : " and ") + h.text;
+            }
+        }
+        return text;
+    }
+
+    std::string description(const wait& w) const {
+        const std::string held = holders_of(w.word);
+        char since[40];
+        std::snprintf(since, sizeof since, ", for %.3f ms",
+                      static_cast<double>(native_platform::now() - w.since) / 1e6);
+        return w.text + " waits for " + text_of(w.word) +
+               (held.empty() ? std::string() : ", held by " + held) + since;
+    }
+
+    // The wait of an actor, if it cannot end early.
+    const wait* lasting_wait_of(actor who) const {
+        for (const auto& [node, w] : waits_) {
+            if (w.who == who) {
+                return w.may_end_early ? nullptr : &w;
+            }
+        }
+        return nullptr;
+    }
+
+    // Looks for a way from the holders of `at.word` back to `first`, past the waits that were not seen
+    // yet. Fills `way` with its waits.
+    bool leads_back(const wait& at, actor first, std::vector<const wait*>& way,
+                    std::vector<const wait*>& seen) const {
+        way.push_back(&at);
+        seen.push_back(&at);
+        if (const auto found = holders_.find(at.word); found != holders_.end()) {
+            for (const holder& h : found->second) {
+                if (h.who == first) {
+                    return true;
+                }
+                const wait* const next = lasting_wait_of(h.who);
+                if (next != nullptr && std::find(seen.begin(), seen.end(), next) == seen.end() &&
+                    leads_back(*next, first, way, seen)) {
+                    return true;
+                }
+            }
+        }
+        way.pop_back();
+        return false;
+    }
+
+    // Returns the report of the cycle that a wait closes; "" if it closes none.
+    std::string cycle_of(const wait& last) const {
+        std::vector<const wait*> way;
+        std::vector<const wait*> seen;
+        if (last.may_end_early || !last.who || !leads_back(last, last.who, way, seen)) {
+            return {};
+        }
+        if (way.size() == 1) {
+            return "bide: " + text_of(last.word) + " is locked again by its holder, " + last.text;
+        }
+        std::string report = "bide: deadlock";
+        for (const wait* const w : way) {
+            report += "\n  " + w->text + " waits for " + text_of(w->word) + ", held by " +
+                      holders_of(w->word);
+        }
+        return report;
+    }
+
+    std::mutex mutex_;
+    std::map<std::uintptr_t, known> primitives_; // by address
+    std::unordered_map<const void*, std::vector<holder>> holders_;
+    std::unordered_map<const void*, wait> waits_; // by node
+    handler tell_ = nullptr;
+
+    std::mutex parts_mutex_;
+    std::map<const void*, dumper> parts_;
+};
+
+inline void wait_notes::waits(const void* node, const void* word, actor by,
+                              bool may_end_early) noexcept {
+    std::string report;
+    handler tell = nullptr;
+    write([&] {
+        const auto at = waits_.insert_or_assign(
+            node, wait{by, by.text(), word, may_end_early, native_platform::now()});
+        report = cycle_of(at.first->second);
+        tell = tell_;
+    });
+    if (report.empty()) {
+        return;
+    }
+    if (tell != nullptr) {
+        tell(report.c_str());
+    } else {
+        fatal(report.c_str() + std::strlen("bide: "));
+    }
+}
+
+// True if the primitives of a platform are noted.
+template <class Platform>
+inline constexpr bool is_noted = std::is_same_v<Platform, native_platform>;
+
+// The wait of a thread, for as long as this lives.
+template <class Platform> class noted_wait {
+public:
+    noted_wait(const void* node, const void* word, bool may_end_early) noexcept : node_(node) {
+        if constexpr (is_noted<Platform>) {
+            wait_notes::all().waits(node, word, actor::here(), may_end_early);
+        }
+    }
+    noted_wait(const noted_wait&) = delete;
+    noted_wait& operator=(const noted_wait&) = delete;
+    ~noted_wait() {
+        if constexpr (is_noted<Platform>) {
+            wait_notes::all().waits_no_more(node_);
+        }
+    }
+
+private:
+    const void* node_;
+};
+
+// Returns the address of the primitive, or of a part of it, for which a queue of thread_wait stands.
+template <class Q> const void* word_of_queue(const Q& queue) noexcept {
+    if constexpr (requires { &queue.of; }) {
+        return &queue.of;
+    } else {
+        return &queue;
+    }
+}
+
+// Returns the first word of an operation (core/wait_ops.hpp): mostly the address of its primitive.
+inline const void* word_of_operation(const void* operation) noexcept {
+    const void* word = nullptr;
+    std::memcpy(&word, operation, sizeof word);
+    return word;
+}
+
+// The task whose coroutine collects the outcome of its wait, on this thread.
+struct collecting {
+    actor who;
+    static actor& here() noexcept { return native_platform::local<collecting>().who; }
+
+    class scope {
+    public:
+        explicit scope(actor who) noexcept : outer_(std::exchange(here(), who)) {}
+        scope(const scope&) = delete;
+        scope& operator=(const scope&) = delete;
+        ~scope() { here() = outer_; }
+
+    private:
+        const actor outer_;
+    };
+};
+
+// In the constructors and destructors of primitives.
+template <class Platform, class T>
+constexpr void note_made(const T* primitive, const char* kind,
+                         const char* name = nullptr) noexcept {
+    if constexpr (is_noted<Platform>) {
+        if (!std::is_constant_evaluated()) {
+            wait_notes::all().made(primitive, sizeof(T), kind, name);
+        }
+    }
+}
+template <class Platform> void note_gone(const void* primitive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        wait_notes::all().gone(primitive);
+    }
+}
+
+// In the functions of mutexes. note_locked() returns `is_locked`.
+template <class Platform>
+bool note_locked(const void* lock, bool is_locked,
+                 wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        if (is_locked) {
+            wait_notes::all().locked(lock, how, actor::here());
+        }
+    }
+    return is_locked;
+}
+template <class Platform>
+void note_unlocked(const void* lock, wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        wait_notes::all().unlocked(lock, how);
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#include <bide/core/detail/task_context.hpp> // defines name_of_task()
+
+#endif
+
+#endif

@@ -1,0 +1,421 @@
+// What a program notes and reports that is compiled with BIDE_DEADLOCK_CHECK.
+
+#define BIDE_DEADLOCK_CHECK
+
+#include <bide/bide.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/tasks.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::mutex;
+using bide::task;
+
+static_assert(sizeof(mutex) == 16 || sizeof(void*) != 8); // notes lie beside, not inside
+
+namespace {
+
+std::string dumped() {
+    std::FILE* const to = std::tmpfile();
+    bide::dump_all(to);
+    std::string text(static_cast<std::size_t>(std::ftell(to)), ' ');
+    std::rewind(to);
+    text.resize(std::fread(text.data(), 1, text.size(), to));
+    std::fclose(to);
+    return text;
+}
+bool is_dumped(std::string_view part) {
+    return test::eventually([&] { return test::contains(dumped(), part); });
+}
+
+// Collects reports instead of terminating. One at a time.
+class reports {
+public:
+    reports() {
+        all().clear();
+        bide::set_deadlock_handler([](const char* report) {
+            const std::lock_guard lock(guard());
+            all().emplace_back(report);
+        });
+    }
+    reports(const reports&) = delete;
+    reports& operator=(const reports&) = delete;
+    ~reports() { bide::set_deadlock_handler(nullptr); }
+
+    std::size_t count() const {
+        const std::lock_guard lock(guard());
+        return all().size();
+    }
+    std::string text() const {
+        const std::lock_guard lock(guard());
+        return all().empty() ? "" : all().front();
+    }
+
+private:
+    static std::mutex& guard() {
+        static std::mutex m;
+        return m;
+    }
+    static std::vector<std::string>& all() {
+        static std::vector<std::string> texts;
+        return texts;
+    }
+};
+
+// n threads, of which each locks its own mutex and then waits for the next one's. The last one to do so
+// reports. Then the first mutex is unlocked from outside, which lets all come to their ends.
+template <class Mutex> void lock_in_a_ring(std::vector<Mutex*> m, const reports& told) {
+    const int n = static_cast<int>(m.size());
+    test::rendezvous all_have(n);
+    test::team threads(n, [&](int i) {
+        auto& mine = *m[static_cast<std::size_t>(i)];
+        auto& next = *m[static_cast<std::size_t>((i + 1) % n)];
+        mine.lock();
+        all_have.meet();
+        next.lock();
+        next.unlock();
+        if (i != 0) {
+            mine.unlock();
+        }
+    });
+    REQUIRE(test::eventually([&] { return told.count() != 0; }));
+    REQUIRE(is_dumped(std::to_string(n) + " waits")); // the last wait has begun
+    m[0]->unlock();
+    threads.join();
+    CHECK(told.count() == 1);
+}
+
+int count(std::string_view text, std::string_view part) {
+    int n = 0;
+    for (auto at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) {
+        ++n;
+    }
+    return n;
+}
+
+task<> lock_two(mutex& first, mutex& next, std::atomic<int>& have, bool& got_both) {
+    const auto mine = co_await first.async_lock();
+    ++have;
+    while (have != 2) {
+        co_await bide::this_task::yield();
+    }
+    const auto other = co_await next.async_lock();
+    got_both = true;
+}
+
+} // namespace
+
+TEST_CASE("deadlock_check: a dump says who waits for what, and who holds it") {
+    const test::watchdog guard;
+    bide::scheduler s(test::workers(1));
+    mutex m{"accounts"};
+    bide::semaphore none(0, "permits");
+    bide::event never{"end of the day"};
+    bide::channel<int> empty(1, "orders");
+    bide::shared_mutex unnamed;
+    m.lock();
+    unnamed.lock();
+    std::stop_source stop;
+    {
+        test::team threads(3, [&](int i) {
+            switch (i) {
+            case 0:
+                m.lock();
+                m.unlock();
+                break;
+            case 1: static_cast<void>(none.acquire(stop.get_token())); break;
+            default: static_cast<void>(empty.recv());
+            }
+        });
+        auto waits = [](mutex& for_this) -> task<> {
+            const auto lock = co_await for_this.async_lock();
+        }(m);
+        auto reads = s.spawn(std::move(waits).named("reader"));
+        auto sees = s.spawn([](bide::event& e) -> task<> { co_await e.async_wait(); }(never));
+        auto writes = s.spawn([](bide::shared_mutex& of) -> task<> {
+            const auto lock = co_await of.async_lock_shared();
+        }(unnamed));
+        REQUIRE(is_dumped("bide: 6 waits"));
+        const std::string text = dumped();
+        CHECK(count(text, " waits for mutex 'accounts', held by thread ") == 2);
+        CHECK(test::contains(text, "  task 'reader' waits for mutex 'accounts', held by thread "));
+        CHECK(test::contains(text, " waits for semaphore 'permits', for "));
+        CHECK(
+            test::contains(text, "  a task without a name waits for event 'end of the day', for "));
+        CHECK(test::contains(text, " waits for channel 'orders', for "));
+        CHECK(test::contains(text, " waits for shared_mutex 0x"));
+        CHECK(test::contains(text, "bide scheduler: 1 workers, 3 tasks of 3 left"));
+        m.unlock();
+        unnamed.unlock();
+        never.set();
+        empty.close();
+        stop.request_stop();
+        std::move(reads).join();
+        std::move(sees).join();
+        std::move(writes).join();
+    }
+    CHECK(test::contains(dumped(), "bide: 0 waits"));
+}
+
+TEST_CASE("deadlock_check: threads that wait for each other are reported, once") {
+    const test::watchdog guard;
+    const reports told;
+    mutex a{"a"};
+    mutex b{"b"};
+    mutex c{"c"};
+    lock_in_a_ring<mutex>({&a, &b}, told);
+    CHECK(test::contains(told.text(), "bide: deadlock\n  thread "));
+    CHECK(count(told.text(), " waits for mutex 'a', held by thread ") == 1);
+    CHECK(count(told.text(), " waits for mutex 'b', held by thread ") == 1);
+
+    const reports of_three;
+    lock_in_a_ring<mutex>({&a, &b, &c}, of_three);
+    CHECK(count(of_three.text(), "\n  thread ") == 3);
+
+    const reports of_others;
+    bide::adaptive_mutex d{"d"};
+    bide::adaptive_mutex e{"e"};
+    lock_in_a_ring<bide::adaptive_mutex>({&d, &e}, of_others);
+    CHECK(test::contains(of_others.text(), " waits for adaptive_mutex 'd', held by "));
+}
+
+TEST_CASE("deadlock_check: tasks that wait for each other are reported") {
+    const test::watchdog guard;
+    const reports told;
+    bide::scheduler s(test::workers(2));
+    mutex a{"a"};
+    mutex b{"b"};
+    std::atomic<int> have{0};
+    bool got[2] = {};
+    auto one = s.spawn(lock_two(a, b, have, got[0]).named("one"));
+    auto two = s.spawn(lock_two(b, a, have, got[1]).named("two"));
+    REQUIRE(test::eventually([&] { return told.count() != 0; }));
+    CHECK(test::contains(told.text(), "task 'one' waits for mutex 'b', held by task 'two'"));
+    CHECK(test::contains(told.text(), "task 'two' waits for mutex 'a', held by task 'one'"));
+    two.cancel(); // ends the wait, and so the cycle
+    std::move(one).join();
+    CHECK(test::what_of([&] { std::move(two).join(); }) == "stopped");
+    CHECK(got[0]);
+    CHECK_FALSE(got[1]);
+    CHECK(told.count() == 1);
+}
+
+TEST_CASE("deadlock_check: a thread and a task that wait for each other are reported") {
+    const test::watchdog guard;
+    const reports told;
+    bide::scheduler s(test::workers(1));
+    mutex a{"a"};
+    mutex b{"b"};
+    std::atomic<int> have{0};
+    bool got = false;
+    b.lock();
+    auto one = s.spawn(lock_two(a, b, have, got).named("one"));
+    REQUIRE(test::eventually([&] { return have == 1; }));
+    test::team breaks(1, [&](int) { // in place of the main thread, which waits
+        if (test::eventually([&] { return told.count() != 0; })) {
+            one.cancel();
+        }
+    });
+    ++have;
+    a.lock();
+    breaks.join();
+    a.unlock();
+    b.unlock();
+    CHECK(test::what_of([&] { std::move(one).join(); }) == "stopped");
+    CHECK(test::contains(told.text(), "task 'one' waits for mutex 'b', held by thread "));
+    CHECK(test::contains(told.text(), " waits for mutex 'a', held by task 'one'"));
+}
+
+TEST_CASE("deadlock_check: a reader and a writer that wait for each other are reported") {
+    const test::watchdog guard;
+    const reports told;
+    bide::shared_mutex table{"table"};
+    mutex log{"log"};
+    test::rendezvous both(2);
+    test::team threads(2, [&](int i) {
+        if (i == 0) {
+            table.lock_shared();
+            both.meet();
+            log.lock();
+            log.unlock();
+            table.unlock_shared();
+        } else {
+            log.lock();
+            both.meet();
+            table.lock();
+            table.unlock();
+        }
+    });
+    REQUIRE(test::eventually([&] { return told.count() != 0; }));
+    REQUIRE(is_dumped("bide: 2 waits"));
+    CHECK(test::contains(told.text(), " waits for shared_mutex 'table', held by thread "));
+    CHECK(test::contains(told.text(), " waits for mutex 'log', held by thread "));
+    log.unlock();
+    threads.join();
+    CHECK(told.count() == 1);
+}
+
+TEST_CASE("deadlock_check: a cycle that ends by itself is not reported") {
+    for (const bool lasts_first : {false, true}) { // which of the two waits closes the cycle
+        const test::watchdog guard;
+        const reports told;
+        mutex a{"a"};
+        mutex b{"b"};
+        std::stop_source stop;
+        test::rendezvous both(2);
+        bool has_b = true;
+        test::team threads(2, [&](int i) {
+            (i == 0 ? a : b).lock();
+            both.meet();
+            if ((i == 0) == lasts_first && !is_dumped("bide: 1 waits")) {
+                return;
+            }
+            if (i == 0) {
+                has_b = b.lock(stop.get_token()).has_value();
+                a.unlock();
+            } else {
+                a.lock();
+                a.unlock();
+                b.unlock();
+            }
+        });
+        REQUIRE(is_dumped("bide: 2 waits"));
+        stop.request_stop();
+        threads.join();
+        CHECK_FALSE(has_b);
+        CHECK(told.count() == 0);
+    }
+}
+
+TEST_CASE("deadlock_check: who gives a lock away is no longer its holder") {
+    const test::watchdog guard;
+    const reports told;
+    mutex m{"m"};
+    std::unique_lock lock(m);
+    bide::forget_holder(m);
+    test::team other(1, [&, given = &lock](int) {
+        if (is_dumped("bide: 1 waits")) {
+            given->unlock();
+        }
+    });
+    m.lock(); // not "again"
+    other.join();
+    m.unlock();
+    CHECK(told.count() == 0);
+    static_cast<void>(lock.release());
+
+    // A task may have the address of one that has ended with a lock.
+    const auto locks = [&m] {
+        bide::sync_wait([](mutex& of) -> task<> {
+            auto locked = co_await of.async_lock();
+            static_cast<void>(locked.release());
+        }(m));
+    };
+    locks();
+    test::team unlocks(1, [&](int) {
+        if (is_dumped("bide: 1 waits")) {
+            m.unlock();
+        }
+    });
+    locks();
+    unlocks.join();
+    m.unlock();
+    CHECK(told.count() == 0);
+}
+
+TEST_CASE("deadlock_check: threads and tasks that lock in one order are never reported") {
+    const test::watchdog guard;
+    const reports told;
+    bide::scheduler s(test::workers(2));
+    std::array<mutex, 3> m{mutex{"0"}, mutex{"1"}, mutex{"2"}};
+    int guarded[3] = {};
+    const auto locks = [&]() -> task<> {
+        for (int i = 0; i < 300; ++i) {
+            const auto first = co_await m[0].async_lock();
+            ++guarded[0];
+            const auto second = co_await m[1].async_lock();
+            ++guarded[1];
+            const auto third = co_await m[2].async_lock();
+            ++guarded[2];
+        }
+    };
+    auto one = s.spawn(locks());
+    auto two = s.spawn(locks());
+    test::run_threads(2, [&](int) {
+        for (int i = 0; i < 300; ++i) {
+            const std::lock_guard first(m[0]);
+            ++guarded[0];
+            const std::lock_guard third(m[2]);
+            ++guarded[2];
+        }
+    });
+    std::move(one).join();
+    std::move(two).join();
+    CHECK(guarded[0] == 1200);
+    CHECK(guarded[1] == 600);
+    CHECK(guarded[2] == 1200);
+    CHECK(told.count() == 0);
+    CHECK(test::contains(dumped(), "bide: 0 waits"));
+}
+
+#if BIDE_TESTS_CAN_DIE && BIDE_EXCEPTIONS
+
+TEST_CASE("deadlock_check: who locks a mutex again terminates with its name") {
+    CHECK(test::contains(test::dies([] {
+                             mutex m{"accounts"};
+                             m.lock();
+                             m.lock();
+                         }),
+                         "bide: mutex 'accounts' is locked again by its holder, thread "));
+    CHECK(test::contains(test::dies([] {
+                             bide::adaptive_mutex m;
+                             m.lock();
+                             m.lock();
+                         }),
+                         " is locked again by its holder, thread "));
+    CHECK(test::contains(test::dies([] {
+                             bide::shared_mutex m{"table"};
+                             m.lock_shared();
+                             m.lock();
+                         }),
+                         "bide: shared_mutex 'table' is locked again by its holder, thread "));
+    CHECK(test::contains(test::dies([] {
+                             mutex m{"accounts"};
+                             auto twice = [](mutex& of) -> task<> {
+                                 const auto once = co_await of.async_lock();
+                                 const auto again = co_await of.async_lock();
+                             }(m);
+                             bide::sync_wait(std::move(twice));
+                         }),
+                         "bide: mutex 'accounts' is locked again by its holder, a task"));
+}
+
+TEST_CASE("deadlock_check: without a handler, a deadlock terminates with its report") {
+    CHECK(test::contains(test::dies([] {
+                             mutex a{"a"};
+                             mutex b{"b"};
+                             test::rendezvous both(2);
+                             test::run_threads(2, [&](int i) {
+                                 std::scoped_lock mine(i == 0 ? a : b);
+                                 both.meet();
+                                 std::scoped_lock other(i == 0 ? b : a);
+                             });
+                         }),
+                         "bide: deadlock\n  thread "));
+}
+
+#endif
