@@ -119,7 +119,7 @@ task<> lock_two(mutex& first, mutex& next, std::atomic<int>& have, bool& got_bot
 
 } // namespace
 
-TEST_CASE("deadlock_check: a dump says who waits for what, and who holds it") {
+TEST_CASE("deadlock_check: a dump lists the waits, and the holders of locks") {
     const test::watchdog guard;
     bide::scheduler s(test::workers(1));
     mutex m{"accounts"};
@@ -301,7 +301,7 @@ TEST_CASE("deadlock_check: a cycle that ends by itself is not reported") {
     }
 }
 
-TEST_CASE("deadlock_check: who gives a lock away is no longer its holder") {
+TEST_CASE("deadlock_check: a lock that was given away has no known holder") {
     const test::watchdog guard;
     const reports told;
     mutex m{"m"};
@@ -374,7 +374,7 @@ TEST_CASE("deadlock_check: threads and tasks that lock in one order are never re
 
 #if BIDE_TESTS_CAN_DIE && BIDE_EXCEPTIONS
 
-TEST_CASE("deadlock_check: who locks a mutex again terminates with its name") {
+TEST_CASE("deadlock_check: locking a mutex again terminates with its name") {
     CHECK(test::contains(test::dies([] {
                              mutex m{"accounts"};
                              m.lock();

@@ -14,7 +14,7 @@
 #include <bide/channel/detail/receive_operations.hpp>
 #include <bide/channel/detail/send_operations.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/wait_notes.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
 

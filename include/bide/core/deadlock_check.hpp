@@ -3,37 +3,38 @@
 #define BIDE_CORE_DEADLOCK_CHECK_HPP
 
 /// \file
-/// Who waits for whom: a dump of all waits, and reports of deadlocks, for a program that is compiled
-/// with BIDE_DEADLOCK_CHECK.
+/// A dump of all waits, and reports of deadlocks, for a program that is compiled with
+/// BIDE_DEADLOCK_CHECK.
 ///
-/// With the macro, each wait of a thread or a coroutine is noted: who waits, for which primitive, and
-/// since when. For mutex, adaptive_mutex and shared_mutex it is noted who holds them. One lock guards the
-/// notes, so every wait and every lock of the program takes it, and allocates: this is for debug builds.
-/// All files of a program must agree on the macro; the linker refuses a mix that shares a primitive.
-/// Without the macro nothing is noted, and names are dropped.
+/// With the macro, each wait of a thread or a coroutine is noted: which thread or task waits, for which
+/// primitive, and since when. The holders of each mutex, adaptive_mutex and shared_mutex are noted, too.
+/// One lock guards the notes, so every wait and every lock of the program takes it, and allocates: this is
+/// for debug builds. All files of a program must agree on the macro; the linker refuses a mix that shares
+/// a primitive. Without the macro nothing is noted, and names are dropped.
 ///
 /// - A wait that closes a cycle of waits among threads and tasks is reported with the whole cycle, before
-///   it begins. Who locks a mutex again that they hold is a cycle of one. A wait with a time-out or a
-///   stop token may end by itself, and so may the wait of a task with a deadline: a cycle that has one
-///   is not reported. A task of the cycle may be cancelled by others; the cycle is reported nevertheless.
-/// - The default is to print the report and to terminate. See set_deadlock_handler().
-/// - Who locks a mutex is taken for its holder until it is unlocked. If a lock is given to another
-///   thread or task, forget_holder() prevents a wrong report.
-/// - These holders are not known: a coroutine that is part of no task, an upgradable reader, and a lock
+///   it begins. To lock a mutex again while holding it is a cycle of one. A wait with a time-out or a
+///   stop token may end by itself, and so may the wait of a task with a deadline: a cycle with such a
+///   wait is not reported. A task may also be cancelled by another one; a cycle with it is reported
+///   nevertheless.
+/// - By default the report is printed and the program terminates. See set_deadlock_handler().
+/// - The thread or task that locks a mutex is taken for its holder until it is unlocked. If the lock is
+///   given to another thread or task, forget_holder() prevents a wrong report.
+/// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, and a lock
 ///   that a select or a condition_variable has taken. A cycle through such a lock is not found, nor one
 ///   through a semaphore, a channel or a join. Waits by callbacks are not noted.
 //
 // core/detail/wait_notes.hpp says why no report is wrong.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/wait_notes.hpp>
+#include <bide/core/detail/noted.hpp>
 
 #include <cstdio>
 
 namespace bide::inline BIDE_ABI {
 
 /// Gets the report of a deadlock, a text of several lines. It runs on the thread whose wait closes the
-/// cycle, and must not wait for a primitive of the cycle. If it returns, the wait begins.
+/// cycle, and must not wait for a primitive of the cycle. When it returns, the wait begins.
 using deadlock_handler = void (*)(const char* report);
 
 /// Sets the handler of deadlocks. nullptr stands for the default, which prints the report on stderr and
@@ -44,15 +45,16 @@ inline deadlock_handler set_deadlock_handler([[maybe_unused]] deadlock_handler t
     return nullptr;
 }
 
-/// Says that a mutex is no longer held by who locked it: the lock is given to another thread or task.
-/// Until it is locked again, its holder is not known.
+/// Says that the lock of a mutex is given to another thread or task. Until the mutex is locked again, its
+/// holder is not known.
 template <class Mutex> void forget_holder([[maybe_unused]] const Mutex& held) noexcept {
     BIDE_CHECKED(detail::wait_notes::all().unlocked(&held, detail::wait_notes::mode::exclusive);)
 }
 
-/// Writes all waits: who waits for what, who holds it if that is known, and since when. Then writes the
-/// state of each scheduler, as scheduler::dump() does. Without BIDE_DEADLOCK_CHECK, writes one line that
-/// says so. Any thread may call this at any time, but no signal handler may.
+/// Writes all waits: which thread or task waits for which primitive, its holder if that is known, and for
+/// how long. Then writes the state of each scheduler, as scheduler::dump() does. Without
+/// BIDE_DEADLOCK_CHECK, writes one line that says so. Any thread may call this at any time, but no signal
+/// handler may.
 /// Throws: std::bad_alloc.
 inline void dump_all(std::FILE* to) {
     BIDE_CHECKED(return detail::wait_notes::all().dump(to);)

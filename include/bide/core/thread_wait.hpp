@@ -18,7 +18,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/probe.hpp>
-#include <bide/core/detail/wait_notes.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>

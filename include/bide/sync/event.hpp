@@ -6,7 +6,7 @@
 /// A flag to wait for, with manual reset.
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/wait_notes.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sync/detail/gate.hpp>
 

@@ -36,7 +36,7 @@
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/wait_limits.hpp>
-#include <bide/core/detail/wait_notes.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/wait_ops.hpp>

@@ -78,6 +78,15 @@ public:
     // characters: if the whole is longer, `name` is cut and the index is kept.
     static void name_this(std::string_view name, const char* separator, unsigned index) noexcept;
 
+    // Returns the number of the running thread that debuggers and /proc show; 0 if there is none.
+    static unsigned long number_of_this() noexcept {
+#if defined(__linux__)
+        return static_cast<unsigned long>(::gettid());
+#else
+        return 0;
+#endif
+    }
+
 private:
 #if defined(_WIN32)
     std::thread thread_;

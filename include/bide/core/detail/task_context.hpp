@@ -4,7 +4,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
 
@@ -54,6 +53,14 @@ public:
 private:
     const task_binding<Platform>* const of_;
 };
+
+#if defined(BIDE_DEADLOCK_CHECK)
+template <class Platform> class basic_task_context;
+namespace detail {
+template <class Platform>
+void note_end_of(const basic_task_context<Platform>& task) noexcept; // noted.hpp
+} // namespace detail
+#endif
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
 // thread runs by sync_wait(). At any time the chain runs, waits in its last coroutine, or is about
@@ -112,25 +119,11 @@ public:
 
 protected:
 #if defined(BIDE_DEADLOCK_CHECK)
-    ~basic_task_context() {
-        if constexpr (detail::is_noted<Platform>) {
-            detail::wait_notes::all().ended(detail::actor(this));
-        }
-    }
+    ~basic_task_context() { detail::note_end_of(*this); }
 #else
     ~basic_task_context() = default;
 #endif
 };
-
-#if defined(BIDE_DEADLOCK_CHECK)
-namespace detail {
-
-inline const char* name_of_task(const basic_task_context<native_platform>* task) noexcept {
-    return task->name();
-}
-
-} // namespace detail
-#endif
 
 // Returns the time by which a chain is cancelled; `context` may be nullptr.
 template <class Platform> deadline limit_of(const basic_task_context<Platform>* context) noexcept {

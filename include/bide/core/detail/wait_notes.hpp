@@ -2,9 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_WAIT_NOTES_HPP
 #define BIDE_CORE_DETAIL_WAIT_NOTES_HPP
 
-// What a program notes if BIDE_DEADLOCK_CHECK is defined (core/deadlock_check.hpp): who waits for which
-// primitive, and who holds which lock. Without the macro, nothing is noted, and BIDE_CHECKED(...) is
-// empty.
+// What a program notes if BIDE_DEADLOCK_CHECK is defined (core/deadlock_check.hpp): which thread or task
+// waits for which primitive, and which one holds which lock.
 //
 // One lock guards all notes, so the order in which they are written is the same for all threads:
 //
@@ -22,108 +21,26 @@
 // is not found.
 
 #include <bide/core/config.hpp>
-
-#if !defined(BIDE_DEADLOCK_CHECK)
-
-#define BIDE_CHECKED(...)
-
-#else
-
-#define BIDE_CHECKED(...) __VA_ARGS__
-
+#include <bide/core/detail/actor.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/never_destroyed.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
-#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
 namespace bide::inline BIDE_ABI {
-
 namespace detail {
-
-// Returns the name of a task; nullptr if it has none. Defined in task_context.hpp.
-const char* name_of_task(const basic_task_context<native_platform>* task) noexcept;
-
-// A thread or a task. A thread has an odd number, and no other thread ever has it. A task has its
-// address, and its notes are removed when it ends.
-class actor {
-public:
-    actor() noexcept = default; // a coroutine that is part of no task
-    explicit actor(const basic_task_context<native_platform>* task) noexcept
-        : id_(reinterpret_cast<std::uintptr_t>(task)) {}
-
-    // The running task, or else the calling thread.
-    static actor here() noexcept {
-        if (auto* const task = worker_local<native_platform>::get().running) {
-            return actor(task);
-        }
-        actor thread;
-        thread.id_ = thread_number::of_this();
-        return thread;
-    }
-
-    explicit operator bool() const noexcept { return id_ != 0; }
-    bool is_task() const noexcept { return id_ != 0 && id_ % 2 == 0; }
-    friend bool operator==(actor, actor) noexcept = default;
-
-    // Requires: it is the calling thread, or a task that has not ended.
-    std::string text() const {
-        if (id_ == 0) {
-            return "a coroutine";
-        }
-        if (!is_task()) {
-            return "thread " + std::to_string(thread_number::shown(id_));
-        }
-        const auto* const task = reinterpret_cast<const basic_task_context<native_platform>*>(id_);
-        const char* const name = name_of_task(task);
-        return name != nullptr ? "task '" + std::string(name) + "'" : "a task without a name";
-    }
-
-private:
-    struct thread_number {
-        std::uintptr_t number = 0;
-
-        static std::uintptr_t of_this() noexcept {
-            static constinit native_platform::atomic<std::uintptr_t> next{1};
-            auto& mine = native_platform::local<thread_number>();
-            if (mine.number == 0) {
-                // Order: relaxed; the numbers only differ.
-                mine.number = next.fetch_add(2, std::memory_order_relaxed);
-            }
-            return mine.number;
-        }
-        // The number that debuggers show for the calling thread, where there is one.
-        static unsigned long shown(std::uintptr_t number) noexcept {
-#if defined(__linux__)
-            static_cast<void>(number);
-            return static_cast<unsigned long>(::syscall(SYS_gettid));
-#else
-            return static_cast<unsigned long>(number / 2);
-#endif
-        }
-    };
-
-    std::uintptr_t id_ = 0;
-};
 
 // All notes of the program. Its functions say at which step of a wait or a lock they are called.
 class wait_notes {
@@ -390,102 +307,7 @@ inline void wait_notes::waits(const void* node, const void* word, actor by,
     }
 }
 
-// True if the primitives of a platform are noted.
-template <class Platform>
-inline constexpr bool is_noted = std::is_same_v<Platform, native_platform>;
-
-// The wait of a thread, for as long as this lives.
-template <class Platform> class noted_wait {
-public:
-    noted_wait(const void* node, const void* word, bool may_end_early) noexcept : node_(node) {
-        if constexpr (is_noted<Platform>) {
-            wait_notes::all().waits(node, word, actor::here(), may_end_early);
-        }
-    }
-    noted_wait(const noted_wait&) = delete;
-    noted_wait& operator=(const noted_wait&) = delete;
-    ~noted_wait() {
-        if constexpr (is_noted<Platform>) {
-            wait_notes::all().waits_no_more(node_);
-        }
-    }
-
-private:
-    const void* node_;
-};
-
-// Returns the address of the primitive, or of a part of it, for which a queue of thread_wait stands.
-template <class Q> const void* word_of_queue(const Q& queue) noexcept {
-    if constexpr (requires { &queue.of; }) {
-        return &queue.of;
-    } else {
-        return &queue;
-    }
-}
-
-// Returns the first word of an operation (core/wait_ops.hpp): mostly the address of its primitive.
-inline const void* word_of_operation(const void* operation) noexcept {
-    const void* word = nullptr;
-    std::memcpy(&word, operation, sizeof word);
-    return word;
-}
-
-// The task whose coroutine collects the outcome of its wait, on this thread.
-struct collecting {
-    actor who;
-    static actor& here() noexcept { return native_platform::local<collecting>().who; }
-
-    class scope {
-    public:
-        explicit scope(actor who) noexcept : outer_(std::exchange(here(), who)) {}
-        scope(const scope&) = delete;
-        scope& operator=(const scope&) = delete;
-        ~scope() { here() = outer_; }
-
-    private:
-        const actor outer_;
-    };
-};
-
-// In the constructors and destructors of primitives.
-template <class Platform, class T>
-constexpr void note_made(const T* primitive, const char* kind,
-                         const char* name = nullptr) noexcept {
-    if constexpr (is_noted<Platform>) {
-        if (!std::is_constant_evaluated()) {
-            wait_notes::all().made(primitive, sizeof(T), kind, name);
-        }
-    }
-}
-template <class Platform> void note_gone(const void* primitive) noexcept {
-    if constexpr (is_noted<Platform>) {
-        wait_notes::all().gone(primitive);
-    }
-}
-
-// In the functions of mutexes. note_locked() returns `is_locked`.
-template <class Platform>
-bool note_locked(const void* lock, bool is_locked,
-                 wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
-    if constexpr (is_noted<Platform>) {
-        if (is_locked) {
-            wait_notes::all().locked(lock, how, actor::here());
-        }
-    }
-    return is_locked;
-}
-template <class Platform>
-void note_unlocked(const void* lock, wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
-    if constexpr (is_noted<Platform>) {
-        wait_notes::all().unlocked(lock, how);
-    }
-}
-
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
-
-#include <bide/core/detail/task_context.hpp> // defines name_of_task()
-
-#endif
 
 #endif

@@ -6,7 +6,7 @@
 // lock of a mutex that is locked.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/wait_notes.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CORE_DETAIL_NOTED_HPP
+#define BIDE_CORE_DETAIL_NOTED_HPP
+
+// What waits and primitives do for BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp): BIDE_CHECKED(...) is its
+// argument with the macro, and nothing without it. Only the primitives of the native platform are
+// noted.
+
+#include <bide/core/config.hpp>
+
+#if !defined(BIDE_DEADLOCK_CHECK)
+
+#define BIDE_CHECKED(...)
+
+#else
+
+#define BIDE_CHECKED(...) __VA_ARGS__
+
+#include <bide/core/detail/actor.hpp>
+#include <bide/core/detail/wait_notes.hpp>
+#include <bide/core/platform.hpp>
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// True if the primitives of a platform are noted.
+template <class Platform>
+inline constexpr bool is_noted = std::is_same_v<Platform, native_platform>;
+
+template <class Platform> void note_end_of(const basic_task_context<Platform>& task) noexcept {
+    if constexpr (is_noted<Platform>) {
+        wait_notes::all().ended(actor(&task));
+    }
+}
+
+// The wait of a thread, for as long as this lives.
+template <class Platform> class noted_wait {
+public:
+    noted_wait(const void* node, const void* word, bool may_end_early) noexcept : node_(node) {
+        if constexpr (is_noted<Platform>) {
+            wait_notes::all().waits(node, word, actor::here(), may_end_early);
+        }
+    }
+    noted_wait(const noted_wait&) = delete;
+    noted_wait& operator=(const noted_wait&) = delete;
+    ~noted_wait() {
+        if constexpr (is_noted<Platform>) {
+            wait_notes::all().waits_no_more(node_);
+        }
+    }
+
+private:
+    const void* node_;
+};
+
+// Returns the address of the primitive, or of a part of it, for which a queue of thread_wait stands.
+template <class Q> const void* word_of_queue(const Q& queue) noexcept {
+    if constexpr (requires { &queue.of; }) {
+        return &queue.of;
+    } else {
+        return &queue;
+    }
+}
+
+// Returns the first word of an operation (core/wait_ops.hpp): mostly the address of its primitive.
+inline const void* word_of_operation(const void* operation) noexcept {
+    const void* word = nullptr;
+    std::memcpy(&word, operation, sizeof word);
+    return word;
+}
+
+// The task whose coroutine collects the outcome of its wait, on this thread.
+struct collecting {
+    actor who;
+    static actor& here() noexcept { return native_platform::local<collecting>().who; }
+
+    class scope {
+    public:
+        explicit scope(actor who) noexcept : outer_(std::exchange(here(), who)) {}
+        scope(const scope&) = delete;
+        scope& operator=(const scope&) = delete;
+        ~scope() { here() = outer_; }
+
+    private:
+        const actor outer_;
+    };
+};
+
+// In the constructors and destructors of primitives.
+template <class Platform, class T>
+constexpr void note_made(const T* primitive, const char* kind,
+                         const char* name = nullptr) noexcept {
+    if constexpr (is_noted<Platform>) {
+        if (!std::is_constant_evaluated()) {
+            wait_notes::all().made(primitive, sizeof(T), kind, name);
+        }
+    }
+}
+template <class Platform> void note_gone(const void* primitive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        wait_notes::all().gone(primitive);
+    }
+}
+
+// In the functions of mutexes. note_locked() returns `is_locked`.
+template <class Platform>
+bool note_locked(const void* lock, bool is_locked,
+                 wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        if (is_locked) {
+            wait_notes::all().locked(lock, how, actor::here());
+        }
+    }
+    return is_locked;
+}
+template <class Platform>
+void note_unlocked(const void* lock, wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        wait_notes::all().unlocked(lock, how);
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif
