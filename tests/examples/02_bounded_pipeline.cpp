@@ -113,8 +113,10 @@ progress run(bide::scheduler& workers, int lines, int damaged, int enough) {
     reports.join();
 
     // Two channels, and one line in the hands of each of the four tasks.
-    if (between.most > 2 * room + 4)
-        throw std::logic_error("too many lines in memory");
+    if (between.most > 2 * room + 4) {
+        std::printf("%d lines in memory\n", between.most);
+        return {}; // is not what main() expects
+    }
     return shown.get();
 }
 
