@@ -28,7 +28,8 @@ function(bide_durable_library name header)
     add_library(bide_${name} STATIC EXCLUDE_FROM_ALL ${source})
     target_link_libraries(bide_${name} PUBLIC ${ARGN})
     set_target_properties(bide_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    add_library(bide::${name} ALIAS bide_${name})
+    # No alias: a project that exports what links it exports this name, and its users find the component.
+    bide_durable_component(${name} bide_${name})
 endfunction()
 
 if(NOT TARGET nlohmann_json::nlohmann_json)

@@ -1,0 +1,7 @@
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/slots/memory.hpp>
+
+bool locks_once() {
+    bide::durable_mutex m(bide::memory_slot{});
+    return m.try_acquire().has_value();
+}
