@@ -19,7 +19,7 @@ install(
     DIRECTORY include/bide
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     ${bide_component}
-    FILES_MATCHING PATTERN *.hpp
+    FILES_MATCHING PATTERN *.hpp PATTERN bide.cppm
 )
 install(
     EXPORT bide
@@ -55,6 +55,7 @@ configure_file(cmake/packaging/bide.pc.in ${PROJECT_BINARY_DIR}/packaging/bide.p
 install(
     FILES
         cmake/packaging/bideDurable.cmake
+        cmake/packaging/bideModule.cmake
         cmake/packaging/bideUring.cmake
         ${PROJECT_BINARY_DIR}/packaging/bideConfig.cmake
         ${PROJECT_BINARY_DIR}/packaging/bideConfigVersion.cmake
