@@ -269,6 +269,40 @@ TEST_CASE("deadlock_check: a reader and a writer that wait for each other are re
     CHECK(told.count() == 1);
 }
 
+TEST_CASE("deadlock_check: a condition variable gives the mutex back to its holder") {
+    const test::watchdog guard;
+    const reports told;
+    bide::scheduler s(test::workers(1));
+    mutex m{"m"};
+    bide::condition_variable changed;
+    bide::event until;
+    bool is_changed = false;
+    auto waits = [&]() -> task<> {
+        auto lock = co_await m.async_lock();
+        const auto has_changed = [&] { return is_changed; };
+        co_await changed.async_wait(lock, has_changed);
+        co_await until.async_wait();
+    };
+    auto one = s.spawn(waits().named("one"));
+    REQUIRE(is_dumped("bide: 1 waits"));
+    m.lock(); // not held by the task
+    is_changed = true;
+    changed.notify_one();
+    m.unlock();
+    test::team others(2, [&](int i) {
+        std::unique_lock lock(m);
+        if (i == 0) {
+            static_cast<void>(changed.wait_for(lock, 0s));
+        }
+    });
+    REQUIRE(is_dumped("bide: 3 waits"));
+    CHECK(count(dumped(), " waits for mutex 'm', held by task 'one'") == 2);
+    until.set();
+    std::move(one).join();
+    others.join();
+    CHECK(told.count() == 0);
+}
+
 TEST_CASE("deadlock_check: a cycle that ends by itself is not reported") {
     for (const bool lasts_first : {false, true}) { // which of the two waits closes the cycle
         const test::watchdog guard;

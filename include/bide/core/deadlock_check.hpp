@@ -21,8 +21,8 @@
 /// - The thread or task that locks a mutex is taken for its holder until it is unlocked. If the lock is
 ///   given to another thread or task, forget_holder() prevents a wrong report.
 /// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, and a lock
-///   that a select or a condition_variable has taken. A cycle through such a lock is not found, nor one
-///   through a semaphore, a channel or a join. Waits by callbacks are not noted.
+///   that a select has taken. A cycle through such a lock is not found, nor one through a semaphore, a
+///   channel or a join. Waits by callbacks are not noted.
 //
 // core/detail/wait_notes.hpp says why no report is wrong.
 

@@ -12,6 +12,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/spin.hpp>
@@ -221,15 +222,23 @@ private:
         }
     };
 
+    template <class Lock> static void note_relocked([[maybe_unused]] const Lock& lock) noexcept {
+        BIDE_CHECKED(
+            detail::condition_access::note_relocked(lock, lock.mutex(), detail::actor::here());)
+    }
     template <class Lock> wait_status wait_once(Lock& lock, deadline until) {
         require_locked(lock);
         thread<Lock> mine{queue_, lock};
-        return mine.outcome(thread_wait<thread<Lock>, Platform>::until(mine, 1, until));
+        const wait_status what = thread_wait<thread<Lock>, Platform>::until(mine, 1, until);
+        note_relocked(lock);
+        return mine.outcome(what);
     }
     template <class Lock> wait_status wait_once(Lock& lock, const std::stop_token& token) {
         require_locked(lock);
         thread<Lock> mine{queue_, lock};
-        return mine.outcome(thread_wait<thread<Lock>, Platform>::stoppable(mine, 1, token));
+        const wait_status what = thread_wait<thread<Lock>, Platform>::stoppable(mine, 1, token);
+        note_relocked(lock);
+        return mine.outcome(what);
     }
     template <class Lock, class Predicate>
     bool wait_until_true(Lock& lock, deadline until, Predicate& predicate) {
@@ -307,6 +316,8 @@ private:
         // Gives the mutex, which is locked, to the lock object of the coroutine.
         static void own(payload& p) noexcept {
             if (p.mutex != nullptr) {
+                BIDE_CHECKED(detail::condition_access::note_relocked(Lock(), p.mutex,
+                                                                     detail::collecting::here());)
                 *static_cast<Lock*>(p.lock) = Lock(*static_cast<mutex*>(p.mutex), std::adopt_lock);
                 p.mutex = nullptr;
             }

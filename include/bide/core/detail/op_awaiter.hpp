@@ -179,6 +179,7 @@ private:
 
     // Tries the operation. A cancelled task does not: it might be granted something.
     bool completes_now() noexcept {
+        BIDE_CHECKED(const detail::collecting::scope mine(owner_);)
         const bool cancelled = wait_.is_cancelled();
         if (cancelled && op_.ops_->on_cancel != nullptr) {
             on_interrupt(this);

@@ -17,8 +17,7 @@
 // the cycle finds it, when it is noted.
 //
 // A holder that is not known is not noted: a coroutine that is part of no task, the upgradable reader of
-// a shared_mutex, a lock that a select or a condition_variable has taken. Then a cycle through that lock
-// is not found.
+// a shared_mutex, a lock that a select has taken. Then a cycle through that lock is not found.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/actor.hpp>

@@ -6,6 +6,7 @@
 // shared_mutex, and std::shared_lock of a shared_mutex.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
@@ -50,6 +51,23 @@ struct condition_access {
         return std::remove_reference_t<decltype(queue_of(
             *lock.mutex()))>::handed; // it is never woken only to try
     }
+
+#if defined(BIDE_DEADLOCK_CHECK)
+    // After a wait, `by` has the lock again.
+    template <template <class> class M, class P>
+    static void note_relocked(const std::unique_lock<M<P>>&, const void* m, actor by) noexcept {
+        if constexpr (is_noted<P>) {
+            wait_notes::all().locked(m, wait_notes::mode::exclusive, by);
+        }
+    }
+    template <class P>
+    static void note_relocked(const std::shared_lock<basic_shared_mutex<P>>&, const void* m,
+                              actor by) noexcept {
+        if constexpr (is_noted<P>) {
+            wait_notes::all().locked(m, wait_notes::mode::shared, by);
+        }
+    }
+#endif
 
     template <class M> static void unlock(const std::unique_lock<M>&, M& m) noexcept { m.unlock(); }
     template <class M> static void unlock(const std::shared_lock<M>&, M& m) noexcept {
