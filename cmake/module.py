@@ -20,7 +20,7 @@ UMBRELLAS = ["bide.hpp", "parallel.hpp", "stream.hpp"]
 INCLUDES = re.compile(r"^\s*#\s*include <bide/([^>]+)>", re.MULTILINE)
 OPENS = re.compile(r"^(?:inline )?namespace ([\w:]+(?:::inline BIDE_ABI)?|) ?\{$")
 TEMPLATE = re.compile(r"^template\s*<")
-TYPE = re.compile(r"^(?:class|struct|union|enum class|enum)\s+(?:\[\[[^\]]*\]\]\s*|alignas\([^)]*\)\s*)*(\w+)\s*(?:final\s*)?(?:[:{;]|$)")
+TYPE = re.compile(r"^(?:class|struct|union|enum class|enum)\s+(?:\[\[[^\]]*\]\]\s*|alignas\([^)]*\)\s*|BIDE_\w+\s+)*(\w+)\s*(?:final\s*)?(?:[:{;]|$)")
 SPECIALISATION = re.compile(r"^(?:class|struct|union)\s+(?:\[\[[^\]]*\]\]\s*)?[\w:]+\s*<")
 ALIAS = re.compile(r"^using (\w+)\s*=")
 CONCEPT = re.compile(r"^concept (\w+)\s*=")
