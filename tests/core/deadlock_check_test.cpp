@@ -335,6 +335,43 @@ TEST_CASE("deadlock_check: a cycle that ends by itself is not reported") {
     }
 }
 
+TEST_CASE("deadlock_check: a reader behind a writer that may give up closes no cycle") {
+    const test::watchdog guard;
+    const reports told;
+    bide::shared_mutex table{"table"};
+    mutex log{"log"};
+    std::stop_source stop;
+    test::rendezvous all(3);
+    bool wrote = true;
+    test::team threads(3, [&](int i) {
+        if (i == 0) {
+            table.lock_shared();
+            all.meet();
+            if (is_dumped("bide: 2 waits")) {
+                log.lock();
+                log.unlock();
+            }
+            table.unlock_shared();
+        } else if (i == 1) {
+            all.meet();
+            wrote = table.lock(stop.get_token()).has_value();
+        } else {
+            log.lock();
+            all.meet();
+            if (is_dumped("bide: 1 waits")) {
+                table.lock_shared();
+                table.unlock_shared();
+            }
+            log.unlock();
+        }
+    });
+    REQUIRE(is_dumped("bide: 3 waits"));
+    stop.request_stop();
+    threads.join();
+    CHECK_FALSE(wrote);
+    CHECK(told.count() == 0);
+}
+
 TEST_CASE("deadlock_check: a lock that was given away has no known holder") {
     const test::watchdog guard;
     const reports told;

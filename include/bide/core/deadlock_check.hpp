@@ -22,7 +22,8 @@
 ///   given to another thread or task, forget_holder() prevents a wrong report.
 /// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, and a lock
 ///   that a select has taken. A cycle through such a lock is not found, nor one through a semaphore, a
-///   channel or a join. Waits by callbacks are not noted.
+///   channel, a join, or a reader that waits behind a writer for other readers. Waits by callbacks are
+///   not noted.
 //
 // core/detail/wait_notes.hpp says why no report is wrong.
 

@@ -17,8 +17,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/noted.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
@@ -43,8 +43,8 @@ template <class Q, class Platform> struct thread_wait {
         placed place(amount);
         waiter& w = place.w;
         BIDE_PROBE_WAIT(queue, w);
-        BIDE_CHECKED(const detail::noted_wait<Platform> noted(&w, detail::word_of_queue(queue),
-                                                              !end.is_never());)
+        BIDE_CHECKED(const detail::noted_wait<Platform> noted(
+                         &w, {detail::word_of_queue(queue), amount, !end.is_never()});)
         if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }
@@ -65,8 +65,8 @@ template <class Q, class Platform> struct thread_wait {
         placed place(amount);
         waiter& w = place.w;
         BIDE_PROBE_WAIT(queue, w);
-        BIDE_CHECKED(const detail::noted_wait<Platform> noted(&w, detail::word_of_queue(queue),
-                                                              token.stop_possible());)
+        BIDE_CHECKED(const detail::noted_wait<Platform> noted(
+                         &w, {detail::word_of_queue(queue), amount, token.stop_possible()});)
         // Runs on the thread that requests the stop; immediately if the stop was requested already.
         // It does not access a wait that is over, for the primitive may be destroyed.
         auto end = [&queue, &w]() noexcept {

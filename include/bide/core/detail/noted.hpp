@@ -20,6 +20,7 @@
 #include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 
+#include <cstddef>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -40,9 +41,9 @@ template <class Platform> void note_end_of(const basic_task_context<Platform>& t
 // The wait of a thread, for as long as this lives.
 template <class Platform> class noted_wait {
 public:
-    noted_wait(const void* node, const void* word, bool may_end_early) noexcept : node_(node) {
+    noted_wait(const void* node, wait_notes::begun what) noexcept : node_(node) {
         if constexpr (is_noted<Platform>) {
-            wait_notes::all().waits(node, word, actor::here(), may_end_early);
+            wait_notes::all().waits(node, actor::here(), what);
         }
     }
     noted_wait(const noted_wait&) = delete;
@@ -71,6 +72,12 @@ inline const void* word_of_operation(const void* operation) noexcept {
     const void* word = nullptr;
     std::memcpy(&word, operation, sizeof word);
     return word;
+}
+// Returns the second word: of an operation that asks for permits, their number.
+inline std::ptrdiff_t amount_of_operation(const void* operation) noexcept {
+    std::ptrdiff_t amount = 0;
+    std::memcpy(&amount, static_cast<const char*>(operation) + sizeof(void*), sizeof amount);
+    return amount;
 }
 
 // The task whose coroutine collects the outcome of its wait, on this thread.

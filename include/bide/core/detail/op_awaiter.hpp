@@ -33,10 +33,10 @@
 #include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/inner_wait.hpp>
 #include <bide/core/detail/move_out.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/wait_limits.hpp>
-#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -334,8 +334,10 @@ private:
     }
     void note_begin() noexcept {
         if constexpr (detail::is_noted<Platform>) {
-            detail::wait_notes::all().waits(&wait_.node, detail::word_of_operation(&op_.target_),
-                                            owner_, !may_wait_for_ever() || owner_has_limit_);
+            detail::wait_notes::all().waits(&wait_.node, owner_,
+                                            {detail::word_of_operation(&op_.target_),
+                                             detail::amount_of_operation(&op_.target_),
+                                             !may_wait_for_ever() || owner_has_limit_});
         }
     }
     void note_end() noexcept {

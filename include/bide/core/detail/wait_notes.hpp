@@ -14,7 +14,8 @@
 // for a lock that the next one holds. The note of a wait may be older than the grant of that wait. But
 // the lock was then released, and its holder is no longer noted. Thus every wait of the cycle is still to
 // come to its end, and none of the members can release what the previous one waits for. The last wait of
-// the cycle finds it, when it is noted.
+// the cycle finds it, when it is noted. A reader that waits for a lock of readers waits for a writer
+// before it, which may give up: that is no step of a cycle.
 //
 // A holder that is not known is not noted: a coroutine that is part of no task, the upgradable reader of
 // a shared_mutex, a lock that a select has taken. Then a cycle through that lock is not found.
@@ -106,9 +107,13 @@ public:
 
     // ---- Waits
 
-    // Before the wait of `by` can block. `word` is an address inside of the primitive. If the wait
-    // closes a cycle, reports it.
-    void waits(const void* node, const void* word, actor by, bool may_end_early) noexcept;
+    // Before the wait of `by` can block. If it closes a cycle, reports it.
+    struct begun {
+        const void* word; // an address inside of the primitive
+        std::ptrdiff_t amount;
+        bool may_end_early;
+    };
+    void waits(const void* node, actor by, begun what) noexcept;
     // After the wait.
     void waits_no_more(const void* node) noexcept {
         write([&] { waits_.erase(node); });
@@ -176,8 +181,7 @@ private:
     struct wait {
         actor who;
         std::string text;
-        const void* word;
-        bool may_end_early;
+        begun what;
         std::int64_t since;
     };
 
@@ -218,11 +222,11 @@ private:
     }
 
     std::string description(const wait& w) const {
-        const std::string held = holders_of(w.word);
+        const std::string held = holders_of(w.what.word);
         char since[40];
         std::snprintf(since, sizeof since, ", for %.3f ms",
                       static_cast<double>(native_platform::now() - w.since) / 1e6);
-        return w.text + " waits for " + text_of(w.word) +
+        return w.text + " waits for " + text_of(w.what.word) +
                (held.empty() ? std::string() : ", held by " + held) + since;
     }
 
@@ -230,20 +234,23 @@ private:
     const wait* lasting_wait_of(actor who) const {
         for (const auto& [node, w] : waits_) {
             if (w.who == who) {
-                return w.may_end_early ? nullptr : &w;
+                return w.what.may_end_early ? nullptr : &w;
             }
         }
         return nullptr;
     }
 
-    // Looks for a way from the holders of `at.word` back to `first`, past the waits that were not seen
+    // Looks for a way from the holders of what `at` waits for back to `first`, past the waits that were not seen
     // yet. Fills `way` with its waits.
     bool leads_back(const wait& at, actor first, std::vector<const wait*>& way,
                     std::vector<const wait*>& seen) const {
         way.push_back(&at);
         seen.push_back(&at);
-        if (const auto found = holders_.find(at.word); found != holders_.end()) {
+        if (const auto found = holders_.find(at.what.word); found != holders_.end()) {
             for (const holder& h : found->second) {
+                if (h.how == mode::shared && at.what.amount == 1) {
+                    continue; // a reader waits for a writer before it, which may give up
+                }
                 if (h.who == first) {
                     return true;
                 }
@@ -262,16 +269,17 @@ private:
     std::string cycle_of(const wait& last) const {
         std::vector<const wait*> way;
         std::vector<const wait*> seen;
-        if (last.may_end_early || !last.who || !leads_back(last, last.who, way, seen)) {
+        if (last.what.may_end_early || !last.who || !leads_back(last, last.who, way, seen)) {
             return {};
         }
         if (way.size() == 1) {
-            return "bide: " + text_of(last.word) + " is locked again by its holder, " + last.text;
+            return "bide: " + text_of(last.what.word) + " is locked again by its holder, " +
+                   last.text;
         }
         std::string report = "bide: deadlock";
         for (const wait* const w : way) {
-            report += "\n  " + w->text + " waits for " + text_of(w->word) + ", held by " +
-                      holders_of(w->word);
+            report += "\n  " + w->text + " waits for " + text_of(w->what.word) + ", held by " +
+                      holders_of(w->what.word);
         }
         return report;
     }
@@ -286,13 +294,12 @@ private:
     std::map<const void*, dumper> parts_;
 };
 
-inline void wait_notes::waits(const void* node, const void* word, actor by,
-                              bool may_end_early) noexcept {
+inline void wait_notes::waits(const void* node, actor by, begun what) noexcept {
     std::string report;
     handler tell = nullptr;
     write([&] {
-        const auto at = waits_.insert_or_assign(
-            node, wait{by, by.text(), word, may_end_early, native_platform::now()});
+        const auto at =
+            waits_.insert_or_assign(node, wait{by, by.text(), what, native_platform::now()});
         report = cycle_of(at.first->second);
         tell = tell_;
     });
