@@ -240,8 +240,8 @@ private:
         return nullptr;
     }
 
-    // Looks for a way from the holders of what `at` waits for back to `first`, past the waits that were not seen
-    // yet. Fills `way` with its waits.
+    // Looks for a way from the holders of what `at` waits for back to `first`, past the waits that were
+    // not seen yet. Fills `way` with its waits.
     bool leads_back(const wait& at, actor first, std::vector<const wait*>& way,
                     std::vector<const wait*>& seen) const {
         way.push_back(&at);
