@@ -895,3 +895,71 @@ TEST_CASE("asio: a mutex keeps coroutines of several threads and blocked threads
     pool.join();
     CHECK(count == 6 * rounds);
 }
+
+// ---- Memory runs out when an operation begins
+
+namespace {
+
+// Counts its calls; `alive` tells whether a copy of it is left.
+struct counted_handler {
+    int* calls;
+    std::shared_ptr<int> alive;
+    template <class... Values> void operator()(Values&&...) const { ++*calls; }
+};
+
+// Calls begin(io, handler), which begins a wait: what completes at once, and the first step of a task, need
+// memory of the executor. If that has not thrown, calls finish(), and runs the loop.
+template <class Begin, class Finish> void begins(test::trial& t, Begin begin, Finish finish) {
+    net::io_context io;
+    int calls = 0;
+    const auto alive = std::make_shared<int>();
+    const bool has_begun = t.attempt([&] { begin(io, counted_handler{&calls, alive}); });
+    t.expect(has_begun || alive.use_count() == 1);
+    if (has_begun) {
+        finish();
+    }
+    io.run_for(test::patience);
+    t.expect(io.stopped());
+    t.expect(calls == (has_begun ? 1 : 0));
+    t.expect(alive.use_count() == 1);
+}
+
+const test::scenario beginnings[] = {
+    {"a permit that is waited for",
+     [](test::trial& t) {
+         bide::semaphore s(0);
+         begins(
+             t, [&](auto& io, auto handler) { async_await(io, s.async_acquire(), handler); },
+             [&] {
+                 t.expect(s.waiters() == 1);
+                 s.release();
+             });
+         t.expect(s.waiters() == 0);
+     }},
+    {"an item that is waited for",
+     [](test::trial& t) {
+         bide::channel<int> c(1);
+         begins(
+             t, [&](auto& io, auto handler) { async_await(io, c.async_recv(), handler); },
+             [&] { t.expect(c.try_send(7).has_value()); });
+         t.expect(!c.try_recv().has_value());
+     }},
+    {"an operation of Asio in a task",
+     [](test::trial& t) {
+         net::io_context io;
+         timer never(io, 1h);
+         t.attempt([&] { static_cast<void>(never.async_wait(use_bide)); });
+     }},
+};
+
+} // namespace
+
+TEST_CASE("asio: an operation that finds no memory has not begun, and destroys its handler") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    for (const test::scenario& s : beginnings) {
+        test::for_each_allocation_failure(s);
+    }
+}

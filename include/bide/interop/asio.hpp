@@ -95,7 +95,7 @@ inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{}
 /// \endcode
 ///
 /// Every step of the task and of what it awaits runs on `where`, the first one after this call.
-/// Otherwise as async_await().
+/// Terminates if the executor finds no memory for a step. Otherwise as async_await().
 /// Cancellation: the types terminal and partial cancel the task, as join_handle::cancel() does.
 /// Destroys: the destructor of the execution context cancels the task, and runs it to its end on
 /// the thread of that destructor. A task that waits for what no cancellation ends blocks it.
