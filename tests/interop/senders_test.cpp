@@ -1,14 +1,22 @@
+#define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
+
+#include "support/alloc.hpp"
 #include "support/catch.hpp"
+#include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/senders.hpp"
+#include "support/shortage.hpp"
 
 #include <bide/bide.hpp>
 #include <bide/interop/senders.hpp>
 
 #include <atomic>
 #include <cstddef>
+#include <exception>
 #include <memory>
+#include <new>
 #include <optional>
+#include <stop_token>
 #include <system_error>
 #include <thread>
 #include <tuple>
@@ -176,4 +184,161 @@ TEST_CASE("senders: an executor of bide is a scheduler") {
     loop.run();
     CHECK(ran.value);
     CHECK(stopped.stopped);
+}
+
+// ---- Memory runs out
+
+namespace {
+
+// What a receiver was sent; a copy of the receiver is left while `alive` has more than one owner.
+struct ending {
+    int values = 0;
+    int stops = 0;
+    int codes = 0;
+    std::exception_ptr error{};
+    bide::event over{};
+    std::stop_source stop{};
+    std::shared_ptr<int> alive = std::make_shared<int>();
+};
+
+class tracked {
+public:
+    using receiver_concept = ex::receiver_t;
+    explicit tracked(ending& to) noexcept : to_(&to), alive_(to.alive) {}
+    ex::environment get_env() const noexcept { return {to_->stop.get_token()}; }
+    template <class... V> void set_value(V&&...) && noexcept {
+        ++to_->values;
+        to_->over.set();
+    }
+    void set_error(std::error_code) && noexcept {
+        ++to_->codes;
+        to_->over.set();
+    }
+    void set_error(std::exception_ptr e) && noexcept {
+        to_->error = std::move(e);
+        to_->over.set();
+    }
+    void set_stopped() && noexcept {
+        ++to_->stops;
+        to_->over.set();
+    }
+
+private:
+    ending* to_;
+    std::shared_ptr<int> alive_;
+};
+
+// Connects a sender, starts it and does the rest. What finds no memory throws from connect(), and
+// then the receiver is destroyed and was told nothing. Returns whether it was started.
+template <class Sender, class Rest>
+bool connects(test::trial& t, ending& to, Sender sender, Rest rest) {
+    bool is_connected = false;
+    const bool done = t.attempt([&] {
+        auto state = std::move(sender).connect(tracked(to));
+        is_connected = true;
+        state.start();
+        rest();
+    });
+    t.expect(done == is_connected);
+    t.expect(to.values + to.stops + to.codes + (to.error ? 1 : 0) == (done ? 1 : 0));
+    t.expect(to.alive.use_count() == 1);
+    return done;
+}
+
+using item = test::counted_once;
+
+const test::scenario shortages[] = {
+    {"a permit that is free",
+     [](test::trial& t) {
+         bide::semaphore s(1);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(s.async_acquire()), [] {});
+         t.expect(e.values == done && done != t.has_failed()); // only connect() allocates
+         t.expect(s.available() == 1 && s.waiters() == 0);
+     }},
+    {"a permit that is waited for",
+     [](test::trial& t) {
+         bide::semaphore s(0);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(s.async_acquire()), [&] { s.release(); });
+         t.expect(e.values == done && done != t.has_failed());
+         t.expect(s.available() == done && s.waiters() == 0);
+     }},
+    {"a wait that is stopped",
+     [](test::trial& t) {
+         bide::semaphore s(1);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(s.async_acquire(2)), [&] {
+             e.stop.request_stop();
+             static_cast<void>(e.over.wait_for(test::patience));
+         });
+         t.expect(e.stops == done && done != t.has_failed());
+         t.expect(s.available() == 1 && s.waiters() == 0);
+     },
+     true},
+    {"an item that the operation owns",
+     [](test::trial& t) {
+         test::tally all;
+         bide::channel<item> c(1);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(c.async_send(item(all, 0))), [] {});
+         t.expect(c.size() == (done ? 1u : 0u) && all.alive() == done);
+     }},
+    {"an item that stays with its sender",
+     [](test::trial& t) {
+         test::tally all;
+         bide::channel<item> c(1);
+         item mine(all, 7);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(c.async_send_from(mine)), [] {});
+         t.expect(mine.number() == (done ? -1 : 7) && c.size() == (done ? 1u : 0u));
+     }},
+    {"an item that is received",
+     [](test::trial& t) {
+         test::tally all;
+         bide::channel<item> c(1);
+         t.expect(c.try_send(item(all, 0)).has_value());
+         ending e;
+         const bool done = connects(t, e, with::as_sender(c.async_recv()), [] {});
+         t.expect(c.size() == (done ? 0u : 1u) && all.alive() == !done);
+     }},
+    {"items into a vector that finds no memory: set_error",
+     [](test::trial& t) {
+         test::tally all;
+         bide::channel<item> c(8);
+         for (int i = 0; i < 8; ++i) {
+             t.expect(c.try_send(item(all, i)).has_value());
+         }
+         std::vector<item> out;
+         ending e;
+         const bool done = connects(t, e, with::as_sender(c.async_recv_n(out, 8)), [] {});
+         if (e.error) {
+             try {
+                 std::rethrow_exception(std::exchange(e.error, nullptr));
+             } catch (const std::bad_alloc&) {
+                 t.expect(t.has_failed());
+             }
+         }
+         t.expect(e.values == (done && !t.has_failed()) && e.stops + e.codes == 0);
+         t.expect(out.size() + c.size() == 8 && all.alive() == 8);
+     }},
+    {"a scheduler",
+     [](test::trial& t) {
+         bide::run_loop loop;
+         ending e;
+         const bool done = connects(t, e, with::scheduler(loop).schedule(), [&] { loop.run(); });
+         t.expect(done && e.values == 1 && !t.has_failed()); // nothing allocates
+     }},
+};
+
+} // namespace
+
+TEST_CASE("senders: where an allocation fails, connect() throws or the receiver is told") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    for (const test::scenario& s : shortages) {
+        test::for_each_allocation_failure(s);
+    }
 }
