@@ -13,7 +13,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;

@@ -8,12 +8,12 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
