@@ -76,7 +76,8 @@ public:
         explicit operation_sender(async_op<T, Stops>&& op) noexcept : op_(std::move(op)) {}
 
         /// Makes the operation state.
-        /// Throws: std::bad_alloc.
+        /// Throws: std::bad_alloc; the receiver and the operation, with an item to send, are destroyed
+        /// then.
         template <class Receiver> auto connect(Receiver receiver) && {
             return detail::sender_operation<Names, T, async_op<T, Stops>, Receiver>(
                 std::move(op_), std::move(receiver));
