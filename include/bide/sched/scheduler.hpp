@@ -6,8 +6,8 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/integer_cast.hpp>
-#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/detail/noted.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
