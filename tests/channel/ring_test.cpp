@@ -418,35 +418,38 @@ TEMPLATE_TEST_CASE("ring: each item is popped once, each producer's in order, ne
         std::array<std::vector<int>, consumers> got;
         std::atomic<int> left{producers * each};
         bool fits = true;
-        test::run_threads(producers + consumers + 1, [&](int i) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-            if (i < producers) {
-                for (int n = 0; n < each;) {
-                    const auto most = std::min<std::size_t>(capacity, 1 + chance.below(3));
-                    const auto rest = static_cast<std::size_t>(each - n);
-                    const std::size_t sent = push_n(r, i * each + n, std::min(most, rest));
-                    n += static_cast<int>(sent);
-                    if (sent == 0) {
+        test::run_threads(
+            producers + consumers + 1,
+            [&](int i) {
+                test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+                if (i < producers) {
+                    for (int n = 0; n < each;) {
+                        const auto most = std::min<std::size_t>(capacity, 1 + chance.below(3));
+                        const auto rest = static_cast<std::size_t>(each - n);
+                        const std::size_t sent = push_n(r, i * each + n, std::min(most, rest));
+                        n += static_cast<int>(sent);
+                        if (sent == 0) {
+                            std::this_thread::yield();
+                        }
+                    }
+                } else if (i < producers + consumers) {
+                    auto& mine = got[static_cast<std::size_t>(i - producers)];
+                    while (left.load() > 0) {
+                        const auto most = std::min<std::size_t>(capacity, 1 + chance.below(3));
+                        const std::size_t n = pop_n(r, mine, most);
+                        left.fetch_sub(static_cast<int>(n));
+                        if (n == 0) {
+                            std::this_thread::yield();
+                        }
+                    }
+                } else {
+                    while (left.load() > 0) {
+                        fits = fits && r.size() <= capacity;
                         std::this_thread::yield();
                     }
                 }
-            } else if (i < producers + consumers) {
-                auto& mine = got[static_cast<std::size_t>(i - producers)];
-                while (left.load() > 0) {
-                    const auto most = std::min<std::size_t>(capacity, 1 + chance.below(3));
-                    const std::size_t n = pop_n(r, mine, most);
-                    left.fetch_sub(static_cast<int>(n));
-                    if (n == 0) {
-                        std::this_thread::yield();
-                    }
-                }
-            } else {
-                while (left.load() > 0) {
-                    fits = fits && r.size() <= capacity;
-                    std::this_thread::yield();
-                }
-            }
-        });
+            },
+            3 * test::patience); // on a busy machine each of the yields may last for milliseconds
         CHECK(fits);
         CHECK(r.is_empty());
         std::vector<int> all;

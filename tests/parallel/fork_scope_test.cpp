@@ -556,7 +556,7 @@ TEST_CASE("fork_scope: the call returns after the functions that workers have ta
     const auto lasts = [&] {
         begun = true;
         spin_until(body_is_over);
-        for (int i = 0; i < 20'000; ++i) { // long enough for a call that does not wait to return
+        for (int i = 0; i < 1'000; ++i) { // long enough for a call that does not wait to return
             std::this_thread::yield();
         }
         ended = true;
