@@ -44,7 +44,7 @@ template <class Q, class Platform> struct thread_wait {
         waiter& w = place.w;
         BIDE_PROBE_WAIT(queue, w);
         BIDE_CHECKED(const detail::noted_wait<Platform> noted(
-                         &w, {detail::word_of_queue(queue), amount, !end.is_never()});)
+                         &w, {detail::primitive_of_queue(queue), amount, !end.is_never()});)
         if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }
@@ -66,7 +66,7 @@ template <class Q, class Platform> struct thread_wait {
         waiter& w = place.w;
         BIDE_PROBE_WAIT(queue, w);
         BIDE_CHECKED(const detail::noted_wait<Platform> noted(
-                         &w, {detail::word_of_queue(queue), amount, token.stop_possible()});)
+                         &w, {detail::primitive_of_queue(queue), amount, token.stop_possible()});)
         // Runs on the thread that requests the stop; immediately if the stop was requested already.
         // It does not access a wait that is over, for the primitive may be destroyed.
         auto end = [&queue, &w]() noexcept {

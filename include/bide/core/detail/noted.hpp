@@ -17,6 +17,7 @@
 #define BIDE_CHECKED(...) __VA_ARGS__
 
 #include <bide/core/detail/actor.hpp>
+#include <bide/core/detail/primitive_of.hpp>
 #include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
 
@@ -58,22 +59,7 @@ private:
     const void* node_;
 };
 
-// Returns the address of the primitive, or of a part of it, for which a queue of thread_wait stands.
-template <class Q> const void* word_of_queue(const Q& queue) noexcept {
-    if constexpr (requires { &queue.of; }) {
-        return &queue.of;
-    } else {
-        return &queue;
-    }
-}
-
-// Returns the first word of an operation (core/wait_ops.hpp): mostly the address of its primitive.
-inline const void* word_of_operation(const void* operation) noexcept {
-    const void* word = nullptr;
-    std::memcpy(&word, operation, sizeof word);
-    return word;
-}
-// Returns the second word: of an operation that asks for permits, their number.
+// Returns the second word of an operation (core/wait_ops.hpp): of one that asks for permits, their number.
 inline std::ptrdiff_t amount_of_operation(const void* operation) noexcept {
     std::ptrdiff_t amount = 0;
     std::memcpy(&amount, static_cast<const char*>(operation) + sizeof(void*), sizeof amount);

@@ -209,7 +209,7 @@ private:
         }
         suspended_ = true;
         wait_.turn_back_by(*op_.ops_, op_.target_, waker(&on_turn_back, this));
-        BIDE_PROBE(wait_begin, detail::first_word(&op_.target_), &wait_.node, 1);
+        BIDE_PROBE(wait_begin, detail::primitive_of_operation(&op_.target_), &wait_.node, 1);
         BIDE_CHECKED(note_begin();)
         if (!op_.ops_->enqueue(op_.target_, wait_.node)) {
             return true;
@@ -335,7 +335,7 @@ private:
     void note_begin() noexcept {
         if constexpr (detail::is_noted<Platform>) {
             detail::wait_notes::all().waits(&wait_.node, owner_,
-                                            {detail::word_of_operation(&op_.target_),
+                                            {detail::primitive_of_operation(&op_.target_),
                                              detail::amount_of_operation(&op_.target_),
                                              !may_wait_for_ever() || owner_has_limit_});
         }

@@ -24,9 +24,9 @@
 
 #include <bide/core/wait_status.hpp>
 
-#include <sys/sdt.h>
+#include <bide/core/detail/primitive_of.hpp>
 
-#include <cstring>
+#include <sys/sdt.h>
 
 // One of STAP_PROBE1 to STAP_PROBE3, by the number of arguments.
 #define BIDE_PROBE_OF(a, b, c, probe, ...) probe
@@ -37,22 +37,6 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 enum class probed : int { thread, coroutine };
-
-// Returns the first word of an operation (core/wait_ops.hpp): mostly the address of its primitive.
-inline const void* first_word(const void* operation) noexcept {
-    const void* word = nullptr;
-    std::memcpy(&word, operation, sizeof word);
-    return word;
-}
-
-// Returns the address of a primitive, or of that for which `queue` stands.
-template <class Q> const void* probed_address(const Q& queue) noexcept {
-    if constexpr (requires { &queue.of; }) {
-        return &queue.of;
-    } else {
-        return &queue;
-    }
-}
 
 // The wait of a thread.
 template <class Waiter> class probed_wait {
@@ -83,7 +67,7 @@ private:
     }                                                                                              \
     static_cast<void>(0)
 #define BIDE_PROBE_WAIT(queue, node)                                                               \
-    const detail::probed_wait probe_of_this_wait(detail::probed_address(queue), node)
+    const detail::probed_wait probe_of_this_wait(detail::primitive_of_queue(queue), node)
 
 #else
 

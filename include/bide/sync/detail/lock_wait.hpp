@@ -37,7 +37,7 @@ inline constexpr lock_held lock_effect<mode_lock<M, Mode>> = lock_held::upgradab
 // A coroutine's wait for a lock was granted.
 inline void note_collected(const void* operation, lock_held how) noexcept {
     if (how != lock_held::upgradable) {
-        wait_notes::all().locked(word_of_operation(operation),
+        wait_notes::all().locked(primitive_of_operation(operation),
                                  how == lock_held::shared ? wait_notes::mode::shared
                                                           : wait_notes::mode::exclusive,
                                  collecting::here());
