@@ -76,7 +76,7 @@ function(bide_use_asio target library)
     target_compile_definitions(${target} PRIVATE ${bide_${library}_definitions})
 endfunction()
 
-foreach(library IN ITEMS durable durable_sqlite durable_postgres durable_redis durable_etcd)
+foreach(library IN ITEMS durable durable_sqlite durable_postgres durable_redis durable_etcd model)
     if(TARGET bide_${library})
         bide_develop(bide_${library})
     endif()

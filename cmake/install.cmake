@@ -55,6 +55,7 @@ configure_file(cmake/packaging/bide.pc.in ${PROJECT_BINARY_DIR}/packaging/bide.p
 install(
     FILES
         cmake/packaging/bideDurable.cmake
+        cmake/packaging/bideModel.cmake
         cmake/packaging/bideModule.cmake
         cmake/packaging/bideUring.cmake
         ${PROJECT_BINARY_DIR}/packaging/bideConfig.cmake

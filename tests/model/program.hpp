@@ -33,7 +33,7 @@
 #include <string_view>
 #include <vector>
 
-namespace model {
+namespace bide::model {
 
 struct operation {
     enum class kind : std::uint8_t {
@@ -369,6 +369,6 @@ private:
 // To be called by a body.
 inline reads run(const program& p) { return detail::running_program(p).run(); }
 
-} // namespace model
+} // namespace bide::model
 
 #endif

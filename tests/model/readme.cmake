@@ -1,9 +1,9 @@
-# README.md beside this is true: each ```cpp block of it is part of example_model.cpp, which is a test.
+# The README.md of the room model/ is true: each ```cpp block of it is part of example_model.cpp, which is a test.
 # cmake -P readme.cmake
 
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/snippets.cmake)
-file(READ ${CMAKE_CURRENT_LIST_DIR}/README.md text)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/../../include/bide/model/README.md text)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/example_model.cpp example)
 set(count 0)
 while(TRUE)

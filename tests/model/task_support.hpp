@@ -15,7 +15,7 @@
 #include <exception>
 #include <utility>
 
-namespace model {
+namespace bide::model {
 
 // An executor that runs each runnable before post() returns.
 struct at_once {
@@ -188,6 +188,6 @@ private:
     typename Platform::template var<int> outcome_{0};
 };
 
-} // namespace model
+} // namespace bide::model
 
 #endif

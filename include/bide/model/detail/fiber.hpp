@@ -1,8 +1,10 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_FIBER_HPP
-#define BIDE_TESTS_MODEL_CHECKER_FIBER_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_FIBER_HPP
+#define BIDE_MODEL_DETAIL_FIBER_HPP
 
 // A stack to run on, and switching between two of them.
 
+#include <bide/core/config.hpp>
 #include <cstddef>
 #include <memory>
 
@@ -10,7 +12,7 @@
 #include <ucontext.h>
 #endif
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 class fiber {
 public:
@@ -43,6 +45,6 @@ private:
 #endif
 };
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

@@ -1,13 +1,15 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_EXECUTION_HPP
-#define BIDE_TESTS_MODEL_CHECKER_EXECUTION_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_EXECUTION_HPP
+#define BIDE_MODEL_DETAIL_EXECUTION_HPP
 
 // One execution: the body and its threads on fibers, step by step. Before each step a thread says
 // what it wants to do; a search says which thread goes on, and which of the possible outcomes its
 // step has.
 
-#include <model/check.hpp>
-#include <model/checker/fiber.hpp>
-#include <model/checker/memory.hpp>
+#include <bide/core/config.hpp>
+#include <bide/model/check.hpp>
+#include <bide/model/detail/fiber.hpp>
+#include <bide/model/detail/memory.hpp>
 
 #include <array>
 #include <map>
@@ -15,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 // What a thread wants to do next.
 struct request {
@@ -148,6 +150,10 @@ public:
     model_thread& self() { return thread(running_); }
     // Makes a step of the running thread.
     bits step(const request& r);
+    // Makes the step of a choice, and returns what was picked.
+    int choose(int picks, site where, const char* text);
+    // Leaves this execution.
+    void leave_out();
     void fail(failure what, std::string message, site where = {});
     [[noreturn]] void fail_now(failure what, std::string message, site where = {});
     int spawn(std::function<void()> run, bool is_daemon);
@@ -193,6 +199,6 @@ private:
     std::vector<int> scratch_;
 };
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

@@ -1,11 +1,13 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_LINE_HPP
-#define BIDE_TESTS_MODEL_CHECKER_LINE_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_LINE_HPP
+#define BIDE_MODEL_DETAIL_LINE_HPP
 
 // The sleepers on a futex, as the value of its queue: four bits each, the thread's number and one.
 
-#include <model/checker/graph.hpp>
+#include <bide/core/config.hpp>
+#include <bide/model/detail/graph.hpp>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 inline bits joined(bits line, int thread) {
     int at = 0;
@@ -37,6 +39,6 @@ inline bits without(bits line, int thread) {
 
 inline bool contains(bits line, int thread) { return without(line, thread) != line; }
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

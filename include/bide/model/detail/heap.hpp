@@ -1,14 +1,16 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_HEAP_HPP
-#define BIDE_TESTS_MODEL_CHECKER_HEAP_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_HEAP_HPP
+#define BIDE_MODEL_DETAIL_HEAP_HPP
 
 // Memory that a model allocates by `new`: each thread of the model has a region of its own, which
 // is taken from its beginning in every execution, so that an execution that is left half way leaks
 // nothing, and a thread that does the same finds the same addresses. Nothing is handed out twice
 // in an execution.
 
+#include <bide/core/config.hpp>
 #include <cstddef>
 
-namespace model::heap {
+namespace bide::inline BIDE_ABI::model::detail::heap {
 
 // From here on `new` on this thread is that thread's of the model; -1: the program's own.
 void enter(int thread) noexcept;
@@ -34,6 +36,6 @@ std::size_t live() noexcept;
 // A piece was freed twice, or no piece: cleared by reset().
 bool broken() noexcept;
 
-} // namespace model::heap
+} // namespace bide::inline BIDE_ABI::model::detail::heap
 
 #endif

@@ -1,17 +1,19 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_SEQ_CST_HPP
-#define BIDE_TESTS_MODEL_CHECKER_SEQ_CST_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_SEQ_CST_HPP
+#define BIDE_MODEL_DETAIL_SEQ_CST_HPP
 
 // The single total order S of the seq_cst operations, as what is known of it: an order may still be
 // found as long as the edges that C++20 asks for ([atomics.order] p4) make no cycle. S need not
 // agree with the order in which the checker happens to run things, nor with happens-before (P0668).
 
-#include <model/checker/graph.hpp>
+#include <bide/core/config.hpp>
+#include <bide/model/detail/graph.hpp>
 
 #include <bitset>
 #include <utility>
 #include <vector>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 class seq_cst_order {
 public:
@@ -87,6 +89,6 @@ private:
     relation trial_;
 };
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

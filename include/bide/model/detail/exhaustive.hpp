@@ -1,5 +1,6 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_EXHAUSTIVE_HPP
-#define BIDE_TESTS_MODEL_CHECKER_EXHAUSTIVE_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_EXHAUSTIVE_HPP
+#define BIDE_MODEL_DETAIL_EXHAUSTIVE_HPP
 
 // Every execution graph once (Kokologiannakis, Marmanis, Gladstein, Vafeiadis, "Truly Stateless,
 // Optimal Dynamic Partial Order Reduction", POPL 2022).
@@ -17,13 +18,14 @@
 // Nothing is remembered but the branches still to be taken, each a list of steps. A branch is run
 // from the beginning, since stacks cannot be copied.
 
-#include <model/checker/execution.hpp>
+#include <bide/core/config.hpp>
+#include <bide/model/detail/execution.hpp>
 
 #include <cstdint>
 #include <unordered_set>
 #include <vector>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 class exhaustive final : public search {
 public:
@@ -68,6 +70,6 @@ private:
     std::unordered_set<std::uint64_t> seen_;
 };
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

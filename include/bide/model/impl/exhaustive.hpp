@@ -1,8 +1,13 @@
-#include <model/checker/exhaustive.hpp>
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_EXHAUSTIVE_HPP
+#define BIDE_MODEL_IMPL_EXHAUSTIVE_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/exhaustive.hpp>
 
 #include <algorithm>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 bool exhaustive::begin() {
     if (first_) {
@@ -159,7 +164,7 @@ bool exhaustive::is_maximal(const memory& m, const event& e, const clock& kept) 
     const auto previous = [&](const event& other) {
         return other.stamp <= e.stamp || kept.covers(other.id);
     };
-    const model::message& mine = m.msg(e.message);
+    const detail::message& mine = m.msg(e.message);
     if (e.what == event::kind::write) {
         for (const int r : mine.readers) {
             if (previous(m.events[index(r)])) {
@@ -237,4 +242,6 @@ void exhaustive::end(execution& x, bool complete) {
     duplicates_ += seen_.insert(sum).second ? 0 : 1;
 }
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
+
+#endif

@@ -1,10 +1,15 @@
-#include <model/checker/execution.hpp>
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_TRACE_HPP
+#define BIDE_MODEL_IMPL_TRACE_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/execution.hpp>
 
 #include <cstdio>
 #include <cstring>
 #include <string>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 const char* text(order o) {
     switch (o) {
@@ -124,4 +129,6 @@ std::string execution::path() const {
     return out;
 }
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
+
+#endif

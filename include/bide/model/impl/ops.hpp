@@ -1,13 +1,18 @@
-#include <model/checker/execution.hpp>
-#include <model/checker/heap.hpp>
-#include <model/checker/line.hpp>
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_OPS_HPP
+#define BIDE_MODEL_IMPL_OPS_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/execution.hpp>
+#include <bide/model/detail/heap.hpp>
+#include <bide/model/detail/line.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 namespace {
 
@@ -47,16 +52,6 @@ void write_half(execution& x, int object, bits value, order o, bool quiet, site 
     r.text = text;
     x.step(r);
 }
-
-int choose_one(execution& x, int picks, site s, const char* text) {
-    request r = request_of(request::kind::choice, s);
-    r.picks = picks;
-    r.inside = true;
-    r.text = text;
-    return static_cast<int>(x.step(r));
-}
-
-void leave_out(execution& x) { x.step(request_of(request::kind::never, {})); }
 
 void wrong(execution& x, failure what, const std::string& message, site s = {}) {
     if (!message.empty()) {
@@ -150,13 +145,12 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
     r.compare = true;
     r.exclusive = true;
     r.expected = expected;
-    if (weak && x.self().weak_failures_left > 0 &&
-        choose_one(x, 2, s, "fails for no reason?") == 1) {
+    if (weak && x.self().weak_failures_left > 0 && x.choose(2, s, "fails for no reason?") == 1) {
         --x.self().weak_failures_left;
         r.compare = r.exclusive = false;
         r.with = r.with_failure;
         if (x.step(r) != expected) {
-            leave_out(x); // it fails anyway
+            x.leave_out(); // it fails anyway
         }
         return false;
     }
@@ -264,7 +258,7 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     int early = 0;
     if (may_be_spurious || may_time_out) {
         const int both = may_be_spurious && may_time_out ? 3 : 2;
-        early = choose_one(x, both, s, "futex_wait: ends early?");
+        early = x.choose(both, s, "futex_wait: ends early?");
         early = early == 1 && !may_time_out ? 2 : early; // 1: time-out, 2: for no reason
     }
     if (early == 0) {
@@ -281,7 +275,7 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     leave.text = early == 1 ? "futex_wait: times out" : "futex_wait: ends for no reason";
     const bits now = x.step(leave);
     if (!contains(now, t.knows.thread)) {
-        leave_out(x); // it was woken before
+        x.leave_out(); // it was woken before
     }
     write_half(x, queue, without(now, t.knows.thread), order::relaxed, true, s,
                "futex_wait: leaves");
@@ -299,7 +293,7 @@ void futex_wake(const void* address, int count, site s) noexcept {
     for (; count > 0 && line != 0; --count) {
         // Which of them is the system's business.
         const int asleep = sleepers(line);
-        const int which = asleep > count ? choose_one(x, asleep, s, "futex_wake: which?") : 0;
+        const int which = asleep > count ? x.choose(asleep, s, "futex_wake: which?") : 0;
         line = without(line, static_cast<int>((line >> (4 * which)) & 15) - 1);
     }
     write_half(x, queue, line, order::release, true, s, "futex_wake");
@@ -312,7 +306,7 @@ void pause() noexcept { need().step(request_of(request::kind::pause, {})); }
 std::int64_t now() noexcept {
     execution& x = need();
     model_thread& t = x.self();
-    if (t.clock_jumps_left > 0 && choose_one(x, 2, {}, "the clock jumps?") == 1) {
+    if (t.clock_jumps_left > 0 && x.choose(2, {}, "the clock jumps?") == 1) {
         --t.clock_jumps_left;
         t.now += 1'000'000;
     }
@@ -344,43 +338,6 @@ void name(int object, const char* text) noexcept {
 
 } // namespace ops
 
-// ---- The public face
+} // namespace bide::inline BIDE_ABI::model::detail
 
-thread::thread(std::function<void()> run)
-    : id_(execution::current()->spawn(std::move(run), false)) {}
-
-void thread::join() noexcept {
-    if (std::exchange(joined_, true)) {
-        return;
-    }
-    request r = request_of(request::kind::join, {});
-    r.other = id_;
-    r.text = "joins";
-    execution::current()->step(r);
-}
-
-void daemon(std::function<void()> run) { execution::current()->spawn(std::move(run), true); }
-
-void require(bool holds, const char* what, int line, const char* file) noexcept {
-    if (!holds) {
-        execution::current()->fail_now(failure::assertion, what, {file, line});
-    }
-}
-
-int choose(int n) noexcept { return choose_one(*execution::current(), n, {}, "choose"); }
-
-void assume(bool holds) noexcept {
-    if (!holds) {
-        leave_out(*execution::current());
-    }
-}
-
-void record(std::string outcome) {
-    execution& x = *execution::current();
-    const heap::leave guard;
-    x.outcomes.emplace_back(outcome.c_str());
-}
-
-void use_service(void* timer_service) noexcept { execution::current()->service = timer_service; }
-
-} // namespace model
+#endif

@@ -1,16 +1,18 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_SCHEDULES_HPP
-#define BIDE_TESTS_MODEL_CHECKER_SCHEDULES_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_SCHEDULES_HPP
+#define BIDE_MODEL_DETAIL_SCHEDULES_HPP
 
 // Searches that order all steps: every schedule, those with few preemptions, random ones, and one.
 
-#include <model/checker/execution.hpp>
+#include <bide/core/config.hpp>
+#include <bide/model/detail/execution.hpp>
 
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 // Depth first over all decisions: which thread, which outcome. With a bound on preemptions
 // (Musuvathi and Qadeer, "Iterative Context Bounding", PLDI 2007), a thread that can go on does,
@@ -79,6 +81,6 @@ private:
     std::vector<std::pair<int, int>> steps_;
 };
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

@@ -1,5 +1,6 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_MEMORY_HPP
-#define BIDE_TESTS_MODEL_CHECKER_MEMORY_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_MEMORY_HPP
+#define BIDE_MODEL_DETAIL_MEMORY_HPP
 
 // The memory model: which stores a load may read from, and where in an object's modification order
 // a store may be placed, by the rules of C++20 ([intro.races], [atomics.order]):
@@ -16,13 +17,14 @@
 // A step is added when everything that it depends on (program order, reads-from) is there, so every
 // execution without a cycle of those can be built, in whatever modification order.
 
-#include <model/checker/graph.hpp>
-#include <model/checker/seq_cst.hpp>
+#include <bide/core/config.hpp>
+#include <bide/model/detail/graph.hpp>
+#include <bide/model/detail/seq_cst.hpp>
 
 #include <string>
 #include <vector>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 // What a thread knows.
 struct view {
@@ -151,6 +153,6 @@ private:
     mutable std::vector<int> right_;
 };
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

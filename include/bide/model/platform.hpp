@@ -1,11 +1,13 @@
-#ifndef BIDE_TESTS_MODEL_PLATFORM_HPP
-#define BIDE_TESTS_MODEL_PLATFORM_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_PLATFORM_HPP
+#define BIDE_MODEL_PLATFORM_HPP
 
 // The model checker's place in the seam of bide/core/platform.hpp: instantiate the library's
 // templates with model::platform, and every step that they take is the checker's to order.
 
+#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <model/checker/ops.hpp>
+#include <bide/model/detail/ops.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -18,7 +20,7 @@ namespace bide::inline BIDE_ABI {
 template <class Platform> class basic_timer_service;
 } // namespace bide::inline BIDE_ABI
 
-namespace model {
+namespace bide::inline BIDE_ABI::model {
 
 namespace detail {
 
@@ -57,46 +59,46 @@ public:
     constexpr atomic() noexcept : atomic(T{}) {}
     constexpr atomic(T initial) noexcept {
         if (!std::is_constant_evaluated()) {
-            object_ = ops::make_atomic(detail::to_bits(initial));
+            object_ = detail::ops::make_atomic(detail::to_bits(initial));
         }
     }
     atomic(const atomic&) = delete;
     atomic& operator=(const atomic&) = delete;
-    ~atomic() { ops::drop_atomic(object_); }
+    ~atomic() { detail::ops::drop_atomic(object_); }
 
     T load(order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
-        return detail::from_bits<T>(ops::load(object_, o, {file, line}));
+        return detail::from_bits<T>(detail::ops::load(object_, o, {file, line}));
     }
     void store(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
-        ops::store(object_, detail::to_bits(value), o, {file, line});
+        detail::ops::store(object_, detail::to_bits(value), o, {file, line});
     }
     T exchange(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
-        return modify(ops::rmw::exchange, value, o, {file, line});
+        return modify(detail::ops::rmw::exchange, value, o, {file, line});
     }
     T fetch_add(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
         requires std::is_integral_v<T>
     {
-        return modify(ops::rmw::add, value, o, {file, line});
+        return modify(detail::ops::rmw::add, value, o, {file, line});
     }
     T fetch_sub(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
         requires std::is_integral_v<T>
     {
-        return modify(ops::rmw::sub, value, o, {file, line});
+        return modify(detail::ops::rmw::sub, value, o, {file, line});
     }
     T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
         requires std::is_integral_v<T>
     {
-        return modify(ops::rmw::bit_and, value, o, {file, line});
+        return modify(detail::ops::rmw::bit_and, value, o, {file, line});
     }
     T fetch_or(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
         requires std::is_integral_v<T>
     {
-        return modify(ops::rmw::bit_or, value, o, {file, line});
+        return modify(detail::ops::rmw::bit_or, value, o, {file, line});
     }
     T fetch_xor(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
         requires std::is_integral_v<T>
     {
-        return modify(ops::rmw::bit_xor, value, o, {file, line});
+        return modify(detail::ops::rmw::bit_xor, value, o, {file, line});
     }
 
     bool compare_exchange_strong(T& expected, T desired, order success, order failure,
@@ -119,15 +121,15 @@ public:
     int object() const noexcept { return object_; }
 
 private:
-    T modify(ops::rmw what, T operand, order o, ops::site s) noexcept {
+    T modify(detail::ops::rmw what, T operand, order o, detail::ops::site s) noexcept {
         return detail::from_bits<T>(
-            ops::modify(object_, what, detail::to_bits(operand), sizeof(T), o, s));
+            detail::ops::modify(object_, what, detail::to_bits(operand), sizeof(T), o, s));
     }
     bool compare(T& expected, T desired, order success, order failure, bool weak,
-                 ops::site s) noexcept {
-        ops::bits seen = detail::to_bits(expected);
-        const bool done = ops::compare_exchange(object_, seen, detail::to_bits(desired), success,
-                                                failure, weak, s);
+                 detail::ops::site s) noexcept {
+        detail::ops::bits seen = detail::to_bits(expected);
+        const bool done = detail::ops::compare_exchange(object_, seen, detail::to_bits(desired),
+                                                        success, failure, weak, s);
         expected = detail::from_bits<T>(seen);
         return done;
     }
@@ -141,21 +143,21 @@ public:
     constexpr var() noexcept : var(T{}) {}
     constexpr var(T initial) noexcept : value_(initial) {
         if (!std::is_constant_evaluated()) {
-            object_ = ops::make_plain();
-            ops::plain_write(object_);
+            object_ = detail::ops::make_plain();
+            detail::ops::plain_write(object_);
         }
     }
     var(const var& other) noexcept : var(static_cast<T>(other)) {}
-    ~var() { ops::drop_plain(object_); }
+    ~var() { detail::ops::drop_plain(object_); }
 
     var& operator=(const var& other) noexcept { return *this = static_cast<T>(other); }
     var& operator=(T value) noexcept {
-        ops::plain_write(object_);
+        detail::ops::plain_write(object_);
         value_ = value;
         return *this;
     }
     operator T() const noexcept {
-        ops::plain_read(object_);
+        detail::ops::plain_read(object_);
         return value_;
     }
     T operator->() const noexcept
@@ -169,7 +171,9 @@ private:
     int object_ = -1;
 };
 
-inline void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept { ops::fence(o, {file, line}); }
+inline void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {
+    detail::ops::fence(o, {file, line});
+}
 
 // LockLooks: how often a held lock_bits is looked at before its waiter sleeps.
 template <int LockLooks> struct basic_platform {
@@ -180,42 +184,43 @@ template <int LockLooks> struct basic_platform {
     template <class T> using var = model::var<T>;
 
     static void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {
-        ops::fence(o, {file, line});
+        detail::ops::fence(o, {file, line});
     }
 
     // Goes on when something that was read may have changed: a loop around it only reads, and has
     // no other end than that.
-    static void pause() noexcept { ops::pause(); }
-    static void yield() noexcept { ops::pause(); }
+    static void pause() noexcept { detail::ops::pause(); }
+    static void yield() noexcept { detail::ops::pause(); }
     static void prefetch(const void*) noexcept {}
-    static std::int64_t now() noexcept { return ops::now(); }
+    static std::int64_t now() noexcept { return detail::ops::now(); }
     static bool single_cpu() noexcept { return false; }
 
     template <class Word>
     static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until,
                            BIDE_MODEL_SITE) noexcept {
-        return ops::futex_wait(word.object(), &word, detail::to_bits(expected), until,
-                               {file, line});
+        return detail::ops::futex_wait(word.object(), &word, detail::to_bits(expected), until,
+                                       {file, line});
     }
     template <class Word>
     static void futex_wake(const atomic<Word>* word, int count, BIDE_MODEL_SITE) noexcept {
-        ops::futex_wake(word, count, {file, line});
+        detail::ops::futex_wake(word, count, {file, line});
     }
 
     template <class T> static T& local() noexcept {
         static constexpr char key = 0;
-        return *static_cast<T*>(ops::local(&key, [] { return static_cast<void*>(new T{}); }));
+        return *static_cast<T*>(
+            detail::ops::local(&key, [] { return static_cast<void*>(new T{}); }));
     }
     template <class T> static T& near_local() noexcept { return local<T>(); }
 
     // The one that the body named by use_service() (check.hpp); nullptr: none.
     static bide::basic_timer_service<basic_platform>* timer_service() noexcept {
-        return static_cast<bide::basic_timer_service<basic_platform>*>(ops::service());
+        return static_cast<bide::basic_timer_service<basic_platform>*>(detail::ops::service());
     }
 
     // A daemon.
     static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) noexcept {
-        ops::start_daemon(body, argument);
+        detail::ops::start_daemon(body, argument);
         return {};
     }
 };
@@ -228,6 +233,6 @@ using platform = basic_platform<0>;
 // executions.
 using platform_without_lock_sleep = basic_platform<std::numeric_limits<int>::max()>;
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model
 
 #endif

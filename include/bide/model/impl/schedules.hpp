@@ -1,9 +1,14 @@
-#include <model/checker/schedules.hpp>
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_SCHEDULES_HPP
+#define BIDE_MODEL_IMPL_SCHEDULES_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/schedules.hpp>
 
 #include <algorithm>
 #include <cstdlib>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 namespace {
 
@@ -171,4 +176,6 @@ int one_path::choose(execution&, int, const std::vector<outcome>& all) {
     return pick < static_cast<int>(all.size()) ? pick : -1;
 }
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
+
+#endif

@@ -1,16 +1,18 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_GRAPH_HPP
-#define BIDE_TESTS_MODEL_CHECKER_GRAPH_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_GRAPH_HPP
+#define BIDE_MODEL_DETAIL_GRAPH_HPP
 
 // What an execution is made of: events, and vector clocks that say which of them come before which.
 
-#include <model/checker/ops.hpp>
+#include <bide/core/config.hpp>
+#include <bide/model/detail/ops.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 using bits = ops::bits;
 using ops::order;
@@ -81,6 +83,6 @@ constexpr bool is_release(order o) noexcept {
     return o == order::release || o == order::acq_rel || o == order::seq_cst;
 }
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

@@ -1,5 +1,10 @@
-#include <model/checker/graph.hpp>
-#include <model/checker/heap.hpp>
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_HEAP_HPP
+#define BIDE_MODEL_IMPL_HEAP_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/graph.hpp>
+#include <bide/model/detail/heap.hpp>
 
 #include <cstdint>
 #include <cstdlib>
@@ -7,7 +12,7 @@
 #include <memory>
 #include <new>
 
-namespace model::heap {
+namespace bide::inline BIDE_ABI::model::detail::heap {
 namespace {
 
 constexpr std::size_t region_size = std::size_t{4} << 20;
@@ -108,14 +113,18 @@ std::size_t live() noexcept { return pieces; }
 
 bool broken() noexcept { return misused; }
 
-} // namespace model::heap
+} // namespace bide::inline BIDE_ABI::model::detail::heap
 
 // The array and nothrow forms end here, too.
-void* operator new(std::size_t size) { return model::heap::take(size, 16); }
+void* operator new(std::size_t size) { return bide::model::detail::heap::take(size, 16); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
-    return model::heap::take(size, static_cast<std::size_t>(alignment));
+    return bide::model::detail::heap::take(size, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* p) noexcept { model::heap::give(p); }
-void operator delete(void* p, std::size_t) noexcept { model::heap::give(p); }
-void operator delete(void* p, std::align_val_t) noexcept { model::heap::give(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { model::heap::give(p); }
+void operator delete(void* p) noexcept { bide::model::detail::heap::give(p); }
+void operator delete(void* p, std::size_t) noexcept { bide::model::detail::heap::give(p); }
+void operator delete(void* p, std::align_val_t) noexcept { bide::model::detail::heap::give(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+    bide::model::detail::heap::give(p);
+}
+
+#endif

@@ -1,19 +1,24 @@
-#include <model/checker/fiber.hpp>
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_FIBER_HPP
+#define BIDE_MODEL_IMPL_FIBER_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/fiber.hpp>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
-// model_switch(save, load): pushes what the calling convention lets a callee keep, leaves the stack
+// bide_model_switch(save, load): pushes what the calling convention lets a callee keep, leaves the stack
 // pointer in *save, takes up the one in `load`, pops and returns there. A fresh stack is laid out
-// as if it had been left at model_start, whose argument lies in a register that is kept.
+// as if it had been left at bide_model_start, whose argument lies in a register that is kept.
 #if defined(__x86_64__)
 asm(R"(
 .text
-.globl model_switch
-.hidden model_switch
-.type model_switch,@function
-model_switch:
+.globl bide_model_switch
+.hidden bide_model_switch
+.type bide_model_switch,@function
+bide_model_switch:
     pushq %rbp
     pushq %rbx
     pushq %r12
@@ -29,23 +34,23 @@ model_switch:
     popq %rbx
     popq %rbp
     ret
-.size model_switch,.-model_switch
-.globl model_start
-.hidden model_start
-.type model_start,@function
-model_start:
+.size bide_model_switch,.-bide_model_switch
+.globl bide_model_start
+.hidden bide_model_start
+.type bide_model_start,@function
+bide_model_start:
     movq %rbx, %rdi
-    callq model_enter
+    callq bide_model_enter
     ud2
-.size model_start,.-model_start
+.size bide_model_start,.-bide_model_start
 )");
 #elif defined(__aarch64__)
 asm(R"(
 .text
-.globl model_switch
-.hidden model_switch
-.type model_switch,%function
-model_switch:
+.globl bide_model_switch
+.hidden bide_model_switch
+.type bide_model_switch,%function
+bide_model_switch:
     sub sp, sp, #160
     stp x19, x20, [sp, #0]
     stp x21, x22, [sp, #16]
@@ -72,27 +77,27 @@ model_switch:
     ldp d14, d15, [sp, #144]
     add sp, sp, #160
     ret
-.size model_switch,.-model_switch
-.globl model_start
-.hidden model_start
-.type model_start,%function
-model_start:
+.size bide_model_switch,.-bide_model_switch
+.globl bide_model_start
+.hidden bide_model_start
+.type bide_model_start,%function
+bide_model_start:
     mov x0, x19
-    bl model_enter
+    bl bide_model_enter
     brk #1
-.size model_start,.-model_start
+.size bide_model_start,.-bide_model_start
 )");
 #endif
 
 #if defined(__x86_64__) || defined(__aarch64__)
 extern "C" {
-void model_switch(void** save, void* load);
-void model_start();
-[[gnu::used]] void model_enter(model::fiber* f) { f->enter(); }
+void bide_model_switch(void** save, void* load);
+void bide_model_start();
+[[gnu::used]] void bide_model_enter(bide::model::detail::fiber* f) { f->enter(); }
 }
 #endif
 
-namespace model {
+namespace bide::inline BIDE_ABI::model::detail {
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
@@ -116,7 +121,7 @@ void fiber::restart(function run, void* context) {
     auto* const frame = reinterpret_cast<std::uintptr_t*>(end) - words;
     std::memset(frame, 0, words * sizeof *frame);
     frame[argument] = reinterpret_cast<std::uintptr_t>(this);
-    frame[target] = reinterpret_cast<std::uintptr_t>(&model_start);
+    frame[target] = reinterpret_cast<std::uintptr_t>(&bide_model_start);
     top_ = frame;
 }
 
@@ -144,7 +149,7 @@ void fiber::restart(function run, void* context) {
 
 void fiber::switch_to(fiber& other) noexcept {
 #if defined(__x86_64__) || defined(__aarch64__)
-    model_switch(&top_, other.top_);
+    bide_model_switch(&top_, other.top_);
 #else
     ::swapcontext(&registers_, &other.registers_);
 #endif
@@ -155,4 +160,6 @@ void fiber::enter() noexcept {
     std::abort();
 }
 
-} // namespace model
+} // namespace bide::inline BIDE_ABI::model::detail
+
+#endif

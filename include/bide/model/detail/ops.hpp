@@ -1,14 +1,16 @@
-#ifndef BIDE_TESTS_MODEL_CHECKER_OPS_HPP
-#define BIDE_TESTS_MODEL_CHECKER_OPS_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_DETAIL_OPS_HPP
+#define BIDE_MODEL_DETAIL_OPS_HPP
 
 // What code under the checker may do to the modelled machine: the calls that model::platform is
 // made of. Each of them but the plain ones is a step of the calling thread: it hands over to the
 // checker, which decides what happens next and when this thread goes on.
 
 #include <atomic>
+#include <bide/core/config.hpp>
 #include <cstdint>
 
-namespace model::ops {
+namespace bide::inline BIDE_ABI::model::detail::ops {
 
 using bits = std::uint64_t;
 using order = std::memory_order;
@@ -58,6 +60,6 @@ void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept;
 // A name for traces.
 void name(int object, const char* text) noexcept;
 
-} // namespace model::ops
+} // namespace bide::inline BIDE_ABI::model::detail::ops
 
 #endif

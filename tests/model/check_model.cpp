@@ -178,7 +178,7 @@ TEST_CASE("checker: a trace names the thread, the operation, the order, the stor
     CHECK(contains(v.message, "flag.load(acquire) != 7"));
     CHECK(contains(v.trace, "T1 store  flag release := 7"));
     CHECK(contains(v.trace, "T0 load   flag acquire -> 7, of #"));
-    CHECK(contains(v.trace, "checker_model.cpp:"));
+    CHECK(contains(v.trace, "check_model.cpp:"));
 }
 
 TEST_CASE("checker: a path replays its execution, and no other", "[checker]") {

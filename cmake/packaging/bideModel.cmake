@@ -1,0 +1,33 @@
+# The component bide::model, the model checker (include/bide/model/README.md), for the source tree and
+# for the installed package alike. It is compiled once in each project that uses it, and only if a target
+# links it. As bide::bide is a library of headers, the package stays one without binaries.
+
+if(NOT TARGET bide::model)
+    set(bide_model_source ${CMAKE_CURRENT_BINARY_DIR}/bide/model.cpp)
+    file(CONFIGURE OUTPUT ${bide_model_source} CONTENT "#include <bide/model/source.hpp>\n" @ONLY)
+    add_library(bide_model STATIC EXCLUDE_FROM_ALL ${bide_model_source})
+    target_link_libraries(bide_model PUBLIC bide::bide)
+    # The number of executions is what counts, in a build for debugging, too. MSVC has no such option.
+    target_compile_options(bide_model PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O2>)
+    # No alias: a project that exports what links it exports this name.
+    add_library(bide::model INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(bide::model INTERFACE bide_model)
+endif()
+
+# bide_add_model(NAME SOURCE... [LIBRARIES LIBRARY...] [TIMEOUT SECONDS]): a program that checks models, and
+# a test of that name that runs it. The sources have main(), or a library brings it, such as
+# Catch2::Catch2WithMain. The test has the label `model`.
+function(bide_add_model name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LIBRARIES")
+    if(NOT arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "bide_add_model(${name}): no source file is named")
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 600)
+    endif()
+    add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+    target_link_libraries(${name} PRIVATE bide::model ${arg_LIBRARIES})
+    target_compile_options(${name} PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O1>)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS model TIMEOUT ${arg_TIMEOUT})
+endfunction()

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_STEPS_HPP
+#define BIDE_MODEL_IMPL_STEPS_HPP
+
+// One step of an execution: what may come of it, and doing it.
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/execution.hpp>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace bide::inline BIDE_ABI::model::detail {
+
+// ---- A step
+
+void execution::perform(int n) {
+    model_thread& t = thread(n);
+    const bool is_access =
+        t.wants.what == request::kind::read || t.wants.what == request::kind::write;
+    if (is_access && !memory_.at(t.wants.object).queue) {
+        if (std::string wrong = memory_.touch(t.wants.object, t.knows); !wrong.empty()) {
+            fail(failure::lifetime, std::move(wrong), t.wants.where);
+            return;
+        }
+    }
+    if (static_cast<int>(memory_.events.size()) >= options_.max_steps) {
+        fail(failure::livelock, "more than " + std::to_string(options_.max_steps) + " steps",
+             t.wants.where);
+        return;
+    }
+    if (memory_.seq_cst_overflow()) {
+        fail(failure::too_large, "too many seq_cst operations");
+        return;
+    }
+    outcomes_of(n, candidates_);
+    if (candidates_.empty()) {
+        search_.stuck(*this, n);
+        halted_ = pruned_ = true;
+        return;
+    }
+    const int pick = search_.choose(*this, n, candidates_);
+    if (pick < 0) {
+        halted_ = pruned_ = true;
+        return;
+    }
+    picks_.emplace_back(n, pick);
+    const std::size_t events = memory_.events.size();
+    apply(t, candidates_[index(pick)]);
+    if (memory_.events.size() != events) {
+        search_.done(*this, static_cast<int>(events));
+    }
+    if (t.wants.what == request::kind::spawn) {
+        start(t.wants.other);
+    }
+    if (!halted_ && !t.finished) {
+        resume(n);
+    }
+}
+
+void execution::outcomes_of(int n, std::vector<outcome>& out) {
+    model_thread& t = thread(n);
+    out.clear();
+    switch (t.wants.what) {
+    case request::kind::read: read_outcomes(t, out); break;
+    case request::kind::write: write_outcomes(t, out); break;
+    case request::kind::choice:
+        for (int i = 0; i < t.wants.picks; ++i) {
+            outcome o;
+            o.pick = i;
+            out.push_back(o);
+        }
+        break;
+    default: out.emplace_back();
+    }
+}
+
+void execution::read_outcomes(model_thread& t, std::vector<outcome>& out) {
+    const request& r = t.wants;
+    clock known = t.knows.hb;
+    if (r.known != nullptr) {
+        known.join(*r.known);
+    }
+    memory_.readable(r.object, known, scratch_);
+    const auto newer = std::find_if(t.newer.begin(), t.newer.end(),
+                                    [&](const auto& l) { return l.first == r.object; });
+    for (const int m : scratch_) {
+        if (newer != t.newer.end() && m == newer->second && !out.empty()) {
+            break;
+        }
+        const detail::message& from = memory_.msg(m);
+        outcome o;
+        o.message = m;
+        const bool matches = !r.compare || from.value == r.expected;
+        o.exclusive = r.exclusive && matches;
+        o.with = matches ? r.with : r.with_failure;
+        o.conflict = o.exclusive && from.taken_by >= 0;
+        if (o.conflict && !search_.is_graph_search()) {
+            continue;
+        }
+        clock after = t.knows.hb;
+        if (is_acquire(o.with) && !r.quiet) {
+            after.join(from.sync);
+        }
+        if (memory_.may_read(r.object, m, o.with, t.knows, after)) {
+            out.push_back(o);
+        }
+    }
+}
+
+void execution::write_outcomes(model_thread& t, std::vector<outcome>& out) {
+    const request& r = t.wants;
+    scratch_.clear();
+    int node = -1;
+    if (r.exclusive) {
+        if (memory_.msg(r.from).taken_by < 0) {
+            scratch_.push_back(r.from);
+        }
+        node = memory_.of({static_cast<std::uint8_t>(t.knows.thread), t.knows.steps}).node;
+    } else {
+        memory_.places(r.object, t.knows.hb, scratch_);
+    }
+    for (const int m : scratch_) {
+        if (memory_.may_write(r.object, m, r.with, t.knows, node)) {
+            outcome o;
+            o.message = m;
+            out.push_back(o);
+        }
+    }
+}
+
+void execution::apply(model_thread& t, const outcome& o) {
+    const request& r = t.wants;
+    if (r.what == request::kind::write) {
+        t.looked.clear();
+        t.newer.clear();
+    }
+    switch (r.what) {
+    case request::kind::read: {
+        event& e =
+            memory_.read(r.object, o.message, o.with, o.exclusive, r.quiet, t.knows, r.where);
+        e.text = r.text;
+        t.result = e.value;
+        t.message = o.message;
+        std::erase_if(t.looked, [&](const auto& l) { return l.first == r.object; });
+        std::erase_if(t.newer, [&](const auto& l) { return l.first == r.object; });
+        t.looked.emplace_back(r.object, o.message);
+        break;
+    }
+    case request::kind::write: {
+        event& e = memory_.write(r.object, o.message, r.value, r.with, r.exclusive ? r.from : -1,
+                                 r.quiet, t.knows, r.where);
+        e.text = r.text;
+        t.message = e.message;
+        break;
+    }
+    case request::kind::fence: memory_.fence(r.with, t.knows, r.where); break;
+    case request::kind::choice: {
+        event& e = memory_.other(event::kind::choice, t.knows, r.where, r.text);
+        e.pick = o.pick;
+        t.result = static_cast<bits>(o.pick);
+        break;
+    }
+    case request::kind::spawn: {
+        memory_.other(event::kind::local, t.knows, r.where, r.text).value = index(r.other);
+        thread(r.other).knows = {};
+        thread(r.other).knows.hb = t.knows.hb;
+        thread(r.other).knows.causes = t.knows.causes;
+        thread(r.other).now = t.now;
+        break;
+    }
+    case request::kind::end:
+        memory_.other(event::kind::local, t.knows, r.where, r.text);
+        t.finished = true;
+        break;
+    case request::kind::join: {
+        t.knows.hb.join(thread(r.other).knows.hb);
+        t.knows.causes.join(thread(r.other).knows.causes);
+        memory_.other(event::kind::local, t.knows, r.where, r.text).value = index(r.other);
+        break;
+    }
+    case request::kind::sleep: {
+        const detail::message& by = memory_.msg(woken_by(t));
+        t.knows.causes.join(memory_.events[index(by.event)].causes);
+        memory_.other(event::kind::local, t.knows, r.where, r.text);
+        t.timed = false;
+        break;
+    }
+    case request::kind::pause:
+        t.newer = t.looked;
+        t.looked.clear();
+        break;
+    case request::kind::never:
+    case request::kind::none: break;
+    }
+}
+
+} // namespace bide::inline BIDE_ABI::model::detail
+
+#endif

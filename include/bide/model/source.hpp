@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_SOURCE_HPP
+#define BIDE_MODEL_SOURCE_HPP
+
+/// \file
+/// The definitions of the model checker, for one file of a program.
+///
+/// The CMake target bide::model compiles this file once. It replaces the global operators new and
+/// delete of the program: the memory of a body is counted, and an execution that is left half way
+/// leaks nothing.
+
+#include <bide/model/impl/body.hpp>
+#include <bide/model/impl/check.hpp>
+#include <bide/model/impl/execution.hpp>
+#include <bide/model/impl/exhaustive.hpp>
+#include <bide/model/impl/fiber.hpp>
+#include <bide/model/impl/heap.hpp>
+#include <bide/model/impl/memory.hpp>
+#include <bide/model/impl/ops.hpp>
+#include <bide/model/impl/schedules.hpp>
+#include <bide/model/impl/seq_cst.hpp>
+#include <bide/model/impl/steps.hpp>
+#include <bide/model/impl/trace.hpp>
+
+#endif
