@@ -374,3 +374,120 @@ TEST_CASE("checker: a spin may contain a fence, and must read", "[checker]") {
               }
           }) == failure::livelock);
 }
+
+namespace {
+
+enum class lock_loop { exchange, compare_exchange, load_first, exchange_and_pause };
+
+// A lock as its users write it, that waits without a word to the checker.
+template <lock_loop How> class spin_lock {
+public:
+    void lock() noexcept {
+        for (;;) {
+            bool unlocked = false;
+            if (How == lock_loop::compare_exchange
+                    ? held_.compare_exchange_weak(unlocked, true, acquire, relaxed)
+                    : !held_.exchange(true, acquire)) {
+                return;
+            }
+            while (How == lock_loop::load_first && held_.load(relaxed)) {
+            }
+            if (How == lock_loop::exchange_and_pause) {
+                platform::pause();
+            }
+        }
+    }
+    void unlock() noexcept { held_.store(false, release); }
+
+private:
+    atomic<bool> held_{false};
+};
+
+template <lock_loop How> void two_and_three_threads() {
+    for (const int threads : {2, 3}) {
+        for (const auto how :
+             {options::method::exhaustive, options::method::bounded, options::method::pct}) {
+            const auto body = [threads] {
+                spin_lock<How> lock;
+                var<int> sum{0};
+                const auto add = [&] {
+                    lock.lock();
+                    sum = sum + 1;
+                    lock.unlock();
+                };
+                model::thread other(add);
+                if (threads == 3) {
+                    model::thread third(add);
+                    add();
+                } else {
+                    add();
+                }
+                other.join();
+                MODEL_REQUIRE(sum == threads);
+            };
+            CHECK(model::explore({.how = how, .runs = 500}, body).what == failure::none);
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("checker: a loop that waits is found without a pause", "[checker]") {
+    two_and_three_threads<lock_loop::exchange>();
+    two_and_three_threads<lock_loop::compare_exchange>();
+    two_and_three_threads<lock_loop::load_first>();
+    two_and_three_threads<lock_loop::exchange_and_pause>();
+    for (const auto how :
+         {options::method::exhaustive, options::method::bounded, options::method::pct}) {
+        CHECK(model::explore({.how = how},
+                             [] { // what it waits for does not come
+                                 atomic<int> flag{0};
+                                 model::thread other([&] { flag.store(1, release); });
+                                 while (flag.load(acquire) != 2) {
+                                 }
+                             })
+                  .what == failure::livelock);
+        CHECK(model::explore({.how = how}, [] {
+                  spin_lock<lock_loop::exchange> lock;
+                  model::thread other([&] { lock.lock(); });
+                  model::thread third([&] { lock.lock(); });
+                  lock.lock();
+              }).what == failure::livelock);
+    }
+}
+
+TEST_CASE("checker: a loop that gives up after some rounds is none that waits", "[checker]") {
+    for (const auto how : {options::method::exhaustive, options::method::enumerate}) {
+        CHECK(model::outcomes({.how = how}, [] {
+                  atomic<int> flag{0};
+                  model::thread other([&] { flag.store(1, release); });
+                  int rounds = 0;
+                  while (rounds < 4 && flag.load(acquire) == 0) {
+                      ++rounds;
+                  }
+                  model::record(std::to_string(rounds));
+              }) == "0 1 2 3 4");
+    }
+}
+
+TEST_CASE("checker: a way into a loop that waits is replayed", "[checker]") {
+    const auto body = [] {
+        spin_lock<lock_loop::exchange> lock;
+        var<int> sum{0};
+        model::thread other([&] {
+            lock.lock();
+            sum = sum + 1;
+            lock.unlock();
+        });
+        lock.lock();
+        sum = sum + 1;
+        lock.unlock();
+        other.join();
+        MODEL_REQUIRE(sum != 2);
+    };
+    const auto v = model::explore({}, body);
+    CHECK(v.what == failure::assertion);
+    const auto again = model::replay(v.path, {}, body);
+    CHECK(again.what == failure::assertion);
+    CHECK(again.trace == v.trace);
+}

@@ -46,19 +46,6 @@ struct unlock_by_an_exchange : sleeping_lock {
     }
 };
 
-// Each turn of the wait is a write: the word's cache line goes to and fro between the waiters,
-// and the holder must get in between to unlock. pause() waits for a change of what was read, and
-// after a write there is nothing to wait for: the checker takes the loop for one without an end.
-struct spins_by_writing {
-    word state{0};
-    void lock() noexcept {
-        while (state.exchange(held, order::acquire) != 0) {
-            platform::pause();
-        }
-    }
-    void unlock() noexcept { state.store(0, order::release); }
-};
-
 template <class Lock> void count(Lock& lock, var<int>& counted) {
     lock.lock();
     counted = counted + 1;
@@ -91,9 +78,4 @@ TEST_CASE("known bad: an unlock by a plain store swallows the parked bit", "[kno
     model::find("unlock by a store", failure::lost_wakeup, {}, two_threads<unlock_by_a_store>);
     model::check("unlock by an exchange, 2 threads", {}, two_threads<unlock_by_an_exchange>);
     model::check("unlock by an exchange, 3 threads", {}, three_threads<unlock_by_an_exchange>);
-}
-
-TEST_CASE("known bad: a spin that writes has no end", "[known_bad]") {
-    model::find("exchange in a loop", failure::livelock, {}, three_threads<spins_by_writing>);
-    model::check("spins that read", {}, three_threads<spin_lock>);
 }

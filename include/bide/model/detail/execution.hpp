@@ -61,6 +61,15 @@ struct outcome {
     order with = order::relaxed;
 };
 
+// A read of a thread that has done nothing else since that another thread, or itself, could notice.
+struct look {
+    site where;
+    int object = -1;
+    bits expected = 0;
+    std::uint64_t state =
+        0; // of the thread when it came there for the second time or later; 0: first
+};
+
 struct model_thread {
     fiber stack;
     view knows;
@@ -76,7 +85,19 @@ struct model_thread {
     std::map<const void*, void*> locals;
     std::vector<std::pair<int, int>> looked; // object and message read since it last did something
     std::vector<std::pair<int, int>> newer;  // after a pause: to be read newer than this
-    bool timed = false;                      // the sleep would time out
+    std::vector<look> looks;
+    bool looks_again = false; // its loop was taken for a pause; the read is still to be done
+    bool timed = false;       // the sleep would time out
+    // Of its looks, the one that it wants to repeat; nullptr: none.
+    look* look_before() noexcept {
+        for (look& l : looks) {
+            if (l.object == wants.object && l.expected == wants.expected &&
+                l.where.line == wants.where.line && l.where.file == wants.where.file) {
+                return &l;
+            }
+        }
+        return nullptr;
+    }
     int spurious_left = 0;
     int timeouts_left = 0;
     int weak_failures_left = 0;
@@ -97,6 +118,9 @@ public:
     virtual bool begin() = 0;
     // Which thread goes on; -1: none can.
     virtual int thread(execution& x) = 0;
+    // Sets `to` to the outcome of the step of `thread` if that is known already; the others are not looked
+    // for then.
+    virtual bool knows(execution&, int /*thread*/, outcome& /*to*/) { return false; }
     // Which of the outcomes of its step; -1: leave this execution.
     virtual int choose(execution& x, int thread, const std::vector<outcome>& all) = 0;
     // A step was done: the event with that number.
@@ -107,6 +131,8 @@ public:
     virtual void end(execution&, bool /*complete*/) {}
     // Conflicting outcomes are wanted, a pause ends a thread.
     virtual bool is_graph_search() const { return false; }
+    // Executions that had been explored before, as far as they are counted.
+    virtual std::uint64_t duplicates() const { return 0; }
 };
 
 // An order at one place of the source, weakened. Slot 1 is the failure order.
@@ -134,6 +160,8 @@ public:
     model_thread& thread(int t) { return *threads_[static_cast<std::size_t>(t)]; }
     // It can make a step now.
     bool enabled(int t);
+    // It was taken to wait in a loop, and goes on in spite of that.
+    void undo_pause(int t);
     std::vector<std::string> outcomes; // by record()
 
     // ---- What came of it
@@ -171,12 +199,15 @@ private:
 
     void start(int t);
     void resume(int t);
+    bool steps_here(model_thread& t);
+    void find_loop(model_thread& t);
     void perform(int t);
     void outcomes_of(int t, std::vector<outcome>& out);
     void read_outcomes(model_thread& t, std::vector<outcome>& out);
     void write_outcomes(model_thread& t, std::vector<outcome>& out);
     void apply(model_thread& t, const outcome& o);
     bool may_look_again(const model_thread& t) const;
+    bool saw_same(const model_thread& t, int object, int message) const;
     int woken_by(const model_thread& t) const;
     void finish();
     std::string describe_blocked();
@@ -188,7 +219,10 @@ private:
     fiber main_;
     std::vector<std::unique_ptr<model_thread>> threads_;
     int running_ = 0;
-    bool halted_ = false; // no step is made any more
+    int starting_ = 0; // threads that run to their first step
+    static constexpr int undecided = -2;
+    int next_ = undecided; // what the search said last, if it was not done yet
+    bool halted_ = false;  // no step is made any more
     bool pruned_ = false;
     failure failure_ = failure::none;
     std::string message_;

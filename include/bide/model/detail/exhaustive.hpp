@@ -33,13 +33,14 @@ public:
 
     bool begin() override;
     int thread(execution& x) override;
+    bool knows(execution& x, int thread, outcome& to) override;
     int choose(execution& x, int thread, const std::vector<outcome>& all) override;
     void done(execution& x, int event) override;
     void stuck(execution& x, int thread) override;
     void end(execution& x, bool complete) override;
     bool is_graph_search() const override { return true; }
 
-    std::uint64_t duplicates() const noexcept { return duplicates_; }
+    std::uint64_t duplicates() const override { return duplicates_; }
 
 private:
     struct step {
@@ -49,9 +50,13 @@ private:
         event_id from;           // what a read reads; what a write is behind
         std::uint32_t stamp = 0; // see event
     };
-    using script = std::vector<step>;
+    // The first `known` steps were made so before; whether the others can be is to be seen.
+    struct script {
+        std::vector<step> steps;
+        std::size_t known = 0;
+    };
 
-    bool is_scripted() const noexcept { return at_ < now_.size(); }
+    bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
     void push(const step& last, bool with_rest);
     void revisit(execution& x, int thread);
     bool is_maximal(const memory& m, const event& e, const clock& kept) const;
@@ -60,8 +65,8 @@ private:
     bool count_duplicates_;
     bool first_ = true;
     std::vector<script> work_;
-    script now_;   // of this execution: followed first
-    script taken_; // its steps so far
+    script now_;              // of this execution: followed first
+    std::vector<step> taken_; // its steps so far
     std::size_t at_ = 0;
     std::uint32_t last_stamp_ = 0;
     event_id behind_; // of the write that is being done

@@ -6,6 +6,7 @@
 
 #include <bide/core/config.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
@@ -30,6 +31,9 @@ public:
 
     // Leaves this fiber, which is the one that runs, for another.
     void switch_to(fiber& other) noexcept;
+
+    // A digest of what the left fiber keeps: its stack, and the registers on it. 0 where it cannot be had.
+    std::uint64_t state() const noexcept;
 
     // What restart() starts.
     [[noreturn]] void enter() noexcept;

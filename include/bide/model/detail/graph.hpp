@@ -25,11 +25,15 @@ inline constexpr int outside = ops::outside;
 
 inline std::size_t index(int i) noexcept { return static_cast<std::size_t>(i); }
 
+// Counts the steps of a thread. As narrow as it may be: a clock is one register of a vector unit then.
+using step_count = std::uint16_t;
+inline constexpr int most_steps = 60'000;
+
 // An event by its place: the index-th step of a thread, from 1. The same in every execution in
 // which the thread came there.
 struct event_id {
     std::uint8_t thread = initial_thread;
-    std::uint32_t index = 0;
+    step_count index = 0;
 
     static constexpr std::uint8_t initial_thread = 255; // of the value an object is made with
 
@@ -39,7 +43,7 @@ struct event_id {
 
 // How many events of each thread come before.
 struct clock {
-    std::array<std::uint32_t, max_threads> seen{};
+    std::array<step_count, max_threads> seen{};
 
     void join(const clock& other) noexcept {
         for (std::size_t i = 0; i < max_threads; ++i) {
@@ -67,7 +71,7 @@ struct event {
     bits value = 0;
     int pick = 0;
     int node = -1;           // in the seq_cst order
-    std::uint32_t stamp = 0; // when it was added, over revisits (exhaustive.cpp)
+    std::uint32_t stamp = 0; // when it was added, over revisits (exhaustive.hpp)
     clock hb;                // what happens before it, and itself
     clock causes;            // the same for program order and reads-from, whatever the orders
     site where;

@@ -32,10 +32,12 @@ struct view {
     clock causes;   // program order and reads-from, for the search
     clock unfenced; // to be joined by an acquire fence
     clock released; // of its last release fence
-    std::uint32_t steps = 0;
+    step_count steps = 0;
     int thread = 0;
 
-    event_id next() const noexcept { return {static_cast<std::uint8_t>(thread), steps + 1}; }
+    event_id next() const noexcept {
+        return {static_cast<std::uint8_t>(thread), static_cast<step_count>(steps + 1)};
+    }
 };
 
 struct message {
@@ -43,9 +45,10 @@ struct message {
     int event = -1; // -1: the initial value
     bits value = 0;
     clock sync;
-    std::array<std::uint32_t, max_threads> first_read{}; // by each thread; 0: none
-    std::vector<int> readers;                            // events
-    int taken_by = -1;                                   // the exclusive write that follows it
+    std::array<step_count, max_threads> first_read{}; // by each thread; 0: none
+    std::vector<int> readers;                         // events
+    int taken_by = -1;                                // the exclusive write that follows it
+    bool repeats = false; // a read-modify-write that left the value as it was
 };
 
 struct object {
@@ -53,14 +56,14 @@ struct object {
     bool queue = false; // of a futex: the kernel's, no happens-before and no lifetime
     const char* name = nullptr;
     event_id made;
-    std::array<std::uint32_t, max_threads> touched{};
+    std::array<step_count, max_threads> touched{};
     std::vector<int> messages; // in modification order
 };
 
 struct plain {
     bool alive = false;
     event_id written;
-    std::array<std::uint32_t, max_threads> read{};
+    std::array<step_count, max_threads> read{};
 };
 
 class memory {
@@ -81,7 +84,17 @@ public:
         return events[static_cast<std::size_t>(by_thread_[id.thread][id.index - 1])];
     }
     int index_of(event_id id) const { return by_thread_[id.thread][id.index - 1]; }
-    int newest(int o) const { return at(o).messages.back(); }
+    // The message of object `o` that the event wrote; -1: it wrote another object, or is not there.
+    int written_by(event_id id, int o) const {
+        if (id.is_initial()) {
+            return at(o).messages.front();
+        }
+        if (id.thread >= max_threads || id.index > by_thread_[id.thread].size()) {
+            return -1;
+        }
+        const event& e = of(id);
+        return e.what == event::kind::write && e.object == o ? e.message : -1;
+    }
     // A number that stands in freed memory is no object's.
     bool is_object(int o) const noexcept { return o >= 0 && o < static_cast<int>(object_count_); }
     bool is_plain(int p) const noexcept {

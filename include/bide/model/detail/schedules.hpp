@@ -64,7 +64,7 @@ private:
     std::vector<std::size_t> changes_;
 };
 
-// One execution, by its path (trace.cpp).
+// One execution, by its path (impl/path.hpp).
 class one_path final : public search {
 public:
     explicit one_path(const std::string& path);
@@ -75,10 +75,17 @@ public:
     bool is_graph_search() const override { return graph_; }
 
 private:
+    static constexpr int from_writer = -1;
+    struct step {
+        int thread = 0;
+        int pick = 0; // from_writer: `from` says which
+        event_id from;
+    };
+
     bool graph_ = false;
     bool begun_ = false;
     std::size_t at_ = 0;
-    std::vector<std::pair<int, int>> steps_;
+    std::vector<step> steps_;
 };
 
 } // namespace bide::inline BIDE_ABI::model::detail

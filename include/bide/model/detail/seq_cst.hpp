@@ -9,7 +9,9 @@
 #include <bide/core/config.hpp>
 #include <bide/model/detail/graph.hpp>
 
-#include <bitset>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -28,18 +30,21 @@ public:
     void clear() noexcept {
         nodes_.clear();
         before_.clear();
+        has_fences_ = false;
     }
     bool empty() const noexcept { return nodes_.empty(); }
     bool full() const noexcept { return nodes_.size() == max_nodes; }
+    bool has_fences() const noexcept { return has_fences_; }
     const std::vector<node>& nodes() const noexcept { return nodes_; }
 
     int add(event_id id, bool fence) {
         nodes_.push_back({id, fence});
-        before_.emplace_back();
+        before_.push_back({});
+        has_fences_ = has_fences_ || fence;
         return static_cast<int>(nodes_.size()) - 1;
     }
     // A read-modify-write is one operation, whose place in its thread is its second half's.
-    void move(int n, event_id to) { nodes_[static_cast<std::size_t>(n)].id = to; }
+    void move(int n, event_id to) { nodes_[index(n)].id = to; }
     // Takes back the last add().
     void drop_last() {
         nodes_.pop_back();
@@ -47,7 +52,14 @@ public:
     }
 
     bool allows(const std::vector<edge>& edges) {
-        trial_ = before_;
+        bool is_new = false;
+        for (const edge& e : edges) {
+            is_new = is_new || !has(before_, e.first, e.second);
+        }
+        if (!is_new) {
+            return true;
+        }
+        trial_.assign(before_.begin(), before_.end());
         for (const edge& e : edges) {
             if (!insert(trial_, e)) {
                 return false;
@@ -64,20 +76,30 @@ public:
     }
 
 private:
-    // before[a][b]: a comes before b. Kept transitively closed.
-    using relation = std::vector<std::bitset<max_nodes>>;
+    static constexpr std::size_t word_bits = 64;
+    // Those that come after one, a bit each.
+    using row = std::array<std::uint64_t, max_nodes / word_bits>;
+    // Row a, bit b: a comes before b. Kept transitively closed.
+    using relation = std::vector<row>;
 
-    static bool insert(relation& before, edge e) {
-        const auto a = static_cast<std::size_t>(e.first);
-        const auto b = static_cast<std::size_t>(e.second);
-        if (a == b || before[b][a]) {
+    static bool has(const relation& before, int a, int b) noexcept {
+        return (before[index(a)][index(b) / word_bits] >> (index(b) % word_bits) & 1) != 0;
+    }
+    static bool insert(relation& before, edge e) noexcept {
+        const auto [a, b] = e;
+        if (a == b || has(before, b, a)) {
             return false;
         }
-        if (!before[a][b]) {
-            const auto after = before[b] | std::bitset<max_nodes>().set(b);
+        if (!has(before, a, b)) {
+            const std::size_t words = (before.size() + word_bits - 1) / word_bits;
+            row after = before[index(b)];
+            after[index(b) / word_bits] |= std::uint64_t{1} << (index(b) % word_bits);
             for (std::size_t i = 0; i < before.size(); ++i) {
-                if (i == a || before[i][a]) {
-                    before[i] |= after;
+                const int n = static_cast<int>(i);
+                if (n == a || has(before, n, a)) {
+                    for (std::size_t w = 0; w < words; ++w) {
+                        before[i][w] |= after[w];
+                    }
                 }
             }
         }
@@ -87,6 +109,7 @@ private:
     std::vector<node> nodes_;
     relation before_;
     relation trial_;
+    bool has_fences_ = false;
 };
 
 } // namespace bide::inline BIDE_ABI::model::detail

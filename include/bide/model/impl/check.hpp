@@ -109,9 +109,7 @@ struct exploration {
         }
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
         v.seconds = took.count();
-        if (const auto* const all = dynamic_cast<exhaustive*>(&s)) {
-            v.duplicates = all->duplicates();
-        }
+        v.duplicates = s.duplicates();
         return v;
     }
     verdict operator()() const { return with(*search_for(how)); }

@@ -60,12 +60,23 @@ void execution::run() {
     thread(0).knows = {};
     thread(0).now = 0;
     start(0);
+    next_ = undecided;
     while (!halted_) {
-        const int t = search_.thread(*this);
-        if (t >= 0) {
-            perform(t);
-        } else if (!std::exchange(halted_, true)) {
-            finish();
+        int t = std::exchange(next_, undecided);
+        t = t == undecided ? search_.thread(*this) : t;
+        if (t < 0) {
+            if (!std::exchange(halted_, true)) {
+                finish();
+            }
+            break;
+        }
+        perform(t);
+        const request::kind did = thread(t).wants.what;
+        if (!halted_ && did == request::kind::spawn) {
+            start(thread(t).wants.other);
+        }
+        if (!halted_ && did != request::kind::end) {
+            resume(t);
         }
     }
     std::set_terminate(before);
@@ -81,12 +92,16 @@ void execution::start(int t) {
     x.locals.clear();
     x.looked.clear();
     x.newer.clear();
+    x.looks.clear();
+    x.looks_again = false;
     x.spurious_left = options_.spurious;
     x.timeouts_left = options_.timeouts;
     x.weak_failures_left = options_.weak_failures;
     x.clock_jumps_left = options_.clock_jumps;
     x.stack.restart(&thread_main, this);
+    ++starting_;
     resume(t);
+    --starting_;
 }
 
 void execution::resume(int t) {
@@ -97,12 +112,16 @@ void execution::resume(int t) {
     heap::enter(-1);
     running = nullptr;
     running_ = before;
+    if (next_ == undecided) { // otherwise its wish was looked at
+        find_loop(thread(t));
+    }
 }
 
 void execution::thread_main(void* self) {
     auto& x = *static_cast<execution*>(self);
     const int t = x.running_;
     const auto* const run = x.self().run;
+#if BIDE_EXCEPTIONS
     try {
         (*run)();
     } catch (const std::exception& e) {
@@ -110,6 +129,9 @@ void execution::thread_main(void* self) {
     } catch (...) {
         x.fail_now(failure::terminated, "an exception");
     }
+#else
+    (*run)();
+#endif
     if (t != 0) {
         delete run;
     }
@@ -122,9 +144,41 @@ void execution::thread_main(void* self) {
 
 bits execution::step(const request& r) {
     model_thread& t = self();
-    t.wants = r;
-    t.stack.switch_to(main_);
+    do {
+        t.wants = r;
+        if (steps_here(t)) {
+            return t.result;
+        }
+        t.stack.switch_to(main_);
+    } while (std::exchange(t.looks_again, false));
     return t.result;
+}
+
+// The same thread goes on most of the time: without a change of stacks.
+bool execution::steps_here(model_thread& t) {
+    if (starting_ > 0) {
+        return false; // the thread that started it has yet to say what it wants next
+    }
+    switch (t.wants.what) {
+    case request::kind::read:
+        if (t.look_before() != nullptr) {
+            return false; // find_loop() looks at the stack that was left
+        }
+        break;
+    case request::kind::write:
+    case request::kind::fence:
+    case request::kind::choice: break;
+    default: return false;
+    }
+    const heap::leave guard;
+    find_loop(t);
+    next_ = search_.thread(*this);
+    if (halted_ || next_ != running_) {
+        return false;
+    }
+    next_ = undecided;
+    perform(running_);
+    return !halted_;
 }
 
 int execution::choose(int picks, site where, const char* text) {
@@ -211,8 +265,11 @@ order execution::weakened(order o, int slot, site where) {
 
 // Something newer than a paused thread has seen is there. In a schedule it goes on then.
 bool execution::may_look_again(const model_thread& t) const {
-    return std::any_of(t.looked.begin(), t.looked.end(),
-                       [&](const auto& l) { return memory_.newest(l.first) != l.second; });
+    return std::any_of(t.looked.begin(), t.looked.end(), [&](const auto& l) {
+        const auto& all = memory_.at(l.first).messages;
+        return std::any_of(std::find(all.begin(), all.end(), l.second) + 1, all.end(),
+                           [&](int m) { return !memory_.msg(m).repeats; });
+    });
 }
 
 // The message in its queue that says that it was taken out; -1: none yet.

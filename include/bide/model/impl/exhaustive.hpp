@@ -21,7 +21,7 @@ bool exhaustive::begin() {
     taken_.clear();
     at_ = 0;
     last_stamp_ = 0;
-    for (const step& s : now_) {
+    for (const step& s : now_.steps) {
         last_stamp_ = std::max(last_stamp_, s.stamp);
     }
     return true;
@@ -29,7 +29,10 @@ bool exhaustive::begin() {
 
 int exhaustive::thread(execution& x) {
     if (is_scripted()) {
-        const int t = now_[at_].thread;
+        const int t = now_.steps[at_].thread;
+        if (t < x.threads()) {
+            x.undo_pause(t);
+        }
         if (t >= x.threads() || !x.enabled(t)) {
             x.fail(failure::not_repeated, "the body does not repeat itself");
             return -1;
@@ -48,6 +51,30 @@ int exhaustive::thread(execution& x) {
     return first;
 }
 
+// In a part of the script that was executed before, with more around it: what was possible then still is.
+bool exhaustive::knows(execution& x, int t, outcome& to) {
+    if (at_ >= now_.known || now_.steps[at_].any) {
+        return false;
+    }
+    const request& r = x.thread(t).wants;
+    const step& s = now_.steps[at_];
+    const memory& m = x.mem();
+    to.pick = s.pick;
+    behind_ = s.from;
+    if (r.what != request::kind::read && r.what != request::kind::write) {
+        return true;
+    }
+    to.message = m.written_by(s.from, r.object);
+    if (to.message < 0) {
+        x.fail(failure::not_repeated, "the body does not repeat itself");
+        return true;
+    }
+    const bool matches = !r.compare || m.msg(to.message).value == r.expected;
+    to.exclusive = r.exclusive && matches;
+    to.with = matches ? r.with : r.with_failure;
+    return true;
+}
+
 int exhaustive::choose(execution& x, int t, const std::vector<outcome>& all) {
     const request& wants = x.thread(t).wants;
     const memory& m = x.mem();
@@ -59,12 +86,12 @@ int exhaustive::choose(execution& x, int t, const std::vector<outcome>& all) {
         s.thread = static_cast<std::uint8_t>(t);
         s.pick = o.pick;
         s.from = from(o);
-        s.stamp = is_scripted() ? now_[at_].stamp : last_stamp_ + 1;
+        s.stamp = is_scripted() ? now_.steps[at_].stamp : last_stamp_ + 1;
         return s;
     };
     std::size_t pick = 0;
-    if (is_scripted() && !now_[at_].any) {
-        const step& s = now_[at_];
+    if (is_scripted() && !now_.steps[at_].any) {
+        const step& s = now_.steps[at_];
         const auto same = [&](const outcome& o) { return o.pick == s.pick && from(o) == s.from; };
         const auto found = std::find_if(all.begin(), all.end(), same);
         if (found == all.end()) {
@@ -86,10 +113,14 @@ int exhaustive::choose(execution& x, int t, const std::vector<outcome>& all) {
 // The branch that goes on from here with `last`, and with the rest of the script where there is
 // one.
 void exhaustive::push(const step& last, bool with_rest) {
-    script s = taken_;
-    s.push_back(last);
+    script s;
+    s.steps.reserve(with_rest ? now_.steps.size() : taken_.size() + 1);
+    s.steps = taken_;
+    s.steps.push_back(last);
+    s.known = s.steps.size();
     if (with_rest) {
-        s.insert(s.end(), now_.begin() + static_cast<std::ptrdiff_t>(at_) + 1, now_.end());
+        s.steps.insert(s.steps.end(), now_.steps.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
+                       now_.steps.end());
     }
     work_.push_back(std::move(s));
 }
@@ -100,7 +131,7 @@ void exhaustive::done(execution& x, int number) {
     s.thread = e.id.thread;
     s.pick = e.pick;
     s.from = behind_;
-    s.stamp = is_scripted() ? now_[at_].stamp : ++last_stamp_;
+    s.stamp = is_scripted() ? now_.steps[at_].stamp : ++last_stamp_;
     e.stamp = s.stamp;
     taken_.push_back(s);
     ++at_;
@@ -182,7 +213,9 @@ bool exhaustive::is_maximal(const memory& m, const event& e, const clock& kept) 
 
 // What is not dropped, in its order, then the write, then the read of it.
 void exhaustive::push_revisit(const memory& m, const event& read, const step& write) {
-    script s;
+    script branch;
+    auto& s = branch.steps;
+    s.reserve(m.events.size() + 2);
     for (std::size_t i = 0; i < m.events.size(); ++i) {
         if (dropped_[i] != 0) {
             continue;
@@ -205,15 +238,16 @@ void exhaustive::push_revisit(const memory& m, const event& read, const step& wr
         }
         s.push_back(kept);
     }
+    branch.known = s.size();
     s.push_back(write);
     step again;
     again.thread = read.id.thread;
     again.stamp = read.stamp;
     again.from.thread = write.thread;
-    again.from.index = static_cast<std::uint32_t>(
+    again.from.index = static_cast<step_count>(
         std::count_if(s.begin(), s.end(), [&](const step& k) { return k.thread == write.thread; }));
     s.push_back(again);
-    work_.push_back(std::move(s));
+    work_.push_back(std::move(branch));
 }
 
 void exhaustive::end(execution& x, bool complete) {

@@ -3,6 +3,7 @@
 #define BIDE_MODEL_IMPL_FIBER_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/model/detail/digest.hpp>
 #include <bide/model/detail/fiber.hpp>
 
 #include <cstdint>
@@ -152,6 +153,15 @@ void fiber::switch_to(fiber& other) noexcept {
     bide_model_switch(&top_, other.top_);
 #else
     ::swapcontext(&registers_, &other.registers_);
+#endif
+}
+
+std::uint64_t fiber::state() const noexcept {
+#if defined(__x86_64__) || defined(__aarch64__)
+    const auto* const top = static_cast<const std::byte*>(top_);
+    return digest(top, static_cast<std::size_t>(stack_.get() + stack_size - top));
+#else
+    return 0;
 #endif
 }
 

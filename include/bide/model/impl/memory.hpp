@@ -27,6 +27,7 @@ int memory::make_message() {
     message& m = messages_[message_count_];
     m.writer = {};
     m.event = m.taken_by = -1;
+    m.repeats = false;
     m.sync = {};
     m.first_read = {};
     m.readers.clear();
@@ -64,7 +65,7 @@ namespace {
 bool known(event_id e, const view& v) { return e.thread == v.thread || v.hb.covers(e); }
 
 // The first thread whose last access v does not know of.
-int unknown(const std::array<std::uint32_t, max_threads>& accesses, const view& v) {
+int unknown(const std::array<step_count, max_threads>& accesses, const view& v) {
     for (int t = 0; t < max_threads; ++t) {
         if (t != v.thread && accesses[index(t)] > v.hb.seen[index(t)]) {
             return t;
@@ -86,7 +87,7 @@ std::string memory::touch(int o, const view& v) {
         return "access to an atomic whose construction by " + by(x.made.thread) +
                " does not happen before";
     }
-    x.touched[index(v.thread)] = v.steps + 1;
+    x.touched[index(v.thread)] = v.next().index;
     return {};
 }
 
@@ -110,7 +111,7 @@ std::string memory::read_plain(int p, const view& v) {
     if (!known(x.written, v)) {
         return "data race: a read by " + by(v.thread) + " and a write by " + by(x.written.thread);
     }
-    x.read[index(v.thread)] = v.steps + 1;
+    x.read[index(v.thread)] = v.next().index;
     return {};
 }
 
@@ -244,6 +245,7 @@ event& memory::write(int o, int behind, bits value, order with, int exclusive_fr
         message& from = msg(exclusive_from);
         m.sync.join(from.sync);
         from.taken_by = m.event;
+        m.repeats = value == from.value && !quiet;
         e.exclusive = true;
     }
     const bool ordered = with == order::seq_cst && !quiet;

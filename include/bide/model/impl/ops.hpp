@@ -71,6 +71,7 @@ int make_atomic(bits initial) {
         return outside;
     }
     const heap::leave guard;
+    x->self().looks.clear();
     return x->mem().make_object(initial, x->self().knows, false);
 }
 
@@ -198,6 +199,7 @@ void plain_read(int object) noexcept {
 
 void plain_write(int object) noexcept {
     if (execution* const x = execution::current(); x != nullptr) {
+        x->self().looks.clear();
         wrong(*x, failure::race, x->mem().write_plain(object, x->self().knows));
     }
 }

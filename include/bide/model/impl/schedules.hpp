@@ -132,50 +132,6 @@ int pct::choose(execution& x, int t, const std::vector<outcome>& all) {
 
 void pct::end(execution&, bool) { longest_ = std::max(longest_, step_); }
 
-// ---- One
-
-one_path::one_path(const std::string& path) {
-    const char* at = path.c_str();
-    graph_ = *at == 'g';
-    at += *at != '\0' ? 1 : 0;
-    while (*at != '\0') {
-        char* end = nullptr;
-        const int t = static_cast<int>(std::strtol(at, &end, 10));
-        int pick = 0;
-        long times = 1;
-        if (*end == ':') {
-            pick = static_cast<int>(std::strtol(end + 1, &end, 10));
-        } else if (*end == '*') {
-            times = std::strtol(end + 1, &end, 10);
-        }
-        for (; times > 0 && end != at; --times) {
-            steps_.emplace_back(t, pick);
-        }
-        at = *end == ',' && end != at ? end + 1 : "";
-    }
-}
-
-int one_path::thread(execution& x) {
-    int ready = 0;
-    for (int t = 0; t < x.threads(); ++t) {
-        ready += x.enabled(t) ? 1 : 0;
-    }
-    if (at_ == steps_.size() && ready == 0) {
-        return -1;
-    }
-    const int t = at_ == steps_.size() ? -1 : steps_[at_].first;
-    if (t < 0 || t >= x.threads() || !x.enabled(t)) {
-        x.fail(failure::not_repeated, "the path is not one of this body");
-        return -1;
-    }
-    return t;
-}
-
-int one_path::choose(execution&, int, const std::vector<outcome>& all) {
-    const int pick = steps_[at_++].second;
-    return pick < static_cast<int>(all.size()) ? pick : -1;
-}
-
 } // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

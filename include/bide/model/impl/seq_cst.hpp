@@ -16,6 +16,9 @@ namespace bide::inline BIDE_ABI::model::detail {
 // ---- The order S
 
 void memory::fences_before(const clock& hb, std::vector<int>& nodes) const {
+    if (!seq_cst_.has_fences()) {
+        return;
+    }
     const auto& all = seq_cst_.nodes();
     for (std::size_t n = 0; n < all.size(); ++n) {
         if (all[n].fence && hb.covers(all[n].id)) {
@@ -37,6 +40,9 @@ void memory::before(const event& e, std::vector<int>& nodes) const {
 void memory::after(const event& e, std::vector<int>& nodes) const {
     if (e.node >= 0) {
         nodes.push_back(e.node);
+    }
+    if (!seq_cst_.has_fences()) {
+        return;
     }
     const auto& all = seq_cst_.nodes();
     for (std::size_t n = 0; n < all.size(); ++n) {

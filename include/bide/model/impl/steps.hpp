@@ -15,6 +15,66 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 // ---- A step
 
+// A loop that waits comes to the same read again and again, with the same registers and the same stack, and
+// does nothing in between but read what it has read before, or write what is there already. It will do so until something that it
+// reads changes: it is as if it had called pause(). A loop that counts its rounds differs in the count.
+void execution::find_loop(model_thread& t) {
+    const request& r = t.wants;
+    switch (r.what) {
+    case request::kind::read: {
+        if (r.quiet || r.inside) {
+            break;
+        }
+        look* const before = t.look_before();
+        if (before == nullptr) {
+            t.looks.push_back({r.where, r.object, r.expected, 0});
+            return;
+        }
+        const std::uint64_t state = t.stack.state();
+        if (state != 0 && before->state == state) {
+            t.looks_again = true;
+            t.wants.what = request::kind::pause;
+            t.looks.clear();
+        } else {
+            before->state = state;
+        }
+        return;
+    }
+    case request::kind::fence: return;
+    case request::kind::write:
+        if (r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value) {
+            return;
+        }
+        break;
+    default: break;
+    }
+    t.looks.clear();
+}
+
+// What it read last of that object says the same: no other value was written in between.
+bool execution::saw_same(const model_thread& t, int object, int message) const {
+    for (const auto& [o, last] : t.looked) {
+        if (o == object) {
+            const auto& all = memory_.at(object).messages;
+            const auto begin = std::find(all.begin(), all.end(), last);
+            const auto end = std::find(begin, all.end(), message);
+            return end != all.end() && (begin == end || std::all_of(begin + 1, end + 1, [&](int m) {
+                                            return memory_.msg(m).repeats;
+                                        }));
+        }
+    }
+    return true;
+}
+
+// A path says that it goes on: it was found when another thread's writes to its stack came between.
+void execution::undo_pause(int n) {
+    model_thread& t = thread(n);
+    if (std::exchange(t.looks_again, false)) {
+        t.wants.what = request::kind::read;
+    }
+}
+
+// Leaves the thread where it is.
 void execution::perform(int n) {
     model_thread& t = thread(n);
     const bool is_access =
@@ -25,37 +85,38 @@ void execution::perform(int n) {
             return;
         }
     }
-    if (static_cast<int>(memory_.events.size()) >= options_.max_steps) {
-        fail(failure::livelock, "more than " + std::to_string(options_.max_steps) + " steps",
-             t.wants.where);
+    const int most = std::min(options_.max_steps, most_steps);
+    if (static_cast<int>(memory_.events.size()) >= most) {
+        fail(failure::livelock, "more than " + std::to_string(most) + " steps", t.wants.where);
         return;
     }
     if (memory_.seq_cst_overflow()) {
         fail(failure::too_large, "too many seq_cst operations");
         return;
     }
-    outcomes_of(n, candidates_);
-    if (candidates_.empty()) {
-        search_.stuck(*this, n);
-        halted_ = pruned_ = true;
+    outcome chosen;
+    if (!search_.knows(*this, n, chosen)) {
+        outcomes_of(n, candidates_);
+        if (candidates_.empty()) {
+            search_.stuck(*this, n);
+            halted_ = pruned_ = true;
+            return;
+        }
+        const int pick = search_.choose(*this, n, candidates_);
+        if (pick < 0) {
+            halted_ = pruned_ = true;
+            return;
+        }
+        chosen = candidates_[index(pick)];
+        picks_.emplace_back(n, pick);
+    }
+    if (halted_) {
         return;
     }
-    const int pick = search_.choose(*this, n, candidates_);
-    if (pick < 0) {
-        halted_ = pruned_ = true;
-        return;
-    }
-    picks_.emplace_back(n, pick);
     const std::size_t events = memory_.events.size();
-    apply(t, candidates_[index(pick)]);
+    apply(t, chosen);
     if (memory_.events.size() != events) {
         search_.done(*this, static_cast<int>(events));
-    }
-    if (t.wants.what == request::kind::spawn) {
-        start(t.wants.other);
-    }
-    if (!halted_ && !t.finished) {
-        resume(n);
     }
 }
 
@@ -132,7 +193,9 @@ void execution::write_outcomes(model_thread& t, std::vector<outcome>& out) {
 
 void execution::apply(model_thread& t, const outcome& o) {
     const request& r = t.wants;
-    if (r.what == request::kind::write) {
+    const bool repeats = r.what == request::kind::write && r.exclusive && !r.quiet &&
+                         memory_.msg(r.from).value == r.value;
+    if (r.what == request::kind::write && !repeats) {
         t.looked.clear();
         t.newer.clear();
     }
@@ -143,6 +206,9 @@ void execution::apply(model_thread& t, const outcome& o) {
         e.text = r.text;
         t.result = e.value;
         t.message = o.message;
+        if (!t.looks.empty() && !saw_same(t, r.object, o.message)) {
+            t.looks.clear();
+        }
         std::erase_if(t.looked, [&](const auto& l) { return l.first == r.object; });
         std::erase_if(t.newer, [&](const auto& l) { return l.first == r.object; });
         t.looked.emplace_back(r.object, o.message);
@@ -153,6 +219,10 @@ void execution::apply(model_thread& t, const outcome& o) {
                                  r.quiet, t.knows, r.where);
         e.text = r.text;
         t.message = e.message;
+        if (repeats) {
+            std::erase_if(t.looked, [&](const auto& l) { return l.first == r.object; });
+            t.looked.emplace_back(r.object, e.message);
+        }
         break;
     }
     case request::kind::fence: memory_.fence(r.with, t.knows, r.where); break;

@@ -108,27 +108,6 @@ std::string execution::trace() {
     return out;
 }
 
-// "g" or "s" (a search of graphs or of schedules), then thread, thread:outcome or thread*times.
-std::string execution::path() const {
-    std::string out = search_.is_graph_search() ? "g" : "s";
-    for (std::size_t i = 0; i < picks_.size();) {
-        out += i == 0 ? "" : ",";
-        out += std::to_string(picks_[i].first);
-        if (picks_[i].second != 0) {
-            out += ":" + std::to_string(picks_[i].second);
-            ++i;
-            continue;
-        }
-        std::size_t end = i;
-        while (end < picks_.size() && picks_[end] == picks_[i]) {
-            ++end;
-        }
-        out += end - i > 1 ? "*" + std::to_string(end - i) : "";
-        i = end;
-    }
-    return out;
-}
-
 } // namespace bide::inline BIDE_ABI::model::detail
 
 #endif

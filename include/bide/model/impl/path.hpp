@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_PATH_HPP
+#define BIDE_MODEL_IMPL_PATH_HPP
+
+// The way to an execution as a text. "g" or "s" (a search of graphs or of schedules), then its steps:
+//
+//   2      thread 2 makes a step, whose outcome is the first of those that are possible
+//   2*3    three of them
+//   2:1    the outcome with the number 1
+//   2<0.4  it reads, or writes behind, what the fourth step of thread 0 wrote; 2<i: the initial value
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/execution.hpp>
+#include <bide/model/detail/schedules.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+namespace bide::inline BIDE_ABI::model::detail {
+
+namespace {
+
+// The steps of a graph, of which the first outcome of each goes without saying.
+std::vector<std::string> steps_of(const memory& m) {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < m.events.size(); ++i) {
+        const event& e = m.events[i];
+        std::string step = std::to_string(e.id.thread);
+        if (e.what == event::kind::choice && e.pick != 0) {
+            step += ":" + std::to_string(e.pick);
+        } else if (e.what == event::kind::read || e.what == event::kind::write) {
+            const auto& all = m.at(e.object).messages;
+            const auto mine = std::find(all.begin(), all.end(), e.message);
+            const bool first = std::none_of(mine + 1, all.end(), [&](int later) {
+                return static_cast<std::size_t>(m.msg(later).event) < i;
+            });
+            if (!first && !(e.what == event::kind::write && e.exclusive)) {
+                const int from = e.what == event::kind::read ? e.message : *(mine - 1);
+                const event_id writer = m.msg(from).writer;
+                step += writer.is_initial() ? "<i"
+                                            : "<" + std::to_string(writer.thread) + "." +
+                                                  std::to_string(writer.index);
+            }
+        }
+        out.push_back(std::move(step));
+    }
+    return out;
+}
+
+} // namespace
+
+std::string execution::path() const {
+    std::vector<std::string> steps;
+    if (search_.is_graph_search()) {
+        steps = steps_of(memory_);
+    } else {
+        for (const auto& [t, pick] : picks_) {
+            steps.push_back(std::to_string(t) + (pick == 0 ? "" : ":" + std::to_string(pick)));
+        }
+    }
+    std::string out = search_.is_graph_search() ? "g" : "s";
+    for (std::size_t i = 0; i < steps.size();) {
+        std::size_t end = i + 1;
+        if (steps[i].find_first_of(":<") == std::string::npos) {
+            while (end < steps.size() && steps[end] == steps[i]) {
+                ++end;
+            }
+        }
+        out += (i == 0 ? "" : ",") + steps[i];
+        out += end - i > 1 ? "*" + std::to_string(end - i) : "";
+        i = end;
+    }
+    return out;
+}
+
+one_path::one_path(const std::string& path) {
+    const char* at = path.c_str();
+    graph_ = *at == 'g';
+    at += *at != '\0' ? 1 : 0;
+    while (*at != '\0') {
+        char* end = nullptr;
+        const auto number = [&](const char* text) {
+            return static_cast<int>(std::strtol(text, &end, 10));
+        };
+        step s;
+        s.thread = number(at);
+        int times = 1;
+        if (*end == ':') {
+            s.pick = number(end + 1);
+        } else if (*end == '*') {
+            times = number(end + 1);
+        } else if (*end == '<') {
+            s.pick = from_writer;
+            if (end[1] == 'i') {
+                end += 2;
+            } else {
+                s.from.thread = static_cast<std::uint8_t>(number(end + 1));
+                s.from.index = static_cast<step_count>(*end == '.' ? number(end + 1) : 0);
+            }
+        }
+        for (; times > 0 && end != at; --times) {
+            steps_.push_back(s);
+        }
+        at = *end == ',' && end != at ? end + 1 : "";
+    }
+}
+
+int one_path::thread(execution& x) {
+    int ready = 0;
+    for (int t = 0; t < x.threads(); ++t) {
+        ready += x.enabled(t) ? 1 : 0;
+    }
+    if (at_ == steps_.size() && ready == 0) {
+        return -1;
+    }
+    const int t = at_ == steps_.size() ? -1 : steps_[at_].thread;
+    if (graph_ && t >= 0 && t < x.threads()) {
+        x.undo_pause(t);
+    }
+    if (t < 0 || t >= x.threads() || !x.enabled(t)) {
+        x.fail(failure::not_repeated, "the path is not one of this body");
+        return -1;
+    }
+    return t;
+}
+
+int one_path::choose(execution& x, int, const std::vector<outcome>& all) {
+    const step& s = steps_[at_++];
+    if (s.pick != from_writer) {
+        return s.pick < static_cast<int>(all.size()) ? s.pick : -1;
+    }
+    const auto found = std::find_if(all.begin(), all.end(), [&](const outcome& o) {
+        return o.message >= 0 && x.mem().msg(o.message).writer == s.from;
+    });
+    return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+}
+
+} // namespace bide::inline BIDE_ABI::model::detail
+
+#endif
