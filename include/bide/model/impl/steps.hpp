@@ -16,8 +16,9 @@ namespace bide::inline BIDE_ABI::model::detail {
 // ---- A step
 
 // A loop that waits comes to the same read again and again, with the same registers and the same stack, and
-// does nothing in between but read what it has read before, or write what is there already. It will do so until something that it
-// reads changes: it is as if it had called pause(). A loop that counts its rounds differs in the count.
+// does nothing in between but read what it has read before, or write what is there already. It will do so
+// until something that it reads changes: it is as if it had called pause(). A loop that counts its rounds
+// differs in the count.
 void execution::find_loop(model_thread& t) {
     const request& r = t.wants;
     switch (r.what) {
