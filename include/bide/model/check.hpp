@@ -144,8 +144,11 @@ struct verdict {
     failure what = failure::none;
     /// One line on it.
     std::string message;
-    /// The interleaving, a step a line.
+    /// The interleaving, a step a line, for programs.
     std::string trace;
+    /// The interleaving for readers, a column for each thread, with the lines of the source; then, which
+    /// synchronisation is missing, as far as the graph of the execution says it.
+    std::string report;
     /// The way to it, for replay() and BIDE_MODEL_REPLAY.
     std::string path;
     /// Executions that came to their end.
@@ -167,8 +170,18 @@ verdict explore(const options& how, const body& run);
 /// Runs the execution of that path alone.
 verdict replay(const std::string& path, const options& how, const body& run);
 
-/// Explores, and prints under that name what was explored. If there is a failure, prints it and calls
-/// the function of on_failure(). With BIDE_MODEL_MUTANTS in the environment, explores once more for each
+/// Returns the graph of the execution that failed, as a text for the program dot: a cluster for each thread;
+/// program order, reads-from, modification order, and what synchronises.
+std::string to_dot(const verdict& found, const options& how, const body& run);
+
+/// Explores again with stronger memory orders, for at most that long. Returns which of them leave no
+/// failure, or that none does, as text; empty if there was not the time, or if no order can matter.
+std::string stronger_orders(const verdict& found, const options& how, const body& run,
+                            double seconds = 5);
+
+/// Explores, and prints under that name what was explored. If there is a failure, prints its report, what
+/// stronger_orders() returns, and how to replay it, and calls the function of on_failure(). With
+/// BIDE_MODEL_DOT=file in the environment, writes to_dot() there. With BIDE_MODEL_MUTANTS in the environment, explores once more for each
 /// memory order, which is weakened then.
 void check(std::string_view name, const options& how, const body& run);
 /// \overload

@@ -10,17 +10,23 @@
 /// leaks nothing.
 
 #include <bide/model/impl/body.hpp>
+#include <bide/model/impl/cause.hpp>
 #include <bide/model/impl/check.hpp>
+#include <bide/model/impl/drawing.hpp>
 #include <bide/model/impl/execution.hpp>
 #include <bide/model/impl/exhaustive.hpp>
 #include <bide/model/impl/fiber.hpp>
 #include <bide/model/impl/heap.hpp>
+#include <bide/model/impl/interleaving.hpp>
 #include <bide/model/impl/memory.hpp>
 #include <bide/model/impl/ops.hpp>
 #include <bide/model/impl/path.hpp>
 #include <bide/model/impl/schedules.hpp>
 #include <bide/model/impl/seq_cst.hpp>
+#include <bide/model/impl/source_text.hpp>
+#include <bide/model/impl/step_order.hpp>
 #include <bide/model/impl/steps.hpp>
+#include <bide/model/impl/stronger.hpp>
 #include <bide/model/impl/trace.hpp>
 
 #endif

@@ -135,12 +135,13 @@ public:
     virtual std::uint64_t duplicates() const { return 0; }
 };
 
-// An order at one place of the source, weakened. Slot 1 is the failure order.
+// An order at one place of the source, changed. Slot 1 is the failure order; no file: every place.
 struct weakening {
     site where;
     int slot = 0;
     order from = order::relaxed;
     order to = order::relaxed;
+    const weakening* next = nullptr; // changed together with it
 };
 
 class execution {
@@ -169,6 +170,8 @@ public:
     failure what() const noexcept { return failure_; }
     const std::string& message() const noexcept { return message_; }
     std::string trace();
+    site failed_at() const noexcept { return failed_at_; }
+    int failed_by() const noexcept { return failed_by_; } // -1: no thread
     std::string path() const;
     bool pruned() const noexcept { return pruned_; }
 
@@ -226,6 +229,8 @@ private:
     bool pruned_ = false;
     failure failure_ = failure::none;
     std::string message_;
+    site failed_at_;
+    int failed_by_ = -1;
     std::map<const void*, int> queues_;
     std::map<std::pair<int, int>, int> thread_names_; // (parent, its n-th) to thread
     std::vector<std::pair<int, int>> picks_;          // thread and outcome of each step

@@ -56,6 +56,7 @@ struct object {
     bool queue = false; // of a futex: the kernel's, no happens-before and no lifetime
     const char* name = nullptr;
     event_id made;
+    event_id dropped; // once it is not alive
     std::array<step_count, max_threads> touched{};
     std::vector<int> messages; // in modification order
 };
@@ -64,6 +65,18 @@ struct plain {
     bool alive = false;
     event_id written;
     std::array<step_count, max_threads> read{};
+};
+
+// Two accesses that are not ordered, or an access to what is destroyed. Each is a step of its thread, or
+// lies directly before that step.
+struct clash {
+    enum class access : std::uint8_t { read, write, make, destroy, use };
+    bool plain = false;
+    int object = -1; // -1: there is no clash
+    access earlier = access::use;
+    access later = access::use;
+    event_id first;
+    event_id second;
 };
 
 class memory {
@@ -101,6 +114,10 @@ public:
         return p >= 0 && p < static_cast<int>(plain_count_) &&
                plains_[static_cast<std::size_t>(p)].alive;
     }
+    // What touch() to drop_plain() found wrong last.
+    const clash& found() const noexcept { return clash_; }
+    int plains() const noexcept { return static_cast<int>(plain_count_); }
+    int objects() const noexcept { return static_cast<int>(object_count_); }
     bool seq_cst_overflow() const noexcept { return seq_cst_.full(); }
 
     // Empty, or what is wrong with the access or destruction.
@@ -153,6 +170,7 @@ private:
                       edges& out) const;
     void fence_edges(int node, const clock& hb, edges& out) const;
 
+    clash clash_;
     std::vector<object> objects_;
     std::size_t object_count_ = 0;
     std::vector<message> messages_;

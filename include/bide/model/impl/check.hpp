@@ -6,13 +6,16 @@
 #include <bide/model/check.hpp>
 #include <bide/model/detail/execution.hpp>
 #include <bide/model/detail/exhaustive.hpp>
+#include <bide/model/detail/report.hpp>
 #include <bide/model/detail/schedules.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -76,7 +79,10 @@ struct exploration {
     std::vector<weakening>* seen = nullptr;
     const weakening* mutant = nullptr;
     std::set<std::string>* outcomes = nullptr;
-    double most_seconds = forever; // of the processor
+    double most_seconds = forever;            // of the processor
+    bool report = true;                       // what failed, besides that it did
+    bool only_consistent = false;             // failures that need a weak order are passed over
+    std::function<void(execution&)> failed{}; // is called with the execution that failed
 
     verdict with(search& s) const {
         verdict v;
@@ -91,11 +97,17 @@ struct exploration {
             if (outcomes != nullptr && !x.pruned()) {
                 outcomes->insert(x.outcomes.begin(), x.outcomes.end());
             }
-            if (x.what() != failure::none) {
+            if (x.what() != failure::none && !(only_consistent && orders_matter(x))) {
                 v.what = x.what();
                 v.message = x.message();
-                v.trace = x.trace();
                 v.path = x.path();
+                if (report) {
+                    v.trace = x.trace();
+                    v.report = report_of(x);
+                }
+                if (failed) {
+                    failed(x);
+                }
             } else if (v.executions + v.pruned >= how.max_executions) {
                 v.what = failure::too_large;
                 v.message = "more than max_executions";
@@ -127,17 +139,47 @@ void print(std::string_view name, const options& o, const verdict& v) {
 
 failure_handler handler = &end_program;
 
-// Prints it, with the trace where it is not what was expected.
-void report(std::string_view name, const options& o, const verdict& v, failure expected) {
-    print(name, o, v);
-    if (v.what != expected) {
-        std::printf("%s\n%sto see this one alone: BIDE_MODEL_REPLAY='%.*s|%s'\n", v.message.c_str(),
-                    v.trace.c_str(), static_cast<int>(name.size()), name.data(), v.path.c_str());
-        std::fflush(stdout);
+// Says what failed and why. BIDE_MODEL_DOT=file: draws it there.
+void explain(const options& o, const verdict& v, const body& run) {
+    std::printf("%s\n\n%s", v.message.c_str(), v.report.c_str());
+    if (const char* const file = std::getenv("BIDE_MODEL_DOT");
+        file != nullptr && !v.path.empty()) {
+        std::ofstream(file) << to_dot(v, o, run) << std::flush;
+        std::printf("its graph, for dot -Tsvg: %s\n", file);
     }
-    if (v.what != expected) {
-        handler(v);
+}
+
+// A failure of the same kind that needs no weak order, if there is one near: that is the mistake then, and
+// it is easier to follow.
+verdict plainest(const verdict& v, const options& o, const body& run) {
+    constexpr std::uint64_t times = 100;
+    constexpr std::uint64_t at_least = 10'000;
+    if (v.path.empty() || v.what == failure::race || v.what == failure::not_repeated) {
+        return v;
     }
+    options bounded = o;
+    bounded.max_executions = std::max(at_least, times * (v.executions + v.pruned));
+    exploration e{bounded, run};
+    e.only_consistent = true;
+    e.most_seconds = 2;
+    const verdict found = e();
+    return found.what == v.what ? found : v;
+}
+
+// Prints it, and explains it if it is not what was expected.
+void report(std::string_view name, const options& o, const verdict& first, failure expected,
+            const body& run) {
+    print(name, o, first);
+    if (first.what == expected) {
+        return;
+    }
+    const verdict v = plainest(first, o, run);
+    explain(o, v, run);
+    std::printf("%s", stronger_orders(v, o, run).c_str());
+    std::printf("to see this one alone: BIDE_MODEL_REPLAY='%.*s|%s'\n",
+                static_cast<int>(name.size()), name.data(), v.path.c_str());
+    std::fflush(stdout);
+    handler(v);
 }
 
 // BIDE_MODEL_REPLAY=name|path: nothing else is explored.
@@ -151,8 +193,8 @@ bool replayed(std::string_view name, const options& o, const body& run) {
     if (bar != std::string::npos && wanted.substr(0, bar) == name) {
         const verdict v = replay(wanted.substr(bar + 1), o, run);
         print(name, o, v);
-        std::printf("%s\n%s", v.message.c_str(), v.trace.c_str());
         if (v.what != failure::none) {
+            explain(o, v, run);
             handler(v);
         }
     }
@@ -174,6 +216,46 @@ verdict explore(const options& o, const body& run) { return exploration{o, run}(
 verdict replay(const std::string& path, const options& o, const body& run) {
     one_path s(path);
     return exploration{o, run}.with(s);
+}
+
+std::string to_dot(const verdict& found, const options& o, const body& run) {
+    std::string out;
+    exploration e{o, run};
+    e.report = false;
+    e.failed = [&](execution& x) { out = drawing(x, step_order(x), object_names(x)); };
+    one_path s(found.path);
+    e.with(s);
+    return out;
+}
+
+std::string stronger_orders(const verdict& found, const options& o, const body& run,
+                            double seconds) {
+    std::string out;
+    if (found.path.empty() || found.what == failure::not_repeated) {
+        return out;
+    }
+    std::vector<weakening> seen;
+    options whole = o;
+    whole.how = options::method::exhaustive;
+    const double end = cpu_seconds() + seconds;
+    const exploring again = [&](const weakening* changed) {
+        exploration e{whole, run};
+        e.mutant = changed;
+        e.report = false;
+        e.most_seconds = std::max(0.0, end - cpu_seconds());
+        return e().what;
+    };
+    exploration e{o, run};
+    e.report = false;
+    e.seen = &seen;
+    e.failed = [&](execution& x) {
+        if (x.what() == found.what && orders_matter(x)) {
+            out = detail::stronger_orders(x, seen, again);
+        }
+    };
+    one_path s(found.path);
+    e.with(s);
+    return out;
 }
 
 namespace {
@@ -237,6 +319,7 @@ void mutate(std::string_view name, const options& o, const body& run,
             mutant.to = to;
             exploration e{o, run};
             e.mutant = &mutant;
+            e.report = false;
             const verdict v = e();
             const bool found = v.what != failure::none && v.what != failure::too_large &&
                                v.what != failure::not_repeated && v.what != failure::empty;
@@ -267,7 +350,7 @@ void check(std::string_view name, const options& o, const body& run) {
     if (v.what == failure::too_large && v.message == too_long) {
         return; // another run has more time
     }
-    report(name, o, v, failure::none);
+    report(name, o, v, failure::none, run);
     if (v.what == failure::none && longest != nullptr) {
         mutate(name, o, run, seen);
     }
@@ -278,7 +361,7 @@ verdict find(std::string_view name, failure expected, const options& o, const bo
         return {};
     }
     const verdict v = explore(o, run);
-    report(name, o, v, expected);
+    report(name, o, v, expected, run);
     return v;
 }
 
@@ -288,7 +371,7 @@ std::string outcomes(const options& o, const body& run) {
     e.outcomes = &all;
     const verdict v = e();
     if (v.what != failure::none) {
-        std::printf("%s\n%s", v.message.c_str(), v.trace.c_str());
+        explain(o, v, run);
         handler(v);
     }
     std::string out;

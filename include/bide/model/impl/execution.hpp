@@ -200,6 +200,8 @@ void execution::leave_out() {
 void execution::fail(failure what, std::string message, site where) {
     if (failure_ == failure::none) {
         failure_ = what;
+        failed_at_ = where;
+        failed_by_ = running != nullptr ? running_ : -1;
         message_ = std::move(message);
         if (where.file != nullptr) {
             message_ += " (" + std::string(where.file) + ":" + std::to_string(where.line) + ")";
@@ -251,14 +253,19 @@ int execution::queue_of(const void* address) {
 
 order execution::weakened(order o, int slot, site where) {
     const auto same = [&](const weakening& w) {
-        return w.slot == slot && w.from == o && w.where.line == where.line &&
-               std::strcmp(w.where.file, where.file) == 0;
+        return w.where.file != nullptr && w.slot == slot && w.from == o &&
+               w.where.line == where.line && std::strcmp(w.where.file, where.file) == 0;
     };
     if (seen_orders != nullptr && std::none_of(seen_orders->begin(), seen_orders->end(), same)) {
         const heap::leave guard;
         seen_orders->push_back({where, slot, o, o});
     }
-    return mutant != nullptr && same(*mutant) ? mutant->to : o;
+    for (const weakening* w = mutant; w != nullptr; w = w->next) {
+        if (w->where.file == nullptr || same(*w)) {
+            return w->to;
+        }
+    }
+    return o;
 }
 
 // ---- Which threads can go on

@@ -11,6 +11,7 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 void memory::clear() {
     events.clear();
+    clash_ = {};
     object_count_ = message_count_ = plain_count_ = 0;
     for (auto& thread : by_thread_) {
         thread.clear();
@@ -80,10 +81,13 @@ std::string by(int thread) { return "T" + std::to_string(thread); }
 
 std::string memory::touch(int o, const view& v) {
     object& x = at(o);
+    using access = clash::access;
     if (!x.alive) {
+        clash_ = {false, o, access::destroy, access::use, x.dropped, v.next()};
         return "access to a destroyed atomic";
     }
     if (!known(x.made, v)) {
+        clash_ = {false, o, access::make, access::use, x.made, v.next()};
         return "access to an atomic whose construction by " + by(x.made.thread) +
                " does not happen before";
     }
@@ -94,9 +98,16 @@ std::string memory::touch(int o, const view& v) {
 std::string memory::drop(int o, const view& v) {
     object& x = at(o);
     if (const int t = unknown(x.touched, v); t >= 0) {
+        clash_ = {false,
+                  o,
+                  clash::access::use,
+                  clash::access::destroy,
+                  {static_cast<std::uint8_t>(t), x.touched[index(t)]},
+                  v.next()};
         return "an atomic is destroyed, but an access by " + by(t) + " does not happen before";
     }
     x.alive = false;
+    x.dropped = v.next();
     return {};
 }
 
@@ -104,11 +115,16 @@ std::string memory::read_plain(int p, const view& v) {
     if (p == outside) {
         return {};
     }
+    using access = clash::access;
     if (!is_plain(p)) {
+        if (p >= 0 && p < plains()) {
+            clash_ = {true, p, access::destroy, access::read, plains_[index(p)].written, v.next()};
+        }
         return "read of a destroyed var";
     }
     plain& x = plains_[index(p)];
     if (!known(x.written, v)) {
+        clash_ = {true, p, access::write, access::read, x.written, v.next()};
         return "data race: a read by " + by(v.thread) + " and a write by " + by(x.written.thread);
     }
     x.read[index(v.thread)] = v.next().index;
@@ -119,14 +135,25 @@ std::string memory::write_plain(int p, const view& v) {
     if (p == outside) {
         return {};
     }
+    using access = clash::access;
     if (!is_plain(p)) {
+        if (p >= 0 && p < plains()) {
+            clash_ = {true, p, access::destroy, access::write, plains_[index(p)].written, v.next()};
+        }
         return "write to a destroyed var";
     }
     plain& x = plains_[index(p)];
     if (!known(x.written, v)) {
+        clash_ = {true, p, access::write, access::write, x.written, v.next()};
         return "data race: writes by " + by(v.thread) + " and " + by(x.written.thread);
     }
     if (const int t = unknown(x.read, v); t >= 0) {
+        clash_ = {true,
+                  p,
+                  access::read,
+                  access::write,
+                  {static_cast<std::uint8_t>(t), x.read[index(t)]},
+                  v.next()};
         return "data race: a write by " + by(v.thread) + " and a read by " + by(t);
     }
     x.written = v.next();
@@ -138,6 +165,9 @@ std::string memory::drop_plain(int p, const view& v) {
         return {};
     }
     std::string wrong = write_plain(p, v);
+    if (!wrong.empty()) {
+        clash_.later = clash::access::destroy;
+    }
     if (is_plain(p)) {
         plains_[index(p)].alive = false;
     }

@@ -4,7 +4,9 @@
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
+#include <bide/model/detail/report.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -23,8 +25,6 @@ const char* text(order o) {
     return "?";
 }
 
-namespace {
-
 std::string text(bits value) {
     char out[32];
     std::snprintf(out, sizeof out, value < 0x10000 ? "%llu" : "0x%llx",
@@ -39,6 +39,28 @@ std::string text(site s) {
     const char* const name = std::strrchr(s.file, '/');
     return std::string(name == nullptr ? s.file : name + 1) + ":" + std::to_string(s.line);
 }
+
+std::string wrapped(const std::string& all, std::size_t width, std::size_t indent) {
+    std::string out;
+    for (std::size_t at = 0; at < all.size();) {
+        const std::size_t end = std::min(all.find('\n', at), all.size());
+        std::size_t room = width;
+        while (end - at > room) {
+            const std::size_t blank = all.rfind(' ', at + room);
+            if (blank == std::string::npos || blank <= all.find_first_not_of(' ', at)) {
+                break;
+            }
+            out.append(all, at, blank - at).append("\n").append(indent, ' ');
+            at = blank + 1;
+            room = width - indent;
+        }
+        out.append(all, at, end - at).append("\n");
+        at = end + 1;
+    }
+    return out;
+}
+
+namespace {
 
 std::string padded(std::string s, std::size_t width) {
     s.resize(s.size() < width ? width : s.size(), ' ');
@@ -57,35 +79,26 @@ std::string execution::trace() {
         }
         return (x.queue ? "futex" : "a") + std::to_string(o);
     };
-    // As far as it had come by step `n`.
-    const auto newer = [&](int o, int m, std::size_t n) {
-        const auto& all = memory_.at(o).messages;
-        bool after = false;
-        for (const int other : all) {
-            if (after && static_cast<std::size_t>(memory_.msg(other).event) < n) {
-                return true;
-            }
-            after = after || other == m;
-        }
-        return false;
-    };
+    const step_order order(*this);
     std::string out;
-    for (std::size_t i = 0; i < memory_.events.size(); ++i) {
-        const event& e = memory_.events[i];
+    for (const int i : order.events()) {
+        const event& e = memory_.events[index(i)];
+        const bool old = order.newer_than(i) >= 0;
         std::string what;
         switch (e.what) {
         case event::kind::read: {
             const auto& from = memory_.msg(e.message);
             what = e.exclusive ? "rmw    " : "load   ";
             what += name(e.object) + " " + text(e.with) + " -> " + text(e.value);
-            what += from.event < 0 ? ", the initial value" : ", of #" + std::to_string(from.event);
-            what += newer(e.object, e.message, i) ? " (old)" : "";
+            what += from.event < 0 ? ", the initial value"
+                                   : ", of #" + std::to_string(order.place(from.event));
+            what += old ? " (old)" : "";
             break;
         }
         case event::kind::write:
             what = e.exclusive ? "   and  " : "store  ";
             what += name(e.object) + " " + text(e.with) + " := " + text(e.value);
-            what += newer(e.object, e.message, i) ? " (before one that is there)" : "";
+            what += old ? " (before one that is there)" : "";
             break;
         case event::kind::fence: what = std::string("fence  ") + text(e.with); break;
         case event::kind::choice: what = std::string(e.text) + " " + std::to_string(e.pick); break;
@@ -101,8 +114,8 @@ std::string execution::trace() {
         if (detail && e.text[0] != '\0') {
             what += std::string("  [") + e.text + "]";
         }
-        out += padded("#" + std::to_string(i), 5) + std::string(4 * e.id.thread, ' ') + "T" +
-               std::to_string(e.id.thread) + " " + padded(std::move(what), 60) + "  " +
+        out += padded("#" + std::to_string(order.place(i)), 5) + std::string(4 * e.id.thread, ' ') +
+               "T" + std::to_string(e.id.thread) + " " + padded(std::move(what), 60) + "  " +
                text(e.where) + "\n";
     }
     return out;

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_CAUSE_HPP
+#define BIDE_MODEL_IMPL_CAUSE_HPP
+
+// Why an execution could happen: what its graph says, and no more.
+//
+// Two accesses are not ordered, or a read reads an old value, because the writer's step does not happen
+// before the reader's. If the reader has read something that the writer wrote later, directly or through
+// other threads, then one of these reads did not synchronise: its write is no release, or the read is no
+// acquire. The first such read on the shortest way is named.
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/report.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace bide::inline BIDE_ABI::model::detail {
+
+class causes {
+public:
+    causes(execution& x, const step_order& order, const object_names& names)
+        : x_(x), memory_(x.mem()), order_(order), names_(names) {}
+
+    std::string print();
+
+private:
+    // A reads-from edge on the way from one step to another.
+    struct edge {
+        int write = -1;
+        int read = -1;
+        int leaves = -1; // the last step of the reader's thread on the way
+    };
+
+    static constexpr const char* no_order =
+        "Each read of these steps reads the newest value: no stronger order excludes them.\n";
+
+    std::string thread(int t) const { return "T" + std::to_string(t); }
+    std::string step(int event) const { return "#" + std::to_string(order_.number(event)); }
+    std::string called(int event) const;
+    std::string clash_text() const;
+    std::string missing(event_id from, event_id to) const;
+    std::vector<edge> way(event_id from, int to) const;
+    int predecessor(const event& e) const;
+    int event_at(event_id id) const; // -1: none
+    bool fenced(const event& write, const event& read, int leaves, bool release) const;
+    std::string unsynchronised(const edge& e) const;
+    std::string old_read(int event) const;
+    std::string store_buffer(int read, int newer) const;
+
+    execution& x_;
+    const memory& memory_;
+    const step_order& order_;
+    const object_names& names_;
+};
+
+// `the store of 2 to tail_ (#11, relaxed, ring.hpp:20)`, with the thread.
+inline std::string causes::called(int number) const {
+    const event& e = memory_.events[index(number)];
+    std::string what = thread(e.id.thread) + "'s ";
+    if (memory_.at(e.object).queue) {
+        what += e.what == event::kind::write ? "futex_wake of " : "futex_wait on ";
+        what += names_[e.object];
+    } else if (e.exclusive) {
+        what += "read-modify-write of " + names_[e.object];
+    } else if (e.what == event::kind::write) {
+        what += "store of " + text(e.value) + " to " + names_[e.object];
+    } else {
+        what += "load of " + names_[e.object];
+    }
+    what += " (" + step(number) + ", " + text(e.with);
+    return what + (e.where.file == nullptr ? ")" : ", " + text(e.where) + ")");
+}
+
+// The step before it in its thread, or the one that started the thread; -1: none.
+inline int causes::predecessor(const event& e) const {
+    if (e.id.index > 1) {
+        return memory_.index_of({e.id.thread, e.id.index - 1});
+    }
+    for (const event& other : memory_.events) {
+        if (other.what == event::kind::local && std::strncmp(other.text, "starts", 6) == 0 &&
+            other.value == e.id.thread) {
+            return memory_.index_of(other.id);
+        }
+    }
+    return -1;
+}
+
+// The way with the fewest reads from `from`, or a later step of its thread, to the step `to`. Empty: there
+// is none, or none with a read.
+inline std::vector<causes::edge> causes::way(event_id from, int to) const {
+    constexpr int far = std::numeric_limits<int>::max();
+    constexpr int wake = 1'000; // orders nothing: the last resort
+    std::vector<int> cost(memory_.events.size(), far);
+    std::vector<int> next(memory_.events.size(), -1);
+    if (to < 0) {
+        return {};
+    }
+    cost[index(to)] = 0;
+    std::array<int, max_threads> last{};
+    last.fill(-1);
+    const auto offer = [&](int before, int by, int more) {
+        if (before >= 0 && cost[index(by)] + more < cost[index(before)]) {
+            cost[index(before)] = cost[index(by)] + more;
+            next[index(before)] = by;
+        }
+    };
+    int best = -1;
+    for (int n = to; n >= 0; --n) {
+        if (cost[index(n)] == far) {
+            continue;
+        }
+        const event& e = memory_.events[index(n)];
+        offer(predecessor(e), n, 0);
+        if (e.what == event::kind::read) {
+            offer(memory_.msg(e.message).event, n, memory_.at(e.object).queue ? wake : 1);
+        } else if (e.what == event::kind::local && std::strcmp(e.text, "joins") == 0) {
+            const std::size_t other = e.value;
+            for (int i = n; i >= 0 && last[other] < 0; --i) {
+                last[other] = memory_.events[index(i)].id.thread == other ? i : -1;
+            }
+            offer(last[other], n, 0);
+        }
+        if (e.id.thread == from.thread && e.id.index >= from.index &&
+            (best < 0 || cost[index(n)] < cost[index(best)])) {
+            best = n;
+        }
+    }
+    std::vector<edge> out;
+    for (int n = best; n >= 0 && n != to; n = next[index(n)]) {
+        const int by = next[index(n)];
+        const event& a = memory_.events[index(n)];
+        const event& b = memory_.events[index(by)];
+        const bool same_thread = a.id.thread == b.id.thread;
+        if (b.what == event::kind::read && memory_.msg(b.message).event == n && !same_thread) {
+            out.push_back({n, by, by});
+        } else if (same_thread && !out.empty() && out.back().leaves == n) {
+            out.back().leaves = by;
+        }
+    }
+    return out;
+}
+
+// A release fence before the write, or an acquire fence after the read, on the way.
+inline bool causes::fenced(const event& write, const event& read, int leaves, bool release) const {
+    for (const event& e : memory_.events) {
+        if (e.what != event::kind::fence) {
+            continue;
+        }
+        const bool before = e.id.thread == write.id.thread && e.id.index < write.id.index;
+        const bool after = e.id.thread == read.id.thread && e.id.index > read.id.index &&
+                           e.id.index <= memory_.events[index(leaves)].id.index;
+        if (release ? before && is_release(e.with) : after && is_acquire(e.with)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+inline std::string causes::unsynchronised(const edge& e) const {
+    const event& write = memory_.events[index(e.write)];
+    const event& read = memory_.events[index(e.read)];
+    std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
+    if (memory_.at(read.object).queue) {
+        return out + "a futex orders nothing.";
+    }
+    const bool no_release = !is_release(write.with) && !fenced(write, read, e.leaves, true);
+    const bool no_acquire = !is_acquire(read.with) && !fenced(write, read, e.leaves, false);
+    if (no_release && no_acquire) {
+        return out + "the write is no release and the read is no acquire.";
+    }
+    if (no_release || no_acquire) {
+        return out + (no_release ? "the write is no release." : "the read is no acquire.");
+    }
+    return out + "the fence does not stand between.";
+}
+
+// Why `from` does not happen before `to`, which is a step, or the next one of its thread.
+inline std::string causes::missing(event_id from, event_id to) const {
+    if (to.is_initial() || from.is_initial()) {
+        return {};
+    }
+    int end = -1; // the last step before `to`
+    for (const event& e : memory_.events) {
+        if (e.id.thread == to.thread && e.id.index < to.index) {
+            end = memory_.index_of(e.id);
+        }
+    }
+    if (end < 0) {
+        event first;
+        first.id = {to.thread, 1};
+        end = predecessor(first);
+    }
+    for (const edge& e : way(from, end)) {
+        const event& write = memory_.events[index(e.write)];
+        const bool carried = memory_.msg(write.message).sync.covers(from);
+        const event& read = memory_.events[index(e.read)];
+        if (memory_.at(read.object).queue || !carried ||
+            !memory_.events[index(e.leaves)].hb.covers(from)) {
+            return "Missing edge: " + unsynchronised(e);
+        }
+    }
+    return "Missing edge: before it, " + thread(to.thread) + " read nothing that " +
+           thread(from.thread) + " wrote later, directly or through other threads.";
+}
+
+inline std::string causes::clash_text() const {
+    constexpr std::array<const char*, 5> nouns = {"read", "write", "construction", "destruction",
+                                                  "access"};
+    const clash& c = memory_.found();
+    const std::string what = c.plain ? std::string("plain data") : names_[c.object];
+    const auto said = [&](clash::access a, event_id e) {
+        std::string out =
+            thread(e.thread) + "'s " + nouns[static_cast<std::size_t>(a)] + " of " + what;
+        // A step, or directly before one, or after the last one.
+        const int next = event_at(e);
+        const int shown = next >= 0 ? next : event_at({e.thread, e.index - 1});
+        if (shown >= 0) {
+            out += a == clash::access::use ? " (" : next >= 0 ? " (before " : " (after ";
+            out += step(shown) + ", " + text(memory_.events[index(shown)].where) + ")";
+        }
+        return out;
+    };
+    if (c.first.is_initial() || c.first.thread == c.second.thread) {
+        return said(c.later, c.second) + " follows its destruction by the same thread.\n";
+    }
+    return said(c.earlier, c.first) + " does not happen before " + said(c.later, c.second) + ".\n" +
+           missing(c.first, c.second) + "\n";
+}
+
+inline int causes::event_at(event_id id) const {
+    for (std::size_t i = 0; i < memory_.events.size(); ++i) {
+        if (memory_.events[i].id == id) {
+            return static_cast<int>(i);
+        }
+    }
+    return -1;
+}
+
+// Each of two threads writes, then reads what the other wrote, and misses it.
+inline std::string causes::store_buffer(int read, int newer) const {
+    const event& r = memory_.events[index(read)];
+    const event& w = memory_.events[index(newer)];
+    for (const event& other : memory_.events) {
+        if (other.what != event::kind::read || other.id.thread != w.id.thread ||
+            other.id.index <= w.id.index || memory_.at(other.object).queue ||
+            other.object == r.object) {
+            continue;
+        }
+        const auto& all = memory_.at(other.object).messages;
+        for (auto m = std::find(all.begin(), all.end(), other.message) + 1; m < all.end(); ++m) {
+            const int mine = memory_.msg(*m).event;
+            const event& write = memory_.events[index(mine)];
+            if (write.id.thread != r.id.thread || write.id.index >= r.id.index) {
+                continue;
+            }
+            const int reader = memory_.index_of(other.id);
+            return "Both threads write, then read what the other one wrote, and miss it:\n    " +
+                   called(mine) + ", " + called(read) + "\n    " + called(newer) + ", " +
+                   called(reader) +
+                   "\nRelease and acquire allow that. It is forbidden if all four are seq_cst, or "
+                   "if "
+                   "each of the threads has a seq_cst fence between its write and its read.";
+        }
+    }
+    return {};
+}
+
+inline std::string causes::old_read(int number) const {
+    const event& e = memory_.events[index(number)];
+    const int newer = order_.newer_than(number);
+    const event& write = memory_.events[index(newer)];
+    const int from = memory_.msg(e.message).event;
+    std::string out = called(number) + " reads the older value " + text(e.value) +
+                      (from < 0 ? ", the initial one" : " of " + step(from)) + ": " +
+                      called(newer) + " does not happen before it.\n";
+    const std::string both = store_buffer(number, newer);
+    return out + (both.empty() ? missing(write.id, e.id) : both) + "\n";
+}
+
+inline std::string causes::print() {
+    const bool is_clash = x_.what() == failure::race || x_.what() == failure::lifetime;
+    if (is_clash && memory_.found().object >= 0) {
+        const bool fixed = !orders_matter(x_);
+        return clash_text() + (fixed ? no_order : "");
+    }
+    if (order_.sequentially_consistent()) {
+        return no_order;
+    }
+    std::string out;
+    int said = 0;
+    const auto& all = order_.events();
+    for (auto at = all.rbegin(); at != all.rend() && said < 2; ++at) {
+        const event& e = memory_.events[index(*at)];
+        if (e.what == event::kind::read && !memory_.at(e.object).queue &&
+            order_.newer_than(*at) >= 0) {
+            out = old_read(*at) + out;
+            ++said;
+        }
+    }
+    return out;
+}
+
+std::string cause(execution& x, const step_order& order, const object_names& names) {
+    return wrapped(causes(x, order, names).print(), 110, 4);
+}
+
+bool orders_matter(execution& x) {
+    const clash& c = x.mem().found();
+    const bool is_clash = (x.what() == failure::race || x.what() == failure::lifetime) &&
+                          c.object >= 0 && c.earlier != clash::access::destroy;
+    return is_clash || !step_order(x).sequentially_consistent();
+}
+
+std::string report_of(execution& x) {
+    const step_order order(x);
+    const object_names names(x);
+    return interleaving(x, order, names) + "\n" + cause(x, order, names);
+}
+
+} // namespace bide::inline BIDE_ABI::model::detail
+
+#endif
