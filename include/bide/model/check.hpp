@@ -181,8 +181,8 @@ std::string stronger_orders(const verdict& found, const options& how, const body
 
 /// Explores, and prints under that name what was explored. If there is a failure, prints its report, what
 /// stronger_orders() returns, and how to replay it, and calls the function of on_failure(). With
-/// BIDE_MODEL_DOT=file in the environment, writes to_dot() there. With BIDE_MODEL_MUTANTS in the environment, explores once more for each
-/// memory order, which is weakened then.
+/// BIDE_MODEL_DOT=file in the environment, writes to_dot() there. With BIDE_MODEL_MUTANTS in the
+/// environment, explores once more for each memory order, which is weakened then.
 void check(std::string_view name, const options& how, const body& run);
 /// \overload
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }

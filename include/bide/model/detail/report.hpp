@@ -59,13 +59,13 @@ private:
 };
 
 // A column for each thread, a step below the other.
-std::string interleaving(execution& x, const step_order& order, const object_names& names);
+std::string interleaving(execution& x, const step_order& steps, const object_names& names);
 
 // The missing edge: sentences that follow from the graph of the execution.
-std::string cause(execution& x, const step_order& order, const object_names& names);
+std::string cause(execution& x, const step_order& steps, const object_names& names);
 
 // The graph, for the program dot.
-std::string drawing(execution& x, const step_order& order, const object_names& names);
+std::string drawing(execution& x, const step_order& steps, const object_names& names);
 
 // Breaks lines that are longer than that, at blanks; what follows is indented.
 std::string wrapped(const std::string& text, std::size_t width, std::size_t indent);

@@ -23,8 +23,8 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 class causes {
 public:
-    causes(execution& x, const step_order& order, const object_names& names)
-        : x_(x), memory_(x.mem()), order_(order), names_(names) {}
+    causes(execution& x, const step_order& steps, const object_names& names)
+        : x_(x), memory_(x.mem()), order_(steps), names_(names) {}
 
     std::string print();
 
@@ -305,8 +305,8 @@ inline std::string causes::print() {
     return out;
 }
 
-std::string cause(execution& x, const step_order& order, const object_names& names) {
-    return wrapped(causes(x, order, names).print(), 110, 4);
+std::string cause(execution& x, const step_order& steps, const object_names& names) {
+    return wrapped(causes(x, steps, names).print(), 110, 4);
 }
 
 bool orders_matter(execution& x) {
@@ -317,9 +317,9 @@ bool orders_matter(execution& x) {
 }
 
 std::string report_of(execution& x) {
-    const step_order order(x);
+    const step_order steps(x);
     const object_names names(x);
-    return interleaving(x, order, names) + "\n" + cause(x, order, names);
+    return interleaving(x, steps, names) + "\n" + cause(x, steps, names);
 }
 
 } // namespace bide::inline BIDE_ABI::model::detail

@@ -16,8 +16,8 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 class graph_text {
 public:
-    graph_text(execution& x, const step_order& order, const object_names& names)
-        : x_(x), memory_(x.mem()), order_(order), names_(names) {}
+    graph_text(execution& x, const step_order& steps, const object_names& names)
+        : x_(x), memory_(x.mem()), order_(steps), names_(names) {}
 
     std::string print();
 
@@ -166,8 +166,8 @@ inline std::string graph_text::print() {
     return out_ + "}\n";
 }
 
-std::string drawing(execution& x, const step_order& order, const object_names& names) {
-    return graph_text(x, order, names).print();
+std::string drawing(execution& x, const step_order& steps, const object_names& names) {
+    return graph_text(x, steps, names).print();
 }
 
 } // namespace bide::inline BIDE_ABI::model::detail

@@ -20,8 +20,8 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 class columns {
 public:
-    columns(execution& x, const step_order& order, const object_names& names)
-        : x_(x), memory_(x.mem()), order_(order), names_(names) {}
+    columns(execution& x, const step_order& steps, const object_names& names)
+        : x_(x), memory_(x.mem()), order_(steps), names_(names) {}
 
     std::string print();
 
@@ -327,8 +327,8 @@ inline std::string columns::print() {
     return out;
 }
 
-std::string interleaving(execution& x, const step_order& order, const object_names& names) {
-    return columns(x, order, names).print();
+std::string interleaving(execution& x, const step_order& steps, const object_names& names) {
+    return columns(x, steps, names).print();
 }
 
 } // namespace bide::inline BIDE_ABI::model::detail

@@ -81,13 +81,12 @@ std::string by(int thread) { return "T" + std::to_string(thread); }
 
 std::string memory::touch(int o, const view& v) {
     object& x = at(o);
-    using access = clash::access;
     if (!x.alive) {
-        clash_ = {false, o, access::destroy, access::use, x.dropped, v.next()};
+        clash_ = {false, o, clash::access::destroy, clash::access::use, x.dropped, v.next()};
         return "access to a destroyed atomic";
     }
     if (!known(x.made, v)) {
-        clash_ = {false, o, access::make, access::use, x.made, v.next()};
+        clash_ = {false, o, clash::access::make, clash::access::use, x.made, v.next()};
         return "access to an atomic whose construction by " + by(x.made.thread) +
                " does not happen before";
     }
@@ -115,16 +114,17 @@ std::string memory::read_plain(int p, const view& v) {
     if (p == outside) {
         return {};
     }
-    using access = clash::access;
     if (!is_plain(p)) {
         if (p >= 0 && p < plains()) {
-            clash_ = {true, p, access::destroy, access::read, plains_[index(p)].written, v.next()};
+            clash_ = {
+                true,    p, clash::access::destroy, clash::access::read, plains_[index(p)].written,
+                v.next()};
         }
         return "read of a destroyed var";
     }
     plain& x = plains_[index(p)];
     if (!known(x.written, v)) {
-        clash_ = {true, p, access::write, access::read, x.written, v.next()};
+        clash_ = {true, p, clash::access::write, clash::access::read, x.written, v.next()};
         return "data race: a read by " + by(v.thread) + " and a write by " + by(x.written.thread);
     }
     x.read[index(v.thread)] = v.next().index;
@@ -135,23 +135,24 @@ std::string memory::write_plain(int p, const view& v) {
     if (p == outside) {
         return {};
     }
-    using access = clash::access;
     if (!is_plain(p)) {
         if (p >= 0 && p < plains()) {
-            clash_ = {true, p, access::destroy, access::write, plains_[index(p)].written, v.next()};
+            clash_ = {
+                true,    p, clash::access::destroy, clash::access::write, plains_[index(p)].written,
+                v.next()};
         }
         return "write to a destroyed var";
     }
     plain& x = plains_[index(p)];
     if (!known(x.written, v)) {
-        clash_ = {true, p, access::write, access::write, x.written, v.next()};
+        clash_ = {true, p, clash::access::write, clash::access::write, x.written, v.next()};
         return "data race: writes by " + by(v.thread) + " and " + by(x.written.thread);
     }
     if (const int t = unknown(x.read, v); t >= 0) {
         clash_ = {true,
                   p,
-                  access::read,
-                  access::write,
+                  clash::access::read,
+                  clash::access::write,
                   {static_cast<std::uint8_t>(t), x.read[index(t)]},
                   v.next()};
         return "data race: a write by " + by(v.thread) + " and a read by " + by(t);

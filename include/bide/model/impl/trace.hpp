@@ -79,11 +79,11 @@ std::string execution::trace() {
         }
         return (x.queue ? "futex" : "a") + std::to_string(o);
     };
-    const step_order order(*this);
+    const step_order steps(*this);
     std::string out;
-    for (const int i : order.events()) {
+    for (const int i : steps.events()) {
         const event& e = memory_.events[index(i)];
-        const bool old = order.newer_than(i) >= 0;
+        const bool old = steps.newer_than(i) >= 0;
         std::string what;
         switch (e.what) {
         case event::kind::read: {
@@ -91,7 +91,7 @@ std::string execution::trace() {
             what = e.exclusive ? "rmw    " : "load   ";
             what += name(e.object) + " " + text(e.with) + " -> " + text(e.value);
             what += from.event < 0 ? ", the initial value"
-                                   : ", of #" + std::to_string(order.place(from.event));
+                                   : ", of #" + std::to_string(steps.place(from.event));
             what += old ? " (old)" : "";
             break;
         }
@@ -114,7 +114,7 @@ std::string execution::trace() {
         if (detail && e.text[0] != '\0') {
             what += std::string("  [") + e.text + "]";
         }
-        out += padded("#" + std::to_string(order.place(i)), 5) + std::string(4 * e.id.thread, ' ') +
+        out += padded("#" + std::to_string(steps.place(i)), 5) + std::string(4 * e.id.thread, ' ') +
                "T" + std::to_string(e.id.thread) + " " + padded(std::move(what), 60) + "  " +
                text(e.where) + "\n";
     }
