@@ -240,8 +240,7 @@ TEST_CASE("checker: of a ring that publishes relaxed, the report names the store
     const auto text = told(five_bugs::ring<relaxed>, five_bugs::ring<release>, failure::race);
     INFO(text);
     const std::string store = place("tail.store(sent + 1, Publish)");
-    CHECK(says(text,
-               "T1's write of plain data (before #1, " + store + ") does not happen before T0's"));
+    CHECK(says(text, "T1's write of var 0 (before #1, " + store + ") does not happen before T0's"));
     CHECK(says(text, "to tail (#1, relaxed, " + store + "), but the write is no release"));
     CHECK(says(text, "no execution fails: release in place of relaxed " + store));
 }
@@ -254,7 +253,7 @@ TEST_CASE("checker: of Dekker's entry with seq_cst on one side, the report names
     INFO(text);
     const std::string announce = place("yours.store(1, Announce)");
     const std::string look = place("mine.load(Look)");
-    CHECK(says(text, "mine.load(acquire): 0 (initial) " + look));
+    CHECK(says(text, "mine.load(acquire): 0 (init) " + look));
     CHECK(says(text, "OLD: #1 wrote 1, and does not happen before this"));
     CHECK(says(text, "Both threads write, then read what the other one wrote, and miss it"));
     CHECK(says(text, "together, no execution fails: seq_cst in place of release " + announce));

@@ -212,7 +212,7 @@ inline std::string causes::clash_text() const {
     constexpr std::array<const char*, 5> nouns = {"read", "write", "construction", "destruction",
                                                   "access"};
     const clash& c = memory_.found();
-    const std::string what = c.plain ? std::string("plain data") : names_[c.object];
+    const std::string what = c.plain ? "var " + std::to_string(c.object) : names_[c.object];
     const auto said = [&](clash::access a, event_id e) {
         std::string out =
             thread(e.thread) + "'s " + nouns[static_cast<std::size_t>(a)] + " of " + what;

@@ -41,7 +41,7 @@ private:
     std::string number(int event) const { return "#" + std::to_string(order_.number(event)); }
     std::string of(const event& read) const {
         const int writer = memory_.msg(read.message).event;
-        return writer < 0 ? " (initial)" : " (of " + number(writer) + ")";
+        return writer < 0 ? " (init)" : " (of " + number(writer) + ")";
     }
     void collect();
     void step(std::size_t& at);
@@ -50,6 +50,7 @@ private:
     void note_old(cell& c, int event) const;
     void mark_failure();
     void wrap(std::vector<std::string>& out, std::string_view line, std::size_t indent) const;
+    std::string beside(std::string text, const std::string& place) const;
     std::vector<std::string> text_of(const cell& c, bool with_source) const;
 
     execution& x_;
@@ -72,7 +73,7 @@ inline std::string columns::access(const event& e, const event* second) const {
         return name + "store(" + text(e.value) + ", " + with + ")";
     }
     if (source_text(e.where).find("compare_exchange") != std::string::npos) {
-        return name + "compare_exchange fails(" + with + "): " + text(e.value) + of(e);
+        return name + "cas fails(" + with + "): " + text(e.value) + of(e);
     }
     return name + "load(" + with + "): " + text(e.value) + of(e);
 }
@@ -189,7 +190,7 @@ inline void columns::mark_failure() {
         }
         return;
     }
-    const std::string what = c.plain ? std::string("plain data") : names_[c.object];
+    const std::string what = c.plain ? "var " + std::to_string(c.object) : names_[c.object];
     const auto mark = [&](clash::access a, event_id e) {
         if (!e.is_initial() && a != clash::access::use) {
             marks_[e.thread].emplace_back(
@@ -250,26 +251,36 @@ inline void columns::wrap(std::vector<std::string>& out, std::string_view line,
     }
 }
 
+// The text from the left, cut if need be; the place at the right end.
+inline std::string columns::beside(std::string text, const std::string& place) const {
+    const std::size_t taken = place.empty() ? 0 : place.size() + 1;
+    const std::size_t room = width_ - std::min(width_, taken);
+    if (text.size() > room) {
+        text.resize(room - std::min(room, std::size_t{3}));
+        text += "...";
+    }
+    if (!place.empty()) {
+        text.resize(std::max(text.size(), width_ - std::min(width_, place.size())), ' ');
+    }
+    return text + place;
+}
+
 inline std::vector<std::string> columns::text_of(const cell& c, bool with_source) const {
     std::vector<std::string> out;
     const std::string place = text(c.where);
     const std::size_t indent = std::min(c.what.find(' ') + 1, std::size_t{5});
     wrap(out, c.what, indent);
-    if (!place.empty()) {
-        std::string& last = out.back();
-        if (last.size() + 2 + place.size() <= width_) {
-            last += std::string(width_ - last.size() - place.size(), ' ') + place;
-        } else {
-            out.push_back(std::string(width_ - std::min(width_, place.size()), ' ') + place);
+    const std::string& source = source_text(c.where);
+    const bool has_source = with_source && !source.empty();
+    const bool fits = out.back().size() + 2 + place.size() <= width_;
+    if (!place.empty() && (fits || !has_source)) {
+        if (!fits) {
+            out.emplace_back();
         }
+        out.back() = beside(out.back(), place);
     }
-    if (const std::string& source = source_text(c.where); with_source && !source.empty()) {
-        std::string shown = std::string(indent, ' ') + "| " + source;
-        if (shown.size() > width_) {
-            shown.resize(width_ - 3);
-            shown += "...";
-        }
-        out.push_back(std::move(shown));
+    if (has_source) {
+        out.push_back(beside(std::string(indent, ' ') + "| " + source, fits ? "" : place));
     }
     if (!c.note.empty()) {
         wrap(out, std::string(indent, ' ') + c.note, indent);
@@ -279,13 +290,13 @@ inline std::vector<std::string> columns::text_of(const cell& c, bool with_source
 
 inline std::string columns::print() {
     collect();
-    const bool beside = (whole_width + 1) / threads_ >= least_width + 3;
-    const std::size_t shift = beside ? 0 : 2;
-    width_ = beside ? (whole_width + 3) / threads_ - 3 : whole_width - 2 * threads_ - 5;
+    const bool in_columns = (whole_width + 1) / threads_ >= least_width + 3;
+    const std::size_t shift = in_columns ? 0 : 2;
+    width_ = in_columns ? (whole_width + 3) / threads_ - 3 : whole_width - 2 * threads_ - 5;
     std::string out;
     const auto row = [&](std::size_t thread, const std::string& line) {
         std::string all;
-        if (beside) {
+        if (in_columns) {
             for (std::size_t t = 0; t < threads_; ++t) {
                 std::string mine = t == thread ? line : std::string();
                 mine.resize(std::max(width_, mine.size()), ' ');
@@ -297,7 +308,7 @@ inline std::string columns::print() {
         all.resize(all.find_last_not_of(' ') + 1);
         out += all + "\n";
     };
-    if (beside) {
+    if (in_columns) {
         for (std::size_t t = 0; t < threads_; ++t) {
             std::string title = "T" + std::to_string(t);
             title.resize(t + 1 < threads_ ? width_ : title.size(), ' ');
