@@ -28,5 +28,6 @@
 #include <bide/model/impl/steps.hpp>
 #include <bide/model/impl/stronger.hpp>
 #include <bide/model/impl/trace.hpp>
+#include <bide/model/impl/verdict.hpp>
 
 #endif

@@ -46,6 +46,10 @@ private:
     std::string missing(event_id from, event_id to) const;
     std::vector<edge> way(event_id from, int to) const;
     int predecessor(const event& e) const;
+    static event_id before(event_id id) {
+        --id.index;
+        return id;
+    }
     int event_at(event_id id) const; // -1: none
     bool fenced(const event& write, const event& read, int leaves, bool release) const;
     std::string unsynchronised(const edge& e) const;
@@ -79,7 +83,7 @@ inline std::string causes::called(int number) const {
 // The step before it in its thread, or the one that started the thread; -1: none.
 inline int causes::predecessor(const event& e) const {
     if (e.id.index > 1) {
-        return memory_.index_of({e.id.thread, e.id.index - 1});
+        return memory_.index_of(before(e.id));
     }
     for (const event& other : memory_.events) {
         if (other.what == event::kind::local && std::strncmp(other.text, "starts", 6) == 0 &&
@@ -218,7 +222,7 @@ inline std::string causes::clash_text() const {
             thread(e.thread) + "'s " + nouns[static_cast<std::size_t>(a)] + " of " + what;
         // A step, or directly before one, or after the last one.
         const int next = event_at(e);
-        const int shown = next >= 0 ? next : event_at({e.thread, e.index - 1});
+        const int shown = next >= 0 ? next : event_at(before(e));
         if (shown >= 0) {
             out += a == clash::access::use ? " (" : next >= 0 ? " (before " : " (after ";
             out += step(shown) + ", " + text(memory_.events[index(shown)].where) + ")";
@@ -262,7 +266,7 @@ inline std::string causes::store_buffer(int read, int newer) const {
             return "Both threads write, then read what the other one wrote, and miss it:\n    " +
                    called(mine) + ", " + called(read) + "\n    " + called(newer) + ", " +
                    called(reader) +
-                   "\nRelease and acquire allow that. It is forbidden if all four are seq_cst, or "
+                   "\nOrders below seq_cst allow that. It is forbidden if all four are seq_cst, or "
                    "if "
                    "each of the threads has a seq_cst fence between its write and its read.";
         }

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_VERDICT_HPP
+#define BIDE_MODEL_IMPL_VERDICT_HPP
+
+// What is printed of an exploration, and what a failure is followed by.
+
+#include <bide/core/config.hpp>
+#include <bide/model/check.hpp>
+#include <bide/model/detail/execution.hpp>
+#include <bide/model/detail/report.hpp>
+#include <bide/model/detail/schedules.hpp>
+#include <bide/model/impl/check.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bide::inline BIDE_ABI::model {
+
+namespace {
+
+void print(std::string_view name, const options& o, const verdict& v) {
+    std::printf("%-62.*s %-13s %9llu executions %9llu pruned %8.2f s  %s\n",
+                static_cast<int>(name.size()), name.data(), text(o.how),
+                static_cast<unsigned long long>(v.executions),
+                static_cast<unsigned long long>(v.pruned), v.seconds, text(v.what));
+    std::fflush(stdout);
+}
+
+[[noreturn]] void end_program(const verdict& /*found*/) { std::exit(1); }
+
+failure_handler handler = &end_program;
+
+// Says what failed and why. BIDE_MODEL_DOT=file: draws it there.
+void explain(const options& o, const verdict& v, const body& run) {
+    std::printf("%s\n\n%s", v.message.c_str(), v.report.c_str());
+    if (const char* const file = std::getenv("BIDE_MODEL_DOT");
+        file != nullptr && !v.path.empty()) {
+        std::ofstream(file) << to_dot(v, o, run) << std::flush;
+        std::printf("its graph, for dot -Tsvg: %s\n", file);
+    }
+}
+
+// A failure of the same kind that needs no weak order, if there is one near: that is the mistake then, and
+// it is easier to follow.
+verdict plainest(const verdict& v, const options& o, const body& run) {
+    constexpr std::uint64_t times = 100;
+    constexpr std::uint64_t at_least = 10'000;
+    if (v.path.empty() || v.what == failure::race || v.what == failure::not_repeated) {
+        return v;
+    }
+    options bounded = o;
+    bounded.max_executions = std::max(at_least, times * (v.executions + v.pruned));
+    exploration e{bounded, run};
+    e.only_consistent = true;
+    e.most_seconds = 2;
+    const verdict found = e();
+    return found.what == v.what ? found : v;
+}
+
+// Prints it, and explains it if it is not what was expected.
+void report(std::string_view name, const options& o, const verdict& first, failure expected,
+            const body& run) {
+    print(name, o, first);
+    if (first.what == expected) {
+        return;
+    }
+    const verdict v = plainest(first, o, run);
+    explain(o, v, run);
+    std::printf("%s", stronger_orders(v, o, run).c_str());
+    std::printf("to see this one alone: BIDE_MODEL_REPLAY='%.*s|%s'\n",
+                static_cast<int>(name.size()), name.data(), v.path.c_str());
+    std::fflush(stdout);
+    handler(v);
+}
+
+// BIDE_MODEL_REPLAY=name|path: nothing else is explored.
+bool replayed(std::string_view name, const options& o, const body& run) {
+    const char* const given = std::getenv("BIDE_MODEL_REPLAY");
+    if (given == nullptr) {
+        return false;
+    }
+    const std::string wanted = given;
+    const auto bar = wanted.rfind('|');
+    if (bar != std::string::npos && wanted.substr(0, bar) == name) {
+        const verdict v = replay(wanted.substr(bar + 1), o, run);
+        print(name, o, v);
+        if (v.what != failure::none) {
+            explain(o, v, run);
+            handler(v);
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+failure_handler on_failure(failure_handler wanted) noexcept {
+    const failure_handler before = handler;
+    handler = wanted != nullptr ? wanted : &end_program;
+    return before == &end_program ? nullptr : before;
+}
+
+std::string to_dot(const verdict& found, const options& o, const body& run) {
+    std::string out;
+    exploration e{o, run};
+    e.report = false;
+    e.failed = [&](execution& x) { out = drawing(x, step_order(x), object_names(x)); };
+    one_path s(found.path);
+    e.with(s);
+    return out;
+}
+
+std::string stronger_orders(const verdict& found, const options& o, const body& run,
+                            double seconds) {
+    std::string out;
+    if (found.path.empty() || found.what == failure::not_repeated) {
+        return out;
+    }
+    std::vector<weakening> seen;
+    options whole = o;
+    whole.how = options::method::exhaustive;
+    const double end = cpu_seconds() + seconds;
+    const exploring again = [&](const weakening* changed) {
+        exploration e{whole, run};
+        e.mutant = changed;
+        e.report = false;
+        e.most_seconds = std::max(0.0, end - cpu_seconds());
+        return e().what;
+    };
+    exploration e{o, run};
+    e.report = false;
+    e.seen = &seen;
+    e.failed = [&](execution& x) {
+        if (x.what() == found.what && orders_matter(x)) {
+            out = detail::stronger_orders(x, seen, again);
+        }
+    };
+    one_path s(found.path);
+    e.with(s);
+    return out;
+}
+
+namespace {
+
+// One step down; what does not apply to the operation behaves like relaxed there.
+std::vector<order> weaker(order o) {
+    switch (o) {
+    case order::seq_cst: return {order::acq_rel};
+    case order::acq_rel: return {order::acquire, order::release};
+    case order::acquire:
+    case order::consume:
+    case order::release: return {order::relaxed};
+    default: return {};
+    }
+}
+
+// The mutants that a model has killed, in this program or in one before: a line each in the file that
+// BIDE_MODEL_KILLED names. They are not explored again.
+class killed_mutants {
+public:
+    killed_mutants() {
+        if (path_ != nullptr) {
+            std::ifstream before(path_);
+            for (std::string line; std::getline(before, line);) {
+                all_.insert(line);
+            }
+        }
+    }
+
+    bool has(const std::string& mutant) const { return all_.contains(mutant); }
+    void add(const std::string& mutant) {
+        all_.insert(mutant);
+        if (path_ != nullptr) {
+            std::ofstream(path_, std::ios::app) << mutant + '\n' << std::flush;
+        }
+    }
+
+private:
+    const char* const path_ = std::getenv("BIDE_MODEL_KILLED");
+    std::set<std::string> all_;
+};
+
+// A line for each mutant that was not killed before: killed or survived, where, the orders, the model.
+void mutate(std::string_view name, const options& o, const body& run,
+            const std::vector<weakening>& seen) {
+    static killed_mutants killed;
+    const char* const within =
+        std::getenv("BIDE_MODEL_WITHIN"); // the models' own orders are left out
+    for (const weakening& w : seen) {
+        if (within != nullptr && !std::string_view(w.where.file).starts_with(within)) {
+            continue;
+        }
+        for (const order to : weaker(w.from)) {
+            const std::string id = std::string(w.where.file) + ':' + std::to_string(w.where.line) +
+                                   (w.slot == 1 ? " (failure) " : " ") + detail::text(w.from) +
+                                   "->" + detail::text(to);
+            if (killed.has(id)) {
+                continue;
+            }
+            weakening mutant = w;
+            mutant.to = to;
+            exploration e{o, run};
+            e.mutant = &mutant;
+            e.report = false;
+            const verdict v = e();
+            const bool found = v.what != failure::none && v.what != failure::too_large &&
+                               v.what != failure::not_repeated && v.what != failure::empty;
+            if (found) {
+                killed.add(id);
+            }
+            std::printf("mutant %s %s by \"%.*s\" (%s)\n", found ? "killed" : "survived",
+                        id.c_str(), static_cast<int>(name.size()), name.data(), text(v.what));
+        }
+    }
+    std::fflush(stdout);
+}
+
+} // namespace
+
+void check(std::string_view name, const options& o, const body& run) {
+    if (replayed(name, o, run)) {
+        return;
+    }
+    const char* const longest = std::getenv("BIDE_MODEL_MUTANTS"); // seconds
+    std::vector<weakening> seen;
+    exploration e{o, run};
+    if (longest != nullptr) {
+        e.seen = &seen;
+        e.most_seconds = std::atof(longest);
+    }
+    const verdict v = e();
+    if (v.what == failure::too_large && v.message == too_long) {
+        return; // another run has more time
+    }
+    report(name, o, v, failure::none, run);
+    if (v.what == failure::none && longest != nullptr) {
+        mutate(name, o, run, seen);
+    }
+}
+
+verdict find(std::string_view name, failure expected, const options& o, const body& run) {
+    if (replayed(name, o, run)) {
+        return {};
+    }
+    const verdict v = explore(o, run);
+    report(name, o, v, expected, run);
+    return v;
+}
+
+std::string outcomes(const options& o, const body& run) {
+    std::set<std::string> all;
+    exploration e{o, run};
+    e.outcomes = &all;
+    const verdict v = e();
+    if (v.what != failure::none) {
+        explain(o, v, run);
+        handler(v);
+    }
+    std::string out;
+    for (const std::string& s : all) {
+        out += (out.empty() ? "" : " ") + s;
+    }
+    return out;
+}
+
+} // namespace bide::inline BIDE_ABI::model
+
+#endif
