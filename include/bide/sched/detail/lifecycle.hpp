@@ -55,9 +55,11 @@ public:
     basic_lifecycle(const basic_lifecycle&) = delete;
     basic_lifecycle& operator=(const basic_lifecycle&) = delete;
 
-    // Blocks: until the last external call is over.
-    // Requires: shutdown() has returned true.
-    ~basic_lifecycle();
+    // Calls end_external_calls(). Requires: shutdown() has returned true.
+    ~basic_lifecycle() { end_external_calls(); }
+
+    // Blocks: until the last external call is over. Requires: shutdown() has returned true.
+    void end_external_calls() const noexcept;
 
     // A call by an external thread. The scheduler outlives it.
     class external_call {
@@ -184,7 +186,8 @@ private:
     basic_gate<Platform> no_thread_left_{1};
 };
 
-template <class Platform, class Pool> basic_lifecycle<Platform, Pool>::~basic_lifecycle() {
+template <class Platform, class Pool>
+void basic_lifecycle<Platform, Pool>::end_external_calls() const noexcept {
     basic_backoff<Platform> backoff;
     // Order: acquire [lifecycle.external_call]; the last external call is over.
     while (external_calls_.load(std::memory_order_acquire) != 0) {

@@ -12,30 +12,30 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_registry.hpp>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class queue_home : public task_home {
-    using platform = native_platform;
-
+// `Home` is task_home, or that of a model.
+template <class Platform, class Home> class basic_queue_home : public Home {
 public:
-    using pool_type = basic_pool<platform>;
-    using lifecycle = basic_lifecycle<platform, pool_type>;
-    using worker = pool_type::worker;
+    using pool_type = basic_pool<Platform>;
+    using lifecycle = basic_lifecycle<Platform, pool_type>;
+    using worker = typename pool_type::worker;
 
-    queue_home(task_home& core, pool_type& pool, lifecycle& life) noexcept
+    basic_queue_home(Home& core, pool_type& pool, lifecycle& life) noexcept
         : pool_(pool), core_(core), life_(life) {}
-    queue_home(const queue_home&) = delete;
-    queue_home& operator=(const queue_home&) = delete;
+    basic_queue_home(const basic_queue_home&) = delete;
+    basic_queue_home& operator=(const basic_queue_home&) = delete;
 
     // See basic_lifecycle.
-    void start(task_header& t) noexcept final {
+    void start(basic_task_header<Platform>& t) noexcept final {
         life_.start(t, [this](runnable& r, worker*) noexcept { push(r); });
     }
     void post(runnable& r) noexcept final {
@@ -44,7 +44,7 @@ public:
 
     executor_ref executor() noexcept final { return executor_ref::to(*this); }
     unsigned registry_here() const noexcept final { return core_.registry_here(); }
-    basic_task_registry<platform>& registry(unsigned number) noexcept final {
+    basic_task_registry<Platform>& registry(unsigned number) noexcept final {
         return core_.registry(number);
     }
     bool is_here() const noexcept override { return core_.is_here(); }
@@ -55,42 +55,51 @@ public:
     void leave() noexcept final { core_.leave(); }
 
 protected:
-    ~queue_home() = default;
+    ~basic_queue_home() = default;
 
     virtual void push(runnable& r) noexcept = 0;
 
     pool_type& pool_;
 
 private:
-    task_home& core_;
+    Home& core_;
     lifecycle& life_;
 };
 
-class priority_home final : public queue_home {
+template <class Platform, class Home>
+class basic_priority_home final : public basic_queue_home<Platform, Home> {
+    using base = basic_queue_home<Platform, Home>;
+
 public:
-    priority_home(task_home& core, pool_type& pool, lifecycle& life, task_priority which) noexcept
-        : queue_home(core, pool, life), class_(which) {}
+    basic_priority_home(Home& core, typename base::pool_type& pool, typename base::lifecycle& life,
+                        task_priority which) noexcept
+        : base(core, pool, life), class_(which) {}
 
 private:
-    void push(runnable& r) noexcept override { pool_.push(class_, r); }
+    void push(runnable& r) noexcept override { this->pool_.push(class_, r); }
 
     const task_priority class_;
 };
 
 // A pinned task also ends on its thread: there its coroutine and its function are destroyed.
-class pinned_home final : public queue_home {
+template <class Platform, class Home>
+class basic_pinned_home final : public basic_queue_home<Platform, Home> {
+    using base = basic_queue_home<Platform, Home>;
+    using pool_type = typename base::pool_type;
+
 public:
-    pinned_home(task_home& core, pool_type& pool, lifecycle& life, worker& of) noexcept
-        : queue_home(core, pool, life), worker_(of) {}
+    basic_pinned_home(Home& core, pool_type& pool, typename base::lifecycle& life,
+                      typename pool_type::worker& of) noexcept
+        : base(core, pool, life), worker_(of) {}
 
     bool is_here() const noexcept override {
         return pool_type::thread_role::here().pinned == &worker_.pinned;
     }
 
 private:
-    void push(runnable& r) noexcept override { pool_.push_pinned(worker_, r); }
+    void push(runnable& r) noexcept override { this->pool_.push_pinned(worker_, r); }
 
-    worker& worker_;
+    typename pool_type::worker& worker_;
 };
 
 } // namespace detail

@@ -39,37 +39,41 @@ namespace detail {
 // The scheduler of the calling thread: in a fork-join, that of the fork-join, else the one that
 // started the thread. It is also set in callbacks, and on threads of a scheduler that own no
 // worker.
-struct current_scheduler {
-    scheduler* instance = nullptr;            // nullptr: the thread belongs to no scheduler
-    bool leaving = false;                     // the thread is in on_worker_stop
-    bool is_substitute = false;               // a thread for blocking tasks runs a worker
-    const current_scheduler* outer = nullptr; // the value before the thread entered a fork-join
+template <class Platform> struct basic_current_scheduler {
+    scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
+    bool leaving = false;                           // the thread is in on_worker_stop
+    bool is_substitute = false;                     // a thread for blocking tasks runs a worker
+    const basic_current_scheduler* outer = nullptr; // the value before it entered a fork-join
 
     // Returns true if the thread belongs to `s` or is in a fork-join of it, even if it has entered
     // fork-joins of other schedulers since.
     static bool is_of(const scheduler& s) noexcept {
-        for (const current_scheduler* at = &here(); at != nullptr; at = at->outer) {
+        for (const basic_current_scheduler* at = &here(); at != nullptr; at = at->outer) {
             if (at->instance == &s) {
                 return true;
             }
         }
         return false;
     }
-    static current_scheduler& here() noexcept {
-        return native_platform::local<current_scheduler>();
+    static basic_current_scheduler& here() noexcept {
+        return Platform::template local<basic_current_scheduler>();
     }
 };
+using current_scheduler = basic_current_scheduler<native_platform>;
 
-class worker_threads {
-    using platform = native_platform;
-    using pool_type = basic_pool<platform>;
-    using worker = pool_type::worker;
+// `Pool` is basic_pool, and `Thread` os_thread, or those of a model.
+template <class Platform, class Pool = basic_pool<Platform>, class Thread = os_thread>
+class basic_worker_threads {
+    using worker = typename Pool::worker;
+    using current = basic_current_scheduler<Platform>;
+    using blocking_pool_type = basic_blocking_pool<Platform, Thread>;
+    template <class T> using var = typename Platform::template var<T>;
 
 public:
-    // Moves the callbacks out of `wanted`.
-    worker_threads(scheduler& of, pool_type& pool, scheduler_options& wanted);
-    worker_threads(const worker_threads&) = delete;
-    worker_threads& operator=(const worker_threads&) = delete;
+    // Moves the callbacks out of `wanted`. `of` is the scheduler that its threads find as theirs.
+    basic_worker_threads(scheduler* of, Pool& pool, scheduler_options& wanted);
+    basic_worker_threads(const basic_worker_threads&) = delete;
+    basic_worker_threads& operator=(const basic_worker_threads&) = delete;
 
     // Starts the threads, which run until finish(). Returns an error if one cannot be started: then none of
     // them runs a worker or calls on_worker_start, which might rely on the others.
@@ -110,14 +114,14 @@ public:
     // Requires: the pool was stopped.
     void finish() noexcept;
 
-    const basic_blocking_pool<platform>& blocking() const noexcept { return blocking_; }
+    const blocking_pool_type& blocking() const noexcept { return blocking_; }
 
 private:
-    using lock = lock_bits<platform, std::uint32_t>;
+    using lock = lock_bits<Platform, std::uint32_t>;
 
     // A worker and its own thread. As a runnable, it makes the thread that runs it a substitute.
     struct own_thread : runnable {
-        own_thread(worker_threads& of, worker& which) noexcept : all(of), mine(which) {
+        own_thread(basic_worker_threads& of, worker& which) noexcept : all(of), mine(which) {
             run = waker(
                 [](void* self) noexcept { static_cast<own_thread*>(self)->run_as_substitute(); },
                 this);
@@ -126,13 +130,13 @@ private:
         void run_as_substitute() noexcept;
         worker* wait_for_worker() noexcept;
 
-        worker_threads& all;
+        basic_worker_threads& all;
         worker& mine;
-        os_thread thread;
-        basic_parker<platform> parker; // where it waits as an idle thread
+        Thread thread;
+        basic_parker<Platform> parker; // where it waits as an idle thread
         // Under the lock:
-        own_thread* next_idle = nullptr;
-        worker* next_worker = nullptr;
+        var<own_thread*> next_idle{nullptr};
+        var<worker*> next_worker{nullptr};
     };
 
     bool begin_idle(own_thread& me) noexcept;
@@ -141,27 +145,32 @@ private:
     void begin_worker(unsigned index) noexcept;
     void end_worker(unsigned index) noexcept;
 
-    scheduler& scheduler_;
-    pool_type& pool_;
+    scheduler* const scheduler_;
+    Pool& pool_;
     const std::string name_;
     const std::size_t stack_size_;
     const bool pin_;
     const cpu_mask mask_;
     const std::function<void(unsigned)> on_start_;
     const std::function<void(unsigned)> on_stop_;
-    basic_blocking_pool<platform> blocking_;
+    blocking_pool_type blocking_;
     std::deque<own_thread> threads_;
-    basic_gate<platform> start_is_over_{1};
-    bool some_failed_ = false; // written before the gate opens
-    platform::atomic<std::uint32_t> lock_{0};
+    basic_gate<Platform> start_is_over_{1};
+    var<bool> some_failed_{false}; // written before the gate opens
+    typename Platform::template atomic<std::uint32_t> lock_{0};
     // Under the lock:
-    own_thread* idle_threads_ = nullptr; // those that have lost their workers and wait for others
-    bool over_ = false;
+    var<own_thread*> idle_threads_{
+        nullptr}; // those that have lost their workers and wait for others
+    var<bool> over_{false};
     runnable request_; // queued among blocking tasks while `requested_`
-    platform::atomic<bool> requested_{false};
+    typename Platform::template atomic<bool> requested_{false};
 };
 
-inline worker_threads::worker_threads(scheduler& of, pool_type& pool, scheduler_options& wanted)
+using worker_threads = basic_worker_threads<native_platform>;
+
+template <class Platform, class Pool, class Thread>
+basic_worker_threads<Platform, Pool, Thread>::basic_worker_threads(scheduler* of, Pool& pool,
+                                                                   scheduler_options& wanted)
     : scheduler_(of), pool_(pool), name_(wanted.name), stack_size_(wanted.stack_size),
       pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
       on_stop_(std::move(wanted.on_worker_stop)),
@@ -170,10 +179,12 @@ inline worker_threads::worker_threads(scheduler& of, pool_type& pool, scheduler_
         threads_.emplace_back(*this, w);
     }
     request_.run = waker(
-        [](void* self) noexcept { static_cast<worker_threads*>(self)->serve_request(); }, this);
+        [](void* self) noexcept { static_cast<basic_worker_threads*>(self)->serve_request(); },
+        this);
 }
 
-inline std::error_code worker_threads::start() noexcept {
+template <class Platform, class Pool, class Thread>
+std::error_code basic_worker_threads<Platform, Pool, Thread>::start() noexcept {
     for (own_thread& p : threads_) {
         const std::error_code error = p.thread.start(
             [](void* self) noexcept { static_cast<own_thread*>(self)->run_own_worker(); }, &p,
@@ -192,31 +203,34 @@ inline std::error_code worker_threads::start() noexcept {
     return {};
 }
 
-inline void worker_threads::begin_worker(unsigned index) noexcept {
-    current_scheduler::here().instance = &scheduler_;
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::begin_worker(unsigned index) noexcept {
+    current::here().instance = scheduler_;
     if (on_start_) {
         call_noexcept("on_worker_start", [&] { on_start_(index); });
     }
 }
 
-inline void worker_threads::end_worker(unsigned index) noexcept {
-    current_scheduler::here().leaving = true;
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::end_worker(unsigned index) noexcept {
+    current::here().leaving = true;
     if (on_stop_) {
         call_noexcept("on_worker_stop", [&] { on_stop_(index); });
     }
-    current_scheduler::here() = {};
+    current::here() = {};
 }
 
-inline void worker_threads::own_thread::run_own_worker() noexcept {
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_own_worker() noexcept {
     all.start_is_over_.wait();
     if (all.some_failed_) {
         return;
     }
-    os_thread::name_this(all.name_, "-", mine.index);
+    Thread::name_this(all.name_, "-", mine.index);
     if (all.pin_) {
         all.mask_.apply_only(mine.index);
     }
-    pool_type::thread_role::here() = {&all.pool_, nullptr, &mine.pinned}; // for on_worker_start
+    Pool::thread_role::here() = {&all.pool_, nullptr, &mine.pinned}; // for on_worker_start
     all.begin_worker(mine.index);
     for (worker* w = &mine; w != nullptr; w = wait_for_worker()) {
         all.pool_.run(*w, &mine.pinned);
@@ -226,7 +240,9 @@ inline void worker_threads::own_thread::run_own_worker() noexcept {
 
 // Returns the worker that the thread is to run, or nullptr if it is to end. The token of the parker says
 // that there is a worker or a pinned job for the thread, or that it is to end, or that this was so before.
-inline worker_threads::worker* worker_threads::own_thread::wait_for_worker() noexcept {
+template <class Platform, class Pool, class Thread>
+auto basic_worker_threads<Platform, Pool, Thread>::own_thread::wait_for_worker() noexcept
+    -> worker* {
     for (;;) {
         if (worker* const blocked = all.pool_.run_pinned(mine.pinned)) {
             return blocked;
@@ -243,48 +259,57 @@ inline worker_threads::worker* worker_threads::own_thread::wait_for_worker() noe
 }
 
 // Adds an idle thread to the list. Returns false at the end of the scheduler.
-inline bool worker_threads::begin_idle(own_thread& me) noexcept {
+template <class Platform, class Pool, class Thread>
+bool basic_worker_threads<Platform, Pool, Thread>::begin_idle(own_thread& me) noexcept {
     lock::acquire(lock_);
     const bool over = over_;
     if (!over) {
-        me.next_idle = std::exchange(idle_threads_, &me);
+        me.next_idle = static_cast<own_thread*>(idle_threads_);
+        idle_threads_ = &me;
     }
     lock::release_plain(lock_);
     return !over;
 }
 
 // Removes an idle thread from the list, if no other thread has. Returns the worker for it, or nullptr.
-inline worker_threads::worker* worker_threads::end_idle(own_thread& me) noexcept {
+template <class Platform, class Pool, class Thread>
+auto basic_worker_threads<Platform, Pool, Thread>::end_idle(own_thread& me) noexcept -> worker* {
     lock::acquire(lock_);
-    own_thread** at = &idle_threads_;
-    while (*at != nullptr && *at != &me) {
-        at = &(*at)->next_idle;
+    var<own_thread*>* at = &idle_threads_;
+    own_thread* found = *at;
+    while (found != nullptr && found != &me) {
+        at = &found->next_idle;
+        found = *at;
     }
-    if (*at != nullptr) {
-        *at = me.next_idle;
+    if (found != nullptr) {
+        *at = static_cast<own_thread*>(me.next_idle);
     }
-    worker* const next = std::exchange(me.next_worker, nullptr);
+    worker* const next = me.next_worker;
+    me.next_worker = nullptr;
     lock::release_plain(lock_);
     return next;
 }
 
-inline void worker_threads::own_thread::run_as_substitute() noexcept {
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_as_substitute() noexcept {
     all.unpin();
     all.begin_worker(mine.index);
-    current_scheduler::here().is_substitute = true;
+    current::here().is_substitute = true;
     all.pool_.run(mine);
     all.end_worker(mine.index);
 }
 
-inline bool worker_threads::replace(worker& w) noexcept {
+template <class Platform, class Pool, class Thread>
+bool basic_worker_threads<Platform, Pool, Thread>::replace(worker& w) noexcept {
     return hand_to_idle_thread(w) || blocking_.try_run(threads_[w.index]);
 }
 
-inline bool worker_threads::hand_to_idle_thread(worker& w) noexcept {
+template <class Platform, class Pool, class Thread>
+bool basic_worker_threads<Platform, Pool, Thread>::hand_to_idle_thread(worker& w) noexcept {
     lock::acquire(lock_);
     own_thread* const other = idle_threads_;
     if (other != nullptr) {
-        idle_threads_ = other->next_idle;
+        idle_threads_ = static_cast<own_thread*>(other->next_idle);
         other->next_worker = &w;
     }
     lock::release_plain(lock_);
@@ -295,7 +320,8 @@ inline bool worker_threads::hand_to_idle_thread(worker& w) noexcept {
     return true;
 }
 
-inline bool worker_threads::request_replacement() noexcept {
+template <class Platform, class Pool, class Thread>
+bool basic_worker_threads<Platform, Pool, Thread>::request_replacement() noexcept {
     lock::acquire(lock_);
     // A thread became idle since replace(), and found no blocked worker.
     const bool has_idle_thread = idle_threads_ != nullptr;
@@ -318,7 +344,8 @@ inline bool worker_threads::request_replacement() noexcept {
 }
 
 // On a thread for blocking tasks.
-inline void worker_threads::serve_request() noexcept {
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::serve_request() noexcept {
     // Order: release [worker.request]; a later request is queued again.
     requested_.store(false, std::memory_order_release);
     if (worker* const w = pool_.take_blocked()) {
@@ -326,7 +353,8 @@ inline void worker_threads::serve_request() noexcept {
     }
 }
 
-inline void worker_threads::finish() noexcept {
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::finish() noexcept {
     lock::acquire(lock_);
     over_ = true;
     idle_threads_ = nullptr;
