@@ -1,12 +1,11 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <model/check.hpp>
+#include <model/thread_support.hpp>
 #include <support/catch.hpp>
 
 #include <chrono>
 #include <memory>
-#include <optional>
-#include <string_view>
 #include <system_error>
 
 // The pool of threads for blocking work: a runnable that is taken runs once, beside a thread that
@@ -18,20 +17,7 @@ using namespace std::chrono_literals;
 using platform = model::platform_without_lock_sleep;
 using parker = bide::basic_parker<platform>;
 
-class thread {
-public:
-    std::error_code start(void (*body)(void*) noexcept, void* argument, std::size_t = 0) noexcept {
-        thread_.emplace([=] { body(argument); });
-        return {};
-    }
-    void join() noexcept { thread_->join(); }
-    static void name_this(std::string_view, const char*, unsigned) noexcept {}
-
-private:
-    std::optional<model::thread> thread_;
-};
-
-using pool = bide::basic_blocking_pool<platform, thread>;
+using pool = bide::basic_blocking_pool<platform, model::os_thread>;
 
 pool::options at_most(unsigned n, std::chrono::milliseconds keep_alive) {
     return {.max_threads = n, .keep_alive = keep_alive, .name = ""};

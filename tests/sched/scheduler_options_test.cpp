@@ -455,3 +455,56 @@ TEST_CASE(
     std::move(releases).join();
     std::move(blocked).join();
 }
+
+// Both workers rely on one request. The first thread that becomes free runs the worker whose ring has
+// both jobs, of which the first one waits for the second.
+TEST_CASE("scheduler_options: each thread for blocking tasks that becomes free runs a blocked "
+          "worker") {
+    const test::watchdog guard;
+    bide::scheduler_options o;
+    o.num_workers = 2;
+    o.max_blocking_threads = 2;
+    scheduler s(o);
+    bide::semaphore permits(0);
+    std::atomic<int> begun{0};
+    std::atomic<int> may_end{0};
+    const auto keeps_a_thread = [&](int n) {
+        return s.spawn_blocking([&, n] {
+            ++begun;
+            test::eventually([&] { return may_end.load() >= n; });
+        });
+    };
+    auto first = keeps_a_thread(1);
+    auto second = keeps_a_thread(2);
+    REQUIRE(test::eventually([&] { return begun.load() == 2; }));
+    auto blocks = s.spawn(
+        [&] {
+            ++begun;
+            permits.acquire();
+        },
+        {.worker = 1});
+    REQUIRE(test::eventually([&] { return begun.load() == 3; }));
+    std::atomic<bool> waits{false};
+    std::atomic<bool> has_run{false};
+    std::atomic<bool> in_time{false};
+    const auto pushes_and_blocks = [&] {
+        s.spawn([&] {
+             waits = true;
+             in_time = test::eventually([&] { return has_run.load(); });
+             permits.release(2);
+         }).detach();
+        s.spawn([&] { has_run = true; }).detach();
+        ++begun;
+        permits.acquire();
+    };
+    auto blocks_with_jobs = s.spawn(pushes_and_blocks, {.worker = 0});
+    REQUIRE(test::eventually([&] { return begun.load() == 4; }));
+    may_end = 1;
+    std::move(first).join();
+    REQUIRE(test::eventually([&] { return waits.load(); }));
+    may_end = 2;
+    std::move(second).join();
+    std::move(blocks_with_jobs).join();
+    std::move(blocks).join();
+    CHECK(in_time);
+}

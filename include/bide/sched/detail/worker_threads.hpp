@@ -162,8 +162,8 @@ private:
     var<own_thread*> idle_threads_{
         nullptr}; // those that have lost their workers and wait for others
     var<bool> over_{false};
-    runnable request_; // queued among blocking tasks while `requested_`
-    typename Platform::template atomic<bool> requested_{false};
+    var<bool> requested_{false}; // `request_` is queued among blocking tasks
+    runnable request_;
 };
 
 using worker_threads = basic_worker_threads<native_platform>;
@@ -325,30 +325,27 @@ bool basic_worker_threads<Platform, Pool, Thread>::request_replacement() noexcep
     lock::acquire(lock_);
     // A thread became idle since replace(), and found no blocked worker.
     const bool has_idle_thread = idle_threads_ != nullptr;
+    if (!has_idle_thread && !requested_) {
+        std::error_code why;
+        // Under the lock: if it fails, no other thread relies on it.
+        requested_ = blocking_.post(request_, why);
+    }
+    const bool requested = requested_;
     lock::release_plain(lock_);
     if (has_idle_thread) {
         pool_.replace_blocked();
-        return true;
     }
-    // Order: acq_rel [worker.request]; if the previous request was served, this thread sees what
-    // the serving thread did.
-    if (!requested_.exchange(true, std::memory_order_acq_rel)) {
-        std::error_code why;
-        if (!blocking_.post(request_, why)) {
-            // Order: release [worker.request]; the next request sees that this one failed.
-            requested_.store(false, std::memory_order_release);
-            return false;
-        }
-    }
-    return true;
+    return has_idle_thread || requested;
 }
 
 // On a thread for blocking tasks.
 template <class Platform, class Pool, class Thread>
 void basic_worker_threads<Platform, Pool, Thread>::serve_request() noexcept {
-    // Order: release [worker.request]; a later request is queued again.
-    requested_.store(false, std::memory_order_release);
+    lock::acquire(lock_);
+    requested_ = false; // a later request is queued again
+    lock::release_plain(lock_);
     if (worker* const w = pool_.take_blocked()) {
+        pool_.replace_blocked(); // the owners of several workers may have relied on one request
         threads_[w->index].run_as_substitute();
     }
 }
