@@ -1,0 +1,405 @@
+#include <bide/core/deadline.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/parker.hpp>
+#include <bide/sched/detail/pool_owner.hpp>
+#include <bide/sched/detail/scheduler_parts.hpp>
+#include <bide/sched/scheduler_options.hpp>
+#include <bide/sched/spawn_options.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_header.hpp>
+#include <model/check.hpp>
+#include <model/task_support.hpp>
+#include <model/thread_support.hpp>
+#include <support/catch.hpp>
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+// A whole scheduler: its pool, its threads and its end, connected as in a program. Each task runs once
+// or is refused, also if workers block and only few threads may be started. shutdown() returns when
+// every task and every thread has ended; then the scheduler may be destroyed. The parts have models of
+// their own: pool, worker_threads, blocking_pool, lifecycle.
+
+namespace {
+
+// The inner locks have a model of their own.
+using platform = model::platform_without_lock_sleep;
+using parker = bide::basic_parker<platform>;
+using task = bide::detail::basic_task_header<platform>;
+using bide::deadline;
+template <class T> using var = platform::var<T>;
+template <class T> using atomic = platform::atomic<T>;
+
+// What task_home adds to a home.
+class task_home : public bide::detail::basic_task_home<platform> {
+public:
+    virtual void start(task& t) noexcept = 0;
+    virtual const bide::detail::unhandled& handler() const noexcept = 0;
+    virtual void enter() noexcept = 0;
+    virtual void leave() noexcept = 0;
+
+protected:
+    ~task_home() = default;
+};
+
+bide::scheduler_options with(unsigned blocking_threads) {
+    bide::scheduler_options o;
+    o.max_blocking_threads = blocking_threads;
+    o.name = "";
+    return o;
+}
+
+using parts = bide::detail::basic_scheduler_parts<platform, task_home, model::os_thread>;
+
+class scheduler final : public parts {
+public:
+    explicit scheduler(unsigned workers, unsigned blocking_threads = 1, bool opens = true)
+        : scheduler(workers, with(blocking_threads), opens) {}
+    scheduler(const scheduler&) = delete;
+    scheduler& operator=(const scheduler&) = delete;
+    ~scheduler() {
+        shutdown();
+        end_external_calls();
+    }
+
+    // Returns false if a thread was not started.
+    bool open() noexcept {
+        const std::error_code error = start_threads();
+        if (error) {
+            shutdown();
+        }
+        return !error;
+    }
+    void shutdown() noexcept {
+        MODEL_REQUIRE(end(deadline::never(), [this]() noexcept { ended = ended + 1; }));
+        MODEL_REQUIRE(ended == 1);
+        MODEL_REQUIRE(pool().idle().sleepers() == 0 && pool().idle().searching() == 0);
+        MODEL_REQUIRE(!pool().idle().needs_replacement() && pool().queued() == 0);
+        MODEL_REQUIRE(threads().blocking().threads() == 0);
+    }
+    void start_blocking(task& t) noexcept {
+        std::error_code why;
+        parts::start_blocking(t, why);
+    }
+
+    task_home& normal() noexcept { return *this; }
+    task_home& of_class(bide::task_priority which) noexcept { return home_of(which); }
+    task_home& of_thread(unsigned n) noexcept { return *home_of_pinned(n); }
+
+    bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
+    const bide::detail::unhandled& handler() const noexcept override { return unhandled_; }
+
+    void enter() noexcept override { parts::enter(); }
+    void leave() noexcept override { parts::leave(); }
+
+    var<int> ended{0};
+
+private:
+    scheduler(unsigned workers, bide::scheduler_options wanted, bool opens)
+        : parts(
+              nullptr, wanted, {workers, true, nullptr, 0},
+              +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {
+        if (opens) {
+            MODEL_REQUIRE(open());
+        }
+    }
+
+    const bide::detail::unhandled unhandled_;
+};
+
+// What became of a task.
+struct outcome {
+    var<int> ran{0};
+    var<int> refused{0};
+    atomic<bool> has_ended{false};
+
+    bool is_decided() const noexcept { return ran + refused == 1; }
+    void await() const noexcept {
+        while (!has_ended.load(std::memory_order_acquire)) {
+            platform::pause();
+        }
+    }
+};
+
+// A task that calls a function. If it is refused, its spawner calls it: other tasks may wait for it.
+class job final : public task {
+public:
+    job(task_home& in, outcome& becomes, std::function<void()> does = {}, bool blocks = false)
+        : task(in, false), home_(in), becomes_(becomes), does_(std::move(does)), blocks_(blocks) {}
+
+private:
+    std::coroutine_handle<> start() noexcept override {
+        if (blocks_) {
+            home_.enter();
+        }
+        run(becomes_.ran);
+        if (blocks_) {
+            home_.leave();
+        }
+        return {};
+    }
+    void never_start() noexcept override { run(becomes_.refused); }
+    void run(var<int>& count) noexcept {
+        if (does_) {
+            does_();
+        }
+        count = count + 1;
+        becomes_.has_ended.store(true, std::memory_order_release);
+    }
+    void settle() noexcept override {}
+    void discard_outcome() noexcept override {}
+    void destroy() noexcept override { delete this; }
+
+    task_home& home_;
+    outcome& becomes_;
+    const std::function<void()> does_;
+    const bool blocks_;
+};
+
+void spawn(task_home& in, outcome& becomes, std::function<void()> does = {}) {
+    in.start(*new job(in, becomes, std::move(does)));
+}
+void spawn_blocking(scheduler& in, outcome& becomes, std::function<void()> does = {}) {
+    in.start_blocking(*new job(in, becomes, std::move(does), true));
+}
+
+// Too large to explore every execution. Without mutants: under random schedules, a mutant that
+// survives proves nothing.
+void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = runs;
+    model::find(name, model::failure::none, o, body);
+}
+
+// ---- Workers that block
+
+// Ends the scheduler, after all tasks if these come `first`.
+template <std::size_t Count> void end(scheduler& s, const outcome (&all)[Count], bool first) {
+    if (first) {
+        for (const outcome& o : all) {
+            o.await();
+        }
+    }
+    s.shutdown();
+    for (const outcome& o : all) {
+        MODEL_REQUIRE(first ? o.ran == 1 : o.is_decided());
+    }
+}
+
+// A task blocks its thread until the task that it has spawned has run.
+void blocked(unsigned workers, bool first) {
+    parker token;
+    outcome all[2];
+    scheduler s(workers);
+    spawn(s, all[0], [&] {
+        spawn(s, all[1], [&] { token.unpark(); });
+        token.park();
+    });
+    end(s, all, first);
+}
+
+// The same while the only thread for blocking tasks has one, which ends at any time.
+void blocked_beside_a_blocking_task(bool first) {
+    parker token;
+    outcome all[3];
+    scheduler s(1);
+    spawn_blocking(s, all[2]);
+    spawn(s, all[0], [&] {
+        spawn(s, all[1], [&] { token.unpark(); });
+        token.park();
+    });
+    end(s, all, first);
+}
+
+// A blocking task waits for a task, whose worker is blocked until the blocking task has begun.
+void blocked_for_a_blocking_task(bool first) {
+    parker begun;
+    parker token;
+    outcome all[3];
+    scheduler s(1, 2);
+    spawn(s, all[0], [&] { begun.park(); });
+    spawn_blocking(s, all[1], [&] {
+        spawn(s, all[2], [&] { token.unpark(); });
+        begun.unpark();
+        token.park();
+    });
+    end(s, all, first);
+}
+
+// A task blocks, and each task after it, until the last one has run: each time another thread has to
+// run the worker.
+void blocked_in_turn(bool first) {
+    parker tokens[2];
+    outcome all[3];
+    scheduler s(1, 2);
+    spawn(s, all[0], [&] {
+        spawn(s, all[1], [&] {
+            spawn(s, all[2], [&] {
+                tokens[0].unpark();
+                tokens[1].unpark();
+            });
+            tokens[1].park();
+        });
+        tokens[0].park();
+    });
+    end(s, all, first);
+}
+
+// ---- The start and the end
+
+// External threads spawn a task and a blocking one while the scheduler ends. Then it is destroyed.
+void spawned_at_the_end(bool blocking, bool both) {
+    outcome first;
+    outcome second;
+    {
+        auto s = std::make_unique<scheduler>(1);
+        std::unique_ptr<model::thread> another;
+        model::thread spawner(
+            [&, to = s.get()] { blocking ? spawn_blocking(*to, first) : spawn(*to, first); });
+        if (both) {
+            another = std::make_unique<model::thread>([&, to = s.get()] { spawn(*to, second); });
+        }
+        s->shutdown();
+        spawner.join();
+        another.reset();
+        s.reset();
+    }
+    MODEL_REQUIRE(first.is_decided() && (!both || second.is_decided()));
+}
+
+// What an external thread posts wakes a thread that ends the scheduler's life, while the poster may
+// still be in its call.
+void destroyed_beside_a_post(bool of_thread) {
+    parker posted;
+    struct call : bide::runnable {
+        explicit call(parker& p) {
+            run = bide::waker([](void* to) noexcept { static_cast<parker*>(to)->unpark(); }, &p);
+        }
+    } what(posted);
+    auto s = std::make_unique<scheduler>(1);
+    model::thread poster(
+        [&, to = s.get()] { (of_thread ? to->of_thread(0) : to->normal()).post(what); });
+    posted.park();
+    s.reset();
+}
+
+// The first or the second thread cannot be started. Then none has run a worker, and none is left.
+void not_opened(int threads) {
+    scheduler s(2, 1, false);
+    model::os_thread::starts_left() = threads;
+    MODEL_REQUIRE(!s.open());
+    MODEL_REQUIRE(s.ended == 1);
+}
+
+// Two threads shut it down, and a task waits for both calls to have begun.
+void shut_down_twice() {
+    outcome becomes;
+    scheduler s(1);
+    spawn(s, becomes);
+    model::thread other([&] { s.shutdown(); });
+    s.shutdown();
+    other.join();
+    MODEL_REQUIRE(becomes.is_decided());
+}
+
+// A fork-join of an external thread, beside the end.
+void entered_at_the_end() {
+    scheduler s(1);
+    bool admitted = false;
+    var<int> used{0};
+    model::thread caller([&] {
+        admitted = s.enter_caller();
+        if (admitted) {
+            used = 1;
+            s.leave_caller();
+        }
+    });
+    s.shutdown();
+    MODEL_REQUIRE(s.ended == 1);
+    caller.join();
+    MODEL_REQUIRE(!admitted || used == 1);
+}
+
+// ---- Classes and pinned tasks
+
+void of_each_home(unsigned workers, bool first) {
+    outcome all[3];
+    scheduler s(workers);
+    spawn(s.of_class(bide::task_priority::high), all[0]);
+    spawn(s.of_thread(workers - 1), all[1], [&] {
+        MODEL_REQUIRE(!s.is_here() || s.thread_here() == workers - 1);
+        spawn(s.of_class(bide::task_priority::low), all[2]);
+    });
+    end(s, all, first);
+}
+
+// A pinned task blocks its thread until another one has run, which a substitute runs. The thread ends its
+// pinned tasks with or without its worker.
+void pinned_and_blocked(bool first) {
+    parker token;
+    outcome all[3];
+    scheduler s(1);
+    spawn(s.of_thread(0), all[0], [&] {
+        spawn(s, all[1], [&] { token.unpark(); });
+        spawn(s.of_thread(0), all[2], [&] { MODEL_REQUIRE(s.thread_here() == 0U); });
+        token.park();
+    });
+    end(s, all, first);
+}
+
+// All of them, each so many times.
+void workers_that_block(std::uint64_t runs) {
+    check_at_random("one worker, a task blocks, at random", runs, [] { blocked(1, true); });
+    check_at_random("one worker, a task blocks, the end, at random", runs,
+                    [] { blocked(1, false); });
+    check_at_random("two workers, a task blocks, at random", runs / 2, [] { blocked(2, true); });
+    check_at_random("beside a blocking task, at random", runs,
+                    [] { blocked_beside_a_blocking_task(true); });
+    check_at_random("for a blocking task, at random", runs,
+                    [] { blocked_for_a_blocking_task(true); });
+    check_at_random("two tasks block in turn, at random", runs, [] { blocked_in_turn(true); });
+    check_at_random("a pinned task blocks, at random", runs, [] { pinned_and_blocked(true); });
+}
+
+void the_end(std::uint64_t runs) {
+    check_at_random("a task, the end, at random", runs, [] { spawned_at_the_end(false, false); });
+    check_at_random("a blocking task, the end, at random", runs,
+                    [] { spawned_at_the_end(true, false); });
+    check_at_random("two tasks, the end, at random", runs, [] { spawned_at_the_end(true, true); });
+    check_at_random("a post, destroyed, at random", runs, [] { destroyed_beside_a_post(false); });
+    check_at_random("a post to a thread, destroyed, at random", runs,
+                    [] { destroyed_beside_a_post(true); });
+    check_at_random("two ends, at random", runs, shut_down_twice);
+    check_at_random("a caller, the end, at random", runs, entered_at_the_end);
+    check_at_random("three homes, at random", runs, [] { of_each_home(1, true); });
+    check_at_random("three homes, the end, at random", runs, [] { of_each_home(1, false); });
+    check_at_random("three homes, two workers, at random", runs / 4, [] { of_each_home(2, true); });
+}
+
+} // namespace
+
+TEST_CASE("scheduler: every task runs, although workers block and few threads may be started",
+          "[scheduler]") {
+    workers_that_block(60);
+}
+
+TEST_CASE("scheduler: each task runs once or is refused, and the end comes after it",
+          "[scheduler]") {
+    the_end(60);
+}
+
+TEST_CASE("scheduler: if a thread cannot be started, no thread is left", "[scheduler]") {
+    model::check("no thread", {}, [] { not_opened(0); });
+    model::check("one of two threads", {}, [] { not_opened(1); });
+}
+
+TEST_CASE("scheduler: all of this, with more schedules", "[scheduler][.long]") {
+    workers_that_block(3'000);
+    the_end(3'000);
+}
