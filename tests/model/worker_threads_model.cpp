@@ -293,16 +293,16 @@ void check_at_random(const char* name, std::uint64_t runs, const model::body& bo
 } // namespace
 
 TEST_CASE("worker_threads: another thread runs a worker that is blocked", "[worker_threads]") {
-    check_at_random("blocked, at random", 5'000, [] { blocked(1ms); });
-    check_at_random("blocked, a substitute does not stay, at random", 5'000, [] { blocked(0ms); });
-    check_at_random("handed back, at random", 5'000, handed_back);
-    check_at_random("until its own thread is back, at random", 5'000, no_thread);
+    check_at_random("blocked, at random", 3'000, [] { blocked(1ms); });
+    check_at_random("blocked, a substitute does not stay, at random", 3'000, [] { blocked(0ms); });
+    check_at_random("handed back, at random", 3'000, handed_back);
+    check_at_random("until its own thread is back, at random", 3'000, no_thread);
 }
 
 TEST_CASE("worker_threads: the next thread that becomes free runs a worker that is blocked",
           "[worker_threads]") {
-    check_at_random("requested, at random", 5'000, requested);
-    check_at_random("requested twice, at random", 5'000, requested_twice);
+    check_at_random("requested, at random", 3'000, requested);
+    check_at_random("requested twice, at random", 3'000, requested_twice);
 }
 
 // ---- The list of idle threads, and requests, alone
@@ -372,12 +372,14 @@ public:
 
     threads_type* threads = nullptr;
 
-private:
+    // Returns false if the worker is not blocked.
     static bool take(worker& w) noexcept {
         bool is = true;
         return w.blocked.compare_exchange_strong(is, false, std::memory_order_acq_rel,
                                                  std::memory_order_relaxed);
     }
+
+private:
     void replace(worker& w) noexcept {
         if (take(w) && !threads->replace(w)) {
             w.blocked.store(true, std::memory_order_release);
@@ -400,6 +402,27 @@ void replaced(unsigned workers, unsigned blocking_threads) {
     steps::await(w, 1);
     p.block(w);
     steps::await(w, 2);
+    t.finish();
+}
+
+// Two threads that wait are woken for nothing, as by a pinned job that another one has run. Each of them
+// is given one worker.
+void woken_and_replaced() {
+    steps p(2);
+    auto wanted = with(0, 1ms);
+    steps::threads_type t(nullptr, p, wanted);
+    p.threads = &t;
+    MODEL_REQUIRE(!t.start());
+    for (steps::worker& w : p.workers()) {
+        steps::await(w, 1);
+        t.wake_thread(w.index);
+    }
+    for (steps::worker& w : p.workers()) {
+        p.block(w);
+    }
+    for (steps::worker& w : p.workers()) {
+        steps::await(w, 2);
+    }
     t.finish();
 }
 
@@ -434,7 +457,27 @@ void refused_twice() {
     t.finish();
 }
 
-// The only thread for blocking tasks becomes free at any time. It runs a worker for each request.
+// The only thread for blocking tasks becomes free at any time, also when the worker's own thread is back:
+// then it serves the next request.
+void served_again() {
+    steps p(1);
+    auto wanted = with(1, 1ms);
+    steps::threads_type t(nullptr, p, wanted);
+    p.threads = &t;
+    posted_call other([] {});
+    MODEL_REQUIRE(post(t, other));
+    steps::worker& w = p.workers()[0];
+    w.blocked.store(true, std::memory_order_release);
+    MODEL_REQUIRE(t.request_replacement());
+    const int runs = steps::take(w) ? 0 : 1;
+    steps::await(w, runs);
+    w.blocked.store(true, std::memory_order_release);
+    MODEL_REQUIRE(t.request_replacement());
+    steps::await(w, runs + 1);
+    t.finish();
+}
+
+// It runs a worker for each request.
 void served(int requesters) {
     steps p(2);
     auto wanted = with(1, 1ms);
@@ -461,16 +504,18 @@ void served(int requesters) {
 
 TEST_CASE("worker_threads: finish() ends every thread, whatever it waits for", "[worker_threads]") {
     model::check("finish, one worker", {}, [] { finished(1); });
-    check_at_random("finish, two workers, at random", 5'000, [] { finished(2); });
+    check_at_random("finish, two workers, at random", 3'000, [] { finished(2); });
 }
 
 TEST_CASE("worker_threads: a worker that is blocked is found by a thread that begins to wait",
           "[worker_threads]") {
-    check_at_random("blocked, a thread waits, at random", 5'000, [] { replaced(1, 0); });
-    check_at_random("blocked, a thread waits or is started, at random", 5'000,
+    check_at_random("blocked, a thread waits, at random", 3'000, [] { replaced(1, 0); });
+    check_at_random("blocked, a thread waits or is started, at random", 3'000,
                     [] { replaced(1, 1); });
-    check_at_random("blocked, two threads wait, at random", 5'000, [] { replaced(2, 0); });
-    check_at_random("blocked, two threads wait or one is started, at random", 5'000,
+    check_at_random("blocked, two threads wait, at random", 3'000, [] { replaced(2, 0); });
+    check_at_random("both blocked, two threads wait and are woken, at random", 3'000,
+                    woken_and_replaced);
+    check_at_random("blocked, two threads wait or one is started, at random", 3'000,
                     [] { replaced(2, 1); });
 }
 
@@ -484,6 +529,7 @@ TEST_CASE("worker_threads: a worker that is blocked is found by a thread that be
 TEST_CASE("worker_threads: a request is served, or its caller learns that it is not",
           "[worker_threads]") {
     model::check("two requests, no thread", {}, refused_twice);
-    check_at_random("two requests, one after the other, at random", 5'000, [] { served(1); });
-    check_at_random("two requests, at random", 5'000, [] { served(2); });
+    check_at_random("two requests, a worker that is back, at random", 3'000, served_again);
+    check_at_random("two requests, one after the other, at random", 3'000, [] { served(1); });
+    check_at_random("two requests, at random", 3'000, [] { served(2); });
 }

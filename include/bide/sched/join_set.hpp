@@ -19,6 +19,7 @@
 #include <bide/fwd.hpp>
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group_cell.hpp>
+#include <bide/sched/detail/join_set_child.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/cancel_reason.hpp>
@@ -36,60 +37,8 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 using ended_children = basic_ended_children<native_platform>;
-
-// The children of a join_set: the group of all, and the list of those that have ended.
-struct join_set_state {
-    void cancel(cancel_reason why) noexcept {
-        ended.cancel();
-        all.cancel(why);
-    }
-
-    ended_children ended;
-    group all;
-};
-
-// A child. It stays in the list of ended children, with a reference, until join_next() takes its
-// outcome.
-template <class T> class join_set_child : public task_header, public ended_children::child {
-public:
-    join_set_child(task_home& home, bool kept, join_set_state& of) noexcept
-        : task_header(home, kept), member_(of.all, *this), ended_(of.ended) {
-        set_tag(of.all.tag());
-    }
-
-    group_member& member() noexcept { return member_; }
-    deadline limit() const noexcept final { return member_.limit(); }
-    const task_binding<native_platform>* values() const noexcept final { return member_.values(); }
-
-    kept_outcome<T>& kept() noexcept { return kept_; }
-    void settled() noexcept {}
-    // Throws: the exception of the task; stopped_error if it never ran.
-    T take() {
-        if (never_ran()) {
-            throw_error(errc::stopped);
-        }
-        return kept_.take();
-    }
-
-protected:
-    ~join_set_child() = default;
-
-private:
-    // To the group, no child fails. A child that the set's cancellation has stopped has no outcome.
-    void discard_outcome() noexcept final {
-        if ((never_ran() || kept_.is_stopped()) && ended_.was_cancelled()) {
-            ended_.end(nullptr);
-        } else {
-            add_reference(); // for the list
-            ended_.end(this);
-        }
-        member_.end(nullptr, false);
-    }
-
-    group_member member_;
-    ended_children& ended_;
-    kept_outcome<T> kept_;
-};
+using join_set_state = basic_join_set_state<native_platform>;
+template <class T> using join_set_child = basic_join_set_child<T, native_platform>;
 
 } // namespace detail
 
@@ -123,11 +72,7 @@ public:
     ~join_set() {
         state_.cancel(cancel_reason::parent);
         detail::block_until(state_.all.of_children(), home_);
-        while (auto* const left = state_.ended.take()) {
-            auto& ended = *static_cast<child*>(left);
-            ended.kept().drop(); // here: the thread that ran the child may free the cell later
-            ended.drop_reference();
-        }
+        child::drop_all(state_.ended);
     }
 
     /// Runs a task as a child. If the set is cancelled, the child never starts.
@@ -199,15 +144,11 @@ private:
         if (what != wait_status::granted) {
             return {};
         }
-        struct last_reference {
-            child& c;
-            ~last_reference() { c.drop_reference(); }
-        } const mine{static_cast<child&>(ended.take_reserved())};
         if constexpr (std::is_void_v<T>) {
-            mine.c.take();
+            child::take_reserved(ended);
             return true;
         } else {
-            return next_type(mine.c.take());
+            return next_type(child::take_reserved(ended));
         }
     }
 

@@ -1,0 +1,261 @@
+#include <bide/core/deadline.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/sched/detail/ended_children.hpp>
+#include <bide/sched/detail/join_set_child.hpp>
+#include <bide/task/cancel_reason.hpp>
+#include <model/check.hpp>
+#include <model/task_support.hpp>
+#include <support/catch.hpp>
+
+#include <coroutine>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+// A join_set and the threads that run its children. Each outcome is returned once, or destroyed with
+// the set: when the destructor has returned, no outcome is left, although the thread that ran a child
+// may still have the last reference to it. The list of ended children alone is in group_model.
+
+namespace {
+
+// The inner locks have a model of their own.
+using platform = model::platform_without_lock_sleep;
+using task_home = model::task_home<platform>;
+using bide::cancel_reason;
+using bide::wait_status;
+template <class T> using var = platform::var<T>;
+
+// An outcome, which its owner may destroy only while the counts exist.
+class tracked {
+public:
+    struct counts {
+        var<int> made{0};
+        var<int> destroyed{0};
+    };
+
+    explicit tracked(counts& c) noexcept : of_(&c) { c.made = c.made + 1; }
+    tracked(tracked&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    tracked& operator=(tracked&&) = delete;
+    ~tracked() {
+        if (of_ != nullptr) {
+            of_->destroyed = of_->destroyed + 1;
+        }
+    }
+
+private:
+    counts* of_;
+};
+
+using base = bide::detail::basic_join_set_child<tracked, platform>;
+using state_type = bide::detail::basic_join_set_state<platform>;
+using list = bide::detail::basic_ended_children<platform>;
+
+// A set with its functions of join_set.hpp.
+class join_set {
+public:
+    // `cancels` is false where all children have ended anyway.
+    explicit join_set(bool cancels = true) noexcept : cancels_(cancels) {}
+    join_set(const join_set&) = delete;
+    join_set& operator=(const join_set&) = delete;
+    ~join_set() {
+        if (cancels_) {
+            state.cancel(cancel_reason::parent);
+        }
+        state.all.of_children().wait();
+        base::drop_all(state.ended);
+    }
+
+    // Returns false if no child is left.
+    bool join_next() {
+        wait_status what = state.ended.try_reserve();
+        if (what == wait_status::waiting) {
+            what =
+                bide::thread_wait<list, platform>::until(state.ended, 1, bide::deadline::never());
+        }
+        if (what == wait_status::granted) {
+            static_cast<void>(base::take_reserved(state.ended));
+        }
+        return what == wait_status::granted;
+    }
+
+    state_type state;
+
+private:
+    const bool cancels_;
+};
+
+// A child with an outcome. `gone` counts the cells that were destroyed.
+class child final : public base {
+public:
+    child(task_home& in, join_set& of, tracked::counts& c, platform::atomic<int>& gone) noexcept
+        : base(in, false, of.state), counts_(c), gone_(gone) {
+        of.state.ended.begin();
+        of.state.all.begin(member());
+    }
+
+    void begin() noexcept { to_run().run.wake(); }
+
+private:
+    std::coroutine_handle<> start() noexcept override {
+        kept().compute([this] { return tracked(counts_); });
+        return {};
+    }
+    void never_start() noexcept override { set_never_ran(); }
+    void settle() noexcept override {}
+    void destroy() noexcept override {
+        platform::atomic<int>& gone = gone_;
+        delete this;
+        gone.fetch_add(1, std::memory_order_relaxed);
+    }
+
+    tracked::counts& counts_;
+    platform::atomic<int>& gone_;
+};
+
+// What outlives the set and its threads.
+struct world {
+    task_home tasks;
+    platform::atomic<int> gone{0};
+};
+
+// Too large to explore every execution. Without mutants: under random schedules, a mutant that
+// survives proves nothing.
+void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = runs;
+    model::find(name, model::failure::none, o, body);
+}
+
+// The set is destroyed while a child runs. The counts go at once.
+void destroyed(int children, bool cancels = true) {
+    world w;
+    std::unique_ptr<model::thread> threads[2];
+    {
+        tracked::counts c[2];
+        {
+            join_set s(cancels);
+            for (int i = 0; i < children; ++i) {
+                auto* const one = new child(w.tasks, s, c[i], w.gone);
+                threads[i] = std::make_unique<model::thread>([one] { one->begin(); });
+            }
+        }
+        for (const tracked::counts& one : c) {
+            MODEL_REQUIRE(one.made == one.destroyed);
+        }
+        model::record(std::to_string(c[0].made + c[1].made));
+    }
+    threads[0].reset();
+    threads[1].reset();
+    MODEL_REQUIRE(w.gone.load(std::memory_order_relaxed) == children);
+}
+
+// A join has returned the outcome, or the set is destroyed with it.
+void joined(int children, int joins, bool cancels = true) {
+    world w;
+    std::unique_ptr<model::thread> threads[2];
+    {
+        tracked::counts c[2];
+        {
+            join_set s(cancels);
+            for (int i = 0; i < children; ++i) {
+                auto* const one = new child(w.tasks, s, c[i], w.gone);
+                threads[i] = std::make_unique<model::thread>([one] { one->begin(); });
+            }
+            for (int i = 0; i < joins; ++i) {
+                MODEL_REQUIRE(s.join_next() == (i < children));
+            }
+            MODEL_REQUIRE(joins < children || c[0].destroyed + c[1].destroyed == children);
+        }
+        for (const tracked::counts& one : c) {
+            MODEL_REQUIRE(one.made == one.destroyed);
+        }
+    }
+    threads[0].reset();
+    threads[1].reset();
+    MODEL_REQUIRE(w.gone.load(std::memory_order_relaxed) == children);
+}
+
+// Two threads join, one child runs elsewhere: one of the two gets it, the other one learns that no
+// child is left, and then the set may be destroyed.
+void joined_by_two(bool cancelled) {
+    world w;
+    std::unique_ptr<model::thread> running;
+    {
+        tracked::counts c;
+        {
+            join_set s(false);
+            auto* const one = new child(w.tasks, s, c, w.gone);
+            running = std::make_unique<model::thread>([one] { one->begin(); });
+            bool other = false;
+            model::thread joiner([&] { other = s.join_next(); });
+            if (cancelled) {
+                s.state.cancel(cancel_reason::requested);
+            }
+            const bool mine = s.join_next();
+            joiner.join();
+            MODEL_REQUIRE(cancelled ? !(mine && other) : mine != other);
+        }
+        MODEL_REQUIRE(c.made == c.destroyed);
+    }
+    running.reset();
+    MODEL_REQUIRE(w.gone.load(std::memory_order_relaxed) == 1);
+}
+
+// A cancellation comes while the child runs and another thread joins.
+void cancelled_and_joined() {
+    world w;
+    std::unique_ptr<model::thread> running;
+    {
+        tracked::counts c;
+        bool got = false;
+        {
+            join_set s;
+            auto* const one = new child(w.tasks, s, c, w.gone);
+            running = std::make_unique<model::thread>([one] { one->begin(); });
+            s.state.cancel(cancel_reason::requested);
+            got = s.join_next();
+            MODEL_REQUIRE(!s.join_next());
+            MODEL_REQUIRE(got == (c.made == 1));
+        }
+        MODEL_REQUIRE(c.made == c.destroyed);
+        model::record(got ? "outcome" : "none");
+    }
+    running.reset();
+    MODEL_REQUIRE(w.gone.load(std::memory_order_relaxed) == 1);
+}
+
+void sets_at_random(std::uint64_t runs) {
+    check_at_random("destroyed, one child, at random", runs, [] { destroyed(1); });
+    check_at_random("destroyed, two children, at random", runs, [] { destroyed(2); });
+    check_at_random("one of two outcomes is joined, at random", runs, [] { joined(2, 1); });
+    check_at_random("two outcomes are joined, at random", runs, [] { joined(2, 3, false); });
+    check_at_random("two join, at random", runs, [] { joined_by_two(false); });
+    check_at_random("two join, one cancels, at random", runs, [] { joined_by_two(true); });
+    check_at_random("cancelled and joined, at random", runs, cancelled_and_joined);
+}
+
+} // namespace
+
+TEST_CASE("join_set: its destructor leaves no outcome to the thread that ran the child",
+          "[join_set]") {
+    model::check("destroyed beside the last reference", {}, [] { destroyed(1, false); });
+    model::check("joined, destroyed", {}, [] { joined(1, 1, false); });
+}
+
+TEST_CASE("join_set: each outcome is returned once or destroyed with the set", "[join_set]") {
+    sets_at_random(500);
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = 500;
+    CHECK(model::outcomes(o, [] { destroyed(1); }) == "0 1");
+    CHECK(model::outcomes(o, cancelled_and_joined) == "none outcome");
+}
+
+TEST_CASE("join_set: each outcome is returned once or destroyed with the set, with more schedules",
+          "[join_set][.long]") {
+    sets_at_random(20'000);
+}
