@@ -123,7 +123,11 @@ private:
         : ns_(ns), other_clock_(clock) {}
 
     template <class C> static std::int64_t clock_now_ns() {
-        return saturated_ns(C::now().time_since_epoch());
+        if constexpr (std::is_same_v<C, std::chrono::steady_clock>) {
+            return native_platform::now();
+        } else {
+            return saturated_ns(C::now().time_since_epoch());
+        }
     }
 
     // The time left on the deadline's own clock; zero if it has passed.

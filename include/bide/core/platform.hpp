@@ -35,6 +35,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #if defined(__linux__)
 #include <bide/core/detail/futex_linux.hpp>
@@ -60,6 +61,48 @@ namespace bide::inline BIDE_ABI {
 
 /// Is the type of a word that threads sleep on (core/futex.hpp).
 using futex_word = std::uint32_t;
+
+namespace detail {
+
+// Takes the place of the clock and of chance on a thread that simulates (test/scheduler.hpp), so that
+// a run can be repeated.
+class simulated_machine {
+public:
+    // Returns the steady time in nanoseconds.
+    virtual std::int64_t now() noexcept = 0;
+    // Returns 64 random bits.
+    virtual std::uint64_t random() noexcept = 0;
+
+    // Returns the machine of the calling thread; nullptr if the thread does not simulate.
+    static simulated_machine* here() noexcept {
+        // Order: relaxed; a thread looks for what it has set itself.
+        return threads_.load(std::memory_order_relaxed) != 0 ? of_thread() : nullptr;
+    }
+
+    // Replaces the machine of the calling thread. nullptr: the thread does not simulate.
+    // Returns: the previous one.
+    static simulated_machine* exchange(simulated_machine* next) noexcept {
+        simulated_machine* const old = std::exchange(of_thread(), next);
+        // Order: relaxed; as in here(). The count wraps around to 0.
+        threads_.fetch_add((next != nullptr ? 1U : 0U) - (old != nullptr ? 1U : 0U),
+                           std::memory_order_relaxed);
+        return old;
+    }
+
+protected:
+    ~simulated_machine() = default;
+
+private:
+    // Never inlined, for the same reason as local().
+    BIDE_NOINLINE static simulated_machine*& of_thread() noexcept {
+        static constinit thread_local simulated_machine* machine = nullptr;
+        return machine;
+    }
+
+    static constinit inline std::atomic<unsigned> threads_{0}; // the threads that simulate
+};
+
+} // namespace detail
 
 /// Runs on the machine itself; Futex is the system's wait on an address. For the members see above.
 template <class Futex> struct basic_native_platform {
@@ -106,8 +149,11 @@ template <class Futex> struct basic_native_platform {
 #endif
     }
 
-    /// Returns the steady time in nanoseconds.
+    /// Returns the steady time in nanoseconds; on a thread that simulates, the simulated time.
     static std::int64_t now() noexcept {
+        if (auto* const simulated = detail::simulated_machine::here()) [[unlikely]] {
+            return simulated->now();
+        }
         const auto since = std::chrono::steady_clock::now().time_since_epoch();
         return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
     }

@@ -82,6 +82,18 @@ public:
         return next_.load(std::memory_order_seq_cst);
     }
 
+    /// Returns next_ns(), without timers that were cancelled.
+    std::int64_t next_live_ns() noexcept {
+        lock();
+        if (!wheel_.is_moving()) {
+            raise_next();
+        }
+        // Order: relaxed; written under the lock.
+        const std::int64_t next = next_.load(std::memory_order_relaxed);
+        unlock();
+        return next;
+    }
+
     /// Is the time that never comes.
     static constexpr std::int64_t never_ns = detail::timer_wheel::never_ns;
 

@@ -53,7 +53,9 @@ public:
         if (policy.attempts == 0 || next_ < 0 || cap_ < 0) {
             BIDE_THROW(std::invalid_argument("bide::retry: no attempts, or a negative time"));
         }
-        if (random_ == 0) {
+        if (auto* const simulated = simulated_machine::here(); simulated && random_ == 0) {
+            random_ = simulated->random();
+        } else if (random_ == 0) {
             random_ = static_cast<std::uint64_t>(native_platform::now()) ^
                       reinterpret_cast<std::uintptr_t>(this);
         }

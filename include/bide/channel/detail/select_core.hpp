@@ -149,6 +149,9 @@ std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
     if (Platform::model || n < 2) {
         return 0;
     }
+    if (auto* const simulated = simulated_machine::here()) [[unlikely]] {
+        return integer_cast<std::size_t>(((simulated->random() >> 32) * n) >> 32);
+    }
     // Marsaglia, "Xorshift RNGs", 2003. A thread seeds it with the time and an address of its own,
     // mixed as in Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014. So
     // threads that start one after the other in one place, or together in adjacent places, differ.

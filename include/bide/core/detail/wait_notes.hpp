@@ -129,6 +129,19 @@ public:
         });
     }
 
+    // Returns what an actor waits for, such as "mutex 'accounts', held by task 'writer'"; "" if its wait is
+    // not noted. Throws: std::bad_alloc.
+    std::string what_for(actor who) {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [node, w] : waits_) {
+            if (w.who == who) {
+                const std::string held = holders_of(w.what.word);
+                return text_of(w.what.word) + (held.empty() ? "" : ", held by " + held);
+            }
+        }
+        return {};
+    }
+
     // ---- Reports
 
     using handler = void (*)(const char* report);

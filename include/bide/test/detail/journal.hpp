@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TEST_DETAIL_JOURNAL_HPP
+#define BIDE_TEST_DETAIL_JOURNAL_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+
+#include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace test::detail {
+
+// The text of a run, a line for each decision. It has no address and no measured time, so it is the same
+// for the same run. If there is no memory for it, terminates.
+class journal {
+public:
+    // Adds a line of texts and numbers.
+    template <class... Parts> void line(const Parts&... parts) noexcept {
+        bide::detail::made_or_fatal("no memory for the journal of a simulation", [&] {
+            (add(parts), ...);
+            text_ += '\n';
+        });
+    }
+
+    const std::string& text() const noexcept { return text_; }
+
+    // If set, receives the journal of each simulation that the thread destroys (test/explore.hpp).
+    struct sink {
+        std::string* to = nullptr;
+    };
+    void leave() noexcept {
+        if (std::string* const to = native_platform::local<sink>().to) {
+            *to = std::move(text_);
+        }
+    }
+
+    // Returns the hash of the text: FNV-1a with 64 bits.
+    std::uint64_t hash() const noexcept {
+        std::uint64_t h = 0xcbf29ce484222325U;
+        for (const char c : text_) {
+            h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+        }
+        return h;
+    }
+
+private:
+    void add(std::string_view text) { text_ += text; }
+    template <std::integral T> void add(T number) {
+        char digits[24];
+        const auto end = std::to_chars(digits, digits + sizeof digits, number);
+        text_.append(digits, end.ptr);
+    }
+
+    std::string text_;
+};
+
+} // namespace test::detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TEST_DETAIL_SIMULATION_HPP
+#define BIDE_TEST_DETAIL_SIMULATION_HPP
+
+// The home of the tasks of a test::scheduler, the host of their operations, and the machine of its thread.
+//
+// One thread, the owner, does everything. A step runs one runnable or fires one timer, as step_order.hpp
+// chooses. If nothing is runnable, the clock jumps to the next timer. What the simulation decides depends
+// on the seed and on earlier decisions only: no address and no measured time takes part. What other threads
+// post is kept apart, and ends the run with an error.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/thread_mark.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/timer_queue.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/injector.hpp>
+#include <bide/task/cancel_reason.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/test/detail/journal.hpp>
+#include <bide/test/detail/seeded_random.hpp>
+#include <bide/test/detail/step_order.hpp>
+#include <bide/test/detail/task_table.hpp>
+#include <bide/test/simulation_options.hpp>
+#include <bide/test/simulation_report.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace test::detail {
+
+class simulation final : public bide::detail::task_home,
+                         public basic_worker_host<native_platform>,
+                         public bide::detail::simulated_machine {
+    using platform = native_platform;
+    using header = bide::detail::task_header;
+
+public:
+    static constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
+
+    explicit simulation(simulation_options&& how)
+        : how_(std::move(how)), random_(how_.seed), order_(how_, random_),
+          unhandled_([to = std::weak_ptr(thrown_)](std::exception_ptr error) {
+              const auto there = to.lock();
+              if (there == nullptr) {
+                  std::rethrow_exception(error); // terminates
+              }
+              if (*there == nullptr) {
+                  *there = error;
+              }
+          }) {
+        static_cast<void>(bide::detail::error_of<stopped_error>(errc::stopped)); // as a run_loop
+        journal_.line("seed ", how_.seed);
+        outer_ = simulated_machine::exchange(this);
+    }
+    simulation(const simulation&) = delete;
+    simulation& operator=(const simulation&) = delete;
+    ~simulation();
+
+    // Steps until is_over() returns true, or until nothing happens before `until` any more; the time is
+    // `until` then, unless that is never_ns. Returns is_over(). Only the first call runs on the owner's
+    // stack; run_tasks() makes inner ones.
+    // Throws: simulation_error; the exception of a task without a handle.
+    template <class IsOver> bool run(std::int64_t until, IsOver&& is_over);
+
+    // The time since the start.
+    std::int64_t elapsed_ns() const noexcept { return now_ - start_ns; }
+    void advance(std::int64_t ns) noexcept {
+        now_ += std::min(ns, never_ns - now_);
+        journal_.line("advance to ", elapsed_ns());
+    }
+
+    journal& notes() noexcept { return journal_; }
+    seeded_random& chance() noexcept { return random_; }
+    std::uint64_t steps() const noexcept { return steps_; }
+
+    // The task that fault_options::cancel leaves alone unless may_cancel names it.
+    void set_main(std::uint64_t number) noexcept { main_ = number; }
+    std::uint64_t last_spawned() const noexcept { return last_spawned_; }
+
+    // Throws: std::bad_alloc.
+    simulation_report report() const {
+        return {how_.seed, steps_, std::chrono::nanoseconds(elapsed_ns()), tasks_.unfinished()};
+    }
+    template <class Error> [[noreturn]] void fail(const std::string& why) {
+        journal_.line("error: ", why);
+        BIDE_THROW(Error("bide::test: " + why + "; " + report().text()));
+    }
+
+    // ---- The machine of the owner's thread
+
+    std::int64_t now() noexcept override {
+        if (++reads_ > most_reads) {
+            now_ += 1'000; // a loop that waits for a time ends
+        }
+        return now_;
+    }
+    std::uint64_t random() noexcept override { return random_.bits(); }
+
+    // ---- The home of the tasks
+
+    void start(header& t) noexcept override;
+    void post(runnable& r) noexcept override {
+        if (is_owner()) {
+            push(r);
+        } else {
+            foreign_.push(r);
+        }
+    }
+    executor_ref executor() noexcept override { return executor_ref::to(*this); }
+
+    waker waker_of_caller() noexcept override {
+        const auto nothing = [](void*) noexcept {}; // run_tasks() looks by itself
+        return is_owner() ? waker(nothing, this) : waker();
+    }
+    void run_tasks(const basic_waiter<platform>& w) noexcept override;
+
+private:
+    static constexpr std::int64_t start_ns = 1'000'000'000;
+    static constexpr unsigned longest_streak = 16;
+    static constexpr std::uint64_t most_reads = 100'000; // of the clock, in one step
+
+    struct queued {
+        runnable* job;
+        std::uint64_t task; // its number; 0: not a task of the table
+    };
+
+    // While it lives, the owner's thread runs the simulation.
+    class turn;
+
+    unsigned registry_here() const noexcept override { return 0; }
+    bide::detail::basic_task_registry<platform>& registry(unsigned) noexcept override {
+        return registry_;
+    }
+    bool is_here() const noexcept override { return is_owner(); }
+    bool is_closing() const noexcept override { return closing_; }
+    void task_ended() noexcept override {
+        // Order: relaxed; the owner reads it.
+        left_.fetch_sub(1, std::memory_order_relaxed);
+        if (is_owner()) {
+            ++ended_;
+        }
+    }
+    const bide::detail::unhandled& handler() const noexcept override { return unhandled_; }
+    void enter() noexcept override {}
+    void leave() noexcept override {}
+
+    // ---- The host of their operations
+
+    // A task that yields again and again waits for another one, which may have a lower priority.
+    void yield(runnable& r) noexcept override {
+        push(r);
+        auto* const of = streak_ >= longest_streak ? tasks_.find(ready_.back().task) : nullptr;
+        if (of != nullptr) {
+            of->priority = order_.lowest_priority();
+        }
+    }
+    void add_timer(timer& t) noexcept override { timers_.add(t); }
+    bool blocks() noexcept override;
+    void unblocks() noexcept override {}
+    // A strand of the tasks has an executor of its own: its waits are simulated, too.
+    bool has_queue(executor_ref) noexcept override { return true; }
+
+    bool is_owner() const noexcept { return bide::detail::thread_mark<platform>() == owner_; }
+    void push(runnable& r) noexcept {
+        bide::detail::made_or_fatal("no memory for the queue of a simulation",
+                                    [&] { ready_.push_back({&r, tasks_.number_of(r)}); });
+    }
+
+    bool step(std::int64_t until);
+    void check_limits();
+    void cancel_one();
+    bool stalls() noexcept { return how_.faults.stall > 0 && random_.chance(how_.faults.stall); }
+    void fire();
+    void execute(queued q, std::size_t at, std::size_t count);
+    void remove_ended(std::uint64_t number);
+    void take_foreign() {
+        while (runnable* const r = foreign_.pop()) {
+            push(*r);
+        }
+    }
+    [[noreturn]] void die(const char* why) noexcept;
+
+    simulation_options how_;
+    const void* const owner_ = bide::detail::thread_mark<platform>();
+    seeded_random random_;
+    step_order order_;
+    journal journal_;
+    const std::shared_ptr<std::exception_ptr> thrown_ = std::make_shared<std::exception_ptr>();
+    const bide::detail::unhandled unhandled_;
+    simulated_machine* outer_ = nullptr;
+
+    std::int64_t now_ = start_ns;
+    std::uint64_t reads_ = 0; // of the clock, in this step
+    std::uint64_t steps_ = 0;
+    std::uint64_t cancels_ = 0;
+    std::uint64_t ended_ = 0; // tasks that have ended and may be in the table
+    std::uint64_t main_ = 0;
+    std::uint64_t running_ = 0;  // the number of the task that runs
+    std::uint64_t last_run_ = 0; // the number of the task that ran last
+    unsigned streak_ = 0;        // how many times in a row
+    std::uint64_t last_spawned_ = 0;
+    bool closing_ = false;
+
+    std::vector<queued> ready_; // the oldest first
+    basic_timer_queue<platform> timers_{waker([](void*) noexcept {}, nullptr)};
+    bide::detail::basic_task_registry<platform> registry_;
+    task_table tasks_;
+    // Other threads use these:
+    basic_injector<platform> foreign_;
+    platform::atomic<std::size_t> left_{0};
+};
+
+} // namespace test::detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

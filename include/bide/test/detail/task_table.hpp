@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TEST_DETAIL_TASK_TABLE_HPP
+#define BIDE_TEST_DETAIL_TASK_TABLE_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/noted.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/test/simulation_report.hpp>
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace test::detail {
+
+// The tasks of a simulation that have not ended, by their numbers. The table has a reference to each, so
+// that no other object gets the address of a listed task.
+class task_table {
+public:
+    using header = bide::detail::task_header;
+
+    struct entry {
+        header* task;
+        std::uint64_t priority; // see step_order.hpp
+    };
+
+    task_table() = default;
+    task_table(const task_table&) = delete;
+    task_table& operator=(const task_table&) = delete;
+    ~task_table() {
+        for (const auto& [number, e] : entries_) {
+            e.task->drop_reference();
+        }
+    }
+
+    // Adds a task. Returns its number. Throws: std::bad_alloc.
+    std::uint64_t add(header& task, std::uint64_t priority) {
+        numbers_.emplace(&task.to_run(), last_ + 1);
+        entries_.emplace(++last_, entry{&task, priority});
+        task.add_reference();
+        return last_;
+    }
+
+    // Returns the number of the task that a runnable runs; 0: it runs none of the table.
+    std::uint64_t number_of(const runnable& r) const noexcept {
+        const auto found = numbers_.find(&r);
+        return found != numbers_.end() ? found->second : 0;
+    }
+
+    // Returns nullptr if there is no such task.
+    entry* find(std::uint64_t number) noexcept {
+        const auto found = entries_.find(number);
+        return found != entries_.end() ? &found->second : nullptr;
+    }
+
+    // Removes `number`, if it has ended, or else the first task that has ended. Returns the number of the
+    // task that it removed, or 0.
+    std::uint64_t remove_ended(std::uint64_t number) noexcept {
+        auto at = entries_.find(number);
+        if (at == entries_.end() || !at->second.task->is_complete()) {
+            for (at = entries_.begin(); at != entries_.end(); ++at) {
+                if (at->second.task->is_complete()) {
+                    break;
+                }
+            }
+        }
+        if (at == entries_.end()) {
+            return 0;
+        }
+        const std::uint64_t removed = at->first;
+        header* const task = at->second.task;
+        numbers_.erase(&task->to_run());
+        entries_.erase(at);
+        task->drop_reference();
+        return removed;
+    }
+
+    // Calls visit(number, header&) for each task, the oldest first.
+    template <class Visit> void for_each(Visit&& visit) const {
+        for (const auto& [number, e] : entries_) {
+            visit(number, *e.task);
+        }
+    }
+
+    static const char* name_of(const header& task) noexcept {
+        const char* const name = task.name();
+        return name != nullptr ? name : "";
+    }
+
+    // Throws: std::bad_alloc.
+    std::vector<unfinished_task> unfinished() const {
+        std::vector<unfinished_task> found;
+        for_each([&](std::uint64_t number, const header& task) {
+            found.push_back({number, name_of(task), what_for(task), task.is_waiting()});
+        });
+        return found;
+    }
+
+private:
+    static std::string what_for([[maybe_unused]] const header& task) {
+        std::string what;
+        BIDE_CHECKED(what = bide::detail::wait_notes::all().what_for(bide::detail::actor(&task));)
+        return what;
+    }
+
+    std::map<std::uint64_t, entry> entries_;
+    std::unordered_map<const runnable*, std::uint64_t> numbers_;
+    std::uint64_t last_ = 0;
+};
+
+} // namespace test::detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TEST_EXPLORE_HPP
+#define BIDE_TEST_EXPLORE_HPP
+
+/// \file
+/// Runs a test under many seeds, and repeats it under one.
+///
+/// \code
+/// bide::test::for_each_seed(1, 1000, [](std::uint64_t seed) {
+///     bide::mutex m;                               // outlives the tasks
+///     bide::test::scheduler s({.seed = seed});
+///     ...
+/// });
+/// \endcode
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/test/detail/journal.hpp>
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace test {
+
+/// A seed under which a test has thrown.
+struct seed_failure {
+    std::uint64_t seed = 0; ///< The seed.
+    std::string what{}; ///< What the exception says; "" if it is not derived from std::exception.
+    std::string journal{};      ///< The journal of the scheduler that was destroyed last.
+    std::exception_ptr error{}; ///< The exception.
+};
+
+namespace detail {
+
+// Collects the journal of the scheduler that this thread destroys.
+class journal_keeper {
+public:
+    journal_keeper() noexcept : sink_(native_platform::local<journal::sink>()), outer_(sink_.to) {
+        sink_.to = &text;
+    }
+    journal_keeper(const journal_keeper&) = delete;
+    journal_keeper& operator=(const journal_keeper&) = delete;
+    ~journal_keeper() { sink_.to = outer_; }
+
+    std::string text;
+
+private:
+    journal::sink& sink_;
+    std::string* const outer_;
+};
+
+template <class F> std::optional<seed_failure> failure_under(std::uint64_t seed, F& f) {
+    journal_keeper kept;
+#if BIDE_EXCEPTIONS
+    try {
+        f(seed);
+    } catch (const std::exception& e) {
+        return seed_failure{seed, e.what(), std::move(kept.text), std::current_exception()};
+    } catch (...) {
+        return seed_failure{seed, {}, std::move(kept.text), std::current_exception()};
+    }
+#else
+    f(seed);
+#endif
+    return std::nullopt;
+}
+
+// Returns the number that a variable of the environment holds.
+inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
+    const char* const text = std::getenv(variable);
+    std::uint64_t number = 0;
+    if (text == nullptr) {
+        return std::nullopt;
+    }
+    const char* const end = text + std::strlen(text);
+    const auto read = std::from_chars(text, end, number);
+    return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
+}
+
+// Returns where the last `lines` lines of a text begin.
+inline std::size_t last_lines(const std::string& text, int lines) noexcept {
+    std::size_t at = text.size();
+    for (; at != 0 && lines >= 0; --at) {
+        lines -= text[at - 1] == '\n' ? 1 : 0;
+    }
+    return at == 0 ? 0 : at + 1;
+}
+
+} // namespace detail
+
+/// Calls f(seed) for `count` seeds from `first` on, and stops at the first one that throws.
+/// Returns: that seed; nothing if there is none.
+template <class F>
+std::optional<seed_failure> find_failure(std::uint64_t first, std::uint64_t count, F&& f) {
+    for (std::uint64_t i = 0; i != count; ++i) {
+        if (auto failure = detail::failure_under(first + i, f)) {
+            return failure;
+        }
+    }
+    return std::nullopt;
+}
+
+/// Calls f(seed) for `count` seeds from `first` on. At the first one that throws, writes the seed and the
+/// end of the journal to stderr.
+///
+/// Two variables of the environment, each a decimal number, change that: BIDE_TEST_SEED is the only seed;
+/// BIDE_TEST_SEEDS replaces `count`.
+/// Throws: the exception of f.
+template <class F> void for_each_seed(std::uint64_t first, std::uint64_t count, F&& f) {
+    if (const auto only = detail::number_in("BIDE_TEST_SEED")) {
+        first = *only;
+        count = 1;
+    } else if (const auto more = detail::number_in("BIDE_TEST_SEEDS")) {
+        count = *more;
+    }
+    const auto failure = find_failure(first, count, f);
+    if (!failure) {
+        return;
+    }
+    std::fprintf(stderr, "bide::test: seed %llu failed: %s\n",
+                 static_cast<unsigned long long>(failure->seed), failure->what.c_str());
+    std::fprintf(stderr, "to repeat it, set BIDE_TEST_SEED=%llu; the last steps:\n%s",
+                 static_cast<unsigned long long>(failure->seed),
+                 failure->journal.c_str() + detail::last_lines(failure->journal, 20));
+    std::rethrow_exception(failure->error);
+}
+
+} // namespace test
+} // namespace bide::inline BIDE_ABI
+
+#endif

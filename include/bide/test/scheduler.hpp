@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TEST_SCHEDULER_HPP
+#define BIDE_TEST_SCHEDULER_HPP
+
+/// \file
+/// Runs tasks in a simulation: on one thread, in an order that a seed chooses, and in simulated time. The
+/// same seed makes the same run. README.md in this folder says what that needs of the tasks.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/sched/task_runner.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/test/detail/simulation.hpp>
+#include <bide/test/detail/simulation_steps.hpp>
+#include <bide/test/simulation_options.hpp>
+#include <bide/test/simulation_report.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace test {
+
+/// Runs tasks on the thread that made it, while one of its functions is called. It starts no thread and
+/// never sleeps. While it exists, bide's clock on that thread is simulated: it stands still while tasks
+/// run, and jumps to the next timer when no task is runnable.
+///
+/// Other threads must not wake its tasks, nor spawn some: the run then ends with simulation_error. A task
+/// that blocks its thread terminates the program with a message that names the seed and the task.
+///
+/// \code
+/// bide::test::scheduler s({.seed = 7});
+/// auto client = s.spawn(call(server, 5s).named("client"));
+/// s.spawn(serve(server).named("server")).detach();
+/// const bide::test::simulation_report end = s.run();
+/// REQUIRE(end.all_ended());
+/// \endcode
+class scheduler : public task_runner {
+public:
+    /// Constructs a scheduler without tasks.
+    /// Throws: std::bad_alloc.
+    explicit scheduler(simulation_options how = {})
+        : scheduler(std::make_unique<detail::simulation>(std::move(how))) {}
+
+    /// Cancels all tasks and runs them until they have ended. If one waits for ever, or throws an exception
+    /// that no handle asks for, terminates with a message.
+    /// Requires: the calling thread made it, and has destroyed all schedulers that it made later.
+    ~scheduler() = default;
+
+    // ---- Running. Each function throws
+    //   simulation_error   a limit of the options is reached, or another thread has woken a task
+    //   the exception of a task, if the task's handle was dropped
+
+    /// Runs until no task is runnable and no timer is armed. Tasks that are left then wait for ever; the
+    /// report names them.
+    simulation_report run() {
+        core_->run(detail::simulation::never_ns, []() noexcept { return false; });
+        return core_->report();
+    }
+
+    /// Runs as run() does, until a simulated time is over. Then `rest` has passed in any case.
+    template <class R, class P> simulation_report run_for(const std::chrono::duration<R, P>& rest) {
+        core_->run(deadline::after(rest).steady_ns(), []() noexcept { return false; });
+        return core_->report();
+    }
+
+    /// Runs what is runnable now, until every task waits. The clock does not move.
+    simulation_report run_ready() {
+        core_->run(core_->now(), []() noexcept { return false; });
+        return core_->report();
+    }
+
+    /// Runs a task, and all others, until this one has ended.
+    /// Returns: its value.
+    /// Throws: what the task throws; stuck_error if the task waits for ever; std::bad_alloc.
+    template <class T> T run_until(task<T> t) {
+        join_handle<T> handle = spawn(std::move(t));
+        core_->set_main(core_->last_spawned());
+        if (!core_->run(detail::simulation::never_ns, [&]() noexcept { return handle.done(); })) {
+            core_->template fail<stuck_error>("the task of run_until() waits for ever");
+        }
+        return std::move(handle).join();
+    }
+
+    // ---- Time
+
+    /// Returns the simulated time since the scheduler was made.
+    std::chrono::nanoseconds now() const noexcept {
+        return std::chrono::nanoseconds(core_->elapsed_ns());
+    }
+
+    /// Moves the clock on, as a computation of that length does. Runs no task.
+    /// Requires: `by` is not negative.
+    template <class R, class P> void advance(const std::chrono::duration<R, P>& by) {
+        core_->advance(deadline::saturated_ns(by));
+    }
+
+    // ---- What happened
+
+    /// Returns the report at this moment.
+    /// Throws: std::bad_alloc.
+    simulation_report report() const { return core_->report(); }
+
+    /// Returns all decisions so far, a line for each. Equal runs have equal journals, byte for byte.
+    const std::string& journal() const noexcept { return core_->notes().text(); }
+
+    /// Returns a hash of the journal.
+    std::uint64_t journal_hash() const noexcept { return core_->notes().hash(); }
+
+private:
+    explicit scheduler(std::unique_ptr<detail::simulation> core) noexcept
+        : task_runner(*core), core_(std::move(core)) {}
+
+    const std::unique_ptr<detail::simulation> core_;
+};
+
+// ---- For the code under test, and for fakes
+
+namespace detail {
+
+// The simulation of the calling thread, or nullptr. Nothing else replaces the machine of a thread.
+inline simulation* here() noexcept {
+    return static_cast<simulation*>(bide::detail::simulated_machine::here());
+}
+
+} // namespace detail
+
+/// Is the clock that a scheduler simulates: std::chrono::steady_clock, or the simulated time on a thread
+/// with a test::scheduler. Code that is simulated reads this clock and never that of std.
+struct clock {
+    /// The types are those of std::chrono::steady_clock.
+    using duration = std::chrono::steady_clock::duration;
+    using rep = duration::rep;                                ///< The type of a count.
+    using period = duration::period;                          ///< The unit of a count.
+    using time_point = std::chrono::steady_clock::time_point; ///< The time since an unknown start.
+    /// The clock never goes back.
+    static constexpr bool is_steady = true;
+
+    /// Returns the time.
+    static time_point now() noexcept {
+        return time_point(
+            std::chrono::duration_cast<duration>(std::chrono::nanoseconds(native_platform::now())));
+    }
+};
+
+/// Returns the simulated time since the scheduler of this thread was made; zero without a scheduler.
+inline std::chrono::nanoseconds now() noexcept {
+    auto* const s = detail::here();
+    return std::chrono::nanoseconds(s != nullptr ? s->elapsed_ns() : 0);
+}
+
+/// Moves the clock of this thread's scheduler on, as a computation of that length does. Without a
+/// scheduler, does nothing.
+/// Requires: `by` is not negative.
+template <class R, class P> void advance(const std::chrono::duration<R, P>& by) {
+    if (auto* const s = detail::here()) {
+        s->advance(deadline::saturated_ns(by));
+    }
+}
+
+/// Says that something can go wrong here, and asks whether it does. `what` stands in the journal.
+/// Returns: true with that probability; false without a scheduler.
+inline bool fault_point(std::string_view what, double probability) {
+    auto* const s = detail::here();
+    if (s == nullptr) {
+        return false;
+    }
+    const bool fails = s->chance().chance(probability);
+    s->notes().line(s->steps(), fails ? " fault " : " no fault ", what);
+    return fails;
+}
+
+/// Chooses a number from 0 to `count` - 1, for a fake that may act in several ways. `what` stands in the
+/// journal.
+/// Returns: the number; 0 without a scheduler.
+/// Requires: `count` is not 0.
+inline std::uint64_t choose(std::string_view what, std::uint64_t count) {
+    auto* const s = detail::here();
+    if (s == nullptr) {
+        return 0;
+    }
+    const std::uint64_t chosen = s->chance().below(count);
+    s->notes().line(s->steps(), " choose ", chosen, "/", count, " ", what);
+    return chosen;
+}
+
+/// Adds a line to the journal. Without a scheduler, does nothing.
+inline void note(std::string_view text) {
+    if (auto* const s = detail::here()) {
+        s->notes().line(s->steps(), " note ", text);
+    }
+}
+
+} // namespace test
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TEST_SIMULATION_OPTIONS_HPP
+#define BIDE_TEST_SIMULATION_OPTIONS_HPP
+
+#include <bide/core/config.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+namespace bide::inline BIDE_ABI {
+namespace test {
+
+/// How a scheduler chooses among what is runnable: tasks, and the timer that is due.
+enum class task_order : std::uint8_t {
+    random,     ///< Each choice is uniform.
+    priorities, ///< By random priorities with change points (PCT: Burckhardt, Kothari, Musuvathi,
+                ///< Nagarakatte, "A Randomized Scheduler with Probabilistic Guarantees of Finding
+                ///< Bugs", ASPLOS 2010). Finds bugs that need a few switches at exact places.
+    fifo        ///< In the order in which they became runnable, as a run_loop.
+};
+
+/// What a scheduler does to the tasks. A chance is a number from 0 (never) to 1 (at each step).
+struct fault_options {
+    /// The chance that the clock jumps to the next timer although tasks are runnable. So time-outs end
+    /// while their grants are on the way, as on a slow machine. No timer fires before its time.
+    double stall = 0;
+
+    /// The chance that a task is cancelled, as by join_handle::cancel().
+    double cancel = 0;
+
+    /// The largest number of tasks that are cancelled in this way.
+    std::uint64_t most_cancels = UINT64_MAX;
+
+    /// Returns whether a task may be cancelled in this way. `name` is "" if it has none. Empty: all
+    /// tasks, except that of run_until().
+    std::function<bool(const char* name)> may_cancel{};
+};
+
+/// How a scheduler works. The same options, and the same program, make the same run.
+struct simulation_options {
+    /// The seed of all choices.
+    std::uint64_t seed = 0;
+
+    /// How the next task is chosen.
+    task_order order = task_order::random;
+
+    /// priorities: the number of steps at which the running task gets the lowest priority. A bug of
+    /// depth d needs d - 1 of them.
+    unsigned change_points = 2;
+
+    /// priorities: the change points lie in that many steps from the first one.
+    std::uint64_t expected_steps = 500;
+
+    /// The largest number of steps: a limit for tasks that run for ever.
+    std::uint64_t max_steps = 1'000'000;
+
+    /// The longest simulated time: a limit for intervals that go on for ever.
+    std::chrono::nanoseconds max_time = std::chrono::hours(24 * 365);
+
+    /// What the scheduler does to the tasks.
+    fault_options faults{};
+
+    /// Called before each step, outside of all tasks, with the number of the step from 1 on. It may
+    /// cancel a task, and must not throw.
+    std::function<void(std::uint64_t step)> before_step{};
+};
+
+} // namespace test
+} // namespace bide::inline BIDE_ABI
+
+#endif
