@@ -11,6 +11,7 @@
 #include <bide/task/rate_limiter.hpp>
 #include <bide/task/retry.hpp>
 #include <bide/task/strand.hpp>
+#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <bide/test/scheduler.hpp>
@@ -688,26 +689,36 @@ TEST_CASE("test scheduler: its end cancels the tasks that are left") {
 #if BIDE_TESTS_CAN_DIE
 
 TEST_CASE("test scheduler: a task that blocks its thread is named, and does not hang") {
-    const std::string said = test::dies([] {
-        bide::mutex m;
-        scheduler s(seeded(6));
-        const auto hold = [](bide::mutex& of) -> task<> {
-            auto lock = co_await of.async_lock();
-            co_await sleep_for(1h);
-        };
-        const auto block = [](bide::mutex& on) -> task<> {
-            on.lock();
-            on.unlock();
-            co_return;
-        };
-        s.spawn(hold(m)).detach();
-        s.run_ready();
-        s.spawn(block(m).named("blocker")).detach();
-        s.run();
-    });
-    INFO(said);
-    REQUIRE(test::contains(said, "a task blocks its thread"));
-    REQUIRE(test::contains(said, "seed 6, step 2, task 2 blocker"));
+    const auto block = [](scheduler& on, bide::event& never, int way) -> task<> {
+        switch (way) {
+        case 0: never.wait(); break;
+        case 1: bide::sync_wait(wait_for(never)); break;
+        case 2: {
+            auto other = on.spawn(wait_for(never));
+            std::move(other).join();
+            break;
+        }
+        default: {
+            bide::task_group group(on);
+            group.spawn(wait_for(never));
+            group.join();
+        }
+        }
+        co_return;
+    };
+    for (int way = 0; way < 4; ++way) {
+        const std::string said = test::dies([&] {
+            bide::event never;
+            scheduler s(seeded(6));
+            s.spawn(block(s, never, way).named("blocker")).detach();
+            s.run();
+        });
+        INFO(said);
+        REQUIRE(test::contains(said, way < 3 ? "a task blocks its thread"
+                                             : "a group or a set is waited for"));
+        REQUIRE(
+            test::contains(said, way < 3 ? "seed 6, step 1, task 1 blocker" : "seed 6, step 2, "));
+    }
 }
 
 #endif
