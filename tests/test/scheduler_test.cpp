@@ -518,6 +518,34 @@ TEST_CASE("test scheduler: a task is cancelled at each of its points") {
     REQUIRE(cancelled < static_cast<int>(steps));
 }
 
+TEST_CASE("test scheduler: a wait times out at a step that the test chooses") {
+    const auto acquire = [](bide::semaphore& from) -> task<bool> {
+        co_return (co_await from.async_acquire().with_timeout(1h)).has_value();
+    };
+    const auto release = [](bide::semaphore& to) -> task<> {
+        for (int i = 0; i < 3; ++i) {
+            co_await yield();
+        }
+        to.release();
+    };
+    std::string granted;
+    for (std::uint64_t at = 1; at <= 8; ++at) {
+        bide::semaphore one(0);
+        simulation_options how = seeded(0, task_order::fifo);
+        how.before_step = [at](std::uint64_t step) {
+            if (step == at) {
+                bide::test::advance(1h);
+            }
+        };
+        scheduler s(how);
+        auto got = s.spawn(acquire(one));
+        s.spawn(release(one)).detach();
+        REQUIRE(s.run().all_ended());
+        granted += std::move(got).join() ? '+' : '-';
+    }
+    REQUIRE(granted == "+----+++"); // before the wait, during it, and after the grant
+}
+
 TEST_CASE("test scheduler: tasks are cancelled by chance, if they may be") {
     int cancelled = 0;
     for (std::uint64_t seed = 0; seed < 50; ++seed) {

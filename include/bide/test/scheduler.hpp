@@ -50,7 +50,8 @@ public:
 
     /// Cancels all tasks and runs them until they have ended. If one waits for ever, or throws an exception
     /// that no handle asks for, terminates with a message.
-    /// Requires: the calling thread made it, and has destroyed all schedulers that it made later.
+    /// Requires: the calling thread made it, and has destroyed all schedulers that it made later. No
+    /// other thread spawns or wakes tasks any more.
     ~scheduler() = default;
 
     // ---- Running. Each function throws
