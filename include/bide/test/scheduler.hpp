@@ -57,6 +57,7 @@ public:
     // ---- Running. Each function throws
     //   simulation_error   a limit of the options is reached, or another thread has woken a task
     //   the exception of a task, if the task's handle was dropped
+    // and terminates with a message if another thread than the one that made it calls it, or a task.
 
     /// Runs until no task is runnable and no timer is armed. Tasks that are left then wait for ever; the
     /// report names them.

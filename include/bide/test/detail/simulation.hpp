@@ -75,8 +75,8 @@ public:
     ~simulation();
 
     // Steps until is_over() returns true, or until nothing happens before `until` any more; the time is
-    // `until` then, unless that is never_ns. Returns is_over(). Only the first call runs on the owner's
-    // stack; run_tasks() makes inner ones.
+    // `until` then, unless that is never_ns. Returns is_over(). Terminates with a message if another
+    // thread than the owner or a task calls it.
     // Throws: simulation_error; the exception of a task without a handle.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over);
 
@@ -184,6 +184,7 @@ private:
                                     [&] { ready_.push_back({&r, tasks_.number_of(r)}); });
     }
 
+    template <class IsOver> bool run_steps(std::int64_t until, IsOver&& is_over);
     bool step(std::int64_t until);
     void check_limits();
     void cancel_one();
@@ -217,6 +218,7 @@ private:
     std::uint64_t last_run_ = 0; // the number of the task that ran last
     unsigned streak_ = 0;        // how many times in a row
     std::uint64_t last_spawned_ = 0;
+    bool in_task_ = false; // a task, or another runnable, runs
     bool closing_ = false;
 
     std::vector<queued> ready_; // the oldest first

@@ -59,9 +59,15 @@ private:
 };
 
 template <class IsOver> bool simulation::run(std::int64_t until, IsOver&& is_over) {
-    if (!is_owner()) {
-        die("another thread than the one that made it runs the simulation");
+    if (!is_owner() || in_task_) {
+        die(in_task_ ? "it is run by one of its own tasks"
+                     : "it is run by another thread than the one that made it");
     }
+    return run_steps(until, is_over);
+}
+
+// Also called by a task that waits (run_tasks()).
+template <class IsOver> bool simulation::run_steps(std::int64_t until, IsOver&& is_over) {
     const turn here(*this);
     for (;;) {
         if (*thrown_ != nullptr && !closing_) {
@@ -170,12 +176,14 @@ inline void simulation::execute(queued q, std::size_t at, std::size_t count) {
     auto& local = worker_local<platform>::get();
     local.host = this;
     running_ = q.task;
+    const bool outer_in_task = std::exchange(in_task_, true);
     streak_ = q.task == last_run_ ? streak_ + 1 : 0;
     last_run_ = q.task;
     {
         const worker_turn<platform> whole(local);
         q.job->run.wake();
     }
+    in_task_ = outer_in_task;
     running_ = 0;
     local.host = nullptr;
 }
@@ -223,7 +231,7 @@ inline void simulation::die(const char* why) noexcept {
 }
 
 inline void simulation::run_tasks(const basic_waiter<platform>& w) noexcept {
-    if (!run(never_ns, [&w]() noexcept { return w.is_complete(); })) {
+    if (!run_steps(never_ns, [&w]() noexcept { return w.is_complete(); })) {
         die("a group or a set is waited for, and its tasks wait for ever");
     }
 }
@@ -237,7 +245,7 @@ inline simulation::~simulation() {
         return left_.load(std::memory_order_relaxed) == 0 && ready_.empty() && foreign_.size() == 0;
     };
     registry_.for_each([](header& t) { t.cancel(cancel_reason::shutdown); });
-    if (!are_ended() && !run(never_ns, are_ended)) {
+    if (!are_ended() && !run_steps(never_ns, are_ended)) {
         die("the scheduler is destroyed, and a task that it has cancelled waits for ever");
     }
     simulated_machine::exchange(outer_);
