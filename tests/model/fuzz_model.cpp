@@ -152,6 +152,21 @@ constexpr std::initializer_list<kind> accesses{
 // Atomics and fences: no failure is possible.
 test atomics(generator& g) { return {g.make(accesses), {}}; }
 
+// Some of them only after a read of a certain value: what a thread does depends on what it has seen.
+test branches(generator& g) {
+    test t = atomics(g);
+    for (auto& thread : t.run.threads) {
+        for (std::size_t i = 1; i < thread.size(); ++i) {
+            if (g.one_in(2)) {
+                thread[i].only_if = g.any({operation::condition::equal, operation::condition::equal,
+                                           operation::condition::not_equal});
+                thread[i].last_read = g.from(0, 2);
+            }
+        }
+    }
+    return t;
+}
+
 // What fails for no reason, and other choices.
 test choices(generator& g) {
     test t{g.make({kind::load, kind::store, kind::add, kind::compare_strong, kind::compare_weak,
@@ -398,6 +413,7 @@ test large_atomics(generator& g) {
 // `times` as many programs, with seeds from `first`.
 void fuzz_values(unsigned times, std::uint64_t first) {
     compare_with_all("atomics", atomics, 1'500 * times, first);
+    compare_with_all("branches", branches, 500 * times, first);
     compare_with_all("choices", choices, 500 * times, first);
 }
 
@@ -439,4 +455,16 @@ TEST_CASE("fuzz: ten times as many programs agree as well", "[fuzz][.long]") {
     fuzz_sleepers(10, first);
     fuzz_spins_and_races(10, first);
     fuzz_schedules(10, first);
+}
+
+// For judge/judge.py.
+TEST_CASE("fuzz: random programs as text", "[.print]") {
+    const std::uint64_t first = from_environment("BIDE_TEST_SEED", 1);
+    const std::uint64_t count = from_environment("BIDE_MODEL_PROGRAMS", 1'000);
+    constexpr maker makers[] = {atomics, branches, large_atomics};
+    for (std::uint64_t seed = first; seed != first + count; ++seed) {
+        generator g(seed);
+        const test t = makers[seed % 3](g);
+        std::printf("program: %s\n", model::to_text(t.run).c_str());
+    }
 }

@@ -12,13 +12,17 @@
 //   x.wait=0     futex_wait while it is 0          x.timed=0    the same with a time-out
 //   x.wake=1     futex_wake of one                 any          choose(2)
 //   p            load of plain data                p=1          store to it
+//   x-=1         fetch_sub
+//   [1]y=1       y=1, if the thread's last read was 1           [!1]y=1      if it was not 1
 //
 // The atomics are w, x, y and z, the plain data is p; all begin at 0. An order is .acq, .rel, .ar
 // (acq_rel) or .sc, relaxed (.rlx) where there is none; a compare-exchange may have a second one,
-// for its failure. The last thread is the body's own, thread 0.
+// for its failure. The last thread is the body's own, thread 0. A condition that does not hold
+// leaves out that operation; a thread that has read nothing has read 0.
 //
 // An outcome is what was read, in order, a digit each, a / between threads. A futex_wait with a
-// time-out reads 0 if it timed out, a compare-exchange that failed for no reason reads f.
+// time-out reads 0 if it timed out, a compare-exchange that failed for no reason reads f, what was
+// left out reads -.
 
 #include <model/check.hpp>
 
@@ -40,6 +44,7 @@ struct operation {
         load,
         store,
         add,
+        subtract,
         exchange,
         compare_strong,
         compare_weak,
@@ -51,7 +56,11 @@ struct operation {
         choose,
     };
 
+    enum class condition : std::uint8_t { none, equal, not_equal };
+
     kind what = kind::load;
+    condition only_if = condition::none;
+    std::uint8_t last_read = 0; // of the condition
     char object = 'x';
     std::memory_order with = std::memory_order_relaxed;
     std::memory_order with_failure = std::memory_order_relaxed;
@@ -59,6 +68,10 @@ struct operation {
     std::uint8_t expected = 0; // by a compare-exchange
 
     bool is_plain() const { return object == 'p'; }
+    bool is_wanted(std::uint32_t read_before) const {
+        return only_if == condition::none ||
+               (only_if == condition::equal) == (read_before == last_read);
+    }
     bool is_compare() const { return what == kind::compare_strong || what == kind::compare_weak; }
     bool reads() const {
         switch (what) {
@@ -78,6 +91,10 @@ struct program {
     std::string last; // objects that are read at the end
 };
 
+// What reads of no value are: a compare-exchange that failed for no reason, one that was left out.
+inline constexpr std::uint32_t failed_for_no_reason = 15;
+inline constexpr std::uint32_t left_out = 14;
+
 // Four bits for each read, the first one highest: of a program that reads 16 times at most.
 using reads = std::uint64_t;
 
@@ -94,7 +111,15 @@ inline std::string to_text(std::memory_order o) {
 
 inline std::string to_text(const operation& op) {
     using kind = operation::kind;
-    std::string out = op.what == kind::fence ? "fence" : std::string(1, op.object);
+    std::string out;
+    if (op.only_if != operation::condition::none) {
+        out += op.only_if == operation::condition::equal ? "[" : "[!";
+        out += std::to_string(op.last_read) + "]";
+    }
+    if (op.what == kind::choose) {
+        return out + "any";
+    }
+    out += op.what == kind::fence ? "fence" : std::string(1, op.object);
     if (op.with != std::memory_order_relaxed || op.is_compare()) {
         out += to_text(op.with);
     }
@@ -109,7 +134,8 @@ inline std::string to_text(const operation& op) {
     case kind::wait: return out + ".wait=" + value;
     case kind::timed_wait: return out + ".timed=" + value;
     case kind::wake: return out + ".wake=" + value;
-    case kind::choose: return "any";
+    case kind::subtract: return out + "-=" + value;
+    case kind::choose:
     case kind::compare_strong:
     case kind::compare_weak: break;
     }
@@ -125,6 +151,12 @@ public:
     operation read() {
         using kind = operation::kind;
         operation op;
+        if (take("[")) {
+            using condition = operation::condition;
+            op.only_if = take("!") ? condition::not_equal : condition::equal;
+            op.last_read = number();
+            need(take("]"));
+        }
         if (take("any")) {
             op.what = kind::choose;
         } else if (take("fence")) {
@@ -158,7 +190,8 @@ private:
             kind what;
         };
         for (const spelling& s :
-             {spelling{"+=", kind::add}, spelling{"<>", kind::exchange}, spelling{"=", kind::store},
+             {spelling{"+=", kind::add}, spelling{"-=", kind::subtract},
+              spelling{"<>", kind::exchange}, spelling{"=", kind::store},
               spelling{"@", kind::await}, spelling{"?", kind::compare_strong},
               spelling{"~", kind::compare_weak}, spelling{".wait=", kind::wait},
               spelling{".timed=", kind::timed_wait}, spelling{".wake=", kind::wake}}) {
@@ -247,7 +280,7 @@ inline std::string to_text(const program& p, reads seen) {
             count += op.reads() ? 1 : 0;
         }
     }
-    const auto next = [&] { return "0123456789abcdef"[(seen >> (4 * --count)) & 15]; };
+    const auto next = [&] { return "0123456789abcd-f"[(seen >> (4 * --count)) & 15]; };
     for (const auto& thread : p.threads) {
         const std::size_t before = out.size();
         for (const operation& op : thread) {
@@ -304,9 +337,12 @@ private:
     }
 
     void run(std::size_t t) {
+        word last = 0;
         for (const operation& op : program_.threads[t]) {
-            const word value = perform(op);
+            const bool wanted = op.is_wanted(last);
+            const word value = wanted ? perform(op) : left_out;
             if (op.reads()) {
+                last = wanted ? value : last;
                 seen_[t].values = (seen_[t].values << 4) | (value & 15);
                 ++seen_[t].count;
             }
@@ -336,13 +372,14 @@ private:
         case kind::load: return a.load(op.with);
         case kind::store: a.store(op.value, op.with); break;
         case kind::add: return a.fetch_add(op.value, op.with);
+        case kind::subtract: return a.fetch_sub(op.value, op.with);
         case kind::exchange: return a.exchange(op.value, op.with);
         case kind::compare_strong:
             a.compare_exchange_strong(expected, op.value, op.with, op.with_failure);
             return expected;
         case kind::compare_weak: {
             const bool done = a.compare_exchange_weak(expected, op.value, op.with, op.with_failure);
-            return done || expected != op.expected ? expected : 15;
+            return done || expected != op.expected ? expected : failed_for_no_reason;
         }
         case kind::await:
             while (a.load(op.with) != op.value) {

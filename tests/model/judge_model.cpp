@@ -1,0 +1,124 @@
+// An outside judge: the outcomes of small programs as herd7 computed them from the text of C++20, stored in
+// judge/outcomes.txt by judge/judge.py. The programs are those of litmus_model.cpp, the protocols of
+// the library, each reduced to the steps in which threads meet (judge/cores.txt), and random ones.
+
+#include <model/check.hpp>
+#include <model/program.hpp>
+#include <support/catch.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using model::failure;
+
+constexpr std::string_view between = " = "; // the parts of a line
+
+std::vector<std::string> split(std::string_view text, std::string_view at) {
+    std::vector<std::string> out;
+    for (std::size_t end = 0; end != std::string_view::npos;
+         text.remove_prefix(std::min(text.size(), end + at.size()))) {
+        end = text.find(at);
+        out.emplace_back(text.substr(0, end));
+    }
+    return out;
+}
+
+struct row {
+    std::string name;
+    std::string program;
+    std::string says; // the outcomes, or what must hold of them
+};
+
+// Of a file in judge/, the lines with three parts; those of a group, if there is one.
+std::vector<row> read(std::string_view file, std::string_view group = {}) {
+    std::ifstream in(BIDE_MODEL_JUDGE "/" + std::string(file));
+    std::vector<row> out;
+    std::string now;
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with("# ---- ")) {
+            now = line.substr(7);
+        }
+        const auto parts = split(line, between);
+        if (line[0] != '#' && parts.size() == 3 && (group.empty() || now == group)) {
+            out.push_back({parts[0], parts[1], parts[2]});
+        }
+    }
+    return out;
+}
+
+// All outcomes, or the failure if there is one.
+std::string explore(const std::string& text) {
+    const model::program p = model::to_program(text);
+    const auto verdict = model::explore({}, [&] { model::run(p); });
+    if (verdict.what == failure::race) {
+        return "race";
+    }
+    if (verdict.what != failure::none) {
+        return verdict.message;
+    }
+    return model::outcomes({}, [&] { model::record(model::to_text(p, model::run(p))); });
+}
+
+// Returns how many there are.
+std::size_t compare(std::string_view group) {
+    const auto rows = read("outcomes.txt", group);
+    for (const row& r : rows) {
+        INFO(r.name << ": " << r.program);
+        CHECK(explore(r.program) == r.says);
+    }
+    return rows.size();
+}
+
+bool matches(std::string_view outcome, std::string_view pattern) {
+    return std::equal(outcome.begin(), outcome.end(), pattern.begin(), pattern.end(),
+                      [](char o, char p) { return o == p || p == '.'; });
+}
+
+// Whether one of the outcomes matches one of the patterns.
+bool has(std::string_view outcomes, std::string_view patterns) {
+    for (const std::string& o : split(outcomes, " ")) {
+        for (const std::string& p : split(patterns, " ")) {
+            if (matches(o, p)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+} // namespace
+
+TEST_CASE("judge: the litmus tests have the outcomes that herd7 computes", "[judge]") {
+    REQUIRE(compare("litmus") >= 100);
+}
+
+TEST_CASE("judge: the cores of the protocols have the outcomes that herd7 computes", "[judge]") {
+    REQUIRE(compare("cores") >= 50);
+}
+
+TEST_CASE("judge: of each protocol holds what it is for, and of its wrong twin it does not",
+          "[judge]") {
+    for (const row& r : read("cores.txt")) {
+        INFO(r.name << ": " << r.program << ": " << r.says);
+        const std::string outcomes = explore(r.program);
+        const std::string_view says = r.says;
+        if (says.starts_with("never ")) {
+            CHECK(outcomes != "race");
+            CHECK_FALSE(has(outcomes, says.substr(6)));
+        } else if (says.starts_with("may ")) {
+            CHECK(has(outcomes, says.substr(4)));
+        } else {
+            CHECK((says == "race" || says == "no race"));
+            CHECK((outcomes == "race") == (says == "race"));
+        }
+    }
+}
+
+TEST_CASE("judge: random programs have the outcomes that herd7 computes", "[judge][.long]") {
+    REQUIRE(compare("random") >= 500);
+}
