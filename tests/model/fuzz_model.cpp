@@ -410,6 +410,40 @@ test large_atomics(generator& g) {
     return {g.one_in(2) ? g.make(accesses, 2, 4) : g.make(accesses, 3, 3), {}};
 }
 
+// Three threads may order their steps through a third object.
+test three_objects(generator& g) {
+    test t{g.make(accesses, 3, g.from(2, 3)), {}};
+    t.run.last = "xyz";
+    for (auto& thread : t.run.threads) {
+        for (operation& op : thread) {
+            op.object = g.any({'x', 'y', 'z'});
+        }
+    }
+    return t;
+}
+
+// A circle of threads, each of which accesses the object that it shares with the thread before it, and then
+// the one that it shares with the next. Orders and fences decide which outcomes it has.
+test cycles(generator& g) {
+    test t;
+    const std::size_t count = g.any({2, 3, 3});
+    const char objects[] = {'x', 'y', 'z'};
+    for (std::size_t n = 0; n < count; ++n) {
+        auto& thread = t.run.threads.emplace_back();
+        for (const std::size_t step : {0, 1}) {
+            const kind what = g.any({kind::load, kind::load, kind::load, kind::store, kind::store,
+                                     kind::store, kind::add, kind::exchange});
+            thread.push_back(
+                g.make(what, objects[(n + step) % count], static_cast<std::uint8_t>(step + 1)));
+        }
+        if (g.one_in(2)) {
+            thread.insert(thread.begin() + 1, g.make(kind::fence));
+        }
+        t.run.last += objects[n];
+    }
+    return t;
+}
+
 // `times` as many programs, with seeds from `first`.
 void fuzz_values(unsigned times, std::uint64_t first) {
     compare_with_all("atomics", atomics, 1'500 * times, first);
@@ -430,6 +464,8 @@ void fuzz_spins_and_races(unsigned times, std::uint64_t first) {
 
 void fuzz_schedules(unsigned times, std::uint64_t first) {
     compare_with_some("atomics, some schedules", large_atomics, 500 * times, first);
+    compare_with_some("three objects, some schedules", three_objects, 500 * times, first);
+    compare_with_some("circles, some schedules", cycles, 500 * times, first);
     compare_with_some("sleepers, some schedules", repeated_sleepers, 500 * times, first);
 }
 
@@ -461,10 +497,12 @@ TEST_CASE("fuzz: ten times as many programs agree as well", "[fuzz][.long]") {
 TEST_CASE("fuzz: random programs as text", "[.print]") {
     const std::uint64_t first = from_environment("BIDE_TEST_SEED", 1);
     const std::uint64_t count = from_environment("BIDE_MODEL_PROGRAMS", 1'000);
-    constexpr maker makers[] = {atomics, branches, large_atomics};
+    constexpr maker makers[] = {atomics, branches, large_atomics, three_objects};
     for (std::uint64_t seed = first; seed != first + count; ++seed) {
         generator g(seed);
-        const test t = makers[seed % 3](g);
+        const test t = makers[seed % 4](g);
         std::printf("program: %s\n", model::to_text(t.run).c_str());
+        generator other(seed);
+        std::printf("circle: %s\n", model::to_text(cycles(other).run).c_str());
     }
 }

@@ -2,16 +2,17 @@
 """The outcomes of small programs, computed by herd7, an implementation of memory models of its own.
 
 judge.py --herd HERD7 --library DIRECTORY [--random FILE] [--timeout SECONDS] [GROUP...]
-    computes outcomes.txt again, or only these groups of it: litmus, cores, random
+    computes outcomes.txt again, or only these groups of it: litmus, cores, random, circles
 judge.py --check
     looks whether it has all programs
 
 HERD7 is the program, DIRECTORY has its models. The programs, in the notation of program.hpp, are those
-of litmus_model.cpp and of cores.txt, and the lines of FILE that begin with "program: ". Each runs under
+of litmus_model.cpp and of cores.txt, and those of FILE, the output of `model_fuzz [.print]`. Each runs under
 two models: cpp20.cat beside this file, the text of C++20, and rc11.cat, which comes with herd7. If the
 two differ, a line says by what outcomes, and which of C++20's changes accounts for it: rc11.cat is
-run a second time with C++20's release sequences. A random program for which one of the models takes longer
-than the time-out is left out.
+run a second time with C++20's release sequences. Of the litmus tests, a line says what C++20 allows by load
+buffering, which both models leave out. A random program for which a model takes longer than the
+time-out is left out.
 """
 
 import argparse
@@ -36,6 +37,8 @@ OUTCOMES = HERE / "outcomes.txt"
 # Of rc11.cat: a release sequence goes on with the stores of the same thread. C++20 has none of that (P0982).
 OLD_SEQUENCE = "let rs = [W]; (sb & loc)?; [W "
 NEW_SEQUENCE = "let rs = [W "
+# Of cpp20.cat.
+NO_LOAD_BUFFERING = "acyclic (sb | rf) as no_load_buffering"
 
 
 def order(name):
@@ -159,17 +162,17 @@ class Judge:
         return subprocess.run([self.herd, "-version"], capture_output=True, text=True,
                               check=True).stdout.split(",")[0].strip()
 
-    def run(self, model, programs):
+    def run(self, model, programs, replacing="", by=""):
         """The outcomes of each program, a sorted list; ["race"] where there is a data race; None where it
         takes too long."""
         with tempfile.TemporaryDirectory() as directory:
             at = pathlib.Path(directory)
-            if model == "rc11 with new sequences":
-                model = at / "new.cat"
-                text = (self.library / "rc11.cat").read_text(encoding="utf-8")
-                if OLD_SEQUENCE not in text:
-                    sys.exit("rc11.cat is not as expected")
-                model.write_text(text.replace(OLD_SEQUENCE, NEW_SEQUENCE), encoding="utf-8")
+            if replacing:
+                text = model.read_text(encoding="utf-8")
+                if replacing not in text:
+                    sys.exit(f"{model} has no {replacing}")
+                model = at / "changed.cat"
+                model.write_text(text.replace(replacing, by), encoding="utf-8")
             for n, p in enumerate(programs):
                 (at / f"{n}.litmus").write_text(p.litmus(f"p{n}"), encoding="utf-8")
             (at / "@all").write_text("".join(f"{at}/{n}.litmus\n" for n in range(len(programs))),
@@ -190,13 +193,17 @@ class Judge:
             sys.exit(done.stderr)
         return [found.get(n) for n in range(len(programs))]
 
-    def compute(self, programs):
-        """For each program: the outcomes in C++20, and lines about what differs in RC11."""
+    def compute(self, programs, with_load_buffering):
+        """For each program: the outcomes in C++20, and lines about what differs."""
         new = self.run(HERE / "cpp20.cat", programs)
-        old = self.run("rc11.cat", programs)
+        old = self.run(self.library / "rc11.cat", programs)
+        more = new
+        if with_load_buffering:
+            more = self.run(HERE / "cpp20.cat", programs, NO_LOAD_BUFFERING)
         known = [n for n in range(len(programs)) if new[n] is not None and old[n] is not None]
         other = [n for n in known if new[n] != old[n]]
-        half = dict(zip(other, self.run("rc11 with new sequences", [programs[n] for n in other])))
+        half = dict(zip(other, self.run(self.library / "rc11.cat", [programs[n] for n in other],
+                                         OLD_SEQUENCE, NEW_SEQUENCE)))
         out = {}
         for n in known:
             notes = []
@@ -204,6 +211,8 @@ class Judge:
                 notes.append(f"  rc11 also {' '.join(sorted(set(old[n]) - set(new[n]))) or 'none'}, not "
                              f"{' '.join(sorted(set(new[n]) - set(old[n]))) or 'none'}: " +
                              ("release sequences" if half[n] == new[n] else "the order S"))
+            if more[n] != new[n]:
+                notes.append(f"  load buffering also {' '.join(sorted(set(more[n]) - set(new[n])))}")
             out[n] = (new[n], notes)
         return out
 
@@ -227,13 +236,13 @@ def core_programs():
     return [tuple(line.split(" = ")[:2]) for line in lines if line and not line.startswith("#")]
 
 
-def random_programs(path):
+def random_programs(path, mark):
     """Without those that have a thread that does nothing."""
-    lines = [line.removeprefix("program: ")
+    lines = [line.removeprefix(mark)
              for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-             if line.startswith("program: ")]
+             if line.startswith(mark)]
     lines = [line for line in lines if all(t.strip() for t in line.partition("||")[0].split("|"))]
-    return [(f"random {n}", line) for n, line in enumerate(dict.fromkeys(lines), 1)]
+    return [(f"{mark.strip(': ')} {n}", line) for n, line in enumerate(dict.fromkeys(lines), 1)]
 
 
 # ---- The stored file
@@ -276,11 +285,12 @@ def main():
     judge = Judge(given.herd, given.library, given.timeout)
     groups = {"litmus": litmus_programs(), "cores": core_programs()}
     if given.random:
-        groups["random"] = random_programs(given.random)
+        groups["random"] = random_programs(given.random, "program: ")
+        groups["circles"] = random_programs(given.random, "circle: ")
     lines = stored_groups()
     for group in given.groups or groups:
         rows = [(name, program) for name, program in groups[group] if within_reach(program)]
-        known = judge.compute([Program(program) for _, program in rows])
+        known = judge.compute([Program(program) for _, program in rows], group == "litmus")
         left = [rows[n][1] for n in range(len(rows)) if n not in known]
         print(f"{group}: {len(rows)} programs, {len(left)} of them take too long", *left[:9], sep="\n  ")
         lines[group] = []
