@@ -424,13 +424,13 @@ test three_objects(generator& g) {
 
 // A circle of threads, each of which accesses the object that it shares with the thread before it, and then
 // the one that it shares with the next. Orders and fences decide which outcomes it has.
-test cycles(generator& g) {
+test circles(generator& g) {
     test t;
-    const std::size_t count = g.any({2, 3, 3});
+    const std::size_t count = g.any<std::size_t>({2, 3, 3});
     const char objects[] = {'x', 'y', 'z'};
     for (std::size_t n = 0; n < count; ++n) {
         auto& thread = t.run.threads.emplace_back();
-        for (const std::size_t step : {0, 1}) {
+        for (std::size_t step = 0; step < 2; ++step) {
             const kind what = g.any({kind::load, kind::load, kind::load, kind::store, kind::store,
                                      kind::store, kind::add, kind::exchange});
             thread.push_back(
@@ -465,7 +465,7 @@ void fuzz_spins_and_races(unsigned times, std::uint64_t first) {
 void fuzz_schedules(unsigned times, std::uint64_t first) {
     compare_with_some("atomics, some schedules", large_atomics, 500 * times, first);
     compare_with_some("three objects, some schedules", three_objects, 500 * times, first);
-    compare_with_some("circles, some schedules", cycles, 500 * times, first);
+    compare_with_some("circles, some schedules", circles, 500 * times, first);
     compare_with_some("sleepers, some schedules", repeated_sleepers, 500 * times, first);
 }
 
@@ -503,6 +503,6 @@ TEST_CASE("fuzz: random programs as text", "[.print]") {
         const test t = makers[seed % 4](g);
         std::printf("program: %s\n", model::to_text(t.run).c_str());
         generator other(seed);
-        std::printf("circle: %s\n", model::to_text(cycles(other).run).c_str());
+        std::printf("circle: %s\n", model::to_text(circles(other).run).c_str());
     }
 }

@@ -72,7 +72,8 @@ class Thread:
             name = f"r{len(self.reads)}"
             self.reads.append(name)
             if op["what"] == "@":
-                self.filters.append(f"({self.number}:{name}={op['value']} \\/ {self.number}:{name}={LEFT_OUT})")
+                read = f"{self.number}:{name}"
+                self.filters.append(f"({read}={op['value']} \\/ {read}={LEFT_OUT})")
             code.append(f"{'' if has_conditions else 'int '}{name} = {value};")
             if has_conditions:
                 code.append(f"last = {name};")
@@ -224,7 +225,8 @@ def litmus_programs():
     """The rows of the tables in litmus_model.cpp: name and program. Each program once."""
     text = (HERE.parent / "litmus_model.cpp").read_text(encoding="utf-8")
     found = {}
-    for table in re.finditer(r"^constexpr (?:verdict_)?row (\w+)\[\] = \{(.*?)^\};", text, re.DOTALL | re.MULTILINE):
+    tables = re.compile(r"^constexpr (?:verdict_)?row (\w+)\[\] = \{(.*?)^\};", re.DOTALL | re.MULTILINE)
+    for table in tables.finditer(text):
         for name, program, then in re.findall(r"\{\"([^\"]+)\",\s*\"([^\"]+)\",\s*([^}]*)\}", table[2]):
             if "livelock" not in then:  # a loop that does not end has no outcome
                 found.setdefault(program, f"{table[1]}, {name}")
