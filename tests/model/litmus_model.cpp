@@ -397,6 +397,9 @@ TEST_CASE("litmus: what fails for no reason does so within its budget", "[litmus
         expect(
             {"its look synchronises nothing", "y=1 x.rel=1 | x.timed=0 fence.acq y", "00 01 10 11"},
             how, {.timeouts = 1});
+        expect({"a time-out, and a wake by a thread that has seen it",
+                "x.timed=1 y=1 | x=1 | y x.wake=1", "0/0 0/1 1/0 1/1"},
+               how, {.timeouts = 1});
         expect({"in time, or not", "x=1 x.wake=1 | x.timed=0 x.timed=0 || x", "00/1 11/1"}, how,
                {.timeouts = 1});
     }
