@@ -125,8 +125,9 @@ public:
     virtual int choose(execution& x, int thread, const std::vector<outcome>& all) = 0;
     // A step was done: the event with that number.
     virtual void done(execution&, int /*event*/) {}
-    // An exclusive write cannot follow what was read.
-    virtual void stuck(execution&, int /*thread*/) {}
+    // An exclusive write cannot follow what was read, so the execution will be left. Returns whether the
+    // other threads go on before that.
+    virtual bool stuck(execution&, int /*thread*/) { return false; }
     // All threads did what they could; `complete`: none was left out.
     virtual void end(execution&, bool /*complete*/) {}
     // Conflicting outcomes are wanted, a pause ends a thread.

@@ -36,7 +36,7 @@ public:
     bool knows(execution& x, int thread, outcome& to) override;
     int choose(execution& x, int thread, const std::vector<outcome>& all) override;
     void done(execution& x, int event) override;
-    void stuck(execution& x, int thread) override;
+    bool stuck(execution& x, int thread) override;
     void end(execution& x, bool complete) override;
     bool is_graph_search() const override { return true; }
 
@@ -62,8 +62,11 @@ private:
     bool is_maximal(const memory& m, const event& e, const clock& kept) const;
     void push_revisit(const memory& m, const event& read, const step& write);
 
+    bool is_stuck() const noexcept { return !stuck_.is_initial(); }
+
     bool count_duplicates_;
     bool first_ = true;
+    event_id stuck_; // the first half of a read-modify-write whose second half is not possible
     std::vector<script> work_;
     script now_;              // of this execution: followed first
     std::vector<step> taken_; // its steps so far

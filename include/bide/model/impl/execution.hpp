@@ -75,7 +75,7 @@ void execution::run() {
         if (!halted_ && did == request::kind::spawn) {
             start(thread(t).wants.other);
         }
-        if (!halted_ && did != request::kind::end) {
+        if (!halted_ && did != request::kind::end && did != request::kind::never) {
             resume(t);
         }
     }
@@ -178,7 +178,7 @@ bool execution::steps_here(model_thread& t) {
     }
     next_ = undecided;
     perform(running_);
-    return !halted_;
+    return !halted_ && t.wants.what != request::kind::never;
 }
 
 int execution::choose(int picks, site where, const char* text) {

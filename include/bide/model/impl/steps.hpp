@@ -99,8 +99,11 @@ void execution::perform(int n) {
     if (!search_.knows(*this, n, chosen)) {
         outcomes_of(n, candidates_);
         if (candidates_.empty()) {
-            search_.stuck(*this, n);
-            halted_ = pruned_ = true;
+            if (search_.stuck(*this, n)) {
+                t.wants.what = request::kind::never;
+            } else {
+                halted_ = pruned_ = true;
+            }
             return;
         }
         const int pick = search_.choose(*this, n, candidates_);
