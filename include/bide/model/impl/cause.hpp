@@ -51,8 +51,8 @@ private:
         return id;
     }
     int event_at(event_id id) const; // -1: none
-    bool fenced(const event& write, const event& read, int leaves, bool release) const;
-    std::string unsynchronised(const edge& e) const;
+    bool fenced(const edge& e) const;
+    std::string unsynchronised(const edge& e, bool carried) const;
     std::string old_read(int event) const;
     std::string store_buffer(int read, int newer) const;
 
@@ -149,38 +149,29 @@ inline std::vector<causes::edge> causes::way(event_id from, int to) const {
     return out;
 }
 
-// A release fence before the write, or an acquire fence after the read, on the way.
-inline bool causes::fenced(const event& write, const event& read, int leaves, bool release) const {
-    for (const event& e : memory_.events) {
-        if (e.what != event::kind::fence) {
-            continue;
-        }
-        const bool before = e.id.thread == write.id.thread && e.id.index < write.id.index;
-        const bool after = e.id.thread == read.id.thread && e.id.index > read.id.index &&
-                           e.id.index <= memory_.events[index(leaves)].id.index;
-        if (release ? before && is_release(e.with) : after && is_acquire(e.with)) {
-            return true;
-        }
-    }
-    return false;
+// An acquire fence after the read, on the way.
+inline bool causes::fenced(const edge& e) const {
+    const event_id first = memory_.events[index(e.read)].id;
+    const event_id last = memory_.events[index(e.leaves)].id;
+    return std::any_of(memory_.events.begin(), memory_.events.end(), [&](const event& f) {
+        return f.what == event::kind::fence && is_acquire(f.with) && f.id.thread == first.thread &&
+               f.id.index > first.index && f.id.index <= last.index;
+    });
 }
 
-inline std::string causes::unsynchronised(const edge& e) const {
-    const event& write = memory_.events[index(e.write)];
+// `carried`: the write passes on what is to be known, so that the read is at fault.
+inline std::string causes::unsynchronised(const edge& e, bool carried) const {
     const event& read = memory_.events[index(e.read)];
-    std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
+    const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
     if (memory_.at(read.object).queue) {
         return out + "a futex orders nothing.";
     }
-    const bool no_release = !is_release(write.with) && !fenced(write, read, e.leaves, true);
-    const bool no_acquire = !is_acquire(read.with) && !fenced(write, read, e.leaves, false);
-    if (no_release && no_acquire) {
-        return out + "the write is no release and the read is no acquire.";
+    if (carried) {
+        return out + "the read is no acquire.";
     }
-    if (no_release || no_acquire) {
-        return out + (no_release ? "the write is no release." : "the read is no acquire.");
-    }
-    return out + "the fence does not stand between.";
+    return out + (is_acquire(read.with) || fenced(e)
+                      ? "the write is no release."
+                      : "the write is no release and the read is no acquire.");
 }
 
 // Why `from` does not happen before `to`, which is a step, or the next one of its thread.
@@ -205,7 +196,7 @@ inline std::string causes::missing(event_id from, event_id to) const {
         const event& read = memory_.events[index(e.read)];
         if (memory_.at(read.object).queue || !carried ||
             !memory_.events[index(e.leaves)].hb.covers(from)) {
-            return "Missing edge: " + unsynchronised(e);
+            return "Missing edge: " + unsynchronised(e, carried);
         }
     }
     return "Missing edge: before it, " + thread(to.thread) + " read nothing that " +
