@@ -209,6 +209,9 @@ inline void columns::collect() {
         threads_ = std::max(threads_, std::size_t{e.id.thread} + 1);
     }
     mark_failure();
+    for (std::size_t t = 0; t < max_threads; ++t) {
+        threads_ = marks_[t].empty() ? threads_ : std::max(threads_, t + 1);
+    }
     const auto take_marks = [&](std::size_t thread, std::uint32_t before) {
         auto& all = marks_[thread];
         for (const auto& [place, what] : all) {

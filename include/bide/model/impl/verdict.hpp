@@ -74,8 +74,10 @@ void report(std::string_view name, const options& o, const verdict& first, failu
     const verdict v = plainest(first, o, run);
     explain(o, v, run);
     std::printf("%s", stronger_orders(v, o, run).c_str());
-    std::printf("to see this one alone: BIDE_MODEL_REPLAY='%.*s|%s'\n",
-                static_cast<int>(name.size()), name.data(), v.path.c_str());
+    if (!v.path.empty()) {
+        std::printf("to see this one alone: BIDE_MODEL_REPLAY='%.*s|%s'\n",
+                    static_cast<int>(name.size()), name.data(), v.path.c_str());
+    }
     std::fflush(stdout);
     handler(v);
 }
