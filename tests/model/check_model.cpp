@@ -4,6 +4,7 @@
 #include <model/five_bugs.hpp>
 #include <support/catch.hpp>
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <fstream>
@@ -293,6 +294,29 @@ TEST_CASE("checker: steps that a sequentially consistent machine has are shown a
     CHECK(v.what == failure::assertion);
     CHECK(contains(v.report, "no stronger order excludes them"));
     CHECK(!contains(v.trace, "(old)"));
+}
+
+TEST_CASE("checker: a report calls objects as the source does", "[report]") {
+    const auto v = model::explore({}, [] {
+        atomic<std::uint32_t> asleep{0};
+        std::array<atomic<int>, 2> slots{};
+        atomic<int> copy{0};
+        model::thread other([&] {
+            copy.store(slots[1].load(acquire), release);
+            asleep.store(2, release);
+            platform::futex_wake(&asleep, 1);
+        });
+        slots[0].store(3, release);
+        platform::futex_wait(asleep, std::uint32_t{1}, never);
+        other.join();
+        MODEL_REQUIRE(false);
+    });
+    INFO(v.report);
+    CHECK(contains(v.report, " slots(a1).store(3, release)"));
+    CHECK(contains(v.report, " slots(a2).load(acquire): 0 (init)"));
+    CHECK(contains(v.report, " copy.store(0, release)"));
+    CHECK(contains(v.report, " futex_wait(asleep) reads 0 (init): does not sleep"));
+    CHECK(contains(v.report, " futex_wake(asleep): wakes no thread"));
 }
 
 TEST_CASE("checker: a report has columns for three threads, and none for eight", "[report]") {

@@ -38,19 +38,23 @@ const std::string& source_text(site s) {
     return line < at->second.size() ? at->second[line] : none;
 }
 
-// The object of the only operation on an atomic in a line of the source: `tail_` of `tail_.store(1)`,
+// The object of the only operation of that kind in a line of the source: `tail_` of `tail_.store(1)`,
 // `slots` of `slots[i].load()`. Empty if there is none, or there are two.
-inline std::string object_in(std::string_view line) {
+inline std::string object_in(std::string_view line, const event& e) {
     constexpr std::array<std::string_view, 9> operations = {
-        "load(",      "store(",    "exchange(",  "fetch_add(",       "fetch_sub(",
-        "fetch_and(", "fetch_or(", "fetch_xor(", "compare_exchange_"};
+        "store(",     "load(",      "compare_exchange_", "exchange(", "fetch_add(",
+        "fetch_sub(", "fetch_and(", "fetch_or(",         "fetch_xor("};
+    // A compare-exchange that fails is a load.
+    const bool stores = e.what == event::kind::write;
+    const std::size_t first = e.exclusive ? 2 : stores ? 0 : 1;
+    const std::size_t last = e.exclusive ? operations.size() : stores ? 1 : 3;
     std::string found;
     for (std::size_t at = 1; at < line.size(); ++at) {
         const bool dot = line[at - 1] == '.';
         const bool arrow = at >= 2 && line[at - 2] == '-' && line[at - 1] == '>';
         bool is_call = false;
-        for (const std::string_view operation : operations) {
-            is_call = is_call || line.substr(at).starts_with(operation);
+        for (std::size_t n = first; n < last; ++n) {
+            is_call = is_call || line.substr(at).starts_with(operations[n]);
         }
         if (!is_call || (!dot && !arrow)) {
             continue;
@@ -87,7 +91,7 @@ object_names::object_names(execution& x) : names_(index(x.mem().objects())) {
         const bool is_access = e.what == event::kind::read || e.what == event::kind::write;
         if (is_access && !m.at(e.object).queue && names_[index(e.object)].empty() &&
             *e.text == '\0') {
-            names_[index(e.object)] = object_in(source_text(e.where));
+            names_[index(e.object)] = object_in(source_text(e.where), e);
         }
     }
     std::map<std::string, int> uses;
@@ -95,7 +99,8 @@ object_names::object_names(execution& x) : names_(index(x.mem().objects())) {
         ++uses[name];
     }
     for (std::size_t o = 0; o < names_.size(); ++o) {
-        const std::string number = "a" + std::to_string(o);
+        const bool queue = m.at(static_cast<int>(o)).queue;
+        const std::string number = (queue ? "futex" : "a") + std::to_string(o);
         if (names_[o].empty()) {
             names_[o] = number;
         } else if (uses[names_[o]] > 1) {
@@ -107,9 +112,6 @@ object_names::object_names(execution& x) : names_(index(x.mem().objects())) {
     for (const event& e : m.events) {
         if (e.what == event::kind::read && m.at(e.object).queue) {
             entered[e.id.thread] = e.object;
-            if (!m.at(e.object).messages.empty() && names_[index(e.object)][0] == 'a') {
-                names_[index(e.object)] = "futex" + std::to_string(e.object);
-            }
         } else if (e.what == event::kind::read && std::strncmp(e.text, "futex_", 6) == 0) {
             names_[index(entered[e.id.thread])] = names_[index(e.object)];
         }
