@@ -18,7 +18,8 @@ set(DOXYGEN_STRIP_FROM_INC_PATH ${PROJECT_SOURCE_DIR}/include)
 set(DOXYGEN_INCLUDE_PATH ${PROJECT_SOURCE_DIR}/include)
 set(DOXYGEN_FILE_PATTERNS *.hpp *.md)
 set(DOXYGEN_EXCLUDE_PATTERNS */detail/* */impl/*)
-set(DOXYGEN_EXCLUDE_SYMBOLS bide::detail bide::detail::* bide::durable::detail bide::durable::detail::* *::awaiter *::cursor *::slot_of
+set(DOXYGEN_EXCLUDE_SYMBOLS bide::detail bide::detail::* bide::durable::detail bide::durable::detail::* bide::model::detail bide::model::detail::*
+    bide::test::detail bide::test::detail::* *::awaiter *::cursor *::slot_of
     *::operation)
 set(DOXYGEN_USE_MDFILE_AS_MAINPAGE ${PROJECT_SOURCE_DIR}/include/bide/README.md)
 set(DOXYGEN_JAVADOC_AUTOBRIEF YES)

@@ -2,8 +2,9 @@
 #ifndef BIDE_MODEL_PLATFORM_HPP
 #define BIDE_MODEL_PLATFORM_HPP
 
-// The model checker's place in the seam of bide/core/platform.hpp: instantiate the library's
-// templates with model::platform, and every step that they take is the checker's to order.
+/// \file
+/// The model checker's place in the seam of core/platform.hpp: instantiate the library's templates with
+/// model::platform, and every step that they take is the checker's to order.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -48,7 +49,7 @@ constexpr std::memory_order failure_of(std::memory_order success) noexcept {
 
 } // namespace detail
 
-// Takes the place in the source along.
+/// Takes the place in the source along: the last two parameters of a function.
 #define BIDE_MODEL_SITE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 
 /// Is std::atomic of the checker, for integers, bool, enumerations, pointers and other trivially copyable
@@ -261,29 +262,37 @@ private:
     int object_ = -1;
 };
 
-// Plain data whose races are looked for. Reads as a T, is assigned a T.
+/// Is plain data whose races are looked for. Reads as a T, is assigned a T.
 template <class T> class var {
 public:
+    /// Makes it with the value T(). Counts as a write.
     constexpr var() noexcept : var(T{}) {}
+    /// Makes it with that value. Counts as a write.
     constexpr var(T initial) noexcept : value_(initial) {
         if (!std::is_constant_evaluated()) {
             object_ = detail::ops::make_plain();
             detail::ops::plain_write(object_);
         }
     }
+    /// Reads the other.
     var(const var& other) noexcept : var(static_cast<T>(other)) {}
+    /// Ends it. An access that is not ordered before that is a failure.
     ~var() { detail::ops::drop_plain(object_); }
 
+    /// Reads the other, writes this.
     var& operator=(const var& other) noexcept { return *this = static_cast<T>(other); }
+    /// Writes.
     var& operator=(T value) noexcept {
         detail::ops::plain_write(object_);
         value_ = value;
         return *this;
     }
+    /// Reads.
     operator T() const noexcept {
         detail::ops::plain_read(object_);
         return value_;
     }
+    /// Reads a pointer.
     T operator->() const noexcept
         requires std::is_pointer_v<T>
     {
@@ -295,66 +304,80 @@ private:
     int object_ = -1;
 };
 
+/// Is std::atomic_thread_fence() of the checker.
 inline void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {
     detail::ops::fence(o, {file, line});
 }
 
-// LockLooks: how often a held lock_bits is looked at before its waiter sleeps.
+/// Is a platform of the library (core/platform.hpp) whose executions are explored. LockLooks: how often a
+/// held lock_bits is read before its waiter sleeps.
 template <int LockLooks> struct basic_platform {
+    /// Says that executions are explored and not run.
     static constexpr bool model = true;
+    /// Counts the reads of a held lock before its waiter sleeps.
     static constexpr int lock_looks = LockLooks;
 
+    /// Names the atomic type.
     template <class T> using atomic = model::atomic<T>;
+    /// Names the type of plain shared data.
     template <class T> using var = model::var<T>;
 
+    /// Orders as std::atomic_thread_fence() does.
     static void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {
         detail::ops::fence(o, {file, line});
     }
 
-    // Goes on when something that was read may have changed: a loop around it only reads, and has
-    // no other end than that.
+    /// Goes on when something that was read may have changed: a loop around it has no other end than
+    /// that.
     static void pause() noexcept { detail::ops::pause(); }
+    /// Is pause().
     static void yield() noexcept { detail::ops::pause(); }
+    /// Does nothing.
     static void prefetch(const void*) noexcept {}
+    /// Returns the time of this thread, in nanoseconds: see options::clock_jumps.
     static std::int64_t now() noexcept { return detail::ops::now(); }
+    /// Returns false.
     static bool single_cpu() noexcept { return false; }
 
+    /// Sleeps while `word` holds `expected`. Returns false if it has timed out.
     template <class Word>
     static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until,
                            BIDE_MODEL_SITE) noexcept {
         return detail::ops::futex_wait(word.object(), &word, detail::to_bits(expected), until,
                                        {file, line});
     }
+    /// Wakes at most `count` threads that sleep on `word`; any of them.
     template <class Word>
     static void futex_wake(const atomic<Word>* word, int count, BIDE_MODEL_SITE) noexcept {
         detail::ops::futex_wake(word, count, {file, line});
     }
 
+    /// Returns the T of this thread.
     template <class T> static T& local() noexcept {
         static constexpr char key = 0;
         return *static_cast<T*>(
             detail::ops::local(&key, [] { return static_cast<void*>(new T{}); }));
     }
+    /// Is local().
     template <class T> static T& near_local() noexcept { return local<T>(); }
 
-    // The one that the body named by use_service() (check.hpp); nullptr: none.
+    /// Returns the one that the body named by use_service() (model/check.hpp); nullptr if there is none.
     static bide::basic_timer_service<basic_platform>* timer_service() noexcept {
         return static_cast<bide::basic_timer_service<basic_platform>*>(detail::ops::service());
     }
 
-    // A daemon.
+    /// Starts a daemon.
     static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) noexcept {
         detail::ops::start_daemon(body, argument);
         return {};
     }
 };
 
-// Waiters of the library's inner locks sleep at once: every step of the code is explored.
+/// Waiters of the library's inner locks sleep at once: every step of the code is explored.
 using platform = basic_platform<0>;
 
-// They wait for the lock without sleeping. How they sleep is lock_bits' own protocol, with a model
-// of its own; where that is left out of a larger one, there are orders of magnitude less
-// executions.
+/// They wait for the lock without sleeping. How they sleep is lock_bits' own protocol, with a model of its
+/// own; where that is left out of a larger one, there are orders of magnitude less executions.
 using platform_without_lock_sleep = basic_platform<std::numeric_limits<int>::max()>;
 
 } // namespace bide::inline BIDE_ABI::model
