@@ -1,0 +1,123 @@
+// The standard library's locks, condition variables and stop tokens, as bodies use them.
+
+#include <bide/model/standard.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <chrono>
+#include <mutex>
+
+using namespace std::chrono_literals;
+using model::failure;
+using model::platform;
+using model::var;
+
+namespace {
+
+// A box for one value, as it is written on the standard library.
+struct box {
+    model::mutex mutex;
+    model::condition_variable filled;
+    var<bool> full{false};
+
+    void put(bool notifies) {
+        {
+            const std::lock_guard lock(mutex);
+            full = true;
+        }
+        if (notifies) {
+            filled.notify_one();
+        }
+    }
+};
+
+} // namespace
+
+TEST_CASE("standard: a mutex excludes, and orders what it guards", "[standard]") {
+    model::check("mutex, three threads", [] {
+        model::mutex mutex;
+        var<int> sum{0};
+        const auto add = [&] {
+            const std::lock_guard lock(mutex);
+            sum = sum + 1;
+        };
+        model::thread first(add);
+        model::thread second(add);
+        if (mutex.try_lock()) {
+            sum = sum + 1;
+            mutex.unlock();
+        }
+    });
+    model::find("two mutexes in two orders", failure::livelock, [] {
+        model::mutex a;
+        model::mutex b;
+        model::thread other([&] {
+            const std::scoped_lock both(b);
+            const std::scoped_lock one(a);
+        });
+        const std::scoped_lock one(a);
+        const std::scoped_lock both(b);
+    });
+}
+
+TEST_CASE("standard: a condition variable wakes what waits, and nothing else does", "[standard]") {
+    const auto wait = [](bool notifies) {
+        box b;
+        model::thread putter([&] { b.put(notifies); });
+        std::unique_lock lock(b.mutex);
+        b.filled.wait(lock, [&] { return b.full; });
+    };
+    model::check("notified", [&] { wait(true); });
+    model::check("notified, with wake-ups for no reason", {.spurious = 1}, [&] { wait(true); });
+    model::find("not notified", failure::lost_wakeup, [&] { wait(false); });
+    const auto believes = [] {
+        box b;
+        model::thread putter([&] { b.put(true); });
+        std::unique_lock lock(b.mutex);
+        if (!b.full) {
+            b.filled.wait(lock); // once
+        }
+        MODEL_REQUIRE(b.full);
+    };
+    model::check("a wait without a loop", believes);
+    model::find("a wait without a loop, for no reason", failure::assertion, {.spurious = 1},
+                believes);
+    model::check("a wait that times out", {.timeouts = 1}, [] {
+        box b;
+        model::thread putter([&] { b.put(true); });
+        std::unique_lock lock(b.mutex);
+        const bool full = b.filled.wait_for(lock, 1ms, [&] { return b.full; });
+        MODEL_REQUIRE(full == b.full);
+    });
+}
+
+TEST_CASE("standard: a stop runs its callbacks, or they are taken back", "[standard]") {
+    model::check("requested beside a callback's life", [] {
+        model::stop_source source;
+        var<int> runs{0};
+        model::thread stopper([&] { source.request_stop(); });
+        {
+            const model::stop_callback callback(source.get_token(), [&] { runs = runs + 1; });
+        }
+        MODEL_REQUIRE(runs <= 1); // ordered: it has run, or does not
+    });
+    model::check("a loop until a stop", [] {
+        model::stop_source source;
+        var<int> data{0};
+        model::thread worker([token = source.get_token(), &data] {
+            while (!token.stop_requested()) {
+            }
+            MODEL_REQUIRE(data == 1);
+        });
+        data = 1;
+        source.request_stop();
+        MODEL_REQUIRE(!source.request_stop() && source.stop_requested());
+    });
+    model::check("a callback that takes itself back", [] {
+        model::stop_source source;
+        model::stop_callback<std::function<void()>>* self = nullptr;
+        self = new model::stop_callback<std::function<void()>>(source.get_token(),
+                                                               [&] { delete self; });
+        source.request_stop();
+    });
+}
