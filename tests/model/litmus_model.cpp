@@ -400,6 +400,10 @@ TEST_CASE("litmus: what fails for no reason does so within its budget", "[litmus
         expect({"a time-out, and a wake by a thread that has seen it",
                 "x.timed=1 y=1 | x=1 | y x.wake=1", "0/0 0/1 1/0 1/1"},
                how, {.timeouts = 1});
+        expect({"the same, where the word changes after another thread's step",
+                "x.timed=1 y=1 | z [1]x=1 | z=1 | y x.wake=1",
+                "0/1/0 0/1/1 1/0/0 1/0/1 1/1/0 1/1/1"},
+               how, {.timeouts = 1});
         expect({"in time, or not", "x=1 x.wake=1 | x.timed=0 x.timed=0 || x", "00/1 11/1"}, how,
                {.timeouts = 1});
     }
