@@ -62,11 +62,8 @@ private:
     bool is_maximal(const memory& m, const event& e, const clock& kept) const;
     void push_revisit(const memory& m, const event& read, const step& write);
 
-    bool is_stuck() const noexcept { return !stuck_.is_initial(); }
-
     bool count_duplicates_;
     bool first_ = true;
-    event_id stuck_; // the first half of a read-modify-write whose second half is not possible
     std::vector<script> work_;
     script now_;              // of this execution: followed first
     std::vector<step> taken_; // its steps so far

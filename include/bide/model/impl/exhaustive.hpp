@@ -19,7 +19,6 @@ bool exhaustive::begin() {
         work_.pop_back();
     }
     taken_.clear();
-    stuck_ = {};
     at_ = 0;
     last_stamp_ = 0;
     for (const step& s : now_.steps) {
@@ -140,22 +139,14 @@ void exhaustive::done(execution& x, int number) {
 
 // An exclusive write behind a store that has another one behind it. It may still revisit that one's
 // read: then it is first. Between its halves a thread may have read something else (the word that it
-// would sleep on); for stores that are still to be added and that might be read there, the others go on.
+// would sleep on): then the others go on, for a store that is still to be added may be read there.
 bool exhaustive::stuck(execution& x, int t) {
     if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
         return false;
     }
     revisit(x, t);
     const view& knows = x.thread(t).knows;
-    event_id half{static_cast<std::uint8_t>(t), knows.steps};
-    if (is_stuck() || x.mem().of(half).exclusive) {
-        return false;
-    }
-    while (!x.mem().of(half).exclusive) {
-        --half.index;
-    }
-    stuck_ = half;
-    return true;
+    return !x.mem().of({static_cast<std::uint8_t>(t), knows.steps}).exclusive;
 }
 
 // Thread `t` is about to add a write: which reads may read from it?
@@ -177,8 +168,7 @@ void exhaustive::revisit(execution& x, int t) {
     for (const int message : m.at(wants.object).messages) {
         for (const int r : m.msg(message).readers) {
             const event& read = m.events[index(r)];
-            if (kept.covers(read.id) ||
-                (is_stuck() && (read.id.thread != stuck_.thread || read.id.index < stuck_.index))) {
+            if (kept.covers(read.id)) {
                 continue;
             }
             dropped_.assign(m.events.size(), 0);
