@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace model {
+namespace bide::model {
 
 // The face of bide's os_thread. A thread of the model is its thread.
 class os_thread {
@@ -38,6 +38,6 @@ private:
     std::optional<thread> thread_;
 };
 
-} // namespace model
+} // namespace bide::model
 
 #endif
