@@ -400,6 +400,61 @@ TEST_CASE("fork_join: a lane is taken again while its last thief leaves", "[fork
     model::check("a lane is lent again", {}, lent_again);
 }
 
+// ---- Lanes that pass from thread to thread
+
+namespace {
+
+// A thread of the pool: takes a lane, joins on it, and puts it back when it ends.
+void comes_and_goes(pool& in, var<int>& ran) {
+    lane* const mine = in.take_lane();
+    MODEL_REQUIRE(mine != nullptr && mine->depth() == 0);
+    fork(*mine, [] {}, [&ran] { ran = ran + 1; });
+    in.put_lane(*mine);
+}
+
+// A thief that looks at every lane.
+void steals_from_any(pool& in, lane& on, std::uint64_t chance) {
+    lane* from = nullptr;
+    if (job* const taken = in.queues().lanes().steal(chance, from)) {
+        on.run(*taken, *from);
+    }
+}
+
+// One thread ends while another one begins: it gets the lane of the former, or a new one.
+void lane_is_handed_on(bool stolen, std::uint64_t chance) {
+    no_substitute owner;
+    pool all(owner, {1, true, nullptr, 0});
+    var<int> ran[2]{0, 0};
+    lane thief_lane(all.queues(), nullptr);
+    {
+        std::unique_ptr<model::thread> thief;
+        model::thread begins([&] { comes_and_goes(all, ran[1]); });
+        if (stolen) {
+            thief =
+                std::make_unique<model::thread>([&] { steals_from_any(all, thief_lane, chance); });
+        }
+        comes_and_goes(all, ran[0]);
+    }
+    MODEL_REQUIRE(ran[0] == 1 && ran[1] == 1);
+    MODEL_REQUIRE(!all.queues().lanes().has_work());
+    // Each lane is free once.
+    lane* const first = all.take_lane();
+    lane* const second = all.take_lane();
+    lane* const third = all.take_lane();
+    MODEL_REQUIRE(first != second && second != third && first != third);
+}
+
+} // namespace
+
+TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, or a new one",
+          "[fork_join]") {
+    model::check("a lane is handed on", {}, [] { lane_is_handed_on(false, 0); });
+    check_at_random("a lane is handed on, a thief, at random", 1'000,
+                    [] { lane_is_handed_on(true, 0); });
+    check_at_random("a lane is handed on, a thief looks at the other one first, at random", 1'000,
+                    [] { lane_is_handed_on(true, 1); });
+}
+
 // ---- Scopes
 
 namespace {

@@ -15,6 +15,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <utility>
 
 namespace {
@@ -144,6 +145,87 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
         g->of_children().wait();
         delete g;
     });
+}
+
+// ---- Joins from several sides
+
+namespace {
+
+// Threads join while the last child ends elsewhere. The last of them destroys the group.
+void joined_by(int joiners, bool cancelled) {
+    home h;
+    var<int> x{0};
+    platform::atomic<int> left{joiners};
+    auto* const g = new group;
+    member& m = spawn(*g, h, write(x));
+    model::thread worker([&] { m.begin(); });
+    const auto join = [&] {
+        g->of_children().wait();
+        MODEL_REQUIRE(cancelled || x == 1);
+        if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete g;
+        }
+    };
+    std::unique_ptr<model::thread> other;
+    if (joiners == 2) {
+        other = std::make_unique<model::thread>(join);
+    }
+    if (cancelled) {
+        g->cancel();
+    }
+    join();
+}
+
+// A coroutine waits for all members, and a thread for the children, which end elsewhere, one by one or
+// by a cancellation.
+void joined_by_a_coroutine_and_a_thread(bool cancelled) {
+    home h;
+    tokens t(0);
+    var<int> x{0};
+    var<progress> what{progress::none};
+    platform::atomic<int> joined{0};
+    auto* const g = new group;
+    member& first = spawn(*g, h, write(x));
+    member& second = spawn(*g, h, model::take<platform>(t, what));
+    second.begin();
+    model::chain<platform> waits([](group* in, platform::atomic<int>& counts) -> link {
+        static_cast<void>(co_await in->of_all().async_wait().as_result());
+        counts.fetch_add(1, std::memory_order_release);
+    }(g, joined));
+    waits.begin();
+    model::thread worker([&] { first.begin(); });
+    model::thread other([&] {
+        if (cancelled) {
+            g->cancel();
+        } else {
+            t.give();
+        }
+    });
+    g->of_children().wait();
+    MODEL_REQUIRE(cancelled || x == 1);
+    MODEL_REQUIRE(what == (cancelled ? progress::stopped : progress::taken));
+    worker.join();
+    other.join();
+    MODEL_REQUIRE(joined.load(std::memory_order_acquire) == 1 && waits.ended == 1);
+    delete g;
+}
+
+} // namespace
+
+TEST_CASE("task_group: joins from several sides each return after the last child", "[group]") {
+    auto some = at_random();
+    some.runs = 1'000;
+    model::check("one thread joins and cancels, at random", some, [] { joined_by(1, true); });
+    model::check("two threads join, at random", some, [] { joined_by(2, false); });
+    model::check("two threads join, one cancels, at random", some, [] { joined_by(2, true); });
+    model::check("a coroutine and a thread join, at random", some,
+                 [] { joined_by_a_coroutine_and_a_thread(false); });
+    model::check("a coroutine and a thread join, a third one cancels, at random", some,
+                 [] { joined_by_a_coroutine_and_a_thread(true); });
+}
+
+TEST_CASE("task_group: a thread joins and cancels, in every execution", "[group][.long]") {
+    model::check("one thread joins and cancels", {}, [] { joined_by(1, true); });
 }
 
 // ---- A group with a limit
@@ -552,6 +634,19 @@ TEST_CASE(
         MODEL_REQUIRE(mine + got == 1);
     };
     model::check("two ask, one ends, one is stopped", at_random(), two_ask);
+    model::check("a reservation is given up, one asks", {}, [] {
+        children c;
+        ended_child a;
+        a.number = 1;
+        c.begin();
+        c.end(&a);
+        model::thread other([&] {
+            if (c.try_reserve() == bide::wait_status::granted) {
+                c.give_up();
+            }
+        });
+        MODEL_REQUIRE(next_of(c) == 1);
+    });
     model::check("cancelled: none before all have ended", {}, [] {
         children c;
         ended_child a;

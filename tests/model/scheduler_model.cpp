@@ -232,6 +232,22 @@ void blocked_for_a_blocking_task(bool first) {
     end(s, all, first);
 }
 
+// A thread that has run a worker for a while becomes free for a blocking task, when the worker has nothing
+// to run.
+void blocking_task_after_a_substitute(unsigned workers) {
+    parker token;
+    outcome all[3];
+    scheduler s(workers);
+    spawn(s, all[0], [&] {
+        spawn(s, all[1], [&] { token.unpark(); });
+        token.park();
+    });
+    all[0].await();
+    all[1].await();
+    spawn_blocking(s, all[2]);
+    end(s, all, true);
+}
+
 // A task blocks, and each task after it, until the last one has run: each time another thread has to
 // run the worker.
 void blocked_in_turn(bool first) {
@@ -361,6 +377,8 @@ void workers_that_block(std::uint64_t runs) {
     check_at_random("two workers, a task blocks, at random", runs / 2, [] { blocked(2, true); });
     check_at_random("beside a blocking task, at random", runs,
                     [] { blocked_beside_a_blocking_task(true); });
+    check_at_random("a blocking task after a substitute, at random", runs,
+                    [] { blocking_task_after_a_substitute(1); });
     check_at_random("for a blocking task, at random", runs,
                     [] { blocked_for_a_blocking_task(true); });
     check_at_random("two tasks block in turn, at random", runs, [] { blocked_in_turn(true); });

@@ -84,6 +84,7 @@ public:
         here = {};
     }
     worker* run_pinned(nothing_pinned&) noexcept { return nullptr; }
+    void wake(worker&) noexcept {} // no worker sleeps
 
     void replace_blocked() noexcept {
         if (blocked_.load(std::memory_order_acquire) != 0) {
@@ -341,6 +342,7 @@ public:
         w.ended.fetch_add(1, std::memory_order_release);
     }
     worker* run_pinned(nothing_pinned&) noexcept { return nullptr; }
+    void wake(worker&) noexcept {} // no worker sleeps
 
     void replace_blocked() noexcept {
         for (worker& w : workers_) {

@@ -508,3 +508,27 @@ TEST_CASE("scheduler_options: each thread for blocking tasks that becomes free r
     std::move(blocks).join();
     CHECK(in_time);
 }
+
+TEST_CASE(
+    "scheduler_options: a thread that runs a worker beside an idle thread is free for a blocking "
+    "task") {
+    const test::watchdog guard;
+    bide::scheduler_options o;
+    o.num_workers = 1;
+    o.max_blocking_threads = 1;
+    scheduler s(o);
+    bide::semaphore permits(0);
+    std::atomic<bool> has_run{false};
+    auto blocked = s.spawn([&] {
+        s.spawn([&] { has_run = true; }).detach();
+        permits.acquire();
+    });
+    REQUIRE(test::eventually([&] { return has_run.load(); }));
+    const auto parked = [&] { return s.stats().parked; };
+    const auto before = parked();
+    s.spawn([] {}).join();
+    REQUIRE(test::eventually([&] { return parked() > before; })); // the worker's thread has not
+    permits.release();
+    std::move(blocked).join();
+    CHECK(s.spawn_blocking([] { return 1; }).join() == 1);
+}

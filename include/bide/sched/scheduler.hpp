@@ -9,6 +9,7 @@
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler_options.hpp>

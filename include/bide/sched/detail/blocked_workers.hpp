@@ -52,6 +52,11 @@ public:
         });
     }
 
+    // Wakes that worker, if it sleeps: its thread may hand it over.
+    void wake(worker& w) noexcept {
+        queues_.unpark(queues_.idle().wake_worker(w.index) ? w.index : queues_.idle().none);
+    }
+
 private:
     bool replace(worker& w, bool& found_no_thread) noexcept;
 

@@ -21,8 +21,7 @@
 // as a wake would take. The sleep protocol (idle.hpp) has three steps: announce, check every queue
 // once more, sleep without a time-out. maintenance.hpp says which sleepers have a time-out.
 //
-// Other parts of the pool: the queues (work_queues.hpp), timers and files (maintenance.hpp), and
-// workers that are blocked in a task (blocked_workers.hpp).
+// Other parts of the pool are in work_queues.hpp, maintenance.hpp and blocked_workers.hpp.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -117,6 +116,7 @@ public:
 
     bool blocks(worker& w) noexcept { return blocked_.blocks(w); }
     void unblocks(worker& w) noexcept { blocked_.unblocks(w); }
+    void wake(worker& w) noexcept { blocked_.wake(w); }
     void replace_blocked() noexcept { blocked_.replace_blocked(); }
     worker* take_blocked() noexcept { return blocked_.take_blocked(); }
 
@@ -371,7 +371,8 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
         watches = idle.announce(w.index, searching, queues_.may_watch());
         owner_.found_nothing();
         leaves_arms = watches && maintenance_.naps_briefly(w) && queues_.callers_take_all_places();
-        woken = !queues_.sees_work(w, leaves_arms) && maintenance_.sleep(w, watches);
+        woken = !queues_.sees_work(w, leaves_arms) && !owner_.may_hand_over() &&
+                maintenance_.sleep(w, watches);
         leaves_arms = leaves_arms && !woken;
         // Order: relaxed; stop() unparks all workers, also those that are in the set of sleepers.
         // The token makes the store visible.

@@ -30,6 +30,9 @@ public:
     virtual bool is_substitute() const noexcept { return false; }
     // Makes a thread run `w` that has lost its own worker and waits. Returns false if none waits.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
+    // Called when a worker has announced that it sleeps. Returns true if hand_to_idle_thread() is to be
+    // called instead.
+    virtual bool may_hand_over() noexcept { return false; }
     // Unparks the own thread of that worker, which owns no worker: it has a pinned job.
     virtual void wake_thread(unsigned) noexcept {}
     // Called when a worker has found nothing to run and has announced that. Announcements are

@@ -16,6 +16,7 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
+#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/scheduler_parts.hpp>
 #include <bide/sched/detail/worker_threads.hpp>

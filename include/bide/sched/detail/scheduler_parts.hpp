@@ -11,6 +11,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/executor.hpp>
+#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/queue_home.hpp>
@@ -140,6 +141,9 @@ private:
     bool is_substitute() const noexcept override { return current::here().is_substitute; }
     bool hand_to_idle_thread(worker& w) noexcept override {
         return threads_.hand_to_idle_thread(w);
+    }
+    bool may_hand_over() noexcept override {
+        return current::here().is_substitute && threads_.has_idle_thread();
     }
     void found_nothing() noexcept override { life_.found_nothing(); }
     void wake_thread(unsigned number) noexcept override { threads_.wake_thread(number); }

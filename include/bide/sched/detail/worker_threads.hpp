@@ -7,7 +7,11 @@
 // If the thread of a worker blocks in a task, another thread runs the worker. A thread that lost
 // its own worker and has nothing to do is preferred (an idle thread). Otherwise a thread for
 // blocking tasks does it (a substitute). A thread that returns from blocking and has lost its
-// worker ends its task and becomes an idle thread. An idle thread runs the jobs that are pinned to it.
+// worker ends its task and becomes an idle thread. A substitute that finds nothing to run hands its
+// worker to an idle thread, so that it is free for blocking tasks again. If a substitute sleeps already
+// when a thread becomes idle, that thread wakes it: the substitute announces its sleep and then looks for
+// an idle thread; the thread adds itself to the list and then looks for substitutes that sleep
+// [idle.announce]. An idle thread runs the jobs that are pinned to it.
 // It is not in the list meanwhile: after each of these jobs it looks for a blocked worker itself.
 
 #include <bide/core/config.hpp>
@@ -21,6 +25,7 @@
 #include <bide/fwd.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
+#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
@@ -35,31 +40,6 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-// The scheduler of the calling thread: in a fork-join, that of the fork-join, else the one that
-// started the thread. It is also set in callbacks, and on threads of a scheduler that own no
-// worker.
-template <class Platform> struct basic_current_scheduler {
-    scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
-    bool leaving = false;                           // the thread is in on_worker_stop
-    bool is_substitute = false;                     // a thread for blocking tasks runs a worker
-    const basic_current_scheduler* outer = nullptr; // the value before it entered a fork-join
-
-    // Returns true if the thread belongs to `s` or is in a fork-join of it, even if it has entered
-    // fork-joins of other schedulers since.
-    static bool is_of(const scheduler& s) noexcept {
-        for (const basic_current_scheduler* at = &here(); at != nullptr; at = at->outer) {
-            if (at->instance == &s) {
-                return true;
-            }
-        }
-        return false;
-    }
-    static basic_current_scheduler& here() noexcept {
-        return Platform::template local<basic_current_scheduler>();
-    }
-};
-using current_scheduler = basic_current_scheduler<native_platform>;
 
 // `Pool` is basic_pool, and `Thread` os_thread, or those of a model.
 template <class Platform, class Pool = basic_pool<Platform>, class Thread = os_thread>
@@ -95,6 +75,14 @@ public:
     // Makes an idle thread run `w`. Returns false if there is none.
     bool hand_to_idle_thread(worker& w) noexcept;
 
+    // Returns true if hand_to_idle_thread() would succeed.
+    bool has_idle_thread() noexcept {
+        lock::acquire(lock_);
+        const bool has = idle_threads_ != nullptr;
+        lock::release_plain(lock_);
+        return has;
+    }
+
     // Called if replace() has found no thread. The next thread for blocking tasks that becomes free
     // runs a blocked worker, until the worker's own thread returns. Returns false if there is no
     // thread for blocking tasks and none can be started.
@@ -129,6 +117,11 @@ private:
         void run_own_worker() noexcept;
         void run_as_substitute() noexcept;
         worker* wait_for_worker() noexcept;
+        void count_substitute(int by) noexcept {
+            lock::acquire(all.lock_);
+            substitutes = substitutes + static_cast<unsigned>(by);
+            lock::release_plain(all.lock_);
+        }
 
         basic_worker_threads& all;
         worker& mine;
@@ -137,9 +130,11 @@ private:
         // Under the lock:
         var<own_thread*> next_idle{nullptr};
         var<worker*> next_worker{nullptr};
+        var<unsigned> substitutes{0}; // one that runs the worker, and those that are leaving it
     };
 
     bool begin_idle(own_thread& me) noexcept;
+    void wake_substitutes() noexcept;
     worker* end_idle(own_thread& me) noexcept;
     void serve_request() noexcept;
     void begin_worker(unsigned index) noexcept;
@@ -251,6 +246,7 @@ auto basic_worker_threads<Platform, Pool, Thread>::own_thread::wait_for_worker()
             return nullptr;
         }
         all.pool_.replace_blocked(); // a thread may have found no idle thread before
+        all.wake_substitutes();
         parker.park();
         if (worker* const other = all.end_idle(*this)) {
             return other;
@@ -269,6 +265,19 @@ bool basic_worker_threads<Platform, Pool, Thread>::begin_idle(own_thread& me) no
     }
     lock::release_plain(lock_);
     return !over;
+}
+
+// Called when the list has a thread more.
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::wake_substitutes() noexcept {
+    for (own_thread& p : threads_) {
+        lock::acquire(lock_);
+        const bool has = p.substitutes != 0;
+        lock::release_plain(lock_);
+        if (has) {
+            pool_.wake(p.mine);
+        }
+    }
 }
 
 // Removes an idle thread from the list, if no other thread has. Returns the worker for it, or nullptr.
@@ -295,7 +304,9 @@ void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_as_substitute
     all.unpin();
     all.begin_worker(mine.index);
     current::here().is_substitute = true;
+    count_substitute(1);
     all.pool_.run(mine);
+    count_substitute(-1);
     all.end_worker(mine.index);
 }
 
