@@ -136,6 +136,7 @@ private:
     std::coroutine_handle<> start() noexcept override {
         if (blocks_) {
             home_.enter();
+            MODEL_REQUIRE(home_.is_here());
         }
         run(becomes_.ran);
         if (blocks_) {
@@ -289,6 +290,20 @@ void spawned_at_the_end(bool blocking, bool both) {
     MODEL_REQUIRE(first.is_decided() && (!both || second.is_decided()));
 }
 
+// The scheduler is destroyed as soon as it has ended and the task was run or refused, while its spawner
+// may still be in its call.
+void destroyed_beside_a_spawn(bool blocking) {
+    outcome becomes;
+    auto s = std::make_unique<scheduler>(1);
+    model::thread spawner(
+        [&, to = s.get()] { blocking ? spawn_blocking(*to, becomes) : spawn(*to, becomes); });
+    s->shutdown();
+    becomes.await();
+    s->shutdown();
+    s.reset();
+    MODEL_REQUIRE(becomes.is_decided());
+}
+
 // What an external thread posts wakes a thread that ends the scheduler's life, while the poster may
 // still be in its call.
 void destroyed_beside_a_post(bool of_thread) {
@@ -390,6 +405,9 @@ void the_end(std::uint64_t runs) {
     check_at_random("a blocking task, the end, at random", runs,
                     [] { spawned_at_the_end(true, false); });
     check_at_random("two tasks, the end, at random", runs, [] { spawned_at_the_end(true, true); });
+    check_at_random("a spawn, destroyed, at random", runs, [] { destroyed_beside_a_spawn(false); });
+    check_at_random("a blocking spawn, destroyed, at random", runs,
+                    [] { destroyed_beside_a_spawn(true); });
     check_at_random("a post, destroyed, at random", runs, [] { destroyed_beside_a_post(false); });
     check_at_random("a post to a thread, destroyed, at random", runs,
                     [] { destroyed_beside_a_post(true); });

@@ -3,7 +3,7 @@
 #define BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
 
 // A table that makes a T for a number when the number is first used. It suits small numbers that
-// are reused, such as file descriptors. Chunk 0 holds the first 64 objects. Each later chunk holds
+// are reused, such as file descriptors. Chunk 0 holds the first 64 objects (one in a model). Each later chunk holds
 // as many as all earlier chunks together. A T stays at its address until the table is destroyed, so
 // finding it takes no lock.
 
@@ -78,7 +78,7 @@ public:
     }
 
 private:
-    static constexpr number first_chunk = 64;
+    static constexpr number first_chunk = Platform::model ? 1 : 64;
     static constexpr number chunks =
         std::numeric_limits<number>::digits - integer_cast<number>(std::bit_width(first_chunk)) + 2;
 

@@ -1,0 +1,79 @@
+#include <bide/sched/detail/growing_table.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+// A table whose objects are made at their first use. All threads find one object for a number, as it was
+// constructed. Every chunk that is made is destroyed once.
+
+namespace {
+
+using platform = model::platform;
+template <class T> using var = platform::var<T>;
+
+struct object {
+    var<int> made{1}; // a race if it is found before it was constructed
+    platform::atomic<int> users{0};
+};
+using table = bide::detail::growing_table<object, platform>;
+
+void use(object* o) {
+    MODEL_REQUIRE(o != nullptr && o->made == 1);
+    o->users.fetch_add(1, std::memory_order_relaxed);
+}
+
+int users_of(const table& t, std::uint32_t number) {
+    const object* const o = t.find(number);
+    return o == nullptr ? 0 : o->users.load(std::memory_order_relaxed);
+}
+
+// Several threads make the object of one number, and one looks for it.
+void made_by(int makers, std::uint32_t number) {
+    table t;
+    bool found = false;
+    {
+        model::thread other([&] { use(t.make(number)); });
+        std::unique_ptr<model::thread> third;
+        if (makers == 3) {
+            third = std::make_unique<model::thread>([&] { use(t.make(number)); });
+        }
+        if (object* const o = t.find(number)) {
+            use(o);
+            found = true;
+        }
+        use(t.make(number));
+    }
+    MODEL_REQUIRE(users_of(t, number) == makers + (found ? 1 : 0));
+    int all = 0;
+    t.each([&all](object& o, std::uint32_t) { all += o.users.load(std::memory_order_relaxed); });
+    MODEL_REQUIRE(all == makers + (found ? 1 : 0));
+    model::record(found ? "found" : "not");
+}
+
+// Two numbers of one chunk and one of another.
+void in_two_chunks() {
+    table t;
+    {
+        model::thread other([&] {
+            use(t.make(2));
+            use(t.make(0));
+        });
+        use(t.make(0));
+        use(t.make(3));
+    }
+    MODEL_REQUIRE(t.find(2) != t.find(3) && t.find(1) == nullptr);
+    MODEL_REQUIRE(users_of(t, 0) == 2 && users_of(t, 2) == 1 && users_of(t, 3) == 1);
+}
+
+} // namespace
+
+TEST_CASE("growing_table: threads that make one object at a time get the same", "[growing_table]") {
+    model::check("two make, one of them finds", {}, [] { made_by(2, 0); });
+    model::check("two make, in a chunk of two", {}, [] { made_by(2, 3); });
+    model::check("three make, one of them finds", {}, [] { made_by(3, 0); });
+    model::check("two chunks", {}, in_two_chunks);
+    CHECK(model::outcomes({}, [] { made_by(2, 0); }) == "found not");
+}
