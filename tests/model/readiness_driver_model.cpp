@@ -58,6 +58,10 @@ public:
     void become_ready(std::uint32_t events) noexcept {
         change([&] { ready_ = ready_ | events; });
     }
+    // Another file has the descriptor now.
+    void be_replaced() noexcept {
+        change([this] { ready_ = 0; });
+    }
     void wake() noexcept {
         change([this] { is_woken_ = true; });
     }
@@ -165,12 +169,15 @@ void one_waits() {
     MODEL_REQUIRE(s.first == becomes::ready && one.ended == 1);
 }
 
-// Both wait for one direction, or each for one. The file becomes ready for both once.
+// Both wait for one direction, or each for one. The file becomes ready for one after the other.
 void two_wait(bool same) {
     scene s(2);
     model::chain<platform> one(waits(s.d, true, s.first, s.left));
     model::chain<platform> two(waits(s.d, same, s.second, s.left));
-    model::thread kernel([&] { s.d.file().become_ready(EPOLLIN | EPOLLOUT); });
+    model::thread kernel([&] {
+        s.d.file().become_ready(EPOLLIN);
+        s.d.file().become_ready(EPOLLOUT);
+    });
     model::thread worker([&] { s.serve(); });
     model::thread other([&] { two.begin(); });
     one.begin();
@@ -214,6 +221,25 @@ void forgotten() {
     model::record(s.first == becomes::ready ? "ready" : "failed");
 }
 
+// A file that is ready is forgotten, and another file, which is not ready, gets its descriptor. The event
+// of the former ends no wait for the latter.
+void replaced() {
+    scene s(2);
+    model::chain<platform> one(waits(s.d, true, s.first, s.left));
+    model::chain<platform> two(waits(s.d, true, s.second, s.left));
+    one.begin();
+    model::thread worker([&] { s.serve(); });
+    s.d.file().become_ready(EPOLLIN);
+    s.d.forget(descriptor());
+    s.d.file().be_replaced();
+    two.begin();
+    two.cancel();
+    s.d.wake();
+    worker.join();
+    MODEL_REQUIRE(s.first == becomes::ready || s.first == becomes::failed);
+    MODEL_REQUIRE(s.second == becomes::stopped);
+}
+
 // The driver is detached while the wait begins. The wait ends at once, or when the driver is detached.
 void detached() {
     scene s(1);
@@ -248,6 +274,7 @@ TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the en
     check("one is cancelled, at random", false, [] { cancelled(false); });
     check("one of two is cancelled, at random", false, [] { cancelled(true); });
     check("forgotten, at random", false, forgotten);
+    check("replaced, at random", false, replaced);
     check("detached", true, detached);
 }
 

@@ -3,9 +3,9 @@
 #define BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
 
 // A table that makes a T for a number when the number is first used. It suits small numbers that
-// are reused, such as file descriptors. Chunk 0 holds the first 64 objects (one in a model). Each later chunk holds
-// as many as all earlier chunks together. A T stays at its address until the table is destroyed, so
-// finding it takes no lock.
+// are reused, such as file descriptors. Chunk 0 holds the first 64 objects, in a model the first
+// one. Each later chunk holds as many as all earlier chunks together. A T stays at its address
+// until the table is destroyed, so finding it takes no lock.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/integer_cast.hpp>
