@@ -442,6 +442,9 @@ void lane_is_handed_on(bool stolen, std::uint64_t chance) {
     lane* const second = all.take_lane();
     lane* const third = all.take_lane();
     MODEL_REQUIRE(first != second && second != third && first != third);
+    all.put_lane(*first);
+    all.put_lane(*second);
+    MODEL_REQUIRE(all.take_lane() == second && all.take_lane() == first);
 }
 
 } // namespace
