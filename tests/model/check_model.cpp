@@ -152,16 +152,16 @@ TEST_CASE("checker: std::terminate and exceptions are found", "[checker]") {
 }
 
 TEST_CASE("checker: a model that is too large is an error, not a success", "[checker]") {
-    CHECK(found(
-              [] {
-                  atomic<int> word{0};
-                  model::thread other([&] {
-                      word.fetch_add(1);
-                      word.fetch_add(1);
-                  });
-                  word.fetch_add(1);
-              },
-              {.max_executions = 2}) == failure::too_large);
+    const auto three_changes = [] {
+        atomic<int> word{0};
+        model::thread other([&] {
+            word.fetch_add(1);
+            word.fetch_add(1);
+        });
+        word.fetch_add(1);
+    };
+    CHECK(found(three_changes, {.max_executions = 2}) == failure::too_large);
+    CHECK(found(three_changes, {.max_memory = 100}) == failure::too_large);
     CHECK(found([] {
               std::unique_ptr<model::thread> all[8];
               for (auto& one : all) {

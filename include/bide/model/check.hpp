@@ -26,6 +26,7 @@
 #include <bide/core/config.hpp>
 #include <bide/model/platform.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
@@ -115,6 +116,8 @@ struct options {
 
     /// More executions are a failure: the model is too large.
     std::uint64_t max_executions = 20'000'000;
+    /// More bytes of branches that are still to be taken are a failure: the model is too large.
+    std::size_t max_memory = std::size_t{4} << 30;
     /// More steps of one execution are a livelock.
     int max_steps = 2'000;
     /// Counts executions that had been explored before; takes memory for each.
@@ -131,7 +134,7 @@ enum class failure {
     livelock,     ///< A thread spins for ever, or takes too many steps.
     leak,         ///< Memory is left at the end.
     terminated,   ///< std::terminate was called, or an exception left a thread.
-    too_large,    ///< There are more than options::max_executions.
+    too_large,    ///< There are more than options::max_executions, or than fit in max_memory.
     not_repeated, ///< The body did not do the same again, or the path is not one of it.
     empty,        ///< No execution came to its end.
 };

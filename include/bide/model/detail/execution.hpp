@@ -134,6 +134,10 @@ public:
     virtual bool is_graph_search() const { return false; }
     // Executions that had been explored before, as far as they are counted.
     virtual std::uint64_t duplicates() const { return 0; }
+    // The part of the whole that is done, from 0 to 1; negative: unknown.
+    virtual double explored() const { return -1; }
+    // Bytes that the branches still to be taken occupy.
+    virtual std::size_t branch_bytes() const { return 0; }
 };
 
 // An order at one place of the source, changed. Slot 1 is the failure order; no file: every place.

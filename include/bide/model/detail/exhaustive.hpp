@@ -41,6 +41,8 @@ public:
     bool is_graph_search() const override { return true; }
 
     std::uint64_t duplicates() const override { return duplicates_; }
+    double explored() const override { return explored_; }
+    std::size_t branch_bytes() const override { return bytes_; }
 
 private:
     struct step {
@@ -54,10 +56,15 @@ private:
     struct script {
         std::vector<step> steps;
         std::size_t known = 0;
+        double weight = 1; // its part of the whole, if each branch is half of what it branches off
     };
 
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
     void push(const step& last, bool with_rest);
+    void add(script&& branch);
+    static std::size_t bytes_of(const script& s) noexcept {
+        return sizeof s + s.steps.capacity() * sizeof(step);
+    }
     void revisit(execution& x, int thread);
     bool is_maximal(const memory& m, const event& e, const clock& kept) const;
     void push_revisit(const memory& m, const event& read, const step& write);
@@ -65,6 +72,8 @@ private:
     bool count_duplicates_;
     bool first_ = true;
     std::vector<script> work_;
+    std::size_t bytes_ = 0; // of work_
+    double explored_ = 0;
     script now_;              // of this execution: followed first
     std::vector<step> taken_; // its steps so far
     std::size_t at_ = 0;

@@ -8,6 +8,7 @@
 #include <bide/model/detail/exhaustive.hpp>
 #include <bide/model/detail/report.hpp>
 #include <bide/model/detail/schedules.hpp>
+#include <bide/model/impl/progress.hpp>
 
 #include <chrono>
 #include <ctime>
@@ -86,8 +87,10 @@ struct exploration {
         x.mutant = mutant;
         const auto begin = std::chrono::steady_clock::now();
         const double started = cpu_seconds();
+        progress said;
         while (v.what == failure::none && s.begin()) {
             x.run();
+            said.count(s);
             x.pruned() ? ++v.pruned : ++v.executions;
             if (outcomes != nullptr && !x.pruned()) {
                 outcomes->insert(x.outcomes.begin(), x.outcomes.end());
@@ -106,6 +109,9 @@ struct exploration {
             } else if (v.executions + v.pruned >= how.max_executions) {
                 v.what = failure::too_large;
                 v.message = "more than max_executions";
+            } else if (s.branch_bytes() > how.max_memory) {
+                v.what = failure::too_large;
+                v.message = "the branches still to be taken need more than max_memory";
             } else if (most_seconds < forever && cpu_seconds() - started > most_seconds) {
                 v.what = failure::too_large;
                 v.message = too_long;

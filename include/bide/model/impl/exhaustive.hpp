@@ -12,9 +12,12 @@ namespace bide::inline BIDE_ABI::model::detail {
 bool exhaustive::begin() {
     if (first_) {
         first_ = false;
-    } else if (work_.empty()) {
-        return false;
     } else {
+        explored_ += now_.weight;
+        if (work_.empty()) {
+            return false;
+        }
+        bytes_ -= bytes_of(work_.back());
         now_ = std::move(work_.back());
         work_.pop_back();
     }
@@ -122,7 +125,14 @@ void exhaustive::push(const step& last, bool with_rest) {
         s.steps.insert(s.steps.end(), now_.steps.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
                        now_.steps.end());
     }
-    work_.push_back(std::move(s));
+    add(std::move(s));
+}
+
+void exhaustive::add(script&& branch) {
+    now_.weight /= 2;
+    branch.weight = now_.weight;
+    bytes_ += bytes_of(branch);
+    work_.push_back(std::move(branch));
 }
 
 void exhaustive::done(execution& x, int number) {
@@ -251,7 +261,7 @@ void exhaustive::push_revisit(const memory& m, const event& read, const step& wr
     again.from.index = static_cast<step_count>(
         std::count_if(s.begin(), s.end(), [&](const step& k) { return k.thread == write.thread; }));
     s.push_back(again);
-    work_.push_back(std::move(branch));
+    add(std::move(branch));
 }
 
 void exhaustive::end(execution& x, bool complete) {

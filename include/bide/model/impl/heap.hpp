@@ -3,6 +3,7 @@
 #define BIDE_MODEL_IMPL_HEAP_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal_exception.hpp>
 #include <bide/model/detail/graph.hpp>
 #include <bide/model/detail/heap.hpp>
 
@@ -79,7 +80,7 @@ void* take(std::size_t size, std::size_t alignment) {
                     : alignment <= 16 ? std::malloc(size == 0 ? 1 : size)
                                       : std::aligned_alloc(alignment, round_up(size, alignment));
     if (p == nullptr) {
-        throw std::bad_alloc();
+        BIDE_THROW(std::bad_alloc());
     }
     return p;
 }
