@@ -384,6 +384,23 @@ void pinned_and_blocked(bool first) {
     end(s, all, first);
 }
 
+// The thread of a worker has lost it to a substitute, whose task waits for a task that is pinned to the
+// thread: it runs that one without a worker, also if it waits for one already.
+void pinned_to_a_thread_without_a_worker() {
+    parker token;
+    outcome all[3];
+    scheduler s(1);
+    spawn(s.of_thread(0), all[0], [&] {
+        spawn(s, all[1], [&] {
+            token.unpark();
+            spawn(s.of_thread(0), all[2]);
+            all[2].await();
+        });
+        token.park();
+    });
+    end(s, all, true);
+}
+
 // All of them, each so many times.
 void workers_that_block(std::uint64_t runs) {
     check_at_random("one worker, a task blocks, at random", runs, [] { blocked(1, true); });
@@ -398,6 +415,8 @@ void workers_that_block(std::uint64_t runs) {
                     [] { blocked_for_a_blocking_task(true); });
     check_at_random("two tasks block in turn, at random", runs, [] { blocked_in_turn(true); });
     check_at_random("a pinned task blocks, at random", runs, [] { pinned_and_blocked(true); });
+    check_at_random("pinned to a thread without a worker, at random", runs,
+                    pinned_to_a_thread_without_a_worker);
 }
 
 void the_end(std::uint64_t runs) {
