@@ -3,7 +3,7 @@
 #define BIDE_MODEL_IMPL_HEAP_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal_exception.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/model/detail/graph.hpp>
 #include <bide/model/detail/heap.hpp>
 
