@@ -13,6 +13,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -674,4 +675,52 @@ TEST_CASE("checker: a way into a loop that waits is replayed", "[checker]") {
     const auto again = model::replay(v.path, {}, body);
     CHECK(again.what == failure::assertion);
     CHECK(again.trace == v.trace);
+}
+
+namespace {
+
+// 12,870 executions: each read sees any store that the one before did not rule out.
+template <class Last> void eight_stores_and_reads(Last last) {
+    atomic<int> word{0};
+    model::thread other([&] {
+        for (int i = 1; i <= 8; ++i) {
+            word.store(i, release);
+        }
+    });
+    for (int i = 0; i < 8; ++i) {
+        static_cast<void>(word.load(acquire));
+    }
+    last();
+}
+
+} // namespace
+
+TEST_CASE("checker: several processes explore what one does", "[checker]") {
+    const auto body = [] { eight_stores_and_reads([] {}); };
+    const auto alone = model::explore({.jobs = 1}, body);
+    const auto together = model::explore({.jobs = 3}, body);
+    CHECK(alone.what == failure::none);
+    CHECK(alone.executions == 12'870);
+    CHECK(together.what == failure::none);
+    CHECK(together.executions == alone.executions);
+    CHECK(together.pruned == alone.pruned);
+    CHECK(model::explore({.jobs = 3, .max_executions = 5'000}, body).what == failure::too_large);
+}
+
+TEST_CASE("checker: a failure in one of several processes is reported, its end too", "[checker]") {
+    const ::pid_t first = ::getpid();
+    const auto v = model::explore({.jobs = 3}, [first] {
+        eight_stores_and_reads([first] { MODEL_REQUIRE(::getpid() == first); });
+    });
+    CHECK(v.what == failure::assertion);
+    CHECK(contains(v.message, "::getpid() == first"));
+    CHECK(!v.path.empty());
+    CHECK(!v.report.empty());
+    CHECK(model::explore({.jobs = 3}, [first] {
+              eight_stores_and_reads([first] {
+                  if (::getpid() != first) {
+                      ::_exit(0);
+                  }
+              });
+          }).what == failure::terminated);
 }

@@ -13,13 +13,13 @@ namespace bide::model {
 // The face of bide's os_thread. A thread of the model is its thread.
 class os_thread {
 public:
-    std::error_code start(void (*body)(void*) noexcept, void* argument, std::size_t = 0) noexcept {
+    std::error_code start(void (*run)(void*) noexcept, void* argument, std::size_t = 0) noexcept {
         int& left = starts_left();
         if (left == 0) {
             return std::make_error_code(std::errc::resource_unavailable_try_again);
         }
         --left;
-        thread_.emplace([=] { body(argument); });
+        thread_.emplace([=] { run(argument); });
         return {};
     }
     // It may be that it was never started.

@@ -114,6 +114,9 @@ struct options {
     /// How often the clock of each thread may be a millisecond later.
     int clock_jumps = 0;
 
+    /// Processes that explore, of method::exhaustive; 0: one for each processor. They are started by fork(),
+    /// and only for a long exploration. BIDE_MODEL_JOBS in the environment comes before this.
+    unsigned jobs = 1;
     /// More executions are a failure: the model is too large.
     std::uint64_t max_executions = 20'000'000;
     /// More bytes of branches that are still to be taken are a failure: the model is too large.

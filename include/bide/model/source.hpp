@@ -10,6 +10,7 @@
 /// leaks nothing.
 
 #include <bide/model/impl/body.hpp>
+#include <bide/model/impl/branches.hpp>
 #include <bide/model/impl/cause.hpp>
 #include <bide/model/impl/check.hpp>
 #include <bide/model/impl/drawing.hpp>
@@ -18,6 +19,7 @@
 #include <bide/model/impl/fiber.hpp>
 #include <bide/model/impl/heap.hpp>
 #include <bide/model/impl/interleaving.hpp>
+#include <bide/model/impl/jobs.hpp>
 #include <bide/model/impl/memory.hpp>
 #include <bide/model/impl/ops.hpp>
 #include <bide/model/impl/path.hpp>

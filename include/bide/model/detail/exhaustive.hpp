@@ -22,6 +22,8 @@
 #include <bide/model/detail/execution.hpp>
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -30,6 +32,20 @@ namespace bide::inline BIDE_ABI::model::detail {
 class exhaustive final : public search {
 public:
     explicit exhaustive(bool count_duplicates) : count_duplicates_(count_duplicates) {}
+
+    // Explores nothing but what add_branches() brings.
+    void begin_empty() noexcept {
+        first_ = false;
+        now_.weight = 0;
+    }
+    std::size_t branches() const noexcept { return work_.size(); }
+    // The branches that are still to be taken, those first that lead to more, and at most that many of them;
+    // for add_branches() of another search of the same body.
+    std::string branch_text(std::size_t most) const;
+    // The same, and takes them out.
+    std::string take_branches(std::size_t most);
+    // Returns false if the text is not one of branch_text().
+    bool add_branches(std::string_view text);
 
     bool begin() override;
     int thread(execution& x) override;

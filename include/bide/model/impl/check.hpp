@@ -8,9 +8,14 @@
 #include <bide/model/detail/exhaustive.hpp>
 #include <bide/model/detail/report.hpp>
 #include <bide/model/detail/schedules.hpp>
+#include <bide/model/impl/jobs.hpp>
 #include <bide/model/impl/progress.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <ctime>
 #include <functional>
 #include <limits>
@@ -18,6 +23,7 @@
 #include <ostream>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace bide::inline BIDE_ABI::model {
@@ -63,6 +69,14 @@ const char* text(options::method m) {
     return "?";
 }
 
+// BIDE_MODEL_JOBS comes before the options.
+[[maybe_unused]] unsigned wanted_jobs(const options& o) {
+    const char* const text = std::getenv("BIDE_MODEL_JOBS");
+    const unsigned jobs =
+        text == nullptr ? o.jobs : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
+    return jobs != 0 ? jobs : std::max(1u, std::thread::hardware_concurrency());
+}
+
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 constexpr double forever = std::numeric_limits<double>::infinity();
@@ -80,15 +94,17 @@ struct exploration {
     bool only_consistent = false;             // failures that need a weak order are passed over
     std::function<void(execution&)> failed{}; // is called with the execution that failed
 
-    verdict with(search& s) const {
+    // `goes_on` is asked after each execution; false: the rest is left.
+    verdict with(search& s, const std::function<bool(const verdict&)>& goes_on = {}) const {
         verdict v;
+        bool is_left = false;
         execution x(how, run, s);
         x.seen_orders = seen;
         x.mutant = mutant;
         const auto begin = std::chrono::steady_clock::now();
         const double started = cpu_seconds();
         progress said;
-        while (v.what == failure::none && s.begin()) {
+        while (v.what == failure::none && !is_left && s.begin()) {
             x.run();
             said.count(s);
             x.pruned() ? ++v.pruned : ++v.executions;
@@ -115,9 +131,11 @@ struct exploration {
             } else if (most_seconds < forever && cpu_seconds() - started > most_seconds) {
                 v.what = failure::too_large;
                 v.message = too_long;
+            } else {
+                is_left = goes_on && !goes_on(v);
             }
         }
-        if (v.what == failure::none && v.executions == 0) {
+        if (v.what == failure::none && v.executions == 0 && !is_left) {
             v.what = failure::empty;
         }
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -125,7 +143,74 @@ struct exploration {
         v.duplicates = s.duplicates();
         return v;
     }
-    verdict operator()() const { return with(*search_for(how)); }
+
+    verdict operator()() const {
+#if BIDE_MODEL_FORKS
+        const bool is_plain = seen == nullptr && mutant == nullptr && outcomes == nullptr &&
+                              most_seconds == forever && !only_consistent && !failed;
+        const unsigned jobs = wanted_jobs(how);
+        if (jobs > 1 && is_plain && how.how == options::method::exhaustive &&
+            !how.count_duplicates) {
+            return by(jobs);
+        }
+#endif
+        return with(*search_for(how));
+    }
+
+#if BIDE_MODEL_FORKS
+    // By several processes, if it is long.
+    verdict by(unsigned jobs) const {
+        constexpr std::uint64_t brief = 1'000; // executions that are not worth a fork
+        const auto begin = std::chrono::steady_clock::now();
+        exhaustive s(false);
+        verdict v = with(s, [&](const verdict& so_far) {
+            return so_far.executions + so_far.pruned < brief || s.branches() < 2;
+        });
+        if (v.what != failure::none || s.branches() == 0) {
+            return v;
+        }
+        const shared_page counts;
+        work_force force;
+        const explores explore = [this](exhaustive& part, const auto& goes_on) {
+            return with(part, goes_on);
+        };
+        for (unsigned i = 0; i < jobs && counts.is_there(); ++i) {
+            force.start(*counts, explore);
+        }
+        if (force.empty()) {
+            return with(*search_for(how));
+        }
+        progress said;
+        const auto add = [&](verdict& to) {
+            to.executions += (*counts).executions.load(std::memory_order_relaxed);
+            to.pruned += (*counts).pruned.load(std::memory_order_relaxed);
+        };
+        verdict all = v;
+        const verdict found = force.run(s, [&] {
+            all = v;
+            add(all);
+            said.say(all.executions + all.pruned, s);
+            if (all.executions + all.pruned >= how.max_executions) {
+                all.what = failure::too_large;
+                all.message = "more than max_executions";
+            }
+            return all.what == failure::none;
+        });
+        if (found.what != failure::none) {
+            all = found;
+            all.executions = v.executions;
+            all.pruned = v.pruned;
+            add(all);
+        } else if (all.what == failure::none) {
+            all = v;
+            add(all);
+            all.what = all.executions == 0 ? failure::empty : failure::none;
+        }
+        all.seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        return all;
+    }
+#endif
 };
 
 } // namespace

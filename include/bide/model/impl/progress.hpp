@@ -24,8 +24,14 @@ class progress {
 public:
     // After an execution.
     void count(const search& s) {
-        ++executions_;
-        if (every_ <= 0 || executions_ % 256 != 0) {
+        if (every_ > 0 && ++executions_ % 256 == 0) {
+            say(executions_, s);
+        }
+    }
+
+    // So many executions there were so far.
+    void say(std::uint64_t executions, const search& s) {
+        if (every_ <= 0) {
             return;
         }
         const auto now = clock::now();
@@ -36,10 +42,10 @@ public:
         const double took = seconds(now - begin_).count();
         const double part = s.explored();
         std::fprintf(stderr, "%llu executions, %.0f a second, %.1f MB of branches",
-                     static_cast<unsigned long long>(executions_),
-                     static_cast<double>(executions_) / took,
+                     static_cast<unsigned long long>(executions),
+                     static_cast<double>(executions) / took,
                      static_cast<double>(s.branch_bytes()) / 1e6);
-        if (part > 0) {
+        if (part > 0 && s.branch_bytes() > 0) {
             std::fprintf(stderr, ", about %.3g %% done, %.0f s left", 100 * part,
                          took * (1 - part) / part);
         }
