@@ -870,8 +870,7 @@ def runner_of_frame(frame):
             elif not re.match(r"bide::(v\d\w*::)?detail::basic_pool<", name):
                 continue
             core = type_beside(value.type, "bide::detail::scheduler_core")
-            field = next(f for f in core.fields() if f.name == "pool_")
-            core = Object(int(value.address) - field.bitpos // 8, core)
+            core = Object(int(value.address) - offset_of(core, "pool_")[0], core)
             return of_pool(value, int(core["scheduler_"].address), core["life_"])
         except Exception:  # another frame may have it
             continue

@@ -12,13 +12,21 @@ if(NOT TARGET bide::model)
     # No alias: a project that exports what links it exports this name.
     add_library(bide::model INTERFACE IMPORTED GLOBAL)
     target_link_libraries(bide::model INTERFACE bide_model)
+
+    # What bodies that are compiled with -fsanitize=thread call at each access to plain memory.
+    set(bide_model_watch_source ${CMAKE_CURRENT_BINARY_DIR}/bide/model_watch.cpp)
+    file(CONFIGURE OUTPUT ${bide_model_watch_source} CONTENT "#include <bide/model/watch.hpp>\n" @ONLY)
+    add_library(bide_model_watch STATIC EXCLUDE_FROM_ALL ${bide_model_watch_source})
+    target_link_libraries(bide_model_watch PUBLIC bide::bide)
+    target_compile_options(bide_model_watch PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O2>)
 endif()
 
-# bide_add_model(NAME SOURCE... [LIBRARIES LIBRARY...] [TIMEOUT SECONDS]): a program that checks models, and
-# a test of that name that runs it. The sources have main(), or a library brings it, such as
-# Catch2::Catch2WithMain. The test has the label `model`.
+# bide_add_model(NAME SOURCE... [LIBRARIES LIBRARY...] [TIMEOUT SECONDS] [WATCH]): a program that checks
+# models, and a test of that name that runs it. The sources have main(), or a library brings it, such as
+# Catch2::Catch2WithMain. WATCH: races are looked for in all plain memory that the sources access, not only
+# in what is a model::var. The test has the label `model`.
 function(bide_add_model name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LIBRARIES")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "WATCH" "TIMEOUT" "LIBRARIES")
     if(NOT arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "bide_add_model(${name}): no source file is named")
     endif()
@@ -28,6 +36,11 @@ function(bide_add_model name)
     add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
     target_link_libraries(${name} PRIVATE bide::model ${arg_LIBRARIES})
     target_compile_options(${name} PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O1>)
+    if(arg_WATCH)
+        # Compiled so, and not linked so: the functions that this calls are the checker's.
+        target_compile_options(${name} PRIVATE -fsanitize=thread)
+        target_link_libraries(${name} PRIVATE bide_model_watch bide_model)
+    endif()
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS model TIMEOUT ${arg_TIMEOUT})
 endfunction()

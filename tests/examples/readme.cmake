@@ -8,6 +8,7 @@ cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/snippets.cmake)
 file(MAKE_DIRECTORY "${WORK}")
 file(GLOB readmes RELATIVE ${ROOT} ${ROOT}/include/bide/*.md ${ROOT}/include/bide/*/README.md)
+list(REMOVE_ITEM readmes include/bide/model/README.md) # its snippets are parts of a program: model.readme
 set(count 0)
 foreach(readme IN ITEMS README.md ${readmes})
     file(READ "${ROOT}/${readme}" text)

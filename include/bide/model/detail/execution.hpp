@@ -197,6 +197,7 @@ public:
     order weakened(order o, int slot, site where);
 
     void* service = nullptr;
+    std::uint64_t number = 0; // of this execution among all of the program
 
     // Mutation: the orders seen, and the one that is weakened.
     std::vector<weakening>* seen_orders = nullptr;

@@ -32,6 +32,9 @@ public:
     // Leaves this fiber, which is the one that runs, for another.
     void switch_to(fiber& other) noexcept;
 
+    // The address is on its stack.
+    bool holds(const void* address) const noexcept;
+
     // A digest of what the left fiber keeps: its stack, and the registers on it. 0 where it cannot be had.
     std::uint64_t state() const noexcept;
 

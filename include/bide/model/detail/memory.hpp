@@ -89,6 +89,8 @@ public:
 
     int make_object(bits initial, const view& v, bool queue);
     int make_plain(const view& v);
+    // Whatever is known of it was there before the body.
+    int make_watched();
     object& at(int o) { return objects_[static_cast<std::size_t>(o)]; }
     const object& at(int o) const { return objects_[static_cast<std::size_t>(o)]; }
     message& msg(int m) { return messages_[static_cast<std::size_t>(m)]; }

@@ -48,6 +48,8 @@ void execution::run() {
     failure_ = failure::none;
     message_.clear();
     service = nullptr;
+    static std::uint64_t executions = 0;
+    number = ++executions;
     for (const auto& t : threads_) {
         t->started = false;
     }

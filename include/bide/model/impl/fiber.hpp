@@ -156,6 +156,12 @@ void fiber::switch_to(fiber& other) noexcept {
 #endif
 }
 
+bool fiber::holds(const void* address) const noexcept {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    const auto begin = reinterpret_cast<std::uintptr_t>(stack_.get());
+    return begin != 0 && at - begin < stack_size;
+}
+
 std::uint64_t fiber::state() const noexcept {
 #if defined(__x86_64__) || defined(__aarch64__)
     const auto* const top = static_cast<const std::byte*>(top_);

@@ -51,12 +51,18 @@ int memory::make_object(bits initial, const view& v, bool queue) {
     return static_cast<int>(object_count_++);
 }
 
-int memory::make_plain(const view& v) {
+int memory::make_watched() {
     if (plain_count_ == plains_.size()) {
         plains_.emplace_back();
     }
-    plains_[plain_count_] = {true, v.next(), {}};
+    plains_[plain_count_] = {true, event_id{}, {}};
     return static_cast<int>(plain_count_++);
+}
+
+int memory::make_plain(const view& v) {
+    const int made = make_watched();
+    plains_[index(made)].written = v.next();
+    return made;
 }
 
 // What a thread does between two steps counts with the later one: a thread that has seen the earlier one only
