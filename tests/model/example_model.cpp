@@ -76,7 +76,7 @@ TEST_CASE("example: a message that is put is taken", "[example]") {
     model::check("mailbox, 2 threads", {}, [] {
         mailbox<model::platform> box;
         model::thread sender([&] { box.put(42); });
-        MODEL_REQUIRE(box.take() == 42);
+        BIDE_MODEL_REQUIRE(box.take() == 42);
     });
 }
 
@@ -87,8 +87,8 @@ TEST_CASE("example: a second message waits until the first is taken", "[example]
             box.put(1);
             box.put(2);
         });
-        MODEL_REQUIRE(box.take() == 1);
-        MODEL_REQUIRE(box.take() == 2);
+        BIDE_MODEL_REQUIRE(box.take() == 1);
+        BIDE_MODEL_REQUIRE(box.take() == 2);
     });
 }
 
@@ -101,7 +101,7 @@ template <class Mailbox> void two_senders() {
     const int first = box.take();
     sender.join();
     other.join();
-    MODEL_REQUIRE(first + box.take() == 3);
+    BIDE_MODEL_REQUIRE(first + box.take() == 3);
 }
 
 } // namespace
@@ -122,7 +122,7 @@ TEST_CASE("example: two senders and two receivers lose no message", "[example]")
         model::thread receiver([&] { first = box.take(); });
         const int second = box.take();
         receiver.join();
-        MODEL_REQUIRE(first + second == 3);
+        BIDE_MODEL_REQUIRE(first + second == 3);
     });
 }
 
@@ -173,7 +173,7 @@ public:
 template <class Mailbox> void one_message() {
     Mailbox box;
     model::thread sender([&] { box.put(42); });
-    MODEL_REQUIRE(box.take() == 42);
+    BIDE_MODEL_REQUIRE(box.take() == 42);
 }
 
 } // namespace
