@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -723,4 +725,28 @@ TEST_CASE("checker: a failure in one of several processes is reported, its end t
                   }
               });
           }).what == failure::terminated);
+}
+
+TEST_CASE("checker: an exploration that was stopped goes on in the next run", "[checker]") {
+    const auto folder =
+        std::filesystem::temp_directory_path() / ("bide_state_" + std::to_string(::getpid()));
+    ::setenv("BIDE_MODEL_STATE", folder.c_str(), 1);
+    const auto body = [] { eight_stores_and_reads([] {}); };
+    const options some{.max_executions = 5'000};
+    CHECK(model::find("stopped, and on", failure::too_large, some, body).executions == 5'000);
+    CHECK(model::find("stopped, and on", failure::too_large, some, body).executions == 10'000);
+    {
+        const auto file = folder / "stopped__and_on.state";
+        REQUIRE(std::filesystem::exists(file));
+        const auto kept = folder / "kept";
+        std::filesystem::copy_file(file, kept);
+        std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+        CHECK(model::find("stopped, and on", failure::too_large, some, body).executions ==
+              5'000); // it was cut, so it counts for nothing
+        std::filesystem::rename(kept, file);
+    }
+    CHECK(model::find("stopped, and on", failure::none, some, body).executions == 12'870);
+    CHECK(model::find("stopped, and on", failure::none, {}, body).executions == 12'870);
+    ::unsetenv("BIDE_MODEL_STATE");
+    std::filesystem::remove_all(folder);
 }

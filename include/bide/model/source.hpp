@@ -24,6 +24,7 @@
 #include <bide/model/impl/ops.hpp>
 #include <bide/model/impl/path.hpp>
 #include <bide/model/impl/progress.hpp>
+#include <bide/model/impl/saved_state.hpp>
 #include <bide/model/impl/schedules.hpp>
 #include <bide/model/impl/seq_cst.hpp>
 #include <bide/model/impl/source_text.hpp>

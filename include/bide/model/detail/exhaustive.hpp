@@ -37,6 +37,7 @@ public:
     void begin_empty() noexcept {
         first_ = false;
         now_.weight = 0;
+        explored_ = 1;
     }
     std::size_t branches() const noexcept { return work_.size(); }
     // The branches that are still to be taken, those first that lead to more, and at most that many of them;

@@ -76,6 +76,7 @@ bool exhaustive::add_branches(std::string_view text) {
             extract(text, one);
         }
         bytes_ += bytes_of(s);
+        explored_ -= s.weight;
         work_.push_back(std::move(s));
     }
     return true;

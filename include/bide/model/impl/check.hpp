@@ -10,6 +10,7 @@
 #include <bide/model/detail/schedules.hpp>
 #include <bide/model/impl/jobs.hpp>
 #include <bide/model/impl/progress.hpp>
+#include <bide/model/impl/saved_state.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -23,6 +24,7 @@
 #include <ostream>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -155,6 +157,35 @@ struct exploration {
         }
 #endif
         return with(*search_for(how));
+    }
+
+    // Under that name in the folder of BIDE_MODEL_STATE, if there is one.
+    verdict named(std::string_view name) const {
+        saved_state state(name);
+        const bool is_saved = state.is_wanted() && seen == nullptr && !how.count_duplicates &&
+                              how.how == options::method::exhaustive;
+        return is_saved ? with(state) : (*this)();
+    }
+
+    // Goes on with what another run of the program has left, and leaves the rest to the next if it stops.
+    verdict with(saved_state& state) const {
+        verdict before;
+        exhaustive s(false);
+        state.load(s, before);
+        const auto sum = [&](verdict v) {
+            v.executions += before.executions;
+            v.pruned += before.pruned;
+            return v;
+        };
+        verdict all = sum(with(s, [&](const verdict& so_far) {
+            state.look(s, sum(so_far));
+            return true;
+        }));
+        if (all.what == failure::empty && all.executions != 0) {
+            all.what = failure::none;
+        }
+        all.what == failure::too_large ? state.save(s, all) : state.remove();
+        return all;
     }
 
 #if BIDE_MODEL_FORKS

@@ -237,7 +237,7 @@ void check(std::string_view name, const options& o, const body& run) {
         e.seen = &seen;
         e.most_seconds = std::atof(longest);
     }
-    const verdict v = e();
+    const verdict v = e.named(name);
     if (v.what == failure::too_large && v.message == too_long) {
         return; // another run has more time
     }
@@ -251,7 +251,7 @@ verdict find(std::string_view name, failure expected, const options& o, const bo
     if (replayed(name, o, run)) {
         return {};
     }
-    const verdict v = explore(o, run);
+    const verdict v = exploration{o, run}.named(name);
     report(name, o, v, expected, run);
     return v;
 }

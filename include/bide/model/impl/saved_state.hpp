@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_SAVED_STATE_HPP
+#define BIDE_MODEL_IMPL_SAVED_STATE_HPP
+
+// An exploration that another run of the program goes on with: BIDE_MODEL_STATE names a folder, which has a
+// file for each exploration that was not finished. A file of another build of the program is ignored.
+
+#include <bide/core/config.hpp>
+#include <bide/model/check.hpp>
+#include <bide/model/impl/branches.hpp>
+
+#include <cctype>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace bide::inline BIDE_ABI::model::detail {
+
+namespace {
+
+class saved_state {
+    using clock = std::chrono::steady_clock;
+
+public:
+    explicit saved_state(std::string_view name) {
+        const char* const folder = std::getenv("BIDE_MODEL_STATE");
+        if (folder == nullptr || *folder == '\0') {
+            return;
+        }
+        std::string file;
+        for (const char c : name) {
+            file += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+        }
+        path_ = std::filesystem::path(folder) / (file + ".state");
+    }
+
+    bool is_wanted() const noexcept { return !path_.empty(); }
+
+    // Sets the counts and the branches, if there is such a file.
+    void load(exhaustive& to, verdict& counts) const {
+        std::ifstream in(path_, std::ios::binary);
+        const std::string all{std::istreambuf_iterator<char>(in), {}};
+        std::string_view rest = all;
+        const std::string begin = head();
+        if (rest.substr(0, begin.size()) != begin) {
+            return;
+        }
+        rest.remove_prefix(begin.size());
+        verdict found;
+        exhaustive saved(false);
+        saved.begin_empty();
+        if (extract(rest, found.executions) && extract(rest, found.pruned) &&
+            saved.add_branches(rest)) { // a file that was cut is no file
+            counts.executions = found.executions;
+            counts.pruned = found.pruned;
+            to.begin_empty();
+            to.add_branches(rest);
+        }
+    }
+
+    // Counts an execution; saves now and then.
+    void look(const exhaustive& s, const verdict& counts) {
+        constexpr std::uint64_t between = 1'024;
+        constexpr std::chrono::seconds every{30};
+        if (++looks_ % between == 0 && clock::now() - last_ > every) {
+            save(s, counts);
+            last_ = clock::now();
+        }
+    }
+
+    void save(const exhaustive& s, const verdict& counts) const {
+        std::string all = head();
+        append(all, counts.executions);
+        append(all, counts.pruned);
+        all += s.branch_text(s.branches());
+        std::error_code error;
+        std::filesystem::create_directories(path_.parent_path(), error);
+        const std::filesystem::path next = path_.string() + ".new";
+        std::ofstream(next, std::ios::binary)
+            .write(all.data(), static_cast<std::streamsize>(all.size()));
+        std::filesystem::rename(next, path_, error);
+    }
+
+    void remove() const noexcept {
+        std::error_code error;
+        std::filesystem::remove(path_, error);
+    }
+
+private:
+    // The same for the same program only: bodies repeat themselves in that one.
+    static std::string head() {
+        std::error_code error;
+        const std::filesystem::path self = "/proc/self/exe";
+        const auto size = std::filesystem::file_size(self, error);
+        const auto time = std::filesystem::last_write_time(self, error);
+        std::string out = "bide model 1\n";
+        append(out, static_cast<std::uint64_t>(size));
+        append(out, static_cast<std::int64_t>(time.time_since_epoch().count()));
+        return out;
+    }
+
+    std::filesystem::path path_;
+    std::uint64_t looks_ = 0;
+    clock::time_point last_ = clock::now();
+};
+
+} // namespace
+
+} // namespace bide::inline BIDE_ABI::model::detail
+
+#endif
