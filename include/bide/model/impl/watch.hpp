@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_WATCH_HPP
+#define BIDE_MODEL_IMPL_WATCH_HPP
+
+// The functions that code which was compiled with -fsanitize=thread calls at each access: model/watch.hpp.
+
+#include <bide/core/config.hpp>
+#include <bide/model/detail/execution.hpp>
+#include <bide/model/detail/heap.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace bide::inline BIDE_ABI::model::detail {
+
+namespace {
+
+// The bytes that were accessed in an execution, each a plain object of its own.
+class watched_memory {
+public:
+    void access(execution& x, std::uintptr_t byte, bool writes) {
+        if (number_ != x.number) {
+            number_ = x.number;
+            objects_.clear();
+        }
+        const auto [at, fresh] = objects_.try_emplace(byte, 0);
+        if (fresh) {
+            at->second = x.mem().make_watched();
+        }
+        std::string wrong = writes ? x.mem().write_plain(at->second, x.self().knows)
+                                   : x.mem().read_plain(at->second, x.self().knows);
+        if (!wrong.empty()) {
+            x.fail_now(failure::race, std::move(wrong));
+        }
+    }
+
+private:
+    std::uint64_t number_ = 0;
+    std::unordered_map<std::uintptr_t, int> objects_;
+};
+
+void watch(const void* from, std::size_t size, bool writes) {
+    execution* const x = execution::current();
+    if (x == nullptr) {
+        return;
+    }
+    const heap::leave guard;
+    static watched_memory all;
+    if (writes && !x->self().stack.holds(from)) {
+        x->self().looks.clear(); // a loop that does so does not only wait
+    }
+    const auto first = reinterpret_cast<std::uintptr_t>(from);
+    for (std::size_t i = 0; i < size; ++i) {
+        all.access(*x, first + i, writes);
+    }
+}
+
+} // namespace
+
+} // namespace bide::inline BIDE_ABI::model::detail
+
+// What the compilers call; the names are theirs.
+extern "C" {
+
+#define BIDE_MODEL_WATCHED(size)                                                                   \
+    void __tsan_read##size(void* at) { bide::model::detail::watch(at, size, false); }              \
+    void __tsan_write##size(void* at) { bide::model::detail::watch(at, size, true); }              \
+    void __tsan_read_write##size(void* at) { bide::model::detail::watch(at, size, true); }         \
+    void __tsan_unaligned_read##size(void* at) { bide::model::detail::watch(at, size, false); }    \
+    void __tsan_unaligned_write##size(void* at) { bide::model::detail::watch(at, size, true); }    \
+    void __tsan_unaligned_read_write##size(void* at) { bide::model::detail::watch(at, size, true); }
+BIDE_MODEL_WATCHED(1)
+BIDE_MODEL_WATCHED(2)
+BIDE_MODEL_WATCHED(4)
+BIDE_MODEL_WATCHED(8)
+BIDE_MODEL_WATCHED(16)
+#undef BIDE_MODEL_WATCHED
+
+void __tsan_init() {}
+void __tsan_func_entry(void* /*caller*/) {}
+void __tsan_func_exit() {}
+void __tsan_ignore_thread_begin() {}
+void __tsan_ignore_thread_end() {}
+void __tsan_vptr_read(void** at) { bide::model::detail::watch(at, sizeof *at, false); }
+void __tsan_vptr_update(void** at, void* /*to*/) {
+    bide::model::detail::watch(at, sizeof *at, true);
+}
+void __tsan_read_range(void* at, unsigned long size) {
+    bide::model::detail::watch(at, size, false);
+}
+void __tsan_write_range(void* at, unsigned long size) {
+    bide::model::detail::watch(at, size, true);
+}
+void* __tsan_memcpy(void* to, const void* from, std::size_t size) {
+    bide::model::detail::watch(from, size, false);
+    bide::model::detail::watch(to, size, true);
+    return std::memcpy(to, from, size);
+}
+void* __tsan_memmove(void* to, const void* from, std::size_t size) {
+    bide::model::detail::watch(from, size, false);
+    bide::model::detail::watch(to, size, true);
+    return std::memmove(to, from, size);
+}
+void* __tsan_memset(void* to, int value, std::size_t size) {
+    bide::model::detail::watch(to, size, true);
+    return std::memset(to, value, size);
+}
+
+// Atomics of the machine: not the checker's, so they are done and not looked at.
+void __tsan_atomic_thread_fence(int /*order*/) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_signal_fence(int /*order*/) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
+#define BIDE_MODEL_CHANGED(bits, name)                                                             \
+    std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t* at,             \
+                                                     std::uint##bits##_t by, int) {                \
+        return __atomic_##name(at, by, __ATOMIC_SEQ_CST);                                          \
+    }
+#define BIDE_MODEL_COMPARED(bits, name)                                                            \
+    int __tsan_atomic##bits##_compare_exchange_##name(volatile std::uint##bits##_t* at,            \
+                                                      std::uint##bits##_t* expected,               \
+                                                      std::uint##bits##_t desired, int, int) {     \
+        return __atomic_compare_exchange_n(at, expected, desired, false, __ATOMIC_SEQ_CST,         \
+                                           __ATOMIC_SEQ_CST);                                      \
+    }
+#define BIDE_MODEL_ATOMICS(bits)                                                                   \
+    std::uint##bits##_t __tsan_atomic##bits##_load(const volatile std::uint##bits##_t* at, int) {  \
+        return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                              \
+    }                                                                                              \
+    void __tsan_atomic##bits##_store(volatile std::uint##bits##_t* at, std::uint##bits##_t value,  \
+                                     int) {                                                        \
+        __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                             \
+    }                                                                                              \
+    std::uint##bits##_t __tsan_atomic##bits##_exchange(volatile std::uint##bits##_t* at,           \
+                                                       std::uint##bits##_t value, int) {           \
+        return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                   \
+    }                                                                                              \
+    BIDE_MODEL_CHANGED(bits, fetch_add)                                                            \
+    BIDE_MODEL_CHANGED(bits, fetch_sub)                                                            \
+    BIDE_MODEL_CHANGED(bits, fetch_and)                                                            \
+    BIDE_MODEL_CHANGED(bits, fetch_or)                                                             \
+    BIDE_MODEL_CHANGED(bits, fetch_xor)                                                            \
+    BIDE_MODEL_CHANGED(bits, fetch_nand)                                                           \
+    BIDE_MODEL_COMPARED(bits, strong)                                                              \
+    BIDE_MODEL_COMPARED(bits, weak)
+BIDE_MODEL_ATOMICS(8)
+BIDE_MODEL_ATOMICS(16)
+BIDE_MODEL_ATOMICS(32)
+BIDE_MODEL_ATOMICS(64)
+#undef BIDE_MODEL_ATOMICS
+#undef BIDE_MODEL_COMPARED
+#undef BIDE_MODEL_CHANGED
+
+} // extern "C"
+
+#endif
