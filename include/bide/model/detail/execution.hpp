@@ -209,6 +209,7 @@ private:
     void start(int t);
     void resume(int t);
     bool steps_here(model_thread& t);
+    bool repeats(const request& r) const;
     void find_loop(model_thread& t);
     void perform(int t);
     void outcomes_of(int t, std::vector<outcome>& out);

@@ -8,6 +8,7 @@
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
 
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +17,14 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 std::string text(bits value);
 std::string text(site s); // file:line
+
+// It starts, or joins, the thread whose number is its value.
+inline bool is_start(const event& e) {
+    return e.what == event::kind::local && std::strncmp(e.text, "starts", 6) == 0;
+}
+inline bool is_join(const event& e) {
+    return e.what == event::kind::local && std::strcmp(e.text, "joins") == 0;
+}
 
 // That line of the source, without the blanks around it; empty if the file cannot be read.
 const std::string& source_text(site s);

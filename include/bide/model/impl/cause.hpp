@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -86,8 +85,7 @@ inline int causes::predecessor(const event& e) const {
         return memory_.index_of(before(e.id));
     }
     for (const event& other : memory_.events) {
-        if (other.what == event::kind::local && std::strncmp(other.text, "starts", 6) == 0 &&
-            other.value == e.id.thread) {
+        if (is_start(other) && other.value == e.id.thread) {
             return memory_.index_of(other.id);
         }
     }
@@ -122,7 +120,7 @@ inline std::vector<causes::edge> causes::way(event_id from, int to) const {
         offer(predecessor(e), n, 0);
         if (e.what == event::kind::read) {
             offer(memory_.msg(e.message).event, n, memory_.at(e.object).queue ? wake : 1);
-        } else if (e.what == event::kind::local && std::strcmp(e.text, "joins") == 0) {
+        } else if (is_join(e)) {
             const std::size_t other = e.value;
             for (int i = n; i >= 0 && last[other] < 0; --i) {
                 last[other] = memory_.events[index(i)].id.thread == other ? i : -1;

@@ -61,8 +61,7 @@ inline std::string graph_text::label(const event& e, int number) const {
     case event::kind::fence: what += "fence"; break;
     case event::kind::choice: what += e.text + (" " + std::to_string(e.pick)); break;
     case event::kind::local: {
-        const bool other =
-            std::strncmp(e.text, "starts", 6) == 0 || std::strcmp(e.text, "joins") == 0;
+        const bool other = is_start(e) || is_join(e);
         what += e.text + (other ? " T" + std::to_string(e.value) : std::string());
         break;
     }
@@ -126,9 +125,9 @@ inline void graph_text::edges_of(const event& e, int number) {
                  is_old ? "color=red, style=dashed, label=fr, constraint=false"
                         : "color=gray, style=dashed, label=fr, constraint=false");
         }
-    } else if (e.what == event::kind::local && std::strncmp(e.text, "starts", 6) == 0) {
+    } else if (is_start(e)) {
         starter_[e.value] = number;
-    } else if (e.what == event::kind::local && std::strcmp(e.text, "joins") == 0) {
+    } else if (is_join(e)) {
         edge(last_[e.value], number, "color=blue, label=hb");
     }
     if (e.id.index == 1 && starter_[e.id.thread] >= 0) {

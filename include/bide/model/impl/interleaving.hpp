@@ -153,8 +153,7 @@ inline void columns::step(std::size_t& at) {
     } else if (e.what == event::kind::choice) {
         c.what = std::string(e.text) + " " + std::to_string(e.pick);
     } else {
-        const bool other =
-            std::strncmp(e.text, "starts", 6) == 0 || std::strcmp(e.text, "joins") == 0;
+        const bool other = is_start(e) || is_join(e);
         c.what = e.text + (other ? " T" + std::to_string(e.value) : std::string());
     }
     for (const int part : parts) {

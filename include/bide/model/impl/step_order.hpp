@@ -75,9 +75,9 @@ bool step_order::sort() {
             edge(before, n);
         }
         mine = n;
-        if (e.what == event::kind::local && std::strncmp(e.text, "starts", 6) == 0) {
+        if (is_start(e)) {
             starter[e.value] = n;
-        } else if (e.what == event::kind::local && std::strcmp(e.text, "joins") == 0) {
+        } else if (is_join(e)) {
             edge(last[e.value], n);
         } else if (e.what == event::kind::local && std::strcmp(e.text, "futex_wait: woken") == 0) {
             for (std::size_t t = 0; t < max_threads; ++t) { // the wake that ended the sleep

@@ -15,6 +15,11 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 // ---- A step
 
+// It writes what is there already, as the second half of a read-modify-write.
+bool execution::repeats(const request& r) const {
+    return r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value;
+}
+
 // A loop that waits comes to the same read again and again, with the same registers and the same stack, and
 // does nothing in between but read what it has read before, or write what is there already. It will do so
 // until something that it reads changes: it is as if it had called pause(). A loop that counts its rounds
@@ -43,7 +48,7 @@ void execution::find_loop(model_thread& t) {
     }
     case request::kind::fence: return;
     case request::kind::write:
-        if (r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value) {
+        if (repeats(r)) {
             return;
         }
         break;
@@ -197,9 +202,8 @@ void execution::write_outcomes(model_thread& t, std::vector<outcome>& out) {
 
 void execution::apply(model_thread& t, const outcome& o) {
     const request& r = t.wants;
-    const bool repeats = r.what == request::kind::write && r.exclusive && !r.quiet &&
-                         memory_.msg(r.from).value == r.value;
-    if (r.what == request::kind::write && !repeats) {
+    const bool is_repeat = r.what == request::kind::write && repeats(r);
+    if (r.what == request::kind::write && !is_repeat) {
         t.looked.clear();
         t.newer.clear();
     }
@@ -223,7 +227,7 @@ void execution::apply(model_thread& t, const outcome& o) {
                                  r.quiet, t.knows, r.where);
         e.text = r.text;
         t.message = e.message;
-        if (repeats) {
+        if (is_repeat) {
             std::erase_if(t.looked, [&](const auto& l) { return l.first == r.object; });
             t.looked.emplace_back(r.object, e.message);
         }

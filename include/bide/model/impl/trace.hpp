@@ -104,8 +104,7 @@ std::string execution::trace() {
         case event::kind::choice: what = std::string(e.text) + " " + std::to_string(e.pick); break;
         case event::kind::local: {
             what = e.text;
-            const bool other =
-                std::strncmp(e.text, "starts", 6) == 0 || std::strcmp(e.text, "joins") == 0;
+            const bool other = is_start(e) || is_join(e);
             what += other ? " T" + std::to_string(e.value) : "";
             break;
         }
