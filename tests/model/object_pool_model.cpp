@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <stop_token>
 
 using namespace sync_model;
 
@@ -184,13 +183,13 @@ TEST_CASE("object_pool: a close and a trim among the borrowers", "[object_pool]"
         {
             pool p(of(1), [&] { return item(c.all); });
             model::thread a([&] {
-                if (auto held = p.acquire(std::stop_token())) {
+                if (auto held = p.acquire(platform::stop_token())) {
                     use(*held);
                     held->discard();
                 }
             });
             model::thread b([&] { p.close(); });
-            if (auto held = p.acquire(std::stop_token())) {
+            if (auto held = p.acquire(platform::stop_token())) {
                 use(*held);
             }
             a.join();

@@ -1,89 +1,125 @@
-// The face of std::atomic, as far as it is not the library's own need.
+// What the checker's platform does beside atomics: sleep, tell the time, keep what a thread has.
 
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
-#include <atomic>
-#include <type_traits>
+#include <cstdint>
+#include <limits>
+#include <string>
 
 namespace {
 
+using model::atomic;
+using model::failure;
+using model::options;
 using model::platform;
-template <class T> using atomic = platform::atomic<T>;
+using enum std::memory_order;
 
-constexpr auto acquire = std::memory_order_acquire;
-constexpr auto relaxed = std::memory_order_relaxed;
-constexpr auto release = std::memory_order_release;
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-// Says the same of both.
-template <template <class> class Atomic> bool has_the_values_of_the_standard() {
-    bool holds = true;
-    const auto expect = [&](bool is) { holds = holds && is; };
-
-    Atomic<int> a{1};
-    expect(a.load() == 1 && a == 1);
-    expect(a.exchange(2) == 1);
-    expect(a.fetch_add(3) == 2);
-    int seen = 4;
-    expect(!a.compare_exchange_strong(seen, 6) && seen == 5);
-    expect(a.compare_exchange_weak(seen, 6) && a.load() == 6);
-    expect(a++ == 6 && ++a == 8 && a-- == 8 && --a == 6);
-    expect((a += 4) == 10 && (a -= 2) == 8 && (a |= 3) == 11 && (a &= 9) == 9 && (a ^= 1) == 8);
-    expect((a = 7) == 7 && a.fetch_sub(8) == 7 && a.load() == -1);
-
-    Atomic<unsigned char> byte{250};
-    expect(byte.fetch_add(10) == 250 && byte.load() == 4);
-    expect(byte.fetch_sub(5) == 4 && byte.load() == 255);
-
-    int places[4] = {};
-    Atomic<int*> at{places};
-    expect(at++ == places && at.fetch_add(2) == places + 1 && at.load() == places + 3);
-    expect((at -= 2) == places + 1 && --at == places);
-
-    enum class state : short { idle, busy };
-    Atomic<state> s{state::idle};
-    expect(s.exchange(state::busy) == state::idle && s.load() == state::busy);
-
-    a.wait(0);
-    a.notify_one();
-    return holds && a.is_lock_free() && Atomic<int>::is_always_lock_free;
-}
+failure found(const model::body& run, const options& o = {}) { return model::explore(o, run).what; }
 
 } // namespace
 
-TEST_CASE("platform: an atomic of the checker has the values that std::atomic has", "[platform]") {
-    CHECK(has_the_values_of_the_standard<std::atomic>());
-    model::check("one thread", [] { MODEL_REQUIRE(has_the_values_of_the_standard<atomic>()); });
+TEST_CASE("platform: sleeps end early, comparisons fail and the clock jumps as often as allowed",
+          "[platform]") {
+    const auto sleep = [] {
+        atomic<std::uint32_t> word{0};
+        model::thread other([&] {
+            word.store(1, release);
+            platform::futex_wake(&word, 1);
+        });
+        int sleeps = 0;
+        bool in_time = true;
+        while (word.load(acquire) == 0 && in_time) {
+            in_time = platform::futex_wait(word, std::uint32_t{0}, 1'000);
+            ++sleeps;
+        }
+        model::record(std::to_string(sleeps) + (in_time ? "" : "t"));
+    };
+    // Twice without any of them: to be woken synchronises with nothing, so that the word may look
+    // as before; the second wait finds it changed.
+    CHECK(model::outcomes({}, sleep) == "0 1 2");
+    CHECK(model::outcomes({.spurious = 1}, sleep) == "0 1 2 3");
+    CHECK(model::outcomes({.timeouts = 1}, sleep) == "0 1 1t 2");
+    CHECK(model::outcomes({.spurious = 1, .timeouts = 1}, sleep) == "0 1 1t 2 2t 3");
+
+    const auto compare = [] {
+        atomic<int> word{0};
+        int seen = 0;
+        const bool done = word.compare_exchange_weak(seen, 1, acq_rel, relaxed);
+        model::record(done ? "done" : "failed");
+    };
+    CHECK(model::outcomes({}, compare) == "done");
+    CHECK(model::outcomes({.weak_failures = 1}, compare) == "done failed");
+
+    const auto clock = [] {
+        const auto before = platform::now();
+        model::record(platform::now() == before ? "same" : "later");
+    };
+    CHECK(model::outcomes({}, clock) == "same");
+    CHECK(model::outcomes({.clock_jumps = 1}, clock) == "later same");
 }
 
-TEST_CASE("platform: a wait of an atomic ends when it is notified of another value", "[platform]") {
-    const auto wait_for_one = [](bool notified) {
-        atomic<int> flag{0};
-        model::var<int> data{0};
-        model::thread waiter([&] {
-            flag.wait(0, acquire);
-            MODEL_REQUIRE(data == 7);
-        });
-        data = 7;
-        flag.store(1, release);
-        if (notified) {
-            flag.notify_one();
-        }
+TEST_CASE("platform: a timed sleep that no wake ends is a lost wakeup unless it may time out",
+          "[platform]") {
+    const auto sleep = [] {
+        atomic<std::uint32_t> word{0};
+        platform::futex_wait(word, std::uint32_t{0}, 1'000);
     };
-    model::check("notified", [&] { wait_for_one(true); });
-    model::find("not notified", model::failure::lost_wakeup, [&] { wait_for_one(false); });
-    model::check("two waiters, all notified", [] {
-        atomic<int> flag{0};
-        model::thread first([&] { flag.wait(0, relaxed); });
-        model::thread second([&] { flag.wait(0, relaxed); });
-        flag.store(1, relaxed);
-        flag.notify_all();
-    });
-    model::find("two waiters, one notified", model::failure::lost_wakeup, [] {
-        atomic<int> flag{0};
-        model::thread first([&] { flag.wait(0, relaxed); });
-        model::thread second([&] { flag.wait(0, relaxed); });
-        flag.store(1, relaxed);
-        flag.notify_one();
-    });
+    CHECK(found(sleep) == failure::lost_wakeup);
+    CHECK(found(sleep, {.timeouts = 1}) == failure::none);
+}
+
+TEST_CASE("platform: each thread has its own local, made anew in each execution", "[platform]") {
+    struct mine {
+        int value = 0;
+    };
+    CHECK(model::outcomes({}, [] {
+              atomic<int> word{0};
+              const auto count = [&] {
+                  platform::local<mine>().value += 1;
+                  word.fetch_add(platform::local<mine>().value, relaxed);
+              };
+              {
+                  model::thread a(count);
+                  model::thread b(count);
+              }
+              model::record(std::to_string(word.load(relaxed)));
+          }) == "2");
+}
+
+TEST_CASE("platform: a wake may reach any of the sleepers, and one only", "[platform]") {
+    const auto which = [] {
+        atomic<std::uint32_t> word{0};
+        atomic<int> asleep{0};
+        atomic<int> woken{0};
+        const auto sleep = [&](int me) {
+            asleep.fetch_add(1, relaxed);
+            platform::futex_wait(word, std::uint32_t{0}, never);
+            woken.fetch_add(me, relaxed);
+        };
+        model::thread first([&] { sleep(1); });
+        model::thread second([&] { sleep(2); });
+        while (asleep.load(relaxed) != 2) {
+            platform::pause();
+        }
+        platform::futex_wake(&word, 1);
+        model::record(std::to_string(woken.load(relaxed)));
+        word.store(1, relaxed);
+        platform::futex_wake(&word, 2);
+    };
+    CHECK(model::outcomes({}, which) == "0 1 2");
+    CHECK(model::outcomes({.how = options::method::enumerate}, which) == "0 1 2");
+}
+
+TEST_CASE("platform: of a long word a futex compares the low half", "[platform]") {
+    CHECK(found([] {
+              atomic<std::uint64_t> word{0};
+              model::thread other([&] {
+                  word.store(std::uint64_t{1} << 32, release);
+                  platform::futex_wake(&word, 1);
+              });
+              platform::futex_wait(word, std::uint64_t{0}, never);
+          }) == failure::lost_wakeup);
 }

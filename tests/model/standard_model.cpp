@@ -1,4 +1,4 @@
-// The standard library's locks, condition variables and stop tokens, as bodies use them.
+// The standard library's locks and condition variables, as bodies use them.
 
 #include <bide/model/standard.hpp>
 #include <model/check.hpp>
@@ -88,36 +88,5 @@ TEST_CASE("standard: a condition variable wakes what waits, and nothing else doe
         std::unique_lock lock(b.mutex);
         const bool full = b.filled.wait_for(lock, 1ms, [&] { return b.full; });
         MODEL_REQUIRE(full == b.full);
-    });
-}
-
-TEST_CASE("standard: a stop runs its callbacks, or they are taken back", "[standard]") {
-    model::check("requested beside a callback's life", [] {
-        model::stop_source source;
-        var<int> runs{0};
-        model::thread stopper([&] { source.request_stop(); });
-        {
-            const model::stop_callback callback(source.get_token(), [&] { runs = runs + 1; });
-        }
-        MODEL_REQUIRE(runs <= 1); // ordered: it has run, or does not
-    });
-    model::check("a loop until a stop", [] {
-        model::stop_source source;
-        var<int> data{0};
-        model::thread worker([token = source.get_token(), &data] {
-            while (!token.stop_requested()) {
-            }
-            MODEL_REQUIRE(data == 1);
-        });
-        data = 1;
-        source.request_stop();
-        MODEL_REQUIRE(!source.request_stop() && source.stop_requested());
-    });
-    model::check("a callback that takes itself back", [] {
-        model::stop_source source;
-        model::stop_callback<std::function<void()>>* self = nullptr;
-        self = new model::stop_callback<std::function<void()>>(source.get_token(),
-                                                               [&] { delete self; });
-        source.request_stop();
     });
 }

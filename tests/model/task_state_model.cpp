@@ -9,7 +9,6 @@
 
 #include <coroutine>
 #include <optional>
-#include <stop_token>
 #include <utility>
 
 // Tasks that wait, are woken, cancelled, joined and detached. Each suspension is ended once, and
@@ -278,14 +277,14 @@ link take_shielded(chain*& self, tokens& from, notes& n) {
 }
 
 // A task that learns of a cancellation, by any of three calls, finds its token stopped.
-link unshield_and_see(chain*& self, std::optional<std::stop_token>& token) {
+link unshield_and_see(chain*& self, std::optional<platform::stop_token>& token) {
     MODEL_REQUIRE(self->shield());
     token = self->get_stop_token();
     self->unshield();
     co_return;
 }
 
-link ask_and_see(chain*& self, std::optional<std::stop_token>& token) {
+link ask_and_see(chain*& self, std::optional<platform::stop_token>& token) {
     token = self->get_stop_token();
     const bool cancelled = self->is_cancelled();
     MODEL_REQUIRE(!cancelled || token->stop_requested());
@@ -293,13 +292,13 @@ link ask_and_see(chain*& self, std::optional<std::stop_token>& token) {
 }
 
 link wait_and_see(chain*& self, tokens& from) {
-    const std::stop_token token = self->get_stop_token();
+    const platform::stop_token token = self->get_stop_token();
     auto taken = co_await from.async_take().as_result();
     MODEL_REQUIRE(!taken);
     MODEL_REQUIRE(token.stop_requested());
 }
 
-link watch_stop(chain*& self, std::optional<std::stop_token>& token) {
+link watch_stop(chain*& self, std::optional<platform::stop_token>& token) {
     token = self->get_stop_token();
     co_return;
 }
@@ -346,7 +345,7 @@ TEST_CASE("task_state: the task that removes a shield sees the writes before the
 
 TEST_CASE("task_state: a cancellation stops the stop token", "[task_state]") {
     const auto one = [] {
-        std::optional<std::stop_token> token;
+        std::optional<platform::stop_token> token;
         chain* self = nullptr;
         chain c(watch_stop(self, token));
         self = &c;
@@ -365,7 +364,7 @@ TEST_CASE("task_state: a cancellation stops the stop token", "[task_state]") {
 TEST_CASE("task_state: a task that learns of its cancellation finds its token stopped",
           "[task_state]") {
     const auto seen_by = [](auto&& make) {
-        std::optional<std::stop_token> token;
+        std::optional<platform::stop_token> token;
         tokens t(0);
         chain* self = nullptr;
         chain c(make(self, token, t));

@@ -74,7 +74,7 @@ public:
     bide::wait_status take_until(bide::deadline end) noexcept {
         return waits::until(*this, 1, end);
     }
-    bide::wait_status take(const std::stop_token& stop) noexcept {
+    bide::wait_status take(const typename Platform::stop_token& stop) noexcept {
         return waits::stoppable(*this, 1, stop);
     }
 

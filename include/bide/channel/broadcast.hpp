@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -104,7 +103,7 @@ public:
 
     /// Receives as recv() does, unless a stop is requested first.
     /// Returns: as recv(), or errc::stopped.
-    result_type recv(std::stop_token token) { return wait(token); }
+    result_type recv(typename Platform::stop_token token) { return wait(token); }
 
     /// Receives as recv() does if there is a value. Never blocks.
     /// Returns: as recv(), or errc::empty.

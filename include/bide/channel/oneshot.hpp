@@ -19,7 +19,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -93,7 +92,7 @@ public:
 
     /// Waits as closed() does, unless a stop is requested first.
     /// Returns: errc::stopped if the receiver is neither destroyed nor closed.
-    result<void> closed(std::stop_token token) {
+    result<void> closed(typename Platform::stop_token token) {
         const wait_status what = state_->wait_closed(token);
         return result_of(what);
     }
@@ -142,7 +141,7 @@ public:
 
     /// Receives as recv() does, unless a stop is requested first.
     /// Returns: as recv(), or errc::stopped.
-    result<T> recv(std::stop_token token) { return wait(token); }
+    result<T> recv(typename Platform::stop_token token) { return wait(token); }
 
     /// Receives as recv() does if the value was sent. Never blocks.
     /// Returns: as recv(), or errc::empty.

@@ -24,7 +24,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -251,7 +250,7 @@ public:
 
     /// Waits as changed() does, unless a stop is requested first.
     /// Returns: as changed(), or errc::stopped.
-    result<void> changed(std::stop_token token) { return wait(token); }
+    result<void> changed(typename Platform::stop_token token) { return wait(token); }
 
     /// Waits as changed() does, but at most `rest`.
     /// Returns: as changed(), or errc::timeout.

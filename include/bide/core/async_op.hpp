@@ -31,7 +31,6 @@
 #include <bide/fwd.hpp>
 
 #include <chrono>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -42,7 +41,7 @@ template <class T, class Platform, int Stops> class [[nodiscard("co_await it")]]
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;
     using payload = wait_payload_t<R>;
-    using limits = detail::wait_limits_t<T, Stops>;
+    using limits = detail::wait_limits_t<T, Platform, Stops>;
     template <class U, int More = 0> using same = basic_async_op<U, Platform, Stops + More>;
 
 public:
@@ -77,7 +76,7 @@ public:
     /// Ends the wait with errc::stopped when a stop is requested. It takes up to two tokens.
     /// Throws: std::system_error if the service threads of bide cannot be started. Threads that
     /// belong to no scheduler need these.
-    same<R, 1> with_stop(std::stop_token token) && {
+    same<R, 1> with_stop(typename Platform::stop_token token) && {
         static_assert(Stops < 2, "a wait takes two stop tokens at most");
         detail::prepare_timers<Platform>();
         same<R, 1> op = std::move(*this).template widen<1>();

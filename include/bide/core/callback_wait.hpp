@@ -163,7 +163,7 @@ bool basic_callback_wait<T, Platform>::begin(basic_async_op<U, Platform, Stops> 
         node_.settle(what);
         return true;
     }
-    detail::wait_limits<2> limits;
+    detail::wait_limits<Platform, 2> limits;
     if constexpr (requires { op.limits_.until; }) {
         limits.until = op.limits_.until;
     }

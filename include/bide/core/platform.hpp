@@ -16,6 +16,7 @@
 ///   P::lock_looks               How often a waiter reads a held lock_bits before it sleeps.
 ///   P::atomic<T>, P::fence      std::atomic and its fence.
 ///   P::var<T>                   A T that the model checker checks for data races. Here: T.
+///   P::stop_source, P::stop_token, P::stop_callback<F>   Those of std.
 ///   P::pause()                  The only way to spin. The loop around it only reads.
 ///   P::yield()                  Lets another thread run.
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.
@@ -35,6 +36,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <stop_token>
 #include <utility>
 
 #if defined(__linux__)
@@ -115,6 +117,13 @@ template <class Futex> struct basic_native_platform {
     template <class T> using atomic = std::atomic<T>;
     /// Names the type of plain shared data.
     template <class T> using var = T;
+
+    /// Names the type that requests a stop.
+    using stop_source = std::stop_source;
+    /// Names the type by which a wait learns of a stop.
+    using stop_token = std::stop_token;
+    /// Names the type that calls an F at a stop.
+    template <class F> using stop_callback = std::stop_callback<F>;
 
     /// Orders as std::atomic_thread_fence() does.
     static void fence(std::memory_order order) noexcept { std::atomic_thread_fence(order); }

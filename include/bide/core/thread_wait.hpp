@@ -24,7 +24,6 @@
 #include <bide/core/waiter.hpp>
 
 #include <cstddef>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 
@@ -60,22 +59,23 @@ template <class Q, class Platform> struct thread_wait {
     /// Waits for `amount` until a stop is requested.
     /// Blocks: until the wait is decided.
     /// Returns: the outcome.
-    BIDE_NOINLINE static wait_status stoppable(Q& queue, std::ptrdiff_t amount,
-                                               const std::stop_token& token) noexcept {
+    BIDE_NOINLINE static wait_status
+    stoppable(Q& queue, std::ptrdiff_t amount,
+              const typename Platform::stop_token& token) noexcept {
         placed place(amount);
         waiter& w = place.w;
         BIDE_PROBE_WAIT(queue, w);
         BIDE_CHECKED(const detail::noted_wait<Platform> noted(
                          &w, {detail::primitive_of_queue(queue), amount, token.stop_possible()});)
         // Runs on the thread that requests the stop; immediately if the stop was requested already.
-        // It does not access a wait that is over, for the primitive may be destroyed.
+        // The wait, and so the primitive, stays until it has returned: see the end of `callback`.
         auto end = [&queue, &w]() noexcept {
             wake_scope<Platform> away(&detail::service_executor<Platform>);
             if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {
                 w.publish(wait_status::stopped);
             }
         };
-        std::stop_callback<decltype(end)&> callback(token, end);
+        typename Platform::template stop_callback<decltype(end)&> callback(token, end);
         if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }

@@ -8,306 +8,20 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/model/atomic.hpp>
 #include <bide/model/detail/ops.hpp>
+#include <bide/model/stop_token.hpp>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <system_error>
-#include <type_traits>
 
 namespace bide::inline BIDE_ABI {
 template <class Platform> class basic_timer_service;
 } // namespace bide::inline BIDE_ABI
 
 namespace bide::inline BIDE_ABI::model {
-
-namespace detail {
-
-template <class T> ops::bits to_bits(T value) noexcept {
-    static_assert(sizeof(T) <= sizeof(ops::bits) && std::is_trivially_copyable_v<T>);
-    ops::bits out = 0;
-    std::memcpy(&out, &value, sizeof value);
-    return out;
-}
-
-template <class T> T from_bits(ops::bits value) noexcept {
-    T out;
-    std::memcpy(&out, &value, sizeof out);
-    return out;
-}
-
-constexpr std::memory_order failure_of(std::memory_order success) noexcept {
-    switch (success) {
-    case std::memory_order_acq_rel: return std::memory_order_acquire;
-    case std::memory_order_release: return std::memory_order_relaxed;
-    default: return success;
-    }
-}
-
-} // namespace detail
-
-/// Takes the place in the source along: the last two parameters of a function.
-#define BIDE_MODEL_SITE int line = __builtin_LINE(), const char *file = __builtin_FILE()
-
-/// Is std::atomic of the checker, for integers, bool, enumerations, pointers and other trivially copyable
-/// types of at most eight bytes. It has all operations of std::atomic but those on floating-point numbers.
-/// Reports know the place of a call; of an operator they do not.
-/// Requires: used in a body, and made by it.
-template <class T> class atomic {
-    using order = std::memory_order;
-    static constexpr order seq_cst = std::memory_order_seq_cst;
-
-    // What is added to one.
-    template <class U> struct difference {
-        using type = U;
-    };
-    template <class U> struct difference<U*> {
-        using type = std::ptrdiff_t;
-    };
-    using difference_of_t = typename difference<T>::type;
-    static constexpr bool counts =
-        (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_pointer_v<T>;
-
-public:
-    /// The type of the value.
-    using value_type = T;
-    /// The type of what is added.
-    using difference_type = difference_of_t;
-    /// It is a word of the machine that is modelled.
-    static constexpr bool is_always_lock_free = true;
-
-    /// Makes it with the value T().
-    constexpr atomic() noexcept : atomic(T{}) {}
-    /// Makes it with that value.
-    constexpr atomic(T initial) noexcept {
-        if (!std::is_constant_evaluated()) {
-            object_ = detail::ops::make_atomic(detail::to_bits(initial));
-        }
-    }
-    atomic(const atomic&) = delete;
-    atomic& operator=(const atomic&) = delete;
-    /// Ends it. An access that is not ordered before that is a failure.
-    ~atomic() { detail::ops::drop_atomic(object_); }
-
-    /// Returns true.
-    bool is_lock_free() const noexcept { return true; }
-    /// As that of std::atomic.
-    T load(order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
-        return detail::from_bits<T>(detail::ops::load(object_, o, {file, line}));
-    }
-    /// As that of std::atomic.
-    void store(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
-        detail::ops::store(object_, detail::to_bits(value), o, {file, line});
-    }
-    /// As that of std::atomic.
-    T exchange(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
-        return modify(detail::ops::rmw::exchange, detail::to_bits(value), o, {file, line});
-    }
-    /// As that of std::atomic.
-    T fetch_add(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires counts
-    {
-        return modify(detail::ops::rmw::add, scaled(value), o, {file, line});
-    }
-    /// As that of std::atomic.
-    T fetch_sub(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires counts
-    {
-        return modify(detail::ops::rmw::sub, scaled(value), o, {file, line});
-    }
-    /// As that of std::atomic.
-    T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires std::is_integral_v<T>
-    {
-        return modify(detail::ops::rmw::bit_and, detail::to_bits(value), o, {file, line});
-    }
-    /// As that of std::atomic.
-    T fetch_or(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires std::is_integral_v<T>
-    {
-        return modify(detail::ops::rmw::bit_or, detail::to_bits(value), o, {file, line});
-    }
-    /// As that of std::atomic.
-    T fetch_xor(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires std::is_integral_v<T>
-    {
-        return modify(detail::ops::rmw::bit_xor, detail::to_bits(value), o, {file, line});
-    }
-
-    /// As that of std::atomic.
-    bool compare_exchange_strong(T& expected, T desired, order success, order failure,
-                                 BIDE_MODEL_SITE) noexcept {
-        return compare(expected, desired, success, failure, false, {file, line});
-    }
-    /// \overload
-    bool compare_exchange_strong(T& expected, T desired, order o = seq_cst,
-                                 BIDE_MODEL_SITE) noexcept {
-        return compare(expected, desired, o, detail::failure_of(o), false, {file, line});
-    }
-    /// As that of std::atomic. It fails for no reason as often as options::weak_failures says.
-    bool compare_exchange_weak(T& expected, T desired, order success, order failure,
-                               BIDE_MODEL_SITE) noexcept {
-        return compare(expected, desired, success, failure, true, {file, line});
-    }
-    /// \overload
-    bool compare_exchange_weak(T& expected, T desired, order o = seq_cst,
-                               BIDE_MODEL_SITE) noexcept {
-        return compare(expected, desired, o, detail::failure_of(o), true, {file, line});
-    }
-
-    /// As that of std::atomic: sleeps until it was notified and the value is another.
-    void wait(T old, order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
-        const detail::ops::site here{file, line};
-        while (detail::ops::load(object_, o, here) == detail::to_bits(old)) {
-            detail::ops::futex_wait(object_, this, detail::to_bits(old),
-                                    (std::numeric_limits<std::int64_t>::max)(), here);
-        }
-    }
-    /// As that of std::atomic.
-    void notify_one(BIDE_MODEL_SITE) noexcept { detail::ops::futex_wake(this, 1, {file, line}); }
-    /// As that of std::atomic.
-    void notify_all(BIDE_MODEL_SITE) noexcept {
-        detail::ops::futex_wake(this, (std::numeric_limits<int>::max)(), {file, line});
-    }
-
-    /// Is load().
-    operator T() const noexcept { return load(); }
-    /// Is store().
-    T operator=(T value) noexcept {
-        store(value);
-        return value;
-    }
-    /// Is fetch_add(1) + 1.
-    T operator++() noexcept
-        requires counts
-    {
-        return static_cast<T>(fetch_add(1) + 1);
-    }
-    /// Is fetch_add(1).
-    T operator++(int) noexcept
-        requires counts
-    {
-        return fetch_add(1);
-    }
-    /// Is fetch_sub(1) - 1.
-    T operator--() noexcept
-        requires counts
-    {
-        return static_cast<T>(fetch_sub(1) - 1);
-    }
-    /// Is fetch_sub(1).
-    T operator--(int) noexcept
-        requires counts
-    {
-        return fetch_sub(1);
-    }
-    /// Is fetch_add(value) + value.
-    T operator+=(difference_type value) noexcept
-        requires counts
-    {
-        return static_cast<T>(fetch_add(value) + value);
-    }
-    /// Is fetch_sub(value) - value.
-    T operator-=(difference_type value) noexcept
-        requires counts
-    {
-        return static_cast<T>(fetch_sub(value) - value);
-    }
-    /// Is fetch_and(value) & value.
-    T operator&=(T value) noexcept
-        requires std::is_integral_v<T>
-    {
-        return static_cast<T>(fetch_and(value) & value);
-    }
-    /// Is fetch_or(value) | value.
-    T operator|=(T value) noexcept
-        requires std::is_integral_v<T>
-    {
-        return static_cast<T>(fetch_or(value) | value);
-    }
-    /// Is fetch_xor(value) ^ value.
-    T operator^=(T value) noexcept
-        requires std::is_integral_v<T>
-    {
-        return static_cast<T>(fetch_xor(value) ^ value);
-    }
-
-    /// Returns its number in this execution.
-    int object() const noexcept { return object_; }
-
-private:
-    static detail::ops::bits scaled(difference_type by) noexcept {
-        if constexpr (std::is_pointer_v<T>) {
-            return detail::to_bits(by * static_cast<difference_type>(sizeof(*T{})));
-        } else {
-            return detail::to_bits(by);
-        }
-    }
-    T modify(detail::ops::rmw what, detail::ops::bits operand, order o,
-             detail::ops::site s) noexcept {
-        return detail::from_bits<T>(detail::ops::modify(object_, what, operand, sizeof(T), o, s));
-    }
-    bool compare(T& expected, T desired, order success, order failure, bool weak,
-                 detail::ops::site s) noexcept {
-        detail::ops::bits seen = detail::to_bits(expected);
-        const bool done = detail::ops::compare_exchange(object_, seen, detail::to_bits(desired),
-                                                        success, failure, weak, s);
-        expected = detail::from_bits<T>(seen);
-        return done;
-    }
-
-    int object_ = -1;
-};
-
-/// Is plain data whose races are looked for. Reads as a T, is assigned a T.
-template <class T> class var {
-public:
-    /// Makes it with the value T(). Counts as a write.
-    constexpr var() noexcept : var(T{}) {}
-    /// Makes it with that value. Counts as a write.
-    constexpr var(T initial) noexcept : value_(initial) {
-        if (!std::is_constant_evaluated()) {
-            object_ = detail::ops::make_plain();
-            detail::ops::plain_write(object_);
-        }
-    }
-    /// Reads the other.
-    var(const var& other) noexcept : var(static_cast<T>(other)) {}
-    /// Ends it. An access that is not ordered before that is a failure.
-    ~var() { detail::ops::drop_plain(object_); }
-
-    /// Reads the other, writes this.
-    var& operator=(const var& other) noexcept { return *this = static_cast<T>(other); }
-    /// Writes.
-    var& operator=(T value) noexcept {
-        detail::ops::plain_write(object_);
-        value_ = value;
-        return *this;
-    }
-    /// Reads.
-    operator T() const noexcept {
-        detail::ops::plain_read(object_);
-        return value_;
-    }
-    /// Reads a pointer.
-    T operator->() const noexcept
-        requires std::is_pointer_v<T>
-    {
-        return *this;
-    }
-
-private:
-    T value_;
-    int object_ = -1;
-};
-
-/// Is std::atomic_thread_fence() of the checker.
-inline void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {
-    detail::ops::fence(o, {file, line});
-}
 
 /// Is a platform of the library (core/platform.hpp) whose executions are explored. LockLooks: how often a
 /// held lock_bits is read before its waiter sleeps.
@@ -321,6 +35,13 @@ template <int LockLooks> struct basic_platform {
     template <class T> using atomic = model::atomic<T>;
     /// Names the type of plain shared data.
     template <class T> using var = model::var<T>;
+
+    /// Names the type that requests a stop.
+    using stop_source = model::stop_source;
+    /// Names the type by which a wait learns of a stop.
+    using stop_token = model::stop_token;
+    /// Names the type that calls an F at a stop.
+    template <class F> using stop_callback = model::stop_callback<F>;
 
     /// Orders as std::atomic_thread_fence() does.
     static void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {

@@ -20,7 +20,6 @@
 
 #include <chrono>
 #include <mutex>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 
@@ -95,7 +94,7 @@ public:
 
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock(std::stop_token token) {
+    result<void> lock(typename Platform::stop_token token) {
         if (try_lock() || noted(wait::stoppable(lock_, 1, token) == wait_status::granted)) {
             return {};
         }

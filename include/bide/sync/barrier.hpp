@@ -18,7 +18,6 @@
 #include <chrono>
 #include <cstddef>
 #include <stdexcept>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -101,7 +100,7 @@ public:
 
     /// Arrives once, then waits for the end of the phase, unless a stop is requested first.
     /// Returns: errc::stopped if the phase had not ended. The arrival counts nevertheless.
-    result<void> arrive_and_wait(std::stop_token token) {
+    result<void> arrive_and_wait(typename Platform::stop_token token) {
         const auto mine = count(1);
         return mine.is_last ? result<void>() : gate_.wait(mine.at, token);
     }
@@ -128,7 +127,7 @@ public:
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if the phase had not ended.
-    result<void> wait(std::stop_token stop, const arrival_token& token) {
+    result<void> wait(typename Platform::stop_token stop, const arrival_token& token) {
         return gate_.wait(token.at_, stop);
     }
 

@@ -25,7 +25,6 @@
 #include <cstddef>
 #include <mutex>
 #include <shared_mutex>
-#include <stop_token>
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
@@ -102,7 +101,7 @@ public:
     }
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock(std::stop_token token) {
+    result<void> lock(typename Platform::stop_token token) {
         return stopped_or(try_lock() ||
                           write_wait::stoppable(permits_, all, token) == wait_status::granted);
     }
@@ -153,7 +152,7 @@ public:
     }
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock_shared(std::stop_token token) {
+    result<void> lock_shared(typename Platform::stop_token token) {
         return stopped_or(try_lock_shared() || read_wait::stoppable(permits_.in_queue(), 1,
                                                                     token) == wait_status::granted);
     }

@@ -26,7 +26,6 @@
 #include <chrono>
 #include <concepts>
 #include <mutex>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -153,13 +152,13 @@ public:
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
-    template <class Lock> result<void> wait(Lock& lock, std::stop_token token) {
+    template <class Lock> result<void> wait(Lock& lock, typename Platform::stop_token token) {
         return result_of(wait_once(lock, token));
     }
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if `predicate()` was false last.
     template <class Lock, std::predicate Predicate>
-    result<void> wait(Lock& lock, std::stop_token token, Predicate predicate) {
+    result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate) {
         while (!predicate()) {
             if (wait_once(lock, token) != wait_status::granted) {
                 return predicate() ? result<void>() : unexpected{errc::stopped};
@@ -233,7 +232,8 @@ private:
         note_relocked(lock);
         return mine.outcome(what);
     }
-    template <class Lock> wait_status wait_once(Lock& lock, const std::stop_token& token) {
+    template <class Lock>
+    wait_status wait_once(Lock& lock, const typename Platform::stop_token& token) {
         require_locked(lock);
         thread<Lock> mine{queue_, lock};
         const wait_status what = thread_wait<thread<Lock>, Platform>::stoppable(mine, 1, token);

@@ -11,7 +11,6 @@
 #include <bide/sync/detail/gate.hpp>
 
 #include <chrono>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 
@@ -80,7 +79,7 @@ public:
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if the event was not set.
-    result<void> wait(std::stop_token token) { return gate_.wait(token); }
+    result<void> wait(typename Platform::stop_token token) { return gate_.wait(token); }
 
     /// Waits as wait() does, for a coroutine.
     /// Returns: an operation for co_await.

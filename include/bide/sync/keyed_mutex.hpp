@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <stop_token>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -147,7 +146,7 @@ public:
 
     /// Locks a key as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<key_lock> lock(std::stop_token stop, const Key& key) {
+    result<key_lock> lock(typename Platform::stop_token stop, const Key& key) {
         use mine = use_of(key);
         queue& permits = mine.get()->permits;
         if (!take_free(permits) && wait::stoppable(permits, 1, stop) != wait_status::granted) {

@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstddef>
 #include <stdexcept>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 
@@ -79,7 +78,7 @@ public:
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if the count is not zero.
-    result<void> wait(std::stop_token token) { return gate_.wait(token); }
+    result<void> wait(typename Platform::stop_token token) { return gate_.wait(token); }
 
     /// Waits as wait() does, for a coroutine.
     /// Returns: an operation for co_await.

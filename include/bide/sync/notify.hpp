@@ -21,7 +21,6 @@
 #include <bide/sync/detail/notify_queue.hpp>
 
 #include <chrono>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 
@@ -97,7 +96,7 @@ public:
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
-    result<void> wait(std::stop_token token) {
+    result<void> wait(typename Platform::stop_token token) {
         return queue_.try_take() ? result<void>() : collect(waits::stoppable(queue_, 1, token));
     }
 
@@ -180,7 +179,7 @@ public:
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
-    result<void> wait(std::stop_token token) {
+    result<void> wait(typename Platform::stop_token token) {
         wait_status what = of_.take(seat_);
         if (what == wait_status::waiting) {
             listening mine{{of_}, seat_};

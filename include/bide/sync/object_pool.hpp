@@ -28,7 +28,6 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -192,7 +191,7 @@ public:
     /// Borrows an object as acquire() does, unless a stop is requested during the wait.
     /// Throws: what the callables throw.
     /// Returns: errc::stopped or errc::closed if it has none.
-    result<lease> acquire(std::stop_token stop) {
+    result<lease> acquire(typename Platform::stop_token stop) {
         return lend(permits_.try_take(1) ? wait_status::granted
                                          : wait::stoppable(permits_, 1, stop));
     }

@@ -29,7 +29,6 @@
 #include <cstddef>
 #include <mutex>
 #include <stdexcept>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 
@@ -96,7 +95,7 @@ public:
     /// Acquires n permits as acquire() does, unless a stop is requested first.
     /// Returns: errc::closed or errc::stopped if the permits were not acquired.
     /// Cancellation: a stop that is requested after the grant changes nothing.
-    result<void> acquire(std::stop_token token, std::ptrdiff_t n = 1);
+    result<void> acquire(typename Platform::stop_token token, std::ptrdiff_t n = 1);
 
     /// Releases n permits, or adds new ones, and grants them to the waiters in their order.
     /// Blocks: only to wake threads, and to run the coroutines that have no executor.
@@ -235,7 +234,8 @@ wait_status basic_semaphore<Platform>::acquire_until(deadline until, std::ptrdif
 }
 
 template <class Platform>
-result<void> basic_semaphore<Platform>::acquire(std::stop_token token, std::ptrdiff_t n) {
+result<void> basic_semaphore<Platform>::acquire(typename Platform::stop_token token,
+                                                std::ptrdiff_t n) {
     if (permits_.try_take(count(valid(n)))) {
         return {};
     }

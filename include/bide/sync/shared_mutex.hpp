@@ -25,7 +25,6 @@
 #include <cstddef>
 #include <mutex>
 #include <shared_mutex>
-#include <stop_token>
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
@@ -115,7 +114,7 @@ public:
     }
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock(std::stop_token token) {
+    result<void> lock(typename Platform::stop_token token) {
         return stopped_or(try_lock() ||
                           noted(wait::stoppable(permits_, all, token) == wait_status::granted));
     }
@@ -173,7 +172,7 @@ public:
     }
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock_shared(std::stop_token token) {
+    result<void> lock_shared(typename Platform::stop_token token) {
         return stopped_or(try_lock_shared() || noted_shared(wait::stoppable(permits_, 1, token) ==
                                                             wait_status::granted));
     }
@@ -206,7 +205,7 @@ public:
     }
     /// Locks the mutex as lock_upgradable() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock_upgradable(std::stop_token token) {
+    result<void> lock_upgradable(typename Platform::stop_token token) {
         return stopped_or(try_lock_upgradable() ||
                           wait::stoppable(permits_, most, token) == wait_status::granted);
     }
@@ -250,7 +249,7 @@ public:
     }
     /// Upgrades as upgrade() does, unless a stop is requested first.
     /// Returns: errc::stopped if the lock is upgradable as before.
-    result<void> upgrade(std::stop_token token) {
+    result<void> upgrade(typename Platform::stop_token token) {
         front at{permits_};
         return stopped_or(try_upgrade() || thread_wait<front, Platform>::stoppable(
                                                at, to_upgrade, token) == wait_status::granted);

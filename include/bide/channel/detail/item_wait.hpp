@@ -31,7 +31,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -231,13 +230,13 @@ template <class T, class Platform, class Source> class item_wait {
         wait_status block(deadline until) noexcept {
             return thread_wait<source_side, Platform>::until(*this, 1, until);
         }
-        wait_status block(const std::stop_token& token) noexcept {
+        wait_status block(const typename Platform::stop_token& token) noexcept {
             return thread_wait<source_side, Platform>::stoppable(*this, 1, token);
         }
     };
 
     static bool is_poll(deadline until) noexcept { return until.is_poll(); }
-    static bool is_poll(const std::stop_token&) noexcept { return false; }
+    static bool is_poll(const typename Platform::stop_token&) noexcept { return false; }
 
     template <class Place>
     static wait_status queue(Source& of, node& w, side which, Place& place) noexcept {

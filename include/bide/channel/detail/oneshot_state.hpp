@@ -24,7 +24,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -85,7 +84,7 @@ public:
         close_wait mine{*this};
         return is_closed() ? wait_status::granted : waits::until(mine, 1, until);
     }
-    wait_status wait_closed(const std::stop_token& token) noexcept {
+    wait_status wait_closed(const typename Platform::stop_token& token) noexcept {
         close_wait mine{*this};
         return is_closed() ? wait_status::granted : waits::stoppable(mine, 1, token);
     }

@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <iterator>
 #include <optional>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -38,7 +37,7 @@ public:
 
     /// Receives as recv() does, unless a stop is requested first.
     /// Returns: the item, errc::closed or errc::stopped.
-    result<T> recv(std::stop_token token);
+    result<T> recv(typename Platform::stop_token token);
 
     /// Receives as recv() does, if there is an item. Never blocks, except while another thread is
     /// between two steps of its own send.
@@ -154,7 +153,7 @@ std::optional<T> receive_operations<Self, T, Platform>::recv() {
 }
 
 template <class Self, class T, class Platform>
-result<T> receive_operations<Self, T, Platform>::recv(std::stop_token token) {
+result<T> receive_operations<Self, T, Platform>::recv(typename Platform::stop_token token) {
     std::optional<T> item;
     return to_received(wait_for(item, token), item);
 }

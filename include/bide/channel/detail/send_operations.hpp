@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstddef>
 #include <span>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -44,9 +43,9 @@ public:
 
     /// Sends as send() does, unless a stop is requested first.
     /// Returns: as send(), or errc::stopped.
-    sent send(std::stop_token token, T&& value) { return send_by(value, token); }
+    sent send(typename Platform::stop_token token, T&& value) { return send_by(value, token); }
     /// Sends a copy of `value`. Otherwise the same as the function above.
-    sent send(std::stop_token token, const T& value)
+    sent send(typename Platform::stop_token token, const T& value)
         requires is_copyable
     {
         return send(std::move(token), T(value));

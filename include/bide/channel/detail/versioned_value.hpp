@@ -19,7 +19,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -99,7 +98,7 @@ public:
         const wait_status now = mine.try_now();
         return now != wait_status::waiting ? now : waits::until(mine, 1, until);
     }
-    wait_status wait(reader& r, const std::stop_token& token) noexcept {
+    wait_status wait(reader& r, const typename Platform::stop_token& token) noexcept {
         reader_wait mine{*this, r};
         const wait_status now = mine.try_now();
         return now != wait_status::waiting ? now : waits::stoppable(mine, 1, token);

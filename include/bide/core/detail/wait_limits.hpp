@@ -13,7 +13,6 @@
 #include <bide/core/waker.hpp>
 
 #include <optional>
-#include <stop_token>
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
@@ -22,17 +21,17 @@ namespace detail {
 struct wait_deadline {
     deadline until = deadline::never();
 };
-template <int Stops> struct wait_limits : wait_deadline {
-    std::stop_token stops[static_cast<std::size_t>(Stops)];
+template <class Platform, int Stops> struct wait_limits : wait_deadline {
+    typename Platform::stop_token stops[static_cast<std::size_t>(Stops)];
 };
-template <> struct wait_limits<0> : wait_deadline {};
+template <class Platform> struct wait_limits<Platform, 0> : wait_deadline {};
 struct no_limits {};
 
 // If the result of an operation can report a time-out and a stop, the operation has a deadline and
 // stop tokens. An operation that waits for a time has only a deadline.
-template <class T, int Stops>
+template <class T, class Platform, int Stops>
 using wait_limits_t =
-    std::conditional_t<is_result<T>, wait_limits<Stops>,
+    std::conditional_t<is_result<T>, wait_limits<Platform, Stops>,
                        std::conditional_t<may_wait_for_time<T>, wait_deadline, no_limits>>;
 
 // The limits of a wait that is queued. They call end_early() of its owner, an awaiter.
@@ -75,7 +74,7 @@ private:
     static void on_timeout(void* of) noexcept {
         static_cast<Owner*>(of)->end_early(wait_status::timed_out);
     }
-    using stop_callback = std::optional<std::stop_callback<on_stop>>;
+    using stop_callback = std::optional<typename Platform::template stop_callback<on_stop>>;
     struct no_stops {};
 
     [[no_unique_address]] std::conditional_t<
@@ -91,7 +90,7 @@ struct never_armed {
 
 template <class Platform, class Owner, class Limits> struct armed_limits_of;
 template <class Platform, class Owner, int Stops>
-struct armed_limits_of<Platform, Owner, wait_limits<Stops>> {
+struct armed_limits_of<Platform, Owner, wait_limits<Platform, Stops>> {
     using type = armed_limits<Platform, Owner, Stops>;
 };
 template <class Platform, class Owner> struct armed_limits_of<Platform, Owner, wait_deadline> {

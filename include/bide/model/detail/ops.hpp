@@ -22,6 +22,8 @@ inline constexpr int outside = -1;
 struct site {
     const char* file = nullptr;
     int line = 0;
+    bool is_given =
+        false; // the order is not of that line: neither a weaker nor a stronger one is tried
 };
 
 enum class rmw { exchange, add, sub, bit_and, bit_or, bit_xor };
@@ -53,6 +55,9 @@ std::int64_t now() noexcept;
 
 // This thread's object for `key`; made by `make` on first use in an execution.
 void* local(const void* key, void* (*make)()) noexcept;
+
+// The number of this thread.
+int this_thread() noexcept;
 
 void* service() noexcept;
 void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept;

@@ -326,6 +326,8 @@ void* local(const void* key, void* (*make)()) noexcept {
     return mine.emplace(key, made).first->second;
 }
 
+int this_thread() noexcept { return need().self().knows.thread; }
+
 void* service() noexcept { return need().service; }
 
 void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept {

@@ -42,7 +42,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -83,7 +82,7 @@ public:
     bool wait_until(deadline end) noexcept {
         return is_open() || waits::until(*this, 1, end) == wait_status::granted;
     }
-    result<void> wait(const std::stop_token& token) noexcept {
+    result<void> wait(const typename Platform::stop_token& token) noexcept {
         if (is_open() || waits::stoppable(*this, 1, token) == wait_status::granted) {
             return {};
         }

@@ -22,7 +22,6 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <stop_token>
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
@@ -50,7 +49,7 @@ public:
     wait_status begin(deadline until) noexcept {
         return begin_by([&] { return waits::until(turns_, 1, until); });
     }
-    wait_status begin(const std::stop_token& token) noexcept {
+    wait_status begin(const typename Platform::stop_token& token) noexcept {
         return begin_by([&] { return waits::stoppable(turns_, 1, token); });
     }
 

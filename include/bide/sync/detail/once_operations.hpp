@@ -13,7 +13,6 @@
 #include <bide/sync/detail/once_core.hpp>
 
 #include <chrono>
-#include <stop_token>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -83,7 +82,9 @@ public:
     }
     /// Waits as begin() does, unless a stop is requested first.
     /// Returns: errc::stopped if a stop was requested.
-    result<turn> begin(std::stop_token token) { return result_of_wait(once_.begin(token)); }
+    result<turn> begin(typename Platform::stop_token token) {
+        return result_of_wait(once_.begin(token));
+    }
 
     /// Waits as begin() does, for a coroutine.
     /// Returns: an operation for co_await; its value is the turn.

@@ -44,7 +44,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stop_token>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -100,7 +99,7 @@ public:
         return has_passed(p) || (!end.is_poll() && spin(p)) ||
                waits::until(*this, p, end) == wait_status::granted;
     }
-    result<void> wait(phase p, const std::stop_token& token) noexcept {
+    result<void> wait(phase p, const typename Platform::stop_token& token) noexcept {
         if (has_passed(p) || spin(p) || waits::stoppable(*this, p, token) == wait_status::granted) {
             return {};
         }

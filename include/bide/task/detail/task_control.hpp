@@ -19,7 +19,6 @@
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
-#include <stop_token>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -162,7 +161,7 @@ public:
     }
 
     // Terminates if the first call finds no memory for the stop state.
-    std::stop_token get_stop_token() noexcept;
+    typename Platform::stop_token get_stop_token() noexcept;
 
 protected:
     basic_task_control(unsigned references, bool kept) noexcept : state_(references, kept) {
@@ -232,7 +231,7 @@ private:
 
     void request_stop() noexcept {
         // Order: seq_cst [task.stop_token]; see get_stop_token().
-        if (std::stop_source* const source = stop_.load(std::memory_order_seq_cst)) {
+        if (typename Platform::stop_source* const source = stop_.load(std::memory_order_seq_cst)) {
             const typename cancel_round<Platform>::scope none(nullptr);
             source->request_stop();
         }
@@ -255,15 +254,16 @@ private:
     // Valid while the chain waits, or is queued after a wait:
     std::coroutine_handle<> leaf_;
     suspension* at_ = nullptr;
-    typename Platform::template atomic<std::stop_source*> stop_{nullptr};
+    typename Platform::template atomic<typename Platform::stop_source*> stop_{nullptr};
 };
 
-template <class Platform> std::stop_token basic_task_control<Platform>::get_stop_token() noexcept {
+template <class Platform>
+typename Platform::stop_token basic_task_control<Platform>::get_stop_token() noexcept {
     // Order: relaxed; only the task sets it.
-    std::stop_source* source = stop_.load(std::memory_order_relaxed);
+    typename Platform::stop_source* source = stop_.load(std::memory_order_relaxed);
     if (source == nullptr) {
-        source =
-            made_or_fatal("no memory for a task's stop token", [] { return new std::stop_source; });
+        source = made_or_fatal("no memory for a task's stop token",
+                               [] { return new typename Platform::stop_source; });
         // Order: seq_cst [task.stop_token]. The task sets `stop_` and then reads whether it is
         // cancelled. The canceller sets `cancelled` and then reads `stop_`. So at least one of the
         // two sees the write of the other.

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_STOP_TOKEN_HPP
+#define BIDE_MODEL_STOP_TOKEN_HPP
+
+/// \file
+/// The standard library's stop tokens for bodies, with its names. model::platform has them, so operations
+/// of the library that take a stop token can be checked with them.
+
+#include <bide/core/config.hpp>
+#include <bide/model/atomic.hpp>
+#include <bide/model/detail/ops.hpp>
+
+#include <atomic>
+#include <concepts>
+#include <functional>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI::model {
+
+namespace detail {
+
+// What a stop source, its tokens and its callbacks share.
+//
+// A thread changes the list of callbacks right after a step on `list_`, and goes on from one step to the
+// next without a switch. So the list is plain memory, and each change of it is one step. The orders are the
+// weakest that have what the standard promises: a registration happens before its call, a request before
+// what learns of it, a call before the end of the destruction of its callback. That references are counted
+// right is the standard library's business: it takes no steps.
+class stop_state {
+public:
+    class callback {
+    public:
+        callback(const callback&) = delete;
+        callback& operator=(const callback&) = delete;
+
+    protected:
+        explicit callback(void (*call)(callback&) noexcept) noexcept : call_(call) {}
+        ~callback() = default;
+
+    private:
+        friend stop_state;
+        void (*call_)(callback&) noexcept;
+        callback* next_ = nullptr;
+        ops::bits number_ = 0; // of its call; 0 while it is in the list
+    };
+
+    stop_state() noexcept {
+        ops::name(requested_, "stop requested");
+        ops::name(list_, "stop callbacks");
+        ops::name(ended_, "stop calls ended");
+    }
+
+    void refer() noexcept { ++references_; }
+    void drop() noexcept {
+        if (--references_ == 0) {
+            delete this;
+        }
+    }
+
+    bool requested(ops::site s) const noexcept {
+        return ops::load(requested_, std::memory_order_acquire, s) != 0;
+    }
+
+    bool request(ops::site s) noexcept {
+        ops::bits seen = 0;
+        if (!ops::compare_exchange(requested_, seen, 1, std::memory_order_release,
+                                   std::memory_order_relaxed, false, s)) {
+            return false;
+        }
+        stopper_ = ops::this_thread();
+        for (bool more = true; more;) {
+            step(std::memory_order_acq_rel, s);
+            is_late_ = true;
+            callback* const next = first_;
+            if (next == nullptr) {
+                break;
+            }
+            first_ = next->next_;
+            more = first_ != nullptr;
+            next->number_ = ++calls_;
+            next->call_(*next); // may destroy it
+            ops::store(ended_, calls_, std::memory_order_release, s);
+        }
+        return true;
+    }
+
+    // Returns false if a stop was requested before.
+    bool add(callback& c, ops::site s) noexcept {
+        step(std::memory_order_release, s);
+        if (is_late_) {
+            ops::fence(std::memory_order_acquire, s); // from the request
+            return false;
+        }
+        c.next_ = std::exchange(first_, &c);
+        return true;
+    }
+
+    // It does not run any more when this returns, unless this thread runs it.
+    void remove(callback& c, ops::site s) noexcept {
+        step(std::memory_order_relaxed, s);
+        if (c.number_ == 0) {
+            callback** at = &first_;
+            while (*at != &c) {
+                at = &(*at)->next_;
+            }
+            *at = c.next_;
+        } else if (stopper_ != ops::this_thread()) {
+            while (ops::load(ended_, std::memory_order_acquire, s) < c.number_) {
+                ops::pause();
+            }
+        }
+    }
+
+private:
+    void step(std::memory_order o, ops::site s) noexcept {
+        ops::modify(list_, ops::rmw::add, 1, sizeof(ops::bits), o, s);
+    }
+
+    int references_ = 1;
+    int requested_ = ops::make_atomic(0);
+    int list_ = ops::make_atomic(0);
+    int ended_ = ops::make_atomic(0); // the number of the last call that has returned
+    ops::bits calls_ = 0;
+    int stopper_ = -1; // the thread that requested the stop
+    bool is_late_ = false;
+    callback* first_ = nullptr;
+};
+
+// Owns a reference, or none.
+class stop_reference {
+public:
+    stop_reference() noexcept = default;
+    explicit stop_reference(stop_state* taken) noexcept : state_(taken) {}
+    stop_reference(const stop_reference& other) noexcept : state_(other.state_) {
+        if (state_ != nullptr) {
+            state_->refer();
+        }
+    }
+    stop_reference(stop_reference&& other) noexcept
+        : state_(std::exchange(other.state_, nullptr)) {}
+    stop_reference& operator=(stop_reference other) noexcept {
+        std::swap(state_, other.state_);
+        return *this;
+    }
+    ~stop_reference() {
+        if (state_ != nullptr) {
+            state_->drop();
+        }
+    }
+
+    bool requested(ops::site s) const noexcept { return state_ != nullptr && state_->requested(s); }
+    stop_state* get() const noexcept { return state_; }
+    bool operator==(const stop_reference&) const noexcept = default;
+
+private:
+    stop_state* state_ = nullptr;
+};
+
+} // namespace detail
+
+/// Is std::stop_token of the checker.
+class stop_token {
+public:
+    /// Makes a token that is never stopped.
+    stop_token() noexcept = default;
+    /// Returns whether a stop was requested.
+    bool stop_requested(BIDE_MODEL_SITE) const noexcept {
+        return state_.requested({file, line, true});
+    }
+    /// Returns whether it belongs to a source.
+    bool stop_possible() const noexcept { return state_.get() != nullptr; }
+    /// Exchanges the sources.
+    void swap(stop_token& other) noexcept { std::swap(state_, other.state_); }
+    /// Returns whether both belong to the same source, or to none.
+    bool operator==(const stop_token&) const noexcept = default;
+
+private:
+    friend class stop_source;
+    template <class F> friend class stop_callback;
+    explicit stop_token(detail::stop_reference state) noexcept : state_(std::move(state)) {}
+
+    detail::stop_reference state_;
+};
+
+/// Is std::stop_source of the checker.
+class stop_source {
+public:
+    /// Makes a source of its own. Allocates.
+    stop_source() : state_(new detail::stop_state) {}
+    /// Makes a source that requests nothing.
+    explicit stop_source(std::nostopstate_t) noexcept {}
+    /// Returns a token of this source.
+    stop_token get_token() const noexcept { return stop_token(state_); }
+    /// Requests a stop: runs the callbacks, on this thread.
+    /// Returns: whether it is the first request.
+    bool request_stop(BIDE_MODEL_SITE) noexcept {
+        return state_.get() != nullptr && state_.get()->request({file, line, true});
+    }
+    /// Returns whether a stop was requested.
+    bool stop_requested(BIDE_MODEL_SITE) const noexcept {
+        return state_.requested({file, line, true});
+    }
+    /// Returns whether it can request a stop.
+    bool stop_possible() const noexcept { return state_.get() != nullptr; }
+    /// Exchanges what they stop.
+    void swap(stop_source& other) noexcept { std::swap(state_, other.state_); }
+    /// Returns whether both stop the same, or nothing.
+    bool operator==(const stop_source&) const noexcept = default;
+
+private:
+    detail::stop_reference state_;
+};
+
+/// Is std::stop_callback of the checker.
+template <class F> class stop_callback : detail::stop_state::callback {
+public:
+    /// The type that is called.
+    using callback_type = F;
+
+    /// Calls `what` when a stop is requested; at once, if it was before.
+    template <class G>
+        requires std::constructible_from<F, G>
+    explicit stop_callback(stop_token token, G&& what,
+                           BIDE_MODEL_SITE) noexcept(std::is_nothrow_constructible_v<F, G>)
+        : callback(&call), what_(std::forward<G>(what)), state_(std::move(token.state_)) {
+        if (state_.get() != nullptr && !state_.get()->add(*this, {file, line, true})) {
+            state_ = {};
+            call(*this);
+        }
+    }
+    stop_callback(const stop_callback&) = delete;
+    stop_callback& operator=(const stop_callback&) = delete;
+    /// Takes it back. Blocks: while another thread calls it.
+    ~stop_callback() {
+        if (state_.get() != nullptr) {
+            state_.get()->remove(*this, {});
+        }
+    }
+
+private:
+    static void call(callback& c) noexcept {
+        std::invoke(std::forward<F>(static_cast<stop_callback&>(c).what_));
+    }
+
+    F what_;
+    detail::stop_reference state_;
+};
+/// Deduces the type of the callback.
+template <class F> stop_callback(stop_token, F) -> stop_callback<F>;
+
+} // namespace bide::inline BIDE_ABI::model
+
+#endif

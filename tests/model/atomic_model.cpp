@@ -1,0 +1,89 @@
+// The face of std::atomic, as far as it is not the library's own need.
+
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <atomic>
+#include <type_traits>
+
+namespace {
+
+using model::platform;
+template <class T> using atomic = platform::atomic<T>;
+
+constexpr auto acquire = std::memory_order_acquire;
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr auto release = std::memory_order_release;
+
+// Says the same of both.
+template <template <class> class Atomic> bool has_the_values_of_the_standard() {
+    bool holds = true;
+    const auto expect = [&](bool is) { holds = holds && is; };
+
+    Atomic<int> a{1};
+    expect(a.load() == 1 && a == 1);
+    expect(a.exchange(2) == 1);
+    expect(a.fetch_add(3) == 2);
+    int seen = 4;
+    expect(!a.compare_exchange_strong(seen, 6) && seen == 5);
+    expect(a.compare_exchange_weak(seen, 6) && a.load() == 6);
+    expect(a++ == 6 && ++a == 8 && a-- == 8 && --a == 6);
+    expect((a += 4) == 10 && (a -= 2) == 8 && (a |= 3) == 11 && (a &= 9) == 9 && (a ^= 1) == 8);
+    expect((a = 7) == 7 && a.fetch_sub(8) == 7 && a.load() == -1);
+
+    Atomic<unsigned char> byte{250};
+    expect(byte.fetch_add(10) == 250 && byte.load() == 4);
+    expect(byte.fetch_sub(5) == 4 && byte.load() == 255);
+
+    int places[4] = {};
+    Atomic<int*> at{places};
+    expect(at++ == places && at.fetch_add(2) == places + 1 && at.load() == places + 3);
+    expect((at -= 2) == places + 1 && --at == places);
+
+    enum class state : short { idle, busy };
+    Atomic<state> s{state::idle};
+    expect(s.exchange(state::busy) == state::idle && s.load() == state::busy);
+
+    a.wait(0);
+    a.notify_one();
+    return holds && a.is_lock_free() && Atomic<int>::is_always_lock_free;
+}
+
+} // namespace
+
+TEST_CASE("atomic: one of the checker has the values that std::atomic has", "[atomic]") {
+    CHECK(has_the_values_of_the_standard<std::atomic>());
+    model::check("one thread", [] { MODEL_REQUIRE(has_the_values_of_the_standard<atomic>()); });
+}
+
+TEST_CASE("atomic: a wait ends when it is notified of another value", "[atomic]") {
+    const auto wait_for_one = [](bool notified) {
+        atomic<int> flag{0};
+        model::var<int> data{0};
+        model::thread waiter([&] {
+            flag.wait(0, acquire);
+            MODEL_REQUIRE(data == 7);
+        });
+        data = 7;
+        flag.store(1, release);
+        if (notified) {
+            flag.notify_one();
+        }
+    };
+    model::check("notified", [&] { wait_for_one(true); });
+    model::find("not notified", model::failure::lost_wakeup, [&] { wait_for_one(false); });
+    model::check("two waiters, all notified", [] {
+        atomic<int> flag{0};
+        model::thread first([&] { flag.wait(0, relaxed); });
+        model::thread second([&] { flag.wait(0, relaxed); });
+        flag.store(1, relaxed);
+        flag.notify_all();
+    });
+    model::find("two waiters, one notified", model::failure::lost_wakeup, [] {
+        atomic<int> flag{0};
+        model::thread first([&] { flag.wait(0, relaxed); });
+        model::thread second([&] { flag.wait(0, relaxed); });
+        flag.store(1, relaxed);
+        flag.notify_one();
+    });
+}
