@@ -120,7 +120,6 @@ public:
     const clash& found() const noexcept { return clash_; }
     int plains() const noexcept { return static_cast<int>(plain_count_); }
     int objects() const noexcept { return static_cast<int>(object_count_); }
-    bool seq_cst_overflow() const noexcept { return seq_cst_.full(); }
 
     // Empty, or what is wrong with the access or destruction.
     std::string touch(int o, const view& v);
@@ -155,7 +154,7 @@ public:
     event& other(event::kind what, view& v, site s, const char* text);
 
 private:
-    using edges = std::vector<seq_cst_order::edge>;
+    using edges = seq_cst_order::edges;
     enum class access : std::uint8_t { read, write };
 
     bool may(access kind, int o, int m, order with, const view& v, const clock& hb, int node);
@@ -164,13 +163,12 @@ private:
     int make_message();
     std::size_t position(int o, int m) const;
 
-    void before(const event& e, std::vector<int>& nodes) const;
-    void after(const event& e, std::vector<int>& nodes) const;
-    void fences_before(const clock& hb, std::vector<int>& nodes) const;
-    void strongly_before(int thread, const clock& hb, int node, edges& out) const;
-    void access_edges(access kind, int o, std::size_t position, int node, const clock& hb,
-                      edges& out) const;
-    void fence_edges(int node, const clock& hb, edges& out) const;
+    void before(const event& e, clock& out) const;
+    void after(const event& e, seq_cst_order::firsts& out) const;
+    void fences_before(const clock& hb, clock& out) const;
+    void strongly_before(int thread, const clock& hb, edges& out) const;
+    void access_edges(access kind, int o, std::size_t position, const clock& hb, edges& out) const;
+    void fence_edges(const clock& hb, edges& out) const;
 
     clash clash_;
     std::vector<object> objects_;
@@ -181,9 +179,6 @@ private:
     std::size_t plain_count_ = 0;
     std::array<std::vector<int>, max_threads> by_thread_;
     seq_cst_order seq_cst_;
-    edges scratch_;
-    mutable std::vector<int> left_;
-    mutable std::vector<int> right_;
 };
 
 } // namespace bide::inline BIDE_ABI::model::detail

@@ -5,110 +5,145 @@
 // The single total order S of the seq_cst operations, as what is known of it: an order may still be
 // found as long as the edges that C++20 asks for ([atomics.order] p4) make no cycle. S need not
 // agree with the order in which the checker happens to run things, nor with happens-before (P0668).
+//
+// Operations of one thread are in S as they are in the thread. So what comes before one of them is a number
+// of operations of each thread, and what comes after it begins with one of each: clocks, as for
+// happens-before.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/graph.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
-#include <utility>
+#include <limits>
 #include <vector>
 
 namespace bide::inline BIDE_ABI::model::detail {
 
 class seq_cst_order {
 public:
-    static constexpr std::size_t max_nodes = 320;
-
     struct node {
         event_id id;
-        bool fence;
+        bool fence = false;
+        bool leads = false; // something that was added before it comes after it
+        clock until;        // how many of each thread come before it; of its own thread, itself too
+
+        // In its thread, from 1.
+        step_count number() const noexcept { return until.seen[id.thread]; }
     };
-    using edge = std::pair<int, int>; // the first before the second
+
+    // The first node of each thread.
+    class firsts {
+    public:
+        void add(const node& n) noexcept {
+            step_count& first = numbers_[n.id.thread];
+            first = std::min(first, n.number());
+            any_ = true;
+        }
+        bool any() const noexcept { return any_; }
+        bool meets(const clock& until) const noexcept {
+            bool met = false;
+            for (std::size_t t = 0; t < max_threads; ++t) {
+                met = met || numbers_[t] <= until.seen[t];
+            }
+            return met;
+        }
+
+    private:
+        static constexpr step_count none = std::numeric_limits<step_count>::max();
+        std::array<step_count, max_threads> numbers_{none, none, none, none,
+                                                     none, none, none, none};
+        bool any_ = false;
+    };
+
+    // What an operation adds to S: all up to `before` come before `node`; that and all up to `fences` come
+    // before all from `after` on.
+    struct edges {
+        int node = -1; // the operation's; -1: it has none, and `before` does not matter
+        clock before;
+        clock fences;
+        firsts after;
+    };
 
     void clear() noexcept {
         nodes_.clear();
-        before_.clear();
+        for (auto& mine : of_thread_) {
+            mine.clear();
+        }
         has_fences_ = false;
     }
     bool empty() const noexcept { return nodes_.empty(); }
-    bool full() const noexcept { return nodes_.size() == max_nodes; }
     bool has_fences() const noexcept { return has_fences_; }
     const std::vector<node>& nodes() const noexcept { return nodes_; }
+    const clock& until(int n) const noexcept { return nodes_[index(n)].until; }
+    // Of each thread, in its order.
+    const std::vector<int>& of_thread(int t) const noexcept { return of_thread_[index(t)]; }
 
     int add(event_id id, bool fence) {
-        nodes_.push_back({id, fence});
-        before_.push_back({});
+        auto& mine = of_thread_[id.thread];
+        node& n = nodes_.emplace_back();
+        n.id = id;
+        n.fence = fence;
+        if (!mine.empty()) {
+            n.until = nodes_[index(mine.back())].until;
+        }
+        mine.push_back(static_cast<int>(nodes_.size()) - 1);
+        n.until.seen[id.thread] = static_cast<step_count>(mine.size());
         has_fences_ = has_fences_ || fence;
-        return static_cast<int>(nodes_.size()) - 1;
+        return mine.back();
     }
     // A read-modify-write is one operation, whose place in its thread is its second half's.
     void move(int n, event_id to) { nodes_[index(n)].id = to; }
     // Takes back the last add().
     void drop_last() {
+        of_thread_[nodes_.back().id.thread].pop_back();
         nodes_.pop_back();
-        before_.pop_back();
     }
 
-    bool allows(const std::vector<edge>& edges) {
-        bool is_new = false;
-        for (const edge& e : edges) {
-            is_new = is_new || !has(before_, e.first, e.second);
-        }
-        if (!is_new) {
-            return true;
-        }
-        trial_.assign(before_.begin(), before_.end());
-        for (const edge& e : edges) {
-            if (!insert(trial_, e)) {
+    // Each new edge leads to `node` or to one of `after`. So a circle of them leads from `node` to one of
+    // `before`, or from one of `after` to where an edge begins.
+    bool allows(const edges& e) const {
+        clock begins = e.fences;
+        if (e.node >= 0) {
+            const node& x = nodes_[index(e.node)];
+            if (e.before.seen[x.id.thread] >= x.number()) {
                 return false;
             }
+            begins.join(e.before);
+            begins.join(x.until);
         }
-        return true;
+        return !e.after.meets(begins);
     }
 
-    // Requires: allows(edges).
-    void commit(const std::vector<edge>& edges) {
-        for (const edge& e : edges) {
-            insert(before_, e);
+    // Requires: allows(e).
+    void commit(const edges& e) {
+        clock earlier = e.fences;
+        if (e.node >= 0) {
+            node& x = nodes_[index(e.node)];
+            if (x.leads || e.node + 1 != static_cast<int>(nodes_.size())) {
+                for (node& n : nodes_) {
+                    if (n.until.seen[x.id.thread] >= x.number()) {
+                        n.until.join(e.before);
+                    }
+                }
+            }
+            x.until.join(e.before);
+            x.leads = x.leads || e.after.any();
+            earlier.join(x.until);
+        }
+        if (e.after.any()) {
+            for (node& n : nodes_) {
+                if (e.after.meets(n.until)) {
+                    n.until.join(earlier);
+                }
+            }
         }
     }
 
 private:
-    static constexpr std::size_t word_bits = 64;
-    // Those that come after one, a bit each.
-    using row = std::array<std::uint64_t, max_nodes / word_bits>;
-    // Row a, bit b: a comes before b. Kept transitively closed.
-    using relation = std::vector<row>;
-
-    static bool has(const relation& before, int a, int b) noexcept {
-        return (before[index(a)][index(b) / word_bits] >> (index(b) % word_bits) & 1) != 0;
-    }
-    static bool insert(relation& before, edge e) noexcept {
-        const auto [a, b] = e;
-        if (a == b || has(before, b, a)) {
-            return false;
-        }
-        if (!has(before, a, b)) {
-            const std::size_t words = (before.size() + word_bits - 1) / word_bits;
-            row after = before[index(b)];
-            after[index(b) / word_bits] |= std::uint64_t{1} << (index(b) % word_bits);
-            for (std::size_t i = 0; i < before.size(); ++i) {
-                const int n = static_cast<int>(i);
-                if (n == a || has(before, n, a)) {
-                    for (std::size_t w = 0; w < words; ++w) {
-                        before[i][w] |= after[w];
-                    }
-                }
-            }
-        }
-        return true;
-    }
-
     std::vector<node> nodes_;
-    relation before_;
-    relation trial_;
+    std::array<std::vector<int>, max_threads> of_thread_;
     bool has_fences_ = false;
 };
 

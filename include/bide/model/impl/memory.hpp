@@ -245,13 +245,13 @@ event& memory::read(int o, int m, order with, bool exclusive, bool quiet, view& 
     e.causes = v.causes;
     const bool ordered = with == order::seq_cst && !quiet;
     if (ordered || (!seq_cst_.empty() && !at(o).queue)) {
-        scratch_.clear();
+        edges added;
         if (ordered) {
-            e.node = seq_cst_.add(e.id, false);
-            strongly_before(v.thread, old, e.node, scratch_);
+            added.node = e.node = seq_cst_.add(e.id, false);
+            strongly_before(v.thread, old, added);
         }
-        access_edges(access::read, o, position(o, m), e.node, v.hb, scratch_);
-        seq_cst_.commit(scratch_);
+        access_edges(access::read, o, position(o, m), v.hb, added);
+        seq_cst_.commit(added);
     }
     auto& first = from.first_read[index(v.thread)];
     first = first == 0 ? e.id.index : first;
@@ -287,16 +287,16 @@ event& memory::write(int o, int behind, bits value, order with, int exclusive_fr
     }
     const bool ordered = with == order::seq_cst && !quiet;
     if (ordered || (!seq_cst_.empty() && !at(o).queue)) {
-        scratch_.clear();
+        edges added;
         if (exclusive_from >= 0 && node >= 0) {
-            e.node = node;
+            added.node = e.node = node;
             seq_cst_.move(node, e.id);
         } else if (ordered) {
-            e.node = seq_cst_.add(e.id, false);
-            strongly_before(v.thread, old, e.node, scratch_);
+            added.node = e.node = seq_cst_.add(e.id, false);
+            strongly_before(v.thread, old, added);
         }
-        access_edges(access::write, o, place, e.node, v.hb, scratch_);
-        seq_cst_.commit(scratch_);
+        access_edges(access::write, o, place, v.hb, added);
+        seq_cst_.commit(added);
     }
     auto& mo = at(o).messages;
     mo.insert(mo.begin() + static_cast<std::ptrdiff_t>(place) + 1, id);
@@ -316,11 +316,11 @@ event& memory::fence(order with, view& v, site s) {
     e.hb = v.hb;
     e.causes = v.causes;
     if (with == order::seq_cst) {
-        scratch_.clear();
-        e.node = seq_cst_.add(e.id, true);
-        strongly_before(v.thread, old, e.node, scratch_);
-        fence_edges(e.node, v.hb, scratch_);
-        seq_cst_.commit(scratch_);
+        edges added;
+        added.node = e.node = seq_cst_.add(e.id, true);
+        strongly_before(v.thread, old, added);
+        fence_edges(v.hb, added);
+        seq_cst_.commit(added);
     }
     return e;
 }

@@ -9,58 +9,57 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 namespace bide::inline BIDE_ABI::model::detail {
 
 // ---- The order S
 
-void memory::fences_before(const clock& hb, std::vector<int>& nodes) const {
+void memory::fences_before(const clock& hb, clock& out) const {
     if (!seq_cst_.has_fences()) {
         return;
     }
-    const auto& all = seq_cst_.nodes();
-    for (std::size_t n = 0; n < all.size(); ++n) {
-        if (all[n].fence && hb.covers(all[n].id)) {
-            nodes.push_back(static_cast<int>(n));
+    for (const seq_cst_order::node& n : seq_cst_.nodes()) {
+        if (n.fence && hb.covers(n.id)) {
+            out.join(n.until);
         }
     }
 }
 
 // What an operation that is coherence-ordered before something puts before that in S: itself, and
 // the fences that happen before it.
-void memory::before(const event& e, std::vector<int>& nodes) const {
+void memory::before(const event& e, clock& out) const {
     if (e.node >= 0) {
-        nodes.push_back(e.node);
+        out.join(seq_cst_.until(e.node));
     }
-    fences_before(e.hb, nodes);
+    fences_before(e.hb, out);
 }
 
 // The other end: itself, and the fences that it happens before.
-void memory::after(const event& e, std::vector<int>& nodes) const {
+void memory::after(const event& e, seq_cst_order::firsts& out) const {
     if (e.node >= 0) {
-        nodes.push_back(e.node);
+        out.add(seq_cst_.nodes()[index(e.node)]);
     }
     if (!seq_cst_.has_fences()) {
         return;
     }
-    const auto& all = seq_cst_.nodes();
-    for (std::size_t n = 0; n < all.size(); ++n) {
-        if (all[n].fence && !(all[n].id == e.id) && of(all[n].id).hb.covers(e.id)) {
-            nodes.push_back(static_cast<int>(n));
+    for (const seq_cst_order::node& n : seq_cst_.nodes()) {
+        if (n.fence && !(n.id == e.id) && of(n.id).hb.covers(e.id)) {
+            out.add(n);
         }
     }
 }
 
 // `hb` is the thread's clock before the operation's own synchronisation: what happens before
 // something that is sequenced before it. The first step of the way must be program order, too,
-// hence the strict comparison for other threads.
-void memory::strongly_before(int thread, const clock& hb, int node, edges& out) const {
-    const auto& all = seq_cst_.nodes();
-    for (std::size_t n = 0; n < all.size(); ++n) {
-        const event_id id = all[n].id;
-        if (static_cast<int>(n) != node && (id.thread == thread || hb.seen[id.thread] > id.index)) {
-            out.emplace_back(static_cast<int>(n), node);
+// hence the strict comparison.
+void memory::strongly_before(int thread, const clock& hb, edges& out) const {
+    for (int t = 0; t < max_threads; ++t) {
+        const auto& theirs = seq_cst_.of_thread(t);
+        for (std::size_t n = theirs.size(); t != thread && n-- > 0;) {
+            if (hb.seen[index(t)] > seq_cst_.nodes()[index(theirs[n])].id.index) {
+                out.before.join(seq_cst_.until(theirs[n]));
+                break;
+            }
         }
     }
 }
@@ -68,47 +67,34 @@ void memory::strongly_before(int thread, const clock& hb, int node, edges& out) 
 // A read of the message at `position`: the stores up to there and the reads of older ones are
 // coherence-ordered before it, it is before the stores after it and the reads of those. A write
 // behind that message: the same, and the reads of the message are before it.
-void memory::access_edges(access kind, int o, std::size_t position, int node, const clock& hb,
+void memory::access_edges(access kind, int o, std::size_t position, const clock& hb,
                           edges& out) const {
     const auto& mo = at(o).messages;
-    left_.clear();
-    right_.clear();
-    for (std::size_t i = 0; i < mo.size(); ++i) {
+    for (std::size_t i = out.node < 0 ? position + 1 : 0; i < mo.size(); ++i) {
         const message& m = msg(mo[i]);
-        const bool first = i <= position;
-        auto& side = first ? left_ : right_;
+        const auto add = [&](int number) {
+            const event& e = events[index(number)];
+            if (i > position) {
+                after(e, out.after);
+            } else if (e.node < 0 ||
+                       e.node != out.node) { // else the first half of a read-modify-write
+                before(e, out.before);
+            }
+        };
         if (m.event >= 0) {
-            const event& e = events[index(m.event)];
-            first ? before(e, side) : after(e, side);
+            add(m.event);
         }
         if (i != position || kind == access::write) {
             for (const int r : m.readers) {
-                const event& e = events[index(r)];
-                first ? before(e, side) : after(e, side);
+                add(r);
             }
         }
     }
-    if (node >= 0) {
-        for (const int a : left_) {
-            if (a != node) { // the first half of a read-modify-write
-                out.emplace_back(a, node);
-            }
-        }
-    }
-    left_.clear();
-    fences_before(hb, left_);
-    if (node >= 0) {
-        left_.push_back(node);
-    }
-    for (const int a : left_) {
-        for (const int b : right_) {
-            out.emplace_back(a, b);
-        }
-    }
+    fences_before(hb, out.fences);
 }
 
 // A new fence: what is coherence-ordered before something that happens before the fence.
-void memory::fence_edges(int node, const clock& hb, edges& out) const {
+void memory::fence_edges(const clock& hb, edges& out) const {
     for (std::size_t o = 0; o < object_count_; ++o) {
         const auto& mo = objects_[o].messages;
         std::size_t writes = 0; // stores before this position are before one that is known
@@ -126,21 +112,15 @@ void memory::fence_edges(int node, const clock& hb, edges& out) const {
                 }
             }
         }
-        left_.clear();
         for (std::size_t i = 0; i < mo.size(); ++i) {
             const message& m = msg(mo[i]);
             if (i < writes && m.event >= 0) {
-                before(events[index(m.event)], left_);
+                before(events[index(m.event)], out.before);
             }
             if (i < reads) {
                 for (const int r : m.readers) {
-                    before(events[index(r)], left_);
+                    before(events[index(r)], out.before);
                 }
-            }
-        }
-        for (const int a : left_) {
-            if (a != node) {
-                out.emplace_back(a, node);
             }
         }
     }
@@ -150,14 +130,15 @@ bool memory::may(access kind, int o, int m, order with, const view& v, const clo
     if (seq_cst_.empty() || at(o).queue) {
         return true;
     }
-    scratch_.clear();
+    edges added;
+    added.node = node;
     const bool temporary = with == order::seq_cst && node < 0;
     if (temporary) {
-        node = seq_cst_.add(v.next(), false);
-        strongly_before(v.thread, v.hb, node, scratch_);
+        added.node = seq_cst_.add(v.next(), false);
+        strongly_before(v.thread, v.hb, added);
     }
-    access_edges(kind, o, position(o, m), node, hb, scratch_);
-    const bool allowed = seq_cst_.allows(scratch_);
+    access_edges(kind, o, position(o, m), hb, added);
+    const bool allowed = seq_cst_.allows(added);
     if (temporary) {
         seq_cst_.drop_last();
     }

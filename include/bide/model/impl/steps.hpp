@@ -96,10 +96,6 @@ void execution::perform(int n) {
         fail(failure::livelock, "more than " + std::to_string(most) + " steps", t.wants.where);
         return;
     }
-    if (memory_.seq_cst_overflow()) {
-        fail(failure::too_large, "too many seq_cst operations");
-        return;
-    }
     outcome chosen;
     if (!search_.knows(*this, n, chosen)) {
         outcomes_of(n, candidates_);
