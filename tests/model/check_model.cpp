@@ -554,6 +554,66 @@ TEST_CASE("checker: a loop that gives up after some rounds is none that waits", 
     }
 }
 
+TEST_CASE("checker: of threads that wait for the same object, each order is explored once",
+          "[checker]") {
+    const auto served = [](int threads) {
+        return [threads] {
+            atomic<int> next{0};
+            atomic<int> serving{0};
+            var<int> sum{0};
+            const auto take_turn = [&] {
+                const int mine = next.fetch_add(1, relaxed);
+                while (serving.load(acquire) != mine) {
+                    platform::pause();
+                }
+                sum = sum + 1;
+                serving.store(mine + 1, release);
+            };
+            std::vector<std::unique_ptr<model::thread>> others;
+            for (int i = 1; i < threads; ++i) {
+                others.push_back(std::make_unique<model::thread>(take_turn));
+            }
+            take_turn();
+            others.clear();
+            MODEL_REQUIRE(sum == threads);
+        };
+    };
+    CHECK(model::explore({}, served(3)).executions == 6);
+    CHECK(model::explore({}, served(4)).executions == 24);
+    CHECK(model::explore({}, served(5)).executions == 120);
+}
+
+TEST_CASE("checker: a loop that waits for two objects ends as often as it can", "[checker]") {
+    using condition = bool (*)(int, int);
+    // Each holds in the end.
+    for (const condition holds : {condition([](int a, int b) { return a != 0 && b == 1; }),
+                                  condition([](int a, int b) { return a + b >= 2; }),
+                                  condition([](int a, int b) { return a == 2 || b == 1; }),
+                                  condition([](int a, int b) { return a >= b && b == 1; })}) {
+        for (const auto with : {relaxed, acquire, seq_cst}) {
+            const auto body = [&] {
+                atomic<int> a{0};
+                atomic<int> b{0};
+                model::thread first([&] {
+                    a.store(1, with == acquire ? release : with);
+                    b.store(1, with == acquire ? release : with);
+                });
+                model::thread second([&] { a.store(2, relaxed); });
+                int seen_a = a.load(with);
+                int seen_b = b.load(with);
+                while (!holds(seen_a, seen_b)) {
+                    platform::pause();
+                    seen_a = a.load(with);
+                    seen_b = b.load(with);
+                }
+                model::record(std::to_string(seen_a) + std::to_string(seen_b));
+            };
+            CHECK(model::outcomes({}, body) ==
+                  model::outcomes({.how = options::method::enumerate}, body));
+        }
+    }
+}
+
 TEST_CASE("checker: a way into a loop that waits is replayed", "[checker]") {
     const auto body = [] {
         spin_lock<lock_loop::exchange> lock;

@@ -83,6 +83,7 @@ private:
         return sizeof s + s.steps.capacity() * sizeof(step);
     }
     void revisit(execution& x, int thread);
+    bool waits_in_vain(execution& x, int t) const;
     bool is_maximal(const memory& m, const event& e, const clock& kept) const;
     void push_revisit(const memory& m, const event& read, const step& write);
 

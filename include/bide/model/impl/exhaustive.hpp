@@ -44,6 +44,9 @@ int exhaustive::thread(execution& x) {
     }
     int first = -1;
     for (int t = x.threads() - 1; t >= 0; --t) {
+        if (x.thread(t).wants.what == request::kind::pause && waits_in_vain(x, t)) {
+            return -1;
+        }
         if (x.enabled(t)) {
             if (x.thread(t).wants.inside) {
                 return t;
@@ -52,6 +55,29 @@ int exhaustive::thread(execution& x) {
         }
     }
     return first;
+}
+
+// Thread `t` pauses, and what it read last was old when it read it. A write to come cannot revisit that read,
+// nor another one without dropping that, as it is not maximal. So the thread never goes on.
+bool exhaustive::waits_in_vain(execution& x, int t) const {
+    const auto& looked = x.thread(t).looked;
+    if (!x.thread(t).started || looked.empty()) {
+        return false;
+    }
+    const memory& m = x.mem();
+    const auto [object, message] = looked.back();
+    const auto& readers = m.msg(message).readers;
+    const auto read = std::find_if(readers.rbegin(), readers.rend(), [&](int r) {
+        return m.events[index(r)].id.thread == t;
+    });
+    if (read == readers.rend()) {
+        return false;
+    }
+    const auto& all = m.at(object).messages;
+    return std::any_of(std::find(all.begin(), all.end(), message) + 1, all.end(), [&](int later) {
+        const detail::message& newer = m.msg(later);
+        return !newer.repeats && m.events[index(newer.event)].stamp < m.events[index(*read)].stamp;
+    });
 }
 
 // In a part of the script that was executed before, with more around it: what was possible then still is.
@@ -137,13 +163,12 @@ void exhaustive::add(script&& branch) {
 
 void exhaustive::done(execution& x, int number) {
     event& e = x.mem().events[index(number)];
-    step s;
+    e.stamp = is_scripted() ? now_.steps[at_].stamp : ++last_stamp_;
+    step& s = taken_.emplace_back();
     s.thread = e.id.thread;
     s.pick = e.pick;
     s.from = behind_;
-    s.stamp = is_scripted() ? now_.steps[at_].stamp : ++last_stamp_;
-    e.stamp = s.stamp;
-    taken_.push_back(s);
+    s.stamp = e.stamp;
     ++at_;
 }
 
