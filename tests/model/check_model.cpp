@@ -594,19 +594,22 @@ TEST_CASE("checker: a loop that waits for two objects ends as often as it can", 
             const auto body = [&] {
                 atomic<int> a{0};
                 atomic<int> b{0};
-                model::thread first([&] {
+                // Between the two that write: it runs after the first, and before the second.
+                model::thread waiting([&] {
+                    int seen_a = a.load(with);
+                    int seen_b = b.load(with);
+                    while (!holds(seen_a, seen_b)) {
+                        platform::pause();
+                        seen_a = a.load(with);
+                        seen_b = b.load(with);
+                    }
+                    model::record(std::to_string(seen_a) + std::to_string(seen_b));
+                });
+                model::thread other([&] {
                     a.store(1, with == acquire ? release : with);
                     b.store(1, with == acquire ? release : with);
                 });
-                model::thread second([&] { a.store(2, relaxed); });
-                int seen_a = a.load(with);
-                int seen_b = b.load(with);
-                while (!holds(seen_a, seen_b)) {
-                    platform::pause();
-                    seen_a = a.load(with);
-                    seen_b = b.load(with);
-                }
-                model::record(std::to_string(seen_a) + std::to_string(seen_b));
+                a.store(2, relaxed);
             };
             CHECK(model::outcomes({}, body) ==
                   model::outcomes({.how = options::method::enumerate}, body));

@@ -67,9 +67,8 @@ bool exhaustive::waits_in_vain(execution& x, int t) const {
     const memory& m = x.mem();
     const auto [object, message] = looked.back();
     const auto& readers = m.msg(message).readers;
-    const auto read = std::find_if(readers.rbegin(), readers.rend(), [&](int r) {
-        return m.events[index(r)].id.thread == t;
-    });
+    const auto read = std::find_if(readers.rbegin(), readers.rend(),
+                                   [&](int r) { return m.events[index(r)].id.thread == t; });
     if (read == readers.rend()) {
         return false;
     }
