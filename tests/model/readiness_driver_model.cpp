@@ -1,3 +1,4 @@
+#include <bide/channel/select.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
@@ -9,9 +10,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #if defined(__linux__)
+
+#include <cerrno>
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -40,11 +44,15 @@ public:
     int request(int, bool& registered, std::uint32_t events, std::uint64_t key,
                 std::uint64_t) noexcept {
         registered = true;
+        bool is_open = true;
         change([&] {
-            key_ = key;
-            wanted_ = events;
+            is_open = !is_closed_;
+            if (is_open) {
+                key_ = key;
+                wanted_ = events;
+            }
         });
-        return 0;
+        return is_open ? 0 : EBADF;
     }
     void withdraw(bool&, std::uint64_t) noexcept {
         change([this] { wanted_ = 0; });
@@ -58,9 +66,16 @@ public:
     void become_ready(std::uint32_t events) noexcept {
         change([&] { ready_ = ready_ | events; });
     }
-    // Another file has the descriptor now.
+    // Another file has the descriptor now, for which no event was requested.
     void be_replaced() noexcept {
-        change([this] { ready_ = 0; });
+        change([this] {
+            ready_ = 0;
+            wanted_ = 0;
+        });
+    }
+    // No event can be requested any more.
+    void be_closed() noexcept {
+        change([this] { is_closed_ = true; });
     }
     void wake() noexcept {
         change([this] { is_woken_ = true; });
@@ -91,9 +106,10 @@ private:
     template <class Change> void change(Change what) noexcept {
         lock::acquire(lock_);
         what();
-        if ((wanted_ & ready_) != 0) {
+        const std::uint32_t told = wanted_ == 0 ? 0 : (wanted_ | EPOLLERR | EPOLLHUP) & ready_;
+        if (told != 0) {
             key_fired_ = static_cast<std::uint64_t>(key_);
-            fired_ = wanted_ & ready_;
+            fired_ = told;
             wanted_ = 0;
         }
         const bool tells = fired_ != 0 || is_woken_;
@@ -110,12 +126,47 @@ private:
     var<std::uint32_t> ready_{0};
     var<std::uint64_t> key_fired_{0};
     var<std::uint32_t> fired_{0};
+    var<bool> is_closed_{false};
     var<bool> is_woken_{false};
     bide::basic_parker<platform> token_;
     event mine_; // of the thread in fetch()
 };
 
-struct driver final : bide::detail::readiness_driver<platform, one_file> {
+// What bide::driver has, with an attachment of the model.
+class attachable {
+public:
+    static constexpr unsigned max_completions = bide::driver::max_completions;
+
+    class attachment {
+    public:
+        explicit attachment(attachable& to) : to_(to) { MODEL_REQUIRE(to.state_.begin()); }
+        attachment(const attachment&) = delete;
+        attachment& operator=(const attachment&) = delete;
+        ~attachment() {
+            to_.state_.end([this]() noexcept { to_.detached(); });
+        }
+
+    private:
+        attachable& to_;
+    };
+
+    attachable() = default;
+    attachable(const attachable&) = delete;
+    attachable& operator=(const attachable&) = delete;
+    virtual ~attachable() = default;
+    virtual unsigned wait(deadline until) noexcept = 0;
+    virtual void wake() noexcept = 0;
+
+protected:
+    bool is_attached() const noexcept { return state_.is_attached(); }
+
+private:
+    virtual void detached() noexcept = 0;
+
+    bide::detail::basic_attachment_state<platform> state_;
+};
+
+struct driver final : bide::detail::readiness_driver<platform, one_file, attachable> {
     driver() = default;
     one_file& file() noexcept { return set_; }
 };
@@ -153,7 +204,7 @@ struct scene {
     }
 
     driver d;
-    std::optional<bide::driver::attachment> in{std::in_place, d};
+    std::optional<driver::attachment> in{std::in_place, d};
     platform::atomic<int> left;
     var<becomes> first{becomes::nothing};
     var<becomes> second{becomes::nothing};
@@ -169,13 +220,17 @@ void one_waits() {
     MODEL_REQUIRE(s.first == becomes::ready && one.ended == 1);
 }
 
-// Both wait for one direction, or each for one. The file becomes ready for one after the other.
-void two_wait(bool same) {
+// Both wait for one direction, or each for one. The file becomes ready for one after the other, or for the
+// second one when the wait for the first one is over: a later wait does not delay an earlier one.
+void two_wait(bool same, bool in_turn = false) {
     scene s(2);
     model::chain<platform> one(waits(s.d, true, s.first, s.left));
     model::chain<platform> two(waits(s.d, same, s.second, s.left));
     model::thread kernel([&] {
         s.d.file().become_ready(EPOLLIN);
+        while (in_turn && s.left.load(std::memory_order_acquire) == 2) {
+            platform::pause();
+        }
         s.d.file().become_ready(EPOLLOUT);
     });
     model::thread worker([&] { s.serve(); });
@@ -204,6 +259,75 @@ void cancelled(bool another) {
     MODEL_REQUIRE(s.first == becomes::ready || s.first == becomes::stopped);
     MODEL_REQUIRE(!another || s.second == becomes::ready);
     model::record(s.first == becomes::ready ? "ready" : "stopped");
+}
+
+// Ends every wait, in both directions.
+void hung_up() {
+    scene s(2);
+    model::chain<platform> one(waits(s.d, true, s.first, s.left));
+    model::chain<platform> two(waits(s.d, false, s.second, s.left));
+    model::thread kernel([&] { s.d.file().become_ready(EPOLLHUP); });
+    model::thread other([&] { two.begin(); });
+    one.begin();
+    s.serve();
+    other.join();
+    MODEL_REQUIRE(s.first == becomes::ready && s.second == becomes::ready);
+}
+
+// A wait that follows one that was cancelled, while the file becomes ready, or another file has its
+// descriptor, which may be closed when no wait is left.
+void waits_after_a_cancellation(bool replaced) {
+    scene s(2);
+    model::chain<platform> one(waits(s.d, true, s.first, s.left));
+    model::chain<platform> two(waits(s.d, true, s.second, s.left));
+    model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
+    model::thread worker([&] { s.serve(); });
+    one.begin();
+    one.cancel();
+    if (replaced) {
+        s.d.file().be_replaced();
+    }
+    two.begin();
+    if (replaced) {
+        s.d.file().become_ready(EPOLLIN);
+    }
+    s.d.wake();
+    worker.join();
+    kernel.join();
+    MODEL_REQUIRE(s.first == becomes::ready || s.first == becomes::stopped);
+    MODEL_REQUIRE(s.second == becomes::ready);
+}
+
+// The operation exists before the file is forgotten, or before the driver is attached again, and its wait
+// begins before or after that. It does not wait for the file that has the descriptor then.
+link waits_later(driver& d, platform::atomic<bool>& exists, var<becomes>& outcome,
+                 platform::atomic<int>& left) {
+    auto operation = d.async_wait_readable(descriptor());
+    exists.store(true, std::memory_order_release);
+    const auto got = co_await std::move(operation).as_result();
+    outcome = got ? becomes::ready : becomes::failed;
+    left.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void forgotten_before_its_wait(bool by_detachment) {
+    scene s(1);
+    platform::atomic<bool> exists{false};
+    model::chain<platform> one(waits_later(s.d, exists, s.first, s.left));
+    model::thread waiting([&] { one.begin(); });
+    while (!exists.load(std::memory_order_acquire)) {
+        platform::pause();
+    }
+    if (by_detachment) {
+        s.in.reset();
+        s.in.emplace(s.d);
+    } else {
+        s.d.forget(descriptor());
+    }
+    s.d.file().become_ready(EPOLLIN); // another file's
+    waiting.join();
+    s.d.wake();
+    s.serve();
+    MODEL_REQUIRE(s.first == becomes::failed);
 }
 
 // The file is forgotten while it becomes ready.
@@ -240,25 +364,146 @@ void replaced() {
     MODEL_REQUIRE(s.second == becomes::stopped);
 }
 
+// Every wait ends, in both directions.
+void both_forgotten(bool by_detachment) {
+    scene s(2);
+    model::chain<platform> one(waits(s.d, true, s.first, s.left));
+    model::chain<platform> two(waits(s.d, false, s.second, s.left));
+    one.begin();
+    two.begin();
+    model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
+    if (by_detachment) {
+        s.in.reset();
+    } else {
+        s.d.forget(descriptor());
+    }
+    MODEL_REQUIRE(s.first == becomes::failed && s.second == becomes::failed);
+}
+
+// After an event for one wait, none can be requested for the other one.
+void closed() {
+    scene s(2);
+    model::chain<platform> one(waits(s.d, true, s.first, s.left));
+    model::chain<platform> two(waits(s.d, false, s.second, s.left));
+    one.begin();
+    two.begin();
+    model::thread kernel([&] {
+        s.d.file().be_closed();
+        s.d.file().become_ready(EPOLLIN);
+    });
+    s.serve();
+    MODEL_REQUIRE(s.first == becomes::ready && s.second == becomes::failed);
+}
+
+// A task that waits in a driver is cancelled when it begins. No event comes.
+void cancelled_at_its_begin() {
+    scene s(1);
+    model::chain<platform> one(waits(s.d, true, s.first, s.left));
+    model::thread waiting([&] { one.begin(); });
+    one.cancel();
+    waiting.join();
+    MODEL_REQUIRE(one.ended == 1 && (one.never_ran || s.first == becomes::stopped));
+}
+
+// Waits for both directions at a time, and takes one of them.
+link selects(driver& d, var<becomes>& outcome, platform::atomic<int>& left) {
+    auto either =
+        bide::async_select(bide::detail::case_of(d.async_wait_readable(descriptor()).as_result()),
+                           bide::detail::case_of(d.async_wait_writable(descriptor()).as_result()));
+    auto got = co_await std::move(either);
+    const bool ready = got.index() == 0 ? got.get<0>().has_value() : got.get<1>().has_value();
+    outcome = ready ? becomes::ready : becomes::failed;
+    left.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void selected(bool closed) {
+    scene s(1);
+    model::chain<platform> one(selects(s.d, s.first, s.left));
+    model::thread waiting([&] {
+        one.begin();
+        s.d.wake(); // it may have ended there
+    });
+    model::thread kernel([&] {
+        s.d.file().become_ready(EPOLLIN);
+        if (closed) {
+            s.d.file().be_closed();
+        } else {
+            s.d.file().become_ready(EPOLLOUT);
+        }
+    });
+    s.serve();
+    waiting.join();
+    kernel.join();
+    MODEL_REQUIRE(one.ended == 1 && (s.first == becomes::ready || closed));
+}
+
 // The driver is detached while the wait begins. The wait ends at once, or when the driver is detached.
 void detached() {
     scene s(1);
     model::chain<platform> one(waits(s.d, true, s.first, s.left));
     model::thread waiting([&] { one.begin(); });
-    static_cast<void>(
-        s.left.load(std::memory_order_relaxed)); // a step, before which the other may run
     s.in.reset();
     waiting.join();
     MODEL_REQUIRE(s.first == becomes::failed && one.ended == 1);
 }
 
-// Without mutants: the state of the attachment is an atomic of the program, not of the model.
+// The same with a wait whose entry another thread has made. That thread need not have begun its own wait.
+void detached_beside_another_entry() {
+    scene s(1);
+    model::chain<platform> one(waits(s.d, true, s.first, s.left));
+    model::thread making([&] { static_cast<void>(s.d.async_wait_writable(descriptor())); });
+    model::thread waiting([&] { one.begin(); });
+    s.in.reset();
+    waiting.join();
+    making.join();
+    MODEL_REQUIRE(s.first == becomes::failed && one.ended == 1);
+}
+
+// A wait in the second attachment, after one that the end of the first has closed.
+void attached_again() {
+    scene s(2);
+    model::chain<platform> one(waits(s.d, true, s.first, s.left));
+    model::chain<platform> two(waits(s.d, true, s.second, s.left));
+    one.begin();
+    model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
+    s.in.reset();
+    s.in.emplace(s.d);
+    two.begin();
+    s.serve();
+    kernel.join();
+    MODEL_REQUIRE(s.first == becomes::failed && s.second == becomes::ready);
+}
+
+// Two threads attach: one at a time is attached, and the second one sees what the end of the first did.
+void attached_in_turn() {
+    bide::detail::basic_attachment_state<platform> state;
+    var<int> ends{0};
+    const auto attach = [&] {
+        const bool begins = state.begin();
+        if (begins) {
+            state.end([&]() noexcept {
+                MODEL_REQUIRE(!state.is_attached());
+                ends = ends + 1;
+            });
+        }
+        return begins;
+    };
+    bool other = false;
+    model::thread second([&] { other = attach(); });
+    const bool mine = attach();
+    second.join();
+    MODEL_REQUIRE(ends == (mine ? 1 : 0) + (other ? 1 : 0) && ends != 0 && !state.is_attached());
+    model::record(std::to_string(ends));
+}
+
+// Random schedules are without mutants: a mutant that survives them proves nothing.
 void check(const char* name, bool all, const model::body& body) {
-    model::options o;
-    if (!all) {
-        o.how = model::options::method::pct;
-        o.runs = 2'000;
+    if (all) {
+        return model::check(name, {}, body);
     }
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = 2'000;
     model::find(name, model::failure::none, o, body);
 }
 
@@ -269,15 +514,40 @@ TEST_CASE("readiness_driver: a file that becomes ready ends every wait for it",
     check("one waits", true, one_waits);
     check("two wait for one direction, at random", false, [] { two_wait(true); });
     check("two wait, each for a direction, at random", false, [] { two_wait(false); });
+    check("two wait, one direction after the other, at random", false,
+          [] { two_wait(false, true); });
+    check("a file that hangs up, at random", false, hung_up);
 }
 
 TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the end of its file",
           "[readiness_driver]") {
     check("one is cancelled, at random", false, [] { cancelled(false); });
     check("one of two is cancelled, at random", false, [] { cancelled(true); });
+    check("a wait after one that was cancelled, at random", false,
+          [] { waits_after_a_cancellation(false); });
+    check("a wait for another file after that, at random", false,
+          [] { waits_after_a_cancellation(true); });
     check("forgotten, at random", false, forgotten);
+    check("forgotten before its wait", true, [] { forgotten_before_its_wait(false); });
+    check("detached before its wait", true, [] { forgotten_before_its_wait(true); });
     check("replaced, at random", false, replaced);
-    check("detached, at random", false, detached);
+    check("both directions forgotten", true, [] { both_forgotten(false); });
+    check("both directions detached", true, [] { both_forgotten(true); });
+    check("closed", true, closed);
+    check("cancelled at its begin", true, cancelled_at_its_begin);
+    check("detached", true, detached);
+    check("attached again", true, attached_again);
+    check("detached beside another entry", true, detached_beside_another_entry);
+}
+
+TEST_CASE("readiness_driver: a select of both directions takes one of them", "[readiness_driver]") {
+    check("a select, at random", false, [] { selected(false); });
+    check("a select of a file that is closed, at random", false, [] { selected(true); });
+}
+
+TEST_CASE("readiness_driver: a driver has one attachment at a time", "[readiness_driver]") {
+    check("two attach", true, attached_in_turn);
+    CHECK(model::outcomes({}, attached_in_turn) == "1 2");
 }
 
 TEST_CASE("readiness_driver: a wait beside the end of its file, in every execution",

@@ -20,6 +20,48 @@
 
 namespace bide::inline BIDE_ABI {
 
+namespace detail {
+
+// Whether a driver has an attachment. A template, so that the model checker runs the end of an
+// attachment beside operations that begin.
+template <class Platform> class basic_attachment_state {
+public:
+    basic_attachment_state() noexcept = default;
+    basic_attachment_state(const basic_attachment_state&) = delete;
+    basic_attachment_state& operator=(const basic_attachment_state&) = delete;
+
+    // Returns false if there is an attachment.
+    bool begin() noexcept {
+        state seen = state::free;
+        // Order: acquire [driver.attach]; the previous attachment has ended. Failure: relaxed; there is an
+        // attachment.
+        return word_.compare_exchange_strong(seen, state::attached, std::memory_order_acquire,
+                                             std::memory_order_relaxed);
+    }
+
+    // Calls end_waits() when is_attached() is false.
+    template <class EndWaits> void end(EndWaits&& end_waits) noexcept {
+        // Order: seq_cst [driver.detach]; before end_waits() looks for waits.
+        word_.store(state::ending, std::memory_order_seq_cst);
+        end_waits();
+        // Order: release [driver.attach]; the next attachment comes after all that.
+        word_.store(state::free, std::memory_order_release);
+    }
+
+    bool is_attached() const noexcept {
+        // Order: seq_cst [driver.detach]; if end_waits() missed what this thread has found or made before,
+        // this reads that there is no attachment.
+        return word_.load(std::memory_order_seq_cst) == state::attached;
+    }
+
+private:
+    enum class state : unsigned char { free, attached, ending };
+
+    typename Platform::template atomic<state> word_{state::free};
+};
+
+} // namespace detail
+
 /// The interface of a driver.
 class driver {
 public:
@@ -53,11 +95,7 @@ public:
         /// Attaches to the driver.
         /// Throws: std::system_error (device_or_resource_busy) if the driver has an attachment.
         explicit attachment(driver& to) : to_(to) {
-            state seen = state::free;
-            // Order: acquire [driver.attach]; the previous attachment has ended. Failure: relaxed;
-            // the driver is attached.
-            if (!to.state_.compare_exchange_strong(seen, state::attached, std::memory_order_acquire,
-                                                   std::memory_order_relaxed)) {
+            if (!to.state_.begin()) {
                 BIDE_THROW(std::system_error(
                     std::make_error_code(std::errc::device_or_resource_busy),
                     "bide: the driver is attached to another scheduler; end that first"));
@@ -68,11 +106,7 @@ public:
         /// Ends the operations that still wait, with errc::closed.
         /// Requires: no thread is in wait().
         ~attachment() {
-            // Order: relaxed; detached() synchronizes with the operations.
-            to_.state_.store(state::ending, std::memory_order_relaxed);
-            to_.detached();
-            // Order: release [driver.attach]; the next attachment comes after all that.
-            to_.state_.store(state::free, std::memory_order_release);
+            to_.state_.end([this]() noexcept { to_.detached(); });
         }
 
     private:
@@ -85,19 +119,14 @@ protected:
 
     /// Returns true if there is an attachment. Without one, an operation that would wait for ever
     /// must fail.
-    bool is_attached() const noexcept {
-        // Order: relaxed; detached() finds the operations that were queued before.
-        return state_.load(std::memory_order_relaxed) == state::attached;
-    }
+    bool is_attached() const noexcept { return state_.is_attached(); }
 
 private:
-    enum class state : unsigned char { free, attached, ending };
-
     /// Called when the attachment has ended and is_attached() is false. Must end all waits, with
     /// errc::closed.
     virtual void detached() noexcept {}
 
-    native_platform::atomic<state> state_{state::free};
+    detail::basic_attachment_state<native_platform> state_;
 };
 
 /// The result of an operation of a driver: nothing; an errc (stopped, timeout, closed); or an error

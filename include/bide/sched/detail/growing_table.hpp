@@ -6,6 +6,10 @@
 // are reused, such as file descriptors. Chunk 0 holds the first 64 objects, in a model the first
 // one. Each later chunk holds as many as all earlier chunks together. A T stays at its address
 // until the table is destroyed, so finding it takes no lock.
+//
+// A thread that writes a flag (seq_cst) and then calls each(), and a thread that finds or makes a T and then
+// reads the flag (seq_cst): each() visits that T, or the other thread reads what was written
+// [growing_table.chunk]. This holds as well if a third thread has made the T.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/integer_cast.hpp>
@@ -30,8 +34,9 @@ public:
     growing_table(const growing_table&) = delete;
     growing_table& operator=(const growing_table&) = delete;
     ~growing_table() {
-        for (number i = 0; i < chunks; ++i) {
-            delete[] chunk(i);
+        for (auto& chunk : chunks_) {
+            // Order: relaxed; no other thread uses the table.
+            delete[] chunk.load(std::memory_order_relaxed);
         }
     }
 
@@ -51,10 +56,10 @@ public:
             if (made == nullptr) {
                 return nullptr;
             }
-            // Order: release [growing_table.chunk]; a thread that finds the chunk finds it
-            // constructed. Failure: acquire; another thread has made the chunk.
+            // Order: seq_cst [growing_table.chunk]; a thread that finds the chunk finds it
+            // constructed, and an each() that misses it comes before. Failure: another thread has made it.
             if (chunks_[at.chunk].compare_exchange_strong(
-                    first, made.get(), std::memory_order_release, std::memory_order_acquire)) {
+                    first, made.get(), std::memory_order_seq_cst, std::memory_order_seq_cst)) {
                 first = made.release();
             }
         }
@@ -79,8 +84,9 @@ public:
 
 private:
     static constexpr number first_chunk = Platform::model ? 1 : 64;
-    static constexpr number chunks =
-        std::numeric_limits<number>::digits - integer_cast<number>(std::bit_width(first_chunk)) + 2;
+    static constexpr number digits =
+        Platform::model ? 8 : std::numeric_limits<number>::digits; // of the largest number
+    static constexpr number chunks = digits - integer_cast<number>(std::bit_width(first_chunk)) + 2;
 
     struct place {
         number chunk;
@@ -95,8 +101,9 @@ private:
     }
 
     T* chunk(number at) const noexcept {
-        // Order: acquire [growing_table.chunk]; sees the chunk as it was constructed.
-        return chunks_[at].load(std::memory_order_acquire);
+        // Order: seq_cst [growing_table.chunk]; sees the chunk as it was constructed. After the flag of the
+        // thread that calls each(), and before the flag is read by a thread that calls find().
+        return chunks_[at].load(std::memory_order_seq_cst);
     }
 
     typename Platform::template atomic<T*> chunks_[chunks] = {};

@@ -51,8 +51,9 @@ namespace detail {
 
 template <class Driver> struct socket_access; // sched/detail/socket_ops.hpp
 
-// The public functions are documented where a driver publishes them: epoll_driver.hpp.
-template <class Platform, class Set> class readiness_driver : public driver {
+// The public functions are documented where a driver publishes them: epoll_driver.hpp. `Base` is driver, or
+// that of a model.
+template <class Platform, class Set, class Base = driver> class readiness_driver : public Base {
     using node = basic_waiter<Platform>;
 
 public:
@@ -149,12 +150,12 @@ private:
     }
 
     growing_table<entry, Platform> entries_;
-    atomic<word> made_{0}; // counts entries and ends of attachments
 };
 
 // ---- Destruction
 
-template <class Platform, class Set> readiness_driver<Platform, Set>::~readiness_driver() {
+template <class Platform, class Set, class Base>
+readiness_driver<Platform, Set, Base>::~readiness_driver() {
     unsigned long long waiting = 0;
     entries_.each([&waiting](entry& e, std::uint32_t) noexcept {
         lock::acquire(e.locked);
@@ -173,25 +174,22 @@ template <class Platform, class Set> readiness_driver<Platform, Set>::~readiness
 
 // Returns the entry of `fd`. Makes no entry for a number that is no open file: returns nullptr and
 // sets `error`.
-template <class Platform, class Set>
-auto readiness_driver<Platform, Set>::entry_for(int fd, int& error) noexcept -> entry* {
+template <class Platform, class Set, class Base>
+auto readiness_driver<Platform, Set, Base>::entry_for(int fd, int& error) noexcept -> entry* {
     entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
     if (e == nullptr) {
         if (fd < 0 || ::fcntl(fd, F_GETFD) < 0) {
             error = EBADF;
         } else if (e = entries_.make(static_cast<std::uint32_t>(fd)); e == nullptr) {
             error = ENOMEM;
-        } else {
-            // Order: acq_rel [driver.detach]; detached() finds the entry, or the waits of the entry
-            // find that detached() came first.
-            made_.fetch_add(1, std::memory_order_acq_rel);
         }
     }
     return e;
 }
 
-template <class Platform, class Set>
-wait_status readiness_driver<Platform, Set>::readiness::try_now(io_payload& mine) const noexcept {
+template <class Platform, class Set, class Base>
+wait_status
+readiness_driver<Platform, Set, Base>::readiness::try_now(io_payload& mine) const noexcept {
     if (its == nullptr) {
         return wait_status::granted; // with an error
     }
@@ -203,9 +201,10 @@ wait_status readiness_driver<Platform, Set>::readiness::try_now(io_payload& mine
     return wait_status::granted;
 }
 
-template <class Platform, class Set>
-wait_status readiness_driver<Platform, Set>::readiness::enqueue(node& w,
-                                                                io_payload& mine) const noexcept {
+template <class Platform, class Set, class Base>
+wait_status
+readiness_driver<Platform, Set, Base>::readiness::enqueue(node& w,
+                                                          io_payload& mine) const noexcept {
     entry& e = *its;
     lock::acquire(e.locked);
     wait_status what = w.forbidden();
@@ -233,8 +232,9 @@ wait_status readiness_driver<Platform, Set>::readiness::enqueue(node& w,
     return what;
 }
 
-template <class Platform, class Set>
-bool readiness_driver<Platform, Set>::readiness::cancel(node& w, wait_status why) const noexcept {
+template <class Platform, class Set, class Base>
+bool readiness_driver<Platform, Set, Base>::readiness::cancel(node& w,
+                                                              wait_status why) const noexcept {
     entry& e = *its;
     lock::acquire(e.locked);
     const bool waits_still = e.queues[which()].withdraw(w, why);
@@ -246,7 +246,8 @@ bool readiness_driver<Platform, Set>::readiness::cancel(node& w, wait_status why
     return waits_still;
 }
 
-template <class Platform, class Set> void readiness_driver<Platform, Set>::forget(int fd) noexcept {
+template <class Platform, class Set, class Base>
+void readiness_driver<Platform, Set, Base>::forget(int fd) noexcept {
     entry* const e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
     if (e == nullptr) {
         return;
@@ -263,9 +264,9 @@ template <class Platform, class Set> void readiness_driver<Platform, Set>::forge
     gone.publish(wait_status::closed);
 }
 
-template <class Platform, class Set> void readiness_driver<Platform, Set>::detached() noexcept {
-    // Order: acq_rel [driver.detach]; see entry_for().
-    made_.fetch_add(1, std::memory_order_acq_rel);
+// A wait whose entry each() does not visit finds that there is no attachment [growing_table.chunk].
+template <class Platform, class Set, class Base>
+void readiness_driver<Platform, Set, Base>::detached() noexcept {
     wake_list gone;
     entries_.each([this, &gone](entry& e, std::uint32_t fd) noexcept {
         lock::acquire(e.locked);
@@ -281,8 +282,8 @@ template <class Platform, class Set> void readiness_driver<Platform, Set>::detac
 }
 
 // Under the entry's lock: requests one event of `wanted`. Returns the system's error.
-template <class Platform, class Set>
-int readiness_driver<Platform, Set>::arm(int fd, entry& e, std::uint32_t wanted) noexcept {
+template <class Platform, class Set, class Base>
+int readiness_driver<Platform, Set, Base>::arm(int fd, entry& e, std::uint32_t wanted) noexcept {
     const std::uint32_t next = (e.generation + 1) & last_generation;
     const int error = set_.request(fd, e.registered, wanted, key(fd, next), key(fd, e.generation));
     if (error != 0) {
@@ -295,8 +296,8 @@ int readiness_driver<Platform, Set>::arm(int fd, entry& e, std::uint32_t wanted)
 
 // ---- The thread in wait()
 
-template <class Platform, class Set>
-unsigned readiness_driver<Platform, Set>::wait(deadline until) noexcept {
+template <class Platform, class Set, class Base>
+unsigned readiness_driver<Platform, Set, Base>::wait(deadline until) noexcept {
     for (;;) {
         const bool woken = !set_.has_next() && set_.fetch(until);
         const unsigned handed = hand_over();
@@ -306,13 +307,13 @@ unsigned readiness_driver<Platform, Set>::wait(deadline until) noexcept {
     }
 }
 
-template <class Platform, class Set>
-unsigned readiness_driver<Platform, Set>::hand_over() noexcept {
+template <class Platform, class Set, class Base>
+unsigned readiness_driver<Platform, Set, Base>::hand_over() noexcept {
     wake_list ready;
     wake_list gone;
     unsigned handed = 0;
     event told;
-    while (handed < max_completions && set_.next(told)) {
+    while (handed < Base::max_completions && set_.next(told)) {
         if constexpr (requires { told.completed; }) {
             if (told.completed != nullptr) {
                 ready.push(*told.completed);
@@ -320,16 +321,16 @@ unsigned readiness_driver<Platform, Set>::hand_over() noexcept {
                 continue;
             }
         }
-        handed += serve(told, max_completions - handed, ready, gone);
+        handed += serve(told, Base::max_completions - handed, ready, gone);
     }
     wake_list::publish(ready, wait_status::granted, gone, wait_status::closed);
     return handed;
 }
 
 // Removes the waiters that the event lets through, at most `most`. Returns their number.
-template <class Platform, class Set>
-unsigned readiness_driver<Platform, Set>::serve(const event& told, unsigned most, wake_list& ready,
-                                                wake_list& gone) noexcept {
+template <class Platform, class Set, class Base>
+unsigned readiness_driver<Platform, Set, Base>::serve(const event& told, unsigned most,
+                                                      wake_list& ready, wake_list& gone) noexcept {
     const auto fd = static_cast<std::uint32_t>(told.key);
     entry& e = *entries_.find(fd);
     unsigned taken = 0;
@@ -354,9 +355,9 @@ unsigned readiness_driver<Platform, Set>::serve(const event& told, unsigned most
     return taken;
 }
 
-template <class Platform, class Set>
-unsigned readiness_driver<Platform, Set>::take(basic_waiter_queue<Platform>& from, unsigned most,
-                                               wake_list& to) noexcept {
+template <class Platform, class Set, class Base>
+unsigned readiness_driver<Platform, Set, Base>::take(basic_waiter_queue<Platform>& from,
+                                                     unsigned most, wake_list& to) noexcept {
     unsigned taken = 0;
     while (taken < most && !from.empty()) {
         if (node& w = from.pop(); w.claim()) {
