@@ -3,7 +3,10 @@
 // resumes once, after all members have ended, and blocks no thread meanwhile. Each outcome is
 // returned once.
 
+#include <bide/core/choice.hpp>
 #include <bide/core/thread_wait.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -664,5 +667,47 @@ TEST_CASE(
         MODEL_REQUIRE(all);
         MODEL_REQUIRE(next_of(c) == 0);
         ender.join();
+    });
+}
+
+TEST_CASE(
+    "join_set: a wait that may not begin, or that a choice has decided against, takes nothing",
+    "[group]") {
+    using node = bide::basic_waiter<platform>;
+    using bide::wait_status;
+    // Its time is over before it is queued.
+    model::check("an attempt, one ends", {}, [] {
+        children c;
+        ended_child a;
+        a.number = 1;
+        c.begin();
+        node attempt;
+        attempt.forbid(wait_status::timed_out);
+        const wait_status what = c.enqueue(attempt);
+        MODEL_REQUIRE(what == wait_status::timed_out);
+        model::thread ender([&] { c.end(&a); });
+        MODEL_REQUIRE(next_of(c) == 1);
+    });
+    // The other case of its choice is chosen before, or it is.
+    model::check("two cases, a child for each", {}, [] {
+        children one;
+        children two;
+        ended_child a;
+        ended_child b;
+        one.begin();
+        two.begin();
+        two.end(&b);
+        bide::basic_choice<platform> choice;
+        node first;
+        node second;
+        first.contest(+[](void*) noexcept {}, choice);
+        second.contest(+[](void*) noexcept {}, choice);
+        MODEL_REQUIRE(one.enqueue(first) == wait_status::waiting);
+        model::thread ender([&] { one.end(&a); });
+        const bool takes_second = two.enqueue(second) == wait_status::granted;
+        ender.join();
+        MODEL_REQUIRE(one.take() == (takes_second ? &a : nullptr));
+        MODEL_REQUIRE(two.take() == (takes_second ? nullptr : &b));
+        model::record(takes_second ? "second" : "first");
     });
 }

@@ -91,11 +91,13 @@ auto unordered_body(int items, std::uint32_t tokens, int threads) {
     };
 }
 
-// What threads do with the source alone: so many items, which end at once.
+// What threads do with the source alone: so many items, which end at once. With one token, one item ends
+// after the other.
 auto reading_body(int items, std::uint32_t tokens) {
     return [=] {
         bide::detail::basic_pipeline_work<platform> work(tokens);
         var<int> read{0};
+        var<int> ended{0};
         const auto take_all = [&] {
             bool has_token = false;
             while (work.take(has_token) != work.over) {
@@ -105,8 +107,12 @@ auto reading_body(int items, std::uint32_t tokens) {
                 } else {
                     read = read + 1;
                     work.put_source();
+                    if (tokens == 1) {
+                        ended = ended + 1;
+                    }
                 }
             }
+            MODEL_REQUIRE(tokens != 1 || ended == items);
         };
         model::thread second(take_all);
         take_all();
@@ -148,7 +154,68 @@ TEST_CASE("pipeline: the turn and the item meet in one thread", "[pipeline]") {
     });
 }
 
+namespace {
+
+// The first place of a slot has passed the stage, and the token of its item is in use again. The item that
+// has the token arrives, and then an item that was read before that: it finds its slot, which is the first
+// one, as the first place has left it.
+void slot_is_used_again() {
+    bide::detail::basic_pipeline_queue<platform, item> queue(2);
+    var<int> done{0};
+    atomic<bool> has_ended{false};
+    const auto pass = [&](std::uint64_t place) {
+        bool has_turn = queue.has_turn(place);
+        if (!has_turn) {
+            queue.slot_of(place).item.emplace([] { return item{1}; });
+            has_turn = !queue.leave(place);
+        }
+        for (; has_turn; has_turn = queue.pass_turn()) {
+            done = done + 1;
+        }
+    };
+    const std::uint64_t first = queue.arrive();
+    model::thread before([&] { pass(queue.arrive()); });
+    model::thread after([&] {
+        while (!has_ended.load(std::memory_order_acquire)) {
+            platform::pause();
+        }
+        pass(queue.arrive());
+    });
+    pass(first);
+    has_ended.store(true, std::memory_order_release);
+    before.join();
+    after.join();
+    MODEL_REQUIRE(done == 3);
+}
+
+} // namespace
+
+TEST_CASE("pipeline: a slot is used again after its place has passed the stage", "[pipeline]") {
+    model::check("three items, two slots", {}, slot_is_used_again);
+}
+
+namespace {
+
+// One thread reads twice, and another one reads then, or between.
+void read_by_another() {
+    bide::detail::basic_pipeline_work<platform> work(2);
+    var<int> read{0};
+    const auto read_one = [&](bool has_token) {
+        MODEL_REQUIRE(work.take(has_token) == work.source);
+        read = read + 1;
+        work.put_source();
+    };
+    model::thread another([&] { read_one(false); });
+    read_one(false);
+    read_one(true);
+    another.join();
+    MODEL_REQUIRE(read == 3);
+}
+
+} // namespace
+
 TEST_CASE("pipeline: one thread at a time reads the source, and all see its end", "[pipeline]") {
+    model::check("3 reads, 2 tokens", {}, read_by_another);
     model::check("no item, 1 token", {}, reading_body(0, 1));
     model::check("1 item, 1 token", {}, reading_body(1, 1));
     check_at_random("4 items, 2 tokens", 20'000, reading_body(4, 2));
