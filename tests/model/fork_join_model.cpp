@@ -1,6 +1,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
+#include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/fork_scope.hpp>
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
@@ -586,4 +587,27 @@ TEST_CASE("fork_join: a worker that goes to sleep finds a function that is spawn
           "[fork_join]") {
     check_at_random("a function beside, a worker that goes to sleep, at random", 5'000,
                     found_beside);
+}
+
+// ---- What a loop tells about itself
+
+TEST_CASE("fork_progress: what the counted iterations wrote is visible, and so is their number",
+          "[fork_join]") {
+    model::check("two leaves, a thread that asks", {}, [] {
+        bide::basic_fork_progress<platform> progress;
+        var<int> wrote[2] = {var<int>{0}, var<int>{0}};
+        const auto leaf = [&](int n) {
+            progress.expect(1);
+            wrote[n] = 1;
+            progress.count(1);
+        };
+        model::thread first([&] { leaf(0); });
+        model::thread second([&] { leaf(1); });
+        const std::uint64_t done = progress.done();
+        MODEL_REQUIRE(done <= progress.total() && progress.total() <= 2);
+        MODEL_REQUIRE(done != 2 || wrote[0] + wrote[1] == 2);
+        first.join();
+        second.join();
+        MODEL_REQUIRE(progress.done() == 2 && progress.total() == 2);
+    });
 }

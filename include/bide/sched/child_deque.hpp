@@ -91,9 +91,9 @@ template <class Platform, unsigned Capacity>
 bool basic_child_deque<Platform, Capacity>::push(detail::run_list& list) noexcept {
     // Order: relaxed; the owner's own.
     position at = bottom_.load(std::memory_order_relaxed);
-    // Order: relaxed; an old top says that there is less room. The thief whose CAS moved it has read
-    // the slot before.
-    const position end = top_.load(std::memory_order_relaxed) + Capacity;
+    // Order: acquire [child_deque.slot]; the thief whose CAS moved it has read the slot before. An old top
+    // says that there is less room.
+    const position end = top_.load(std::memory_order_acquire) + Capacity;
     if (at == end || list.first() == nullptr) {
         return false;
     }
@@ -165,9 +165,10 @@ runnable* basic_child_deque<Platform, Capacity>::steal() noexcept {
     }
     // Order: relaxed; if it is old, the CAS fails.
     runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
-    // Order: seq_cst [child_deque.last]; the owner that reads top afterwards sees that the child is
-    // gone. Failure: another thread was first.
-    return top_.compare_exchange_strong(top, top + 1, std::memory_order_seq_cst,
+    // Order: release [child_deque.slot]; the slot was read before the owner uses it again. No more is
+    // needed for [child_deque.last]: if the owner reads an older top, its read comes, in the order of the
+    // seq_cst steps, before that of each thief that has read the new one. Failure: another thread was first.
+    return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
                                         std::memory_order_relaxed)
                ? oldest
                : nullptr;

@@ -249,8 +249,8 @@ public:
 
     // Returns why the task was cancelled; none if it was not. The task may be shielded.
     cancel_reason reason() const noexcept {
-        // Order: acquire [task.claim]; the writes before the cancellation.
-        return static_cast<cancel_reason>(word_.load(std::memory_order_acquire) / one_reason &
+        // Order: relaxed; the caller has seen that the task is cancelled, or that it has ended.
+        return static_cast<cancel_reason>(word_.load(std::memory_order_relaxed) / one_reason &
                                           0xff);
     }
 
