@@ -406,6 +406,7 @@ using pool = bide::detail::basic_pool<platform>;
 using thread_queue = pool::thread_queue;
 
 class crew;
+struct bell;
 
 // What a thread of a crew is.
 struct home {
@@ -422,6 +423,7 @@ struct job : bide::runnable {
     job* pushes = nullptr;               // pushes these jobs, on the worker that runs it
     int count = 0;                       // how many
     const atomic<bool>* looks = nullptr; // waits until this is true
+    bell* adds = nullptr;                // adds this timer to the worker that runs it
     parker* sleeps = nullptr;            // blocks its thread until this has a token
     parker* wakes = nullptr;             // leaves a token
     atomic<bool> done{false};
@@ -575,8 +577,35 @@ private:
     const unsigned workers_;
     atomic<int> left_;
     atomic<unsigned> waiting_{0}; // a bit for each seat; over: no thread waits any more
-    seat seats_[3];               // one for each worker's own thread, and one for the substitute
+    seat seats_[4];               // one for each worker's own thread, and one for the substitute
     std::vector<std::unique_ptr<model::thread>> threads_;
+};
+
+constexpr deadline now = deadline::at_ns(0); // past already
+constexpr deadline soon = deadline::at_ns(500'000);
+constexpr deadline later = deadline::at_ns(900'000);
+
+struct bell {
+    bide::timer timer;
+    crew& of;
+    var<int> rung{0};
+    parker* wakes = nullptr; // leaves a token
+    atomic<bool> done{false};
+
+    bell(crew& c, deadline when) : of(c) {
+        timer.when = when;
+        timer.fire = bide::waker(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<bell*>(self);
+                mine.rung = mine.rung + 1;
+                mine.done.store(true, std::memory_order_release);
+                if (mine.wakes != nullptr) {
+                    mine.wakes->unpark();
+                }
+                mine.of.one_less();
+            },
+            this);
+    }
 };
 
 void job::execute() noexcept {
@@ -591,6 +620,9 @@ void job::execute() noexcept {
     }
     while (looks != nullptr && !looks->load(std::memory_order_acquire)) {
         platform::pause();
+    }
+    if (adds != nullptr) {
+        c.all.current_worker()->timers.add(adds->timer);
     }
     if (sleeps != nullptr) {
         sleeps->park();
@@ -717,29 +749,6 @@ TEST_CASE("pool: stop() ends all workers, in every state", "[pool]") {
 
 namespace {
 
-constexpr deadline now = deadline::at_ns(0); // past already
-constexpr deadline soon = deadline::at_ns(500'000);
-constexpr deadline later = deadline::at_ns(900'000);
-
-struct bell {
-    bide::timer timer;
-    crew& of;
-    var<int> rung{0};
-    atomic<bool> done{false};
-
-    bell(crew& c, deadline when) : of(c) {
-        timer.when = when;
-        timer.fire = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<bell*>(self);
-                mine.rung = mine.rung + 1;
-                mine.done.store(true, std::memory_order_release);
-                mine.of.one_less();
-            },
-            this);
-    }
-};
-
 // One of two workers has a thread, and sleeps for a timer or for nothing. An external thread adds
 // an earlier timer, or the only one, to the other worker's queue.
 void nearer_timer(bool keeps) {
@@ -834,6 +843,24 @@ void blocked(unsigned n, bool pushed_by_it, bool steal = true) {
     require_ran(all, 2);
 }
 
+// A job adds a timer that is due, and blocks its thread until the timer has fired.
+void blocked_for_a_timer(unsigned n) {
+    crew c(2, workers(n));
+    parker token;
+    bell b(c, now);
+    b.wakes = &token;
+    job j;
+    j.adds = &b;
+    j.sleeps = &token;
+    for (unsigned i = 0; i < n; ++i) {
+        c.start(i);
+    }
+    c.start_stand_in();
+    c.push(j);
+    c.check_end();
+    MODEL_REQUIRE(b.rung == 1 && j.ran == 1);
+}
+
 // The substitute finds nothing more to run when the first thread is back: it hands the worker back,
 // at any time, also while the last job comes.
 void given_back() {
@@ -894,6 +921,12 @@ void both_blocked() {
 }
 
 } // namespace
+
+TEST_CASE("pool: a worker that blocks leaves its timers to another thread", "[pool]") {
+    check_at_random("one worker, blocked for a timer, at random", [] { blocked_for_a_timer(1); });
+    check_at_random("two workers, one blocked for a timer, at random",
+                    [] { blocked_for_a_timer(2); });
+}
 
 TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps", "[pool]") {
     check_at_random("one worker, blocked, at random", [] { blocked(1, true); });
@@ -957,6 +990,20 @@ void pinned_job_beside_another() {
     require_ran(all, 2);
 }
 
+// Worker 1 is the body, which pushes and never looks. A worker that is woken for that job may take a pinned
+// job instead, which continues until the other job has run: a third worker has to run that one.
+void pinned_job_in_place_of_another() {
+    crew c(2, workers(3));
+    job all[2];
+    all[1].looks = &all[0].done;
+    c.start(0);
+    c.start(2);
+    c.push_local(c.all.workers()[1], all[0]);
+    c.push_pinned(0, all[1]);
+    c.check_end();
+    require_ran(all, 2);
+}
+
 // A pinned job blocks its thread. The substitute runs the worker, and wakes the thread. The next pinned
 // job comes at any time: while the thread has its worker, waits for one, or gets one.
 void pinned_to_a_blocked_thread() {
@@ -1005,6 +1052,8 @@ TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or i
     check_at_random("two workers, two pinned jobs, at random", [] { pinned_to(2, {0, 1}, 0); });
     check_at_random("two workers, a pinned job, a job, at random", [] { pinned_to(2, {1}, 1); });
     check_at_random("a pinned job until another job has run, at random", pinned_job_beside_another);
+    check_at_random("a pinned job in place of another job, at random",
+                    pinned_job_in_place_of_another);
     check_at_random("pinned to a blocked thread, at random", pinned_to_a_blocked_thread);
     check_at_random("pinned to a thread without a worker, at random", pinned_without_a_worker);
 }
