@@ -51,10 +51,11 @@ private:
 
 // Too large to explore every execution. Without mutants: under random schedules, a mutant that
 // survives proves nothing.
-void check_at_random(const char* name, int timeouts, const model::body& body) {
+void check_at_random(const char* name, int timeouts, const model::body& body,
+                     std::uint64_t runs = 1'000) {
     model::options o;
     o.how = model::options::method::pct;
-    o.runs = 1'000;
+    o.runs = runs;
     o.timeouts = timeouts;
     model::find(name, model::failure::none, o, body);
 }
@@ -991,17 +992,25 @@ void pinned_job_beside_another() {
 }
 
 // Worker 1 is the body, which pushes and never looks. A worker that is woken for that job may take a pinned
-// job instead, which continues until the other job has run: a third worker has to run that one.
-void pinned_job_in_place_of_another() {
-    crew c(2, workers(3));
-    job all[2];
+// job instead, which continues until the other job has run: a third worker has to run that one. Before that,
+// the first one may have been woken for a pinned job.
+void pinned_job_in_place_of_another(bool after_a_pinned_one) {
+    const int jobs = after_a_pinned_one ? 3 : 2;
+    crew c(jobs, workers(3));
+    job all[3];
     all[1].looks = &all[0].done;
     c.start(0);
     c.start(2);
+    if (after_a_pinned_one) {
+        c.push_pinned(0, all[2]);
+        while (!all[2].done.load(std::memory_order_acquire)) {
+            platform::pause();
+        }
+    }
     c.push_local(c.all.workers()[1], all[0]);
     c.push_pinned(0, all[1]);
     c.check_end();
-    require_ran(all, 2);
+    require_ran(all, jobs);
 }
 
 // A pinned job blocks its thread. The substitute runs the worker, and wakes the thread. The next pinned
@@ -1052,8 +1061,12 @@ TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or i
     check_at_random("two workers, two pinned jobs, at random", [] { pinned_to(2, {0, 1}, 0); });
     check_at_random("two workers, a pinned job, a job, at random", [] { pinned_to(2, {1}, 1); });
     check_at_random("a pinned job until another job has run, at random", pinned_job_beside_another);
-    check_at_random("a pinned job in place of another job, at random",
-                    pinned_job_in_place_of_another);
+    check_at_random(
+        "a pinned job in place of another job, at random", 0,
+        [] { pinned_job_in_place_of_another(false); }, 300);
+    check_at_random(
+        "a pinned job, then one in place of another job, at random", 0,
+        [] { pinned_job_in_place_of_another(true); }, 300);
     check_at_random("pinned to a blocked thread, at random", pinned_to_a_blocked_thread);
     check_at_random("pinned to a thread without a worker, at random", pinned_without_a_worker);
 }
