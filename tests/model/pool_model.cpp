@@ -425,6 +425,8 @@ struct job : bide::runnable {
     int count = 0;                       // how many
     const atomic<bool>* looks = nullptr; // waits until this is true
     bell* adds = nullptr;                // adds this timer to the worker that runs it
+    job* yields = nullptr;               // queues this job behind the others of its worker
+    job* forks = nullptr;                // forks this job as a child
     parker* sleeps = nullptr;            // blocks its thread until this has a token
     parker* wakes = nullptr;             // leaves a token
     atomic<bool> done{false};
@@ -621,6 +623,16 @@ void job::execute() noexcept {
     }
     while (looks != nullptr && !looks->load(std::memory_order_acquire)) {
         platform::pause();
+    }
+    if (yields != nullptr) {
+        c.prepare(*yields);
+        c.all.yield(*c.all.current_worker(), *yields, nullptr);
+    }
+    if (forks != nullptr) {
+        bide::detail::run_list one;
+        c.prepare(*forks);
+        one.push(*forks);
+        c.all.fork(*c.all.current_worker(), one);
     }
     if (adds != nullptr) {
         c.all.current_worker()->timers.add(adds->timer);
@@ -862,6 +874,23 @@ void blocked_for_a_timer(unsigned n) {
     MODEL_REQUIRE(b.rung == 1 && j.ran == 1);
 }
 
+// A job blocks its thread until the job that its worker has behind the others has run, or its child.
+void blocked_for_its_worker(unsigned n, bool forks, bool steal = true) {
+    crew c(2, {n, steal, nullptr, 0});
+    parker token;
+    job all[2];
+    (forks ? all[0].forks : all[0].yields) = &all[1];
+    all[0].sleeps = &token;
+    all[1].wakes = &token;
+    for (unsigned i = 0; i < n; ++i) {
+        c.start(i);
+    }
+    c.start_stand_in();
+    c.push(all[0]);
+    c.check_end();
+    require_ran(all, 2);
+}
+
 // The substitute finds nothing more to run when the first thread is back: it hands the worker back,
 // at any time, also while the last job comes.
 void given_back() {
@@ -923,7 +952,16 @@ void both_blocked() {
 
 } // namespace
 
-TEST_CASE("pool: a worker that blocks leaves its timers to another thread", "[pool]") {
+TEST_CASE("pool: a worker that blocks leaves its timers, children and last job to another thread",
+          "[pool]") {
+    check_at_random("one worker, blocked for a job that has yielded, at random",
+                    [] { blocked_for_its_worker(1, false); });
+    check_at_random("two workers, one blocked for a job that has yielded, at random",
+                    [] { blocked_for_its_worker(2, false); });
+    check_at_random("two workers, one blocked for a child, at random",
+                    [] { blocked_for_its_worker(2, true); });
+    check_at_random("two workers, one blocked for a child, without stealing, at random",
+                    [] { blocked_for_its_worker(2, true, false); });
     check_at_random("one worker, blocked for a timer, at random", [] { blocked_for_a_timer(1); });
     check_at_random("two workers, one blocked for a timer, at random",
                     [] { blocked_for_a_timer(2); });
