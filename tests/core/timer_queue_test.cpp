@@ -253,6 +253,28 @@ TEST_CASE("timer_queue: fire_due fires at most `most` timers, and next_ns stays 
     CHECK(q.next_ns() == never);
 }
 
+TEST_CASE("timer_queue: fire_due passes over timers only if a due one of their tick follows") {
+    queue q;
+    std::vector<note*> log;
+    note a(4 * tick + 1, log);
+    note b(4 * tick + 1, log);
+    note c(4 * tick + 2, log);
+    note later(4 * tick + 9, log);
+    note other(7 * tick, log);
+    for (note* n : {&a, &b, &c, &later, &other}) {
+        q.add(n->t);
+    }
+    REQUIRE(q.fire_due(4 * tick + 2, 1, 1) == 1);
+    REQUIRE(log == std::vector<note*>{&b});
+    REQUIRE(q.next_ns() <= 4 * tick + 1); // the one that was passed over is due
+    REQUIRE(q.fire_due(4 * tick + 2, 1, 100) == 1);
+    REQUIRE(q.fire_due(4 * tick + 2, 1, 100) == 1);
+    REQUIRE(q.fire_due(4 * tick + 2, 1, 100) == 0);
+    REQUIRE(log == std::vector<note*>{&b, &c, &a});
+    REQUIRE(q.fire_due(8 * tick, 2, 1) == 2);
+    REQUIRE(log == std::vector<note*>{&b, &c, &a, &later, &other});
+}
+
 TEST_CASE("timer_queue: a cancelled timer does not fire, and all other timers do") {
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());

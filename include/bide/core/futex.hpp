@@ -19,10 +19,37 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 
 namespace bide::inline BIDE_ABI {
+
+namespace detail {
+
+// Sleeps in a simulation. Returns `idle` if the thread has to sleep itself.
+template <class Platform, class Word>
+simulated_machine::sleep_end simulated_wait(simulated_machine& in,
+                                            const typename Platform::template atomic<Word>& word,
+                                            Word expected, deadline until) noexcept {
+    struct change {
+        const typename Platform::template atomic<Word>& of;
+        const Word from;
+    } const awaited{word, expected};
+    const auto has_come = [](const void* what) noexcept {
+        const auto& c = *static_cast<const change*>(what);
+        // Order: relaxed; the caller of futex_wait() reads the word again.
+        return c.of.load(std::memory_order_relaxed) != c.from;
+    };
+    for (;;) {
+        const auto end = in.sleep(has_come, &awaited, until.next_check_ns());
+        if (end != simulated_machine::sleep_end::timed_out || !until.is_early()) {
+            return end;
+        }
+    }
+}
+
+} // namespace detail
 
 /// Sleeps while the word holds `expected`. If the word has 64 bits, at least its low half is
 /// compared. If the caller is a worker that runs a task, or a resumer (core/timer.hpp), another
@@ -36,6 +63,15 @@ template <class Platform = native_platform, class Word>
 bool futex_wait(const typename Platform::template atomic<Word>& word, Word expected,
                 deadline until = deadline::never()) noexcept {
     wake_scope<Platform>::hand_over_pending();
+    if constexpr (!Platform::model) {
+        if (auto* const simulated = detail::simulated_machine::here()) [[unlikely]] {
+            using end = detail::simulated_machine::sleep_end;
+            const end how = detail::simulated_wait<Platform>(*simulated, word, expected, until);
+            if (how != end::idle) {
+                return how == end::woken;
+            }
+        }
+    }
     auto* const host = worker_local<Platform>::get().host;
     const bool is_replaced = host == nullptr || host->blocks();
     const std::int64_t retry =

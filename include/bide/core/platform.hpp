@@ -66,14 +66,21 @@ using futex_word = std::uint32_t;
 
 namespace detail {
 
-// Takes the place of the clock and of chance on a thread that simulates (test/scheduler.hpp), so that
-// a run can be repeated.
+// Takes the place of the clock, of chance and of sleep on a thread that simulates (test/scheduler.hpp),
+// so that a run can be repeated.
 class simulated_machine {
 public:
     // Returns the steady time in nanoseconds.
     virtual std::int64_t now() noexcept = 0;
     // Returns 64 random bits.
     virtual std::uint64_t random() noexcept = 0;
+
+    // The calling thread is about to sleep until is_over(of) returns true, or until a steady time.
+    // Simulates until then. `idle`: nothing is left to simulate, so only another thread can wake the
+    // caller.
+    enum class sleep_end { woken, timed_out, idle };
+    using condition = bool (*)(const void* of) noexcept;
+    virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;
 
     // Returns the machine of the calling thread; nullptr if the thread does not simulate.
     static simulated_machine* here() noexcept {

@@ -35,6 +35,9 @@ public:
         if constexpr (Platform::model) {
             return done();
         } else {
+            if (is_of_no_use()) {
+                return done();
+            }
             history& mine = Platform::template local<history>();
             const bool may_spin = mine.may_spin();
             if (!may_spin && (least_ns == 0 || mine.single)) {
@@ -118,6 +121,9 @@ public:
     /// Returns: the last answer of done().
     template <class Done> static bool spin_then_yield(Done&& done, std::int64_t ns) noexcept {
         if constexpr (!Platform::model) {
+            if (is_of_no_use()) {
+                return done();
+            }
             if (spin_once(done)) {
                 return true;
             }
@@ -190,6 +196,9 @@ private:
             skip = failed > 2 ? most_skipped >> (10 - failed) : 0;
         }
     };
+
+    // In a simulation no other thread takes part, and the clock stands still.
+    static bool is_of_no_use() noexcept { return detail::simulated_machine::here() != nullptr; }
 
     template <class Done> static bool spin_for(std::int64_t ns, Done& done) noexcept {
         const std::int64_t end = Platform::now() + ns;

@@ -71,9 +71,10 @@ public:
 
     /// Fires the timers that are due at `now`, in the order of their times, at most `most`. If more
     /// are due, next_ns() is not later than `now`. Coroutines that become runnable on this thread
-    /// run at the end of the call.
+    /// run at the end of the call. Passes over up to `skipped` timers before each one, if the next one
+    /// is due, too, and of about the same time.
     /// Returns: the number of timers that fired.
-    unsigned fire_due(std::int64_t now, unsigned most = 256) noexcept;
+    unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0) noexcept;
 
     /// Returns the steady time in nanoseconds at which fire_due() may have timers to fire; never_ns
     /// if there is no timer.
@@ -278,7 +279,8 @@ template <class Platform> void basic_timer_queue<Platform>::raise_next() noexcep
 }
 
 template <class Platform>
-unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most) noexcept {
+unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most,
+                                               unsigned skipped) noexcept {
     if (next_ns() > now) {
         return 0;
     }
@@ -291,7 +293,7 @@ unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most) 
     mine.next = calls_;
     calls_ = &mine;
     for (unsigned left = most; left != 0 && rounds != 0;) {
-        auto* const t = static_cast<timer*>(wheel_.take(now, moves));
+        auto* const t = static_cast<timer*>(wheel_.take(now, moves, skipped));
         if (t != nullptr) {
             --left;
             fired += fire(mine, *t) ? 1U : 0U;

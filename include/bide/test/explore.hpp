@@ -85,15 +85,6 @@ inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
     return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
 }
 
-// Returns where the last `lines` lines of a text begin.
-inline std::size_t last_lines(const std::string& text, int lines) noexcept {
-    std::size_t at = text.size();
-    for (; at != 0 && lines >= 0; --at) {
-        lines -= text[at - 1] == '\n' ? 1 : 0;
-    }
-    return at == 0 ? 0 : at + 1;
-}
-
 } // namespace detail
 
 /// Calls f(seed) for `count` seeds from `first` on, and stops at the first one that throws.
@@ -129,7 +120,7 @@ template <class F> void for_each_seed(std::uint64_t first, std::uint64_t count, 
                  static_cast<unsigned long long>(failure->seed), failure->what.c_str());
     std::fprintf(stderr, "to repeat it, set BIDE_TEST_SEED=%llu; the last steps:\n%s",
                  static_cast<unsigned long long>(failure->seed),
-                 failure->journal.c_str() + detail::last_lines(failure->journal, 20));
+                 std::string(detail::last_lines(failure->journal, 20)).c_str());
     std::rethrow_exception(failure->error);
 }
 

@@ -49,9 +49,9 @@ public:
         : scheduler(std::make_unique<detail::simulation>(std::move(how))) {}
 
     /// Cancels all tasks and runs them until they have ended. If one waits for ever, or throws an exception
-    /// that no handle asks for, terminates with a message.
-    /// Requires: the calling thread made it, and has destroyed all schedulers that it made later. No
-    /// other thread spawns or wakes tasks any more.
+    /// that no handle asks for, terminates with a message. So it does if another thread calls it, or if
+    /// this thread has not destroyed all schedulers that it made later.
+    /// Requires: no other thread spawns or wakes tasks any more.
     ~scheduler() = default;
 
     // ---- Running. Each function throws
@@ -68,13 +68,14 @@ public:
 
     /// Runs as run() does, until a simulated time is over. Then `rest` has passed in any case.
     template <class R, class P> simulation_report run_for(const std::chrono::duration<R, P>& rest) {
-        core_->run(deadline::after(rest).steady_ns(), []() noexcept { return false; });
+        core_->run(core_->time_after(deadline::saturated_ns(rest)),
+                   []() noexcept { return false; });
         return core_->report();
     }
 
     /// Runs what is runnable now, until every task waits. The clock does not move.
     simulation_report run_ready() {
-        core_->run(core_->now(), []() noexcept { return false; });
+        core_->run(core_->time_after(0), []() noexcept { return false; });
         return core_->report();
     }
 
@@ -83,7 +84,7 @@ public:
     /// Throws: what the task throws; stuck_error if the task waits for ever; std::bad_alloc.
     template <class T> T run_until(task<T> t) {
         join_handle<T> handle = spawn(std::move(t));
-        core_->set_main(core_->last_spawned());
+        core_->set_main();
         if (!core_->run(detail::simulation::never_ns, [&]() noexcept { return handle.done(); })) {
             core_->template fail<stuck_error>("the task of run_until() waits for ever");
         }
@@ -97,8 +98,8 @@ public:
         return std::chrono::nanoseconds(core_->elapsed_ns());
     }
 
-    /// Moves the clock on, as a computation of that length does. Runs no task.
-    /// Requires: `by` is not negative.
+    /// Moves the clock on, as a computation of that length does. Runs no task. Terminates with a message
+    /// if `by` is negative.
     template <class R, class P> void advance(const std::chrono::duration<R, P>& by) {
         core_->advance(deadline::saturated_ns(by));
     }
@@ -157,9 +158,8 @@ inline std::chrono::nanoseconds now() noexcept {
     return std::chrono::nanoseconds(s != nullptr ? s->elapsed_ns() : 0);
 }
 
-/// Moves the clock of this thread's scheduler on, as a computation of that length does. Without a
-/// scheduler, does nothing.
-/// Requires: `by` is not negative.
+/// Moves the clock of this thread's scheduler on, as a computation of that length does. Terminates with a
+/// message if `by` is negative. Without a scheduler, does nothing.
 template <class R, class P> void advance(const std::chrono::duration<R, P>& by) {
     if (auto* const s = detail::here()) {
         s->advance(deadline::saturated_ns(by));
@@ -181,11 +181,14 @@ inline bool fault_point(std::string_view what, double probability) {
 /// Chooses a number from 0 to `count` - 1, for a fake that may act in several ways. `what` stands in the
 /// journal.
 /// Returns: the number; 0 without a scheduler.
-/// Requires: `count` is not 0.
+/// Requires: `count` is not 0; a scheduler terminates with a message otherwise.
 inline std::uint64_t choose(std::string_view what, std::uint64_t count) {
     auto* const s = detail::here();
     if (s == nullptr) {
         return 0;
+    }
+    if (count == 0) {
+        s->die("choose() has nothing to choose from");
     }
     const std::uint64_t chosen = s->chance().below(count);
     s->notes().line(s->steps(), " choose ", chosen, "/", count, " ", what);

@@ -45,11 +45,12 @@ struct simulation_options {
     /// How the next task is chosen.
     task_order order = task_order::random;
 
-    /// priorities: the number of steps at which the running task gets the lowest priority. A bug of
-    /// depth d needs d - 1 of them.
+    /// priorities: the number of steps at which the running task gets a priority below those of all tasks
+    /// that had no such step. A bug of depth d needs d - 1 of them.
     unsigned change_points = 2;
 
-    /// priorities: the change points lie in that many steps from the first one.
+    /// priorities: the change points lie in that many steps from the first one. Best is the number of
+    /// steps that a usual run has.
     std::uint64_t expected_steps = 500;
 
     /// The largest number of steps: a limit for tasks that run for ever.

@@ -4,7 +4,9 @@
 
 #include <bide/core/config.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -40,18 +42,24 @@ struct simulation_report {
     /// Returns whether all tasks have ended.
     bool all_ended() const noexcept { return tasks.empty(); }
 
-    /// Returns the report as text, with a line for each task.
+    /// Returns the report as text, with a line for each of the first 50 tasks.
     /// Throws: std::bad_alloc.
     std::string text() const {
+        constexpr std::size_t most = 50;
         std::string out = "seed " + std::to_string(seed) + ", step " + std::to_string(steps) +
                           ", time " + std::to_string(time.count()) + " ns, " +
-                          std::to_string(tasks.size()) + " tasks left";
-        for (const unfinished_task& t : tasks) {
+                          std::to_string(tasks.size()) +
+                          (tasks.size() == 1 ? " task left" : " tasks left");
+        for (std::size_t i = 0; i < std::min(most, tasks.size()); ++i) {
+            const unfinished_task& t = tasks[i];
             out += "\n  task " + std::to_string(t.number);
             out += t.name.empty() ? "" : " '" + t.name + "'";
             out += !t.is_waiting         ? " is runnable"
                    : t.waits_for.empty() ? " waits"
                                          : " waits for " + t.waits_for;
+        }
+        if (tasks.size() > most) {
+            out += "\n  and " + std::to_string(tasks.size() - most) + " more";
         }
         return out;
     }

@@ -170,9 +170,12 @@ public:
     // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
     // false if there is no place to queue it; the coroutine then continues. If it returns true, the
     // call was the last access to *this.
-    bool go_behind() noexcept { return post_behind(resumption()); }
+    bool go_behind() noexcept {
+        return post_behind(resumption(), &basic_worker_host<Platform>::yield);
+    }
 
-    // Runs `then` in the same place, which calls begin_turn(); otherwise as go_behind().
+    // The budget is spent. Runs `then` in the same place, which calls begin_turn(); otherwise as
+    // go_behind().
     bool go_behind(waker then) noexcept {
         runnable& r = resumption();
         const waker was = std::exchange(r.run, then);
@@ -181,7 +184,7 @@ public:
         } else {
             task_.at.interrupt = was;
         }
-        const bool queued = post_behind(r);
+        const bool queued = post_behind(r, &basic_worker_host<Platform>::yield_spent);
         if (!queued) {
             begin_turn();
         }
@@ -236,14 +239,15 @@ private:
 
     executor_ref where() const noexcept { return is_alone_ ? *alone_.where : *task_.at.where; }
 
-    bool post_behind(runnable& r) noexcept {
+    using yielding = void (basic_worker_host<Platform>::*)(runnable&) noexcept;
+    bool post_behind(runnable& r, yielding yield) noexcept {
         const executor_ref to = where();
         if (!to) {
             return wake_scope<Platform>::run_behind(r, &spare_executor<Platform>);
         }
         auto* const host = worker_local<Platform>::get().host;
         if (host != nullptr && host->executor() == to) {
-            host->yield(r);
+            (host->*yield)(r);
         } else {
             to.post(r);
         }

@@ -73,10 +73,11 @@ public:
         }
     }
 
-    // Removes and returns the first node that is due at `now`. Makes at most `moves` moves and
+    // Removes and returns the first node that is due at `now`, or one behind it: passes over up to
+    // `skipped` nodes of its tick, as long as the next one is due, too. Makes at most `moves` moves and
     // decrements `moves` for each. Returns nullptr if no node is due. Also returns nullptr if the
     // moves are spent; then is_moving() is true and the caller calls again.
-    wheel_node* take(std::int64_t now, unsigned& moves) noexcept;
+    wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept;
 
     // Returns whether nodes are still to move down.
     bool is_moving() const noexcept { return (used_ & 1u << levels) != 0; }
@@ -165,7 +166,7 @@ inline void timer_wheel::descend(unsigned slot, std::uint64_t start, std::uint64
     close(slot);
 }
 
-inline wheel_node* timer_wheel::take(std::int64_t now, unsigned& moves) noexcept {
+inline wheel_node* timer_wheel::take(std::int64_t now, unsigned& moves, unsigned skipped) noexcept {
     const std::uint64_t tick = tick_of(now);
     for (;;) {
         if (is_moving()) {
@@ -190,10 +191,14 @@ inline wheel_node* timer_wheel::take(std::int64_t now, unsigned& moves) noexcept
             descend(slot, start, tick);
             continue;
         }
-        auto& n = static_cast<wheel_node&>(*slots_[slot].next);
-        if (n.at > now) {
+        wheel_link* l = slots_[slot].next;
+        if (at(l) > now) {
             break;
         }
+        for (; skipped != 0 && l->next != &slots_[slot] && at(l->next) <= now; --skipped) {
+            l = l->next;
+        }
+        auto& n = static_cast<wheel_node&>(*l);
         remove(n);
         return &n;
     }

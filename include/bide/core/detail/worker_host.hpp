@@ -44,6 +44,9 @@ public:
     // Runs `r` on this worker or another one, after the runnables that are queued already.
     virtual void yield(runnable& r) noexcept = 0;
 
+    // The same for a task that did not ask for it: its budget is spent.
+    virtual void yield_spent(runnable& r) noexcept { yield(r); }
+
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
     // another one runs first, moves what was forked here to `chain`. The chain forks it again.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
@@ -94,6 +97,8 @@ template <class Platform> class basic_ready_queue;
 
 // The state of one thread that runs tasks.
 template <class Platform> struct worker_local {
+    static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
+
     basic_worker_host<Platform>* host = nullptr;     // set while the thread runs a task
     basic_task_context<Platform>* running = nullptr; // that task; nullptr: a task has ended
     basic_task_context<Platform>* over = nullptr;    // the task that has ended
@@ -103,7 +108,8 @@ template <class Platform> struct worker_local {
     // In sync_wait(): the queue of what else the thread has to run. nullptr after a wait that was
     // tried in vain, until the next run.
     const basic_ready_queue<Platform>* alone = nullptr;
-    unsigned budget = 0; // 0: no limit; 1: spent; n: n - 1 operations are left
+    unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
+    unsigned next_budget = whole_budget; // of each turn that begins on this thread
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
 
@@ -115,16 +121,14 @@ template <class Platform> struct worker_local {
         }
         return budget == 0;
     }
-
-    static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
 };
 
-// Gives the task that this thread runs next a whole budget, or a spent one. Its destructor restores
-// the budget of the outer task.
+// Gives the task that this thread runs next a budget, which may be spent. Its destructor restores the
+// budget of the outer task.
 template <class Platform> class worker_turn {
 public:
     explicit worker_turn(worker_local<Platform>& here, bool spent = false) noexcept
-        : here_(here), left_(std::exchange(here.budget, spent ? 1 : here.whole_budget)) {}
+        : here_(here), left_(std::exchange(here.budget, spent ? 1 : here.next_budget)) {}
     worker_turn(const worker_turn&) = delete;
     worker_turn& operator=(const worker_turn&) = delete;
     ~worker_turn() { here_.budget = left_; }

@@ -8,6 +8,7 @@
 
 #include <charconv>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,6 +16,15 @@
 
 namespace bide::inline BIDE_ABI {
 namespace test::detail {
+
+// Returns the last `lines` lines of a text.
+inline std::string_view last_lines(std::string_view text, int lines) noexcept {
+    std::size_t at = text.size();
+    for (; at != 0 && lines >= 0; --at) {
+        lines -= text[at - 1] == '\n' ? 1 : 0;
+    }
+    return text.substr(at == 0 ? 0 : at + 1);
+}
 
 // The text of a run, a line for each decision. It has no address and no measured time, so it is the same
 // for the same run. If there is no memory for it, terminates.

@@ -36,12 +36,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace bide::inline BIDE_ABI {
 namespace test::detail {
@@ -76,14 +76,21 @@ public:
 
     // Steps until is_over() returns true, or until nothing happens before `until` any more; the time is
     // `until` then, unless that is never_ns. Returns is_over(). Terminates with a message if another
-    // thread than the owner or a task calls it.
+    // thread than the owner calls it, or a task.
     // Throws: simulation_error; the exception of a task without a handle.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over);
 
     // The time since the start.
     std::int64_t elapsed_ns() const noexcept { return now_ - start_ns; }
+    // Returns the time after `ns`, which is now if that is not positive.
+    std::int64_t time_after(std::int64_t ns) const noexcept {
+        return now_ + std::clamp<std::int64_t>(ns, 0, never_ns - now_);
+    }
     void advance(std::int64_t ns) noexcept {
-        now_ += std::min(ns, never_ns - now_);
+        if (ns < 0) {
+            die("advance() cannot go back in time");
+        }
+        now_ = std::min(time_after(ns), latest_ns);
         journal_.line("advance to ", elapsed_ns());
     }
 
@@ -91,9 +98,12 @@ public:
     seeded_random& chance() noexcept { return random_; }
     std::uint64_t steps() const noexcept { return steps_; }
 
-    // The task that fault_options::cancel leaves alone unless may_cancel names it.
-    void set_main(std::uint64_t number) noexcept { main_ = number; }
-    std::uint64_t last_spawned() const noexcept { return last_spawned_; }
+    // The last task that was spawned is the one that fault_options::cancel leaves alone unless
+    // may_cancel names it.
+    void set_main() noexcept { main_ = tasks_.last(); }
+
+    // Terminates with a message that has `why`, the task that runs, the report and the last steps.
+    [[noreturn]] void die(const std::string& why) noexcept;
 
     // Throws: std::bad_alloc.
     simulation_report report() const {
@@ -108,11 +118,12 @@ public:
 
     std::int64_t now() noexcept override {
         if (++reads_ > most_reads) {
-            now_ += 1'000; // a loop that waits for a time ends
+            now_ = std::min(time_after(1'000), latest_ns); // a loop that waits for a time ends
         }
         return now_;
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
+    sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override;
 
     // ---- The home of the tasks
 
@@ -134,16 +145,23 @@ public:
 
 private:
     static constexpr std::int64_t start_ns = 1'000'000'000;
-    static constexpr unsigned longest_streak = 16;
-    static constexpr std::uint64_t most_reads = 100'000; // of the clock, in one step
+    static constexpr std::int64_t latest_ns = never_ns - 1;
+    static constexpr std::uint64_t most_reads = 100'000;        // of the clock, in one step
+    static constexpr std::uint64_t most_last_steps = 1'000'000; // at the end, at least
+
+    // A task that runs so many times in a row and yields waits for another one, which may have a lower
+    // priority. One that is made to yield may have much to do.
+    static constexpr unsigned longest_polling = 16;
+    static constexpr unsigned longest_streak = 1000;
 
     struct queued {
         runnable* job;
-        std::uint64_t task; // its number; 0: not a task of the table
+        task_table::entry* task; // nullptr: none of the table
     };
 
     // While it lives, the owner's thread runs the simulation.
     class turn;
+    class step_scope;
 
     unsigned registry_here() const noexcept override { return 0; }
     bide::detail::basic_task_registry<platform>& registry(unsigned) noexcept override {
@@ -164,14 +182,8 @@ private:
 
     // ---- The host of their operations
 
-    // A task that yields again and again waits for another one, which may have a lower priority.
-    void yield(runnable& r) noexcept override {
-        push(r);
-        auto* const of = streak_ >= longest_streak ? tasks_.find(ready_.back().task) : nullptr;
-        if (of != nullptr) {
-            of->priority = order_.lowest_priority();
-        }
-    }
+    void yield(runnable& r) noexcept override { push_behind(r, longest_polling); }
+    void yield_spent(runnable& r) noexcept override { push_behind(r, longest_streak); }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
     bool blocks() noexcept override;
     void unblocks() noexcept override {}
@@ -181,23 +193,28 @@ private:
     bool is_owner() const noexcept { return bide::detail::thread_mark<platform>() == owner_; }
     void push(runnable& r) noexcept {
         bide::detail::made_or_fatal("no memory for the queue of a simulation",
-                                    [&] { ready_.push_back({&r, tasks_.number_of(r)}); });
+                                    [&] { ready_.push_back({&r, tasks_.of(r)}); });
+    }
+    void push_behind(runnable& r, unsigned most_in_a_row) noexcept {
+        push(r);
+        if (auto* const task = ready_.back().task; task != nullptr && streak_ >= most_in_a_row) {
+            task->priority = order_.lowest_priority();
+        }
     }
 
-    template <class IsOver> bool run_steps(std::int64_t until, IsOver&& is_over);
+    template <class IsOver, class AtLimit>
+    bool run_steps(std::int64_t until, IsOver&& is_over, AtLimit&& at_limit);
+    template <class IsOver> bool run_or_die(std::int64_t until, IsOver&& is_over) noexcept;
     bool step(std::int64_t until);
-    void check_limits();
+    void call_hooks();
     void cancel_one();
     bool stalls() noexcept { return how_.faults.stall > 0 && random_.chance(how_.faults.stall); }
     void fire();
+    queued take(std::size_t at);
     void execute(queued q, std::size_t at, std::size_t count);
     void remove_ended(std::uint64_t number);
-    void take_foreign() {
-        while (runnable* const r = foreign_.pop()) {
-            push(*r);
-        }
-    }
-    [[noreturn]] void die(const char* why) noexcept;
+    std::string limit();
+    std::string take_foreign();
 
     simulation_options how_;
     const void* const owner_ = bide::detail::thread_mark<platform>();
@@ -214,14 +231,13 @@ private:
     std::uint64_t cancels_ = 0;
     std::uint64_t ended_ = 0; // tasks that have ended and may be in the table
     std::uint64_t main_ = 0;
-    std::uint64_t running_ = 0;  // the number of the task that runs
-    std::uint64_t last_run_ = 0; // the number of the task that ran last
-    unsigned streak_ = 0;        // how many times in a row
-    std::uint64_t last_spawned_ = 0;
-    bool in_task_ = false; // a task, or another runnable, runs
+    const task_table::entry* running_ = nullptr; // the task that runs
+    std::uint64_t last_run_ = 0;                 // the number of the task that ran last
+    unsigned streak_ = 0;                        // how many times in a row
+    bool in_step_ = false;                       // a task, another runnable or a hook runs
     bool closing_ = false;
 
-    std::vector<queued> ready_; // the oldest first
+    std::deque<queued> ready_; // fifo: the oldest first
     basic_timer_queue<platform> timers_{waker([](void*) noexcept {}, nullptr)};
     bide::detail::basic_task_registry<platform> registry_;
     task_table tasks_;

@@ -6,11 +6,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/task/cancel_reason.hpp>
+#include <bide/test/detail/journal.hpp>
 #include <bide/test/detail/simulation.hpp>
 #include <bide/test/detail/task_table.hpp>
 #include <bide/test/simulation_report.hpp>
@@ -37,7 +39,7 @@ public:
         outer_resumed_ = std::exchange(resumed_, {});
         resumed_.worker = of.executor();
         outer_machine_ = simulated_machine::exchange(&of);
-        outer_running_ = std::exchange(of.running_, 0);
+        outer_running_ = std::exchange(of.running_, nullptr);
     }
     turn(const turn&) = delete;
     turn& operator=(const turn&) = delete;
@@ -55,42 +57,92 @@ private:
     worker_local<platform> outer_local_;
     bide::detail::resume_state outer_resumed_;
     simulated_machine* outer_machine_ = nullptr;
-    std::uint64_t outer_running_ = 0;
+    const task_table::entry* outer_running_ = nullptr;
+};
+
+// While it lives, a step is under way.
+class simulation::step_scope {
+public:
+    explicit step_scope(simulation& of) noexcept
+        : of_(of), outer_(std::exchange(of.in_step_, true)) {}
+    step_scope(const step_scope&) = delete;
+    step_scope& operator=(const step_scope&) = delete;
+    ~step_scope() { of_.in_step_ = outer_; }
+
+private:
+    simulation& of_;
+    const bool outer_;
 };
 
 template <class IsOver> bool simulation::run(std::int64_t until, IsOver&& is_over) {
-    if (!is_owner() || in_task_) {
-        die(in_task_ ? "it is run by one of its own tasks"
+    if (!is_owner() || in_step_) {
+        die(in_step_ ? "it is run by one of its own tasks, or by before_step"
                      : "it is run by another thread than the one that made it");
     }
-    return run_steps(until, is_over);
-}
-
-// Also called by a task that waits (run_tasks()).
-template <class IsOver> bool simulation::run_steps(std::int64_t until, IsOver&& is_over) {
-    const turn here(*this);
-    for (;;) {
-        if (*thrown_ != nullptr && !closing_) {
+    const auto is_over_or_throws = [&] {
+        if (*thrown_ != nullptr) {
             std::rethrow_exception(std::exchange(*thrown_, nullptr));
         }
-        if (is_over()) {
-            return true;
+        return is_over();
+    };
+    return run_steps(until, is_over_or_throws,
+                     [this](const std::string& why) { fail<simulation_error>(why); });
+}
+
+// Runs for a caller that takes no exception. One of a task is left to the next run().
+template <class IsOver> bool simulation::run_or_die(std::int64_t until, IsOver&& is_over) noexcept {
+    return run_steps(until, is_over, [this](const std::string& why) { die(why); });
+}
+
+// Calls at_limit(why), which does not return, at a limit of the options.
+template <class IsOver, class AtLimit>
+bool simulation::run_steps(std::int64_t until, IsOver&& is_over, AtLimit&& at_limit) {
+    const turn here(*this);
+    while (!is_over()) {
+        if (const std::string why = limit(); !why.empty()) {
+            at_limit(why);
         }
         if (!step(until)) {
             return is_over();
         }
     }
+    return true;
+}
+
+// Returns why the run cannot go on; "" if it can.
+inline std::string simulation::limit() {
+    if (foreign_.size() != 0) {
+        const std::string woken = take_foreign();
+        if (!closing_) {
+            return "another thread has " + woken + ", so the run cannot be repeated";
+        }
+    }
+    if (steps_ >= how_.max_steps) {
+        return "max_steps reached: a task may run for ever";
+    }
+    if (elapsed_ns() > how_.max_time.count()) {
+        return "max_time reached: a timer may be armed again for ever";
+    }
+    return {};
+}
+
+// Queues what other threads have made runnable. Returns what they did.
+inline std::string simulation::take_foreign() {
+    std::string what = "spawned a task";
+    while (runnable* const r = foreign_.pop()) {
+        push(*r);
+        if (const auto* const task = ready_.back().task) {
+            what = "woken " + task->label();
+        }
+    }
+    return what;
 }
 
 // Returns false if nothing happens before `until`.
 inline bool simulation::step(std::int64_t until) {
-    check_limits();
     reads_ = 0;
-    if (how_.before_step && !closing_) {
-        how_.before_step(steps_ + 1);
-    }
-    if (how_.faults.cancel > 0 && !closing_) {
-        cancel_one();
+    if (!closing_) {
+        call_hooks();
     }
     const std::int64_t next = timers_.next_live_ns();
     bool due = next <= now_;
@@ -98,45 +150,36 @@ inline bool simulation::step(std::int64_t until) {
         now_ = next;
         due = true;
     }
-    const std::size_t count = ready_.size() + (due ? 1 : 0);
+    const std::size_t timer_places = due ? 1 : 0; // the timer has the first place
+    const std::size_t count = ready_.size() + timer_places;
     if (count == 0) {
         now_ = until != never_ns ? std::max(now_, until) : now_;
         return false;
     }
     ++steps_;
     const std::size_t at = order_.choose(steps_, count, [&](std::size_t i) -> std::uint64_t* {
-        const bool is_task = !due || i != 0;
-        auto* const of = is_task ? tasks_.find(ready_[i - (due ? 1 : 0)].task) : nullptr;
-        return of != nullptr ? &of->priority : nullptr;
+        auto* const task = i >= timer_places ? ready_[i - timer_places].task : nullptr;
+        return task != nullptr ? &task->priority : nullptr;
     });
-    if (due && at == 0) {
+    if (at < timer_places) {
         fire();
         remove_ended(0);
-        return true;
+    } else {
+        const queued q = take(at - timer_places);
+        const std::uint64_t number = q.task != nullptr ? q.task->number : 0;
+        execute(q, at, count);
+        remove_ended(number);
     }
-    const auto chosen = ready_.begin() + static_cast<std::ptrdiff_t>(at - (due ? 1 : 0));
-    const queued q = *chosen;
-    ready_.erase(chosen);
-    execute(q, at, count);
-    remove_ended(q.task);
     return true;
 }
 
-inline void simulation::check_limits() {
-    if (foreign_.size() != 0) {
-        take_foreign();
-        if (!closing_) {
-            fail<simulation_error>(
-                "another thread has woken or spawned a task, so the run cannot be "
-                "repeated");
-        }
+inline void simulation::call_hooks() {
+    const step_scope calls(*this);
+    if (how_.before_step) {
+        how_.before_step(steps_ + 1);
     }
-    const std::uint64_t most = closing_ ? 2 * how_.max_steps : how_.max_steps;
-    if (steps_ >= most) {
-        fail<simulation_error>("max_steps reached: a task may run for ever");
-    }
-    if (elapsed_ns() > how_.max_time.count() && !closing_) {
-        fail<simulation_error>("max_time reached: a timer may be armed again for ever");
+    if (how_.faults.cancel > 0) {
+        cancel_one();
     }
 }
 
@@ -163,29 +206,43 @@ inline void simulation::cancel_one() {
 
 inline void simulation::fire() {
     journal_.line(steps_, " timer at ", elapsed_ns());
-    timers_.fire_due(now_, 1);
+    timers_.fire_due(now_, 1, order_.skipped_timers());
+}
+
+// Takes out what is runnable at a place. The order of the others matters only if that is the first one.
+inline simulation::queued simulation::take(std::size_t at) {
+    const queued q = ready_[at];
+    if (at == 0) {
+        ready_.pop_front();
+    } else {
+        ready_[at] = ready_.back();
+        ready_.pop_back();
+    }
+    return q;
 }
 
 inline void simulation::execute(queued q, std::size_t at, std::size_t count) {
-    if (auto* const of = tasks_.find(q.task)) {
-        journal_.line(steps_, " run ", at + 1, "/", count, " task ", q.task, " ",
-                      task_table::name_of(*of->task));
+    if (q.task != nullptr) {
+        journal_.line(steps_, " run ", at + 1, "/", count, " task ", q.task->number, " ",
+                      task_table::name_of(*q.task->task));
     } else {
         journal_.line(steps_, " run ", at + 1, "/", count, " a job");
     }
+    const std::uint64_t number = q.task != nullptr ? q.task->number : 0;
+    streak_ = number != 0 && number == last_run_ ? streak_ + 1 : 0;
+    last_run_ = number;
+    running_ = q.task;
     auto& local = worker_local<platform>::get();
     local.host = this;
-    running_ = q.task;
-    const bool outer_in_task = std::exchange(in_task_, true);
-    streak_ = q.task == last_run_ ? streak_ + 1 : 0;
-    last_run_ = q.task;
+    local.next_budget = order_.budget();
     {
+        const step_scope runs(*this);
         const worker_turn<platform> whole(local);
         q.job->run.wake();
     }
-    in_task_ = outer_in_task;
-    running_ = 0;
+    local.next_budget = local.whole_budget;
     local.host = nullptr;
+    running_ = nullptr;
 }
 
 // The task that has just run is probably the one that has ended.
@@ -207,10 +264,9 @@ inline void simulation::start(header& t) noexcept {
     } else if (!is_owner()) {
         foreign_.push(t.to_run());
     } else {
-        bide::detail::made_or_fatal("no memory for the tasks of a simulation", [&] {
-            last_spawned_ = tasks_.add(t, order_.first_priority());
-        });
-        journal_.line(steps_, " spawn task ", last_spawned_, " ", task_table::name_of(t));
+        bide::detail::made_or_fatal("no memory for the tasks of a simulation",
+                                    [&] { tasks_.add(t, order_.first_priority()); });
+        journal_.line(steps_, " spawn task ", tasks_.last(), " ", task_table::name_of(t));
         push(t.to_run());
     }
 }
@@ -220,39 +276,67 @@ inline bool simulation::blocks() noexcept {
     die("a task blocks its thread, on which all others run. Await the operation instead");
 }
 
-inline void simulation::die(const char* why) noexcept {
-    const auto* const of = tasks_.find(running_);
-    const std::string text = bide::detail::made_or_fatal(why, [&] {
-        return "test::scheduler: " + std::string(why) + "; seed " + std::to_string(how_.seed) +
-               ", step " + std::to_string(steps_) + ", task " + std::to_string(running_) + " " +
-               (of != nullptr ? task_table::name_of(*of->task) : "");
-    });
-    bide::detail::fatal(text.c_str());
+// The thread is about to sleep. Outside of the tasks, it runs them meanwhile.
+inline simulation::sleep_end simulation::sleep(condition is_over, const void* of,
+                                               std::int64_t until) noexcept {
+    if (in_step_) {
+        blocks();
+    }
+    if (run_or_die(until, [=]() noexcept { return is_over(of); })) {
+        return sleep_end::woken;
+    }
+    if (until != never_ns) {
+        return sleep_end::timed_out;
+    }
+    if (!tasks_.empty()) {
+        die("the test waits for ever, outside of the tasks, and all tasks do, too");
+    }
+    return sleep_end::idle;
 }
 
 inline void simulation::run_tasks(const basic_waiter<platform>& w) noexcept {
-    if (!run_steps(never_ns, [&w]() noexcept { return w.is_complete(); })) {
+    if (!run_or_die(never_ns, [&w]() noexcept { return w.is_complete(); })) {
         die("a group or a set is waited for, and its tasks wait for ever");
     }
 }
 
+inline void simulation::die(const std::string& why) noexcept {
+    const std::string text = bide::detail::made_or_fatal(why.c_str(), [&] {
+        return "test::scheduler: " + why + (running_ != nullptr ? "; " + running_->label() : "") +
+               "; " + report().text() + "\nthe last steps:\n" +
+               std::string(last_lines(journal_.text(), 20));
+    });
+    bide::detail::fatal(text.c_str());
+}
+
 // Cancels all tasks, and runs them until they have ended.
 inline simulation::~simulation() {
+    if (in_step_ || !is_owner() || simulated_machine::here() != this) {
+        die(in_step_     ? "it is destroyed by one of its own tasks, or by before_step"
+            : is_owner() ? "it is destroyed before one that its thread made later"
+                         : "it is destroyed by another thread than the one that made it");
+    }
     closing_ = true;
+    how_.max_steps = std::max(how_.max_steps, most_last_steps);
+    how_.max_steps += std::min(steps_, UINT64_MAX - how_.max_steps);
+    how_.max_time = std::chrono::nanoseconds::max();
     registry_.close();
     const auto are_ended = [this]() noexcept {
         // Order: relaxed; the owner counts.
         return left_.load(std::memory_order_relaxed) == 0 && ready_.empty() && foreign_.size() == 0;
     };
     registry_.for_each([](header& t) { t.cancel(cancel_reason::shutdown); });
-    if (!are_ended() && !run_steps(never_ns, are_ended)) {
+    if (!run_or_die(never_ns, are_ended)) {
         die("the scheduler is destroyed, and a task that it has cancelled waits for ever");
     }
     simulated_machine::exchange(outer_);
     journal_.leave();
     if (*thrown_ != nullptr && std::uncaught_exceptions() == 0) {
-        std::rethrow_exception(
-            *thrown_); // terminates, as it does for a scheduler without on_unhandled
+        const std::string source = bide::detail::made_or_fatal("no memory", [&] {
+            return "test::scheduler, seed " + std::to_string(how_.seed) +
+                   ": a task that no handle asks for";
+        });
+        bide::detail::call_noexcept(source.c_str(), [&] { std::rethrow_exception(*thrown_); });
     }
 }
 

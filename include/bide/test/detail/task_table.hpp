@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -23,8 +24,15 @@ public:
     using header = bide::detail::task_header;
 
     struct entry {
+        std::uint64_t number;
         header* task;
         std::uint64_t priority; // see step_order.hpp
+
+        // Throws: std::bad_alloc.
+        std::string label() const {
+            const std::string name = name_of(*task);
+            return "task " + std::to_string(number) + (name.empty() ? "" : " '" + name + "'");
+        }
     };
 
     task_table() = default;
@@ -36,24 +44,23 @@ public:
         }
     }
 
-    // Adds a task. Returns its number. Throws: std::bad_alloc.
-    std::uint64_t add(header& task, std::uint64_t priority) {
-        numbers_.emplace(&task.to_run(), last_ + 1);
-        entries_.emplace(++last_, entry{&task, priority});
+    // Adds a task. Throws: std::bad_alloc.
+    void add(header& task, std::uint64_t priority) {
+        const std::uint64_t number = ++last_;
+        const auto added = entries_.emplace(number, entry{number, &task, priority}).first;
+        by_runnable_.emplace(&task.to_run(), &added->second);
         task.add_reference();
-        return last_;
     }
 
-    // Returns the number of the task that a runnable runs; 0: it runs none of the table.
-    std::uint64_t number_of(const runnable& r) const noexcept {
-        const auto found = numbers_.find(&r);
-        return found != numbers_.end() ? found->second : 0;
-    }
+    bool empty() const noexcept { return entries_.empty(); }
 
-    // Returns nullptr if there is no such task.
-    entry* find(std::uint64_t number) noexcept {
-        const auto found = entries_.find(number);
-        return found != entries_.end() ? &found->second : nullptr;
+    // Returns the number of the task that was added last.
+    std::uint64_t last() const noexcept { return last_; }
+
+    // Returns the task that a runnable runs, until it has ended; nullptr: none of the table.
+    entry* of(const runnable& r) const noexcept {
+        const auto found = by_runnable_.find(&r);
+        return found != by_runnable_.end() ? found->second : nullptr;
     }
 
     // Removes `number`, if it has ended, or else the first task that has ended. Returns the number of the
@@ -72,7 +79,7 @@ public:
         }
         const std::uint64_t removed = at->first;
         header* const task = at->second.task;
-        numbers_.erase(&task->to_run());
+        by_runnable_.erase(&task->to_run());
         entries_.erase(at);
         task->drop_reference();
         return removed;
@@ -107,7 +114,7 @@ private:
     }
 
     std::map<std::uint64_t, entry> entries_;
-    std::unordered_map<const runnable*, std::uint64_t> numbers_;
+    std::unordered_map<const runnable*, entry*> by_runnable_; // never iterated
     std::uint64_t last_ = 0;
 };
 
