@@ -1,6 +1,7 @@
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/strand.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/test/scheduler.hpp>
@@ -131,6 +132,23 @@ TEST_CASE("test scheduler: the tasks run while the test waits, and the time pass
     std::thread setter([&] { from_thread.set(); });
     from_thread.wait();
     setter.join();
+}
+
+TEST_CASE("test scheduler: a strand that is destroyed runs what was posted, also after a limit") {
+    simulation_options how = seeded(3);
+    how.max_steps = 1;
+    int ran = 0;
+    scheduler s(how);
+    {
+        bide::strand one(s);
+        const auto count = [](int& to) -> task<> {
+            ++to;
+            co_return;
+        };
+        s.spawn(one.run(count(ran))).detach();
+        REQUIRE_THROWS_AS(s.run(), simulation_error);
+    }
+    REQUIRE(ran == 1);
 }
 
 TEST_CASE("test scheduler: while a group is waited for, an exception of another task is kept") {

@@ -273,6 +273,20 @@ TEST_CASE("test scheduler: intervals, limits and rates run in simulated time") {
     REQUIRE(s.now() == 1h + 1min + 10s);
 }
 
+TEST_CASE("test scheduler: a rate limiter that was made before it is full, whatever the real clock "
+          "says") {
+    bide::rate_limiter one_a_second(1, 1s);
+    REQUIRE(one_a_second.try_acquire());
+    scheduler s;
+    const auto paced = [](bide::rate_limiter& rate) -> task<> {
+        for (int i = 0; i < 3; ++i) {
+            co_await rate.async_acquire();
+        }
+    };
+    s.run_until(paced(one_a_second));
+    REQUIRE(s.now() == 2s);
+}
+
 TEST_CASE("test scheduler: a cancelled timer does not move the clock") {
     scheduler s;
     bide::event e;

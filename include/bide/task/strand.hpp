@@ -9,6 +9,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -51,6 +52,15 @@ public:
     ~strand() {
         if (is_here()) {
             detail::fatal("strand", this, "destroyed by what runs on it");
+        }
+        if (auto* const simulated = detail::simulated_machine::here();
+            simulated != nullptr && !queue_.is_idle()) {
+            // No other thread takes part: this one runs what was posted.
+            simulated->sleep(
+                [](const void* self) noexcept {
+                    return static_cast<const strand*>(self)->queue_.is_idle();
+                },
+                this, deadline::never().steady_ns());
         }
         for (basic_backoff<native_platform> again; !queue_.is_idle(); again()) {
         }

@@ -144,10 +144,13 @@ public:
     void run_tasks(const basic_waiter<platform>& w) noexcept override;
 
 private:
-    static constexpr std::int64_t start_ns = 1'000'000'000;
+    // Later than the time of any real clock. So what was made before the scheduler, and is full or due
+    // after some real time, is that from the start: a rate_limiter. 220 years are left.
+    static constexpr std::int64_t start_ns =
+        std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 70)).count();
     static constexpr std::int64_t latest_ns = never_ns - 1;
     static constexpr std::uint64_t most_reads = 100'000;        // of the clock, in one step
-    static constexpr std::uint64_t most_last_steps = 1'000'000; // at the end, at least
+    static constexpr std::uint64_t most_last_steps = 1'000'000; // at least
 
     // A task that runs so many times in a row and yields waits for another one, which may have a lower
     // priority. One that is made to yield may have much to do.
@@ -202,8 +205,8 @@ private:
         }
     }
 
-    template <class IsOver, class AtLimit>
-    bool run_steps(std::int64_t until, IsOver&& is_over, AtLimit&& at_limit);
+    template <class IsOver, class Check>
+    bool run_steps(std::int64_t until, IsOver&& is_over, Check&& check);
     template <class IsOver> bool run_or_die(std::int64_t until, IsOver&& is_over) noexcept;
     bool step(std::int64_t until);
     void call_hooks();
@@ -213,7 +216,7 @@ private:
     queued take(std::size_t at);
     void execute(queued q, std::size_t at, std::size_t count);
     void remove_ended(std::uint64_t number);
-    std::string limit();
+    std::string limit(std::uint64_t most_steps, std::int64_t most_ns);
     std::string take_foreign();
 
     simulation_options how_;

@@ -85,23 +85,31 @@ template <class IsOver> bool simulation::run(std::int64_t until, IsOver&& is_ove
         }
         return is_over();
     };
-    return run_steps(until, is_over_or_throws,
-                     [this](const std::string& why) { fail<simulation_error>(why); });
+    return run_steps(until, is_over_or_throws, [this] {
+        if (const std::string why = limit(how_.max_steps, how_.max_time.count()); !why.empty()) {
+            fail<simulation_error>(why);
+        }
+    });
 }
 
-// Runs for a caller that takes no exception. One of a task is left to the next run().
+// Runs for a caller that takes no exception: one of a task is left to the next run(). The limits of the
+// options may be reached already, so it has steps of its own.
 template <class IsOver> bool simulation::run_or_die(std::int64_t until, IsOver&& is_over) noexcept {
-    return run_steps(until, is_over, [this](const std::string& why) { die(why); });
+    const std::uint64_t more = std::max(how_.max_steps, most_last_steps);
+    const std::uint64_t most = steps_ + std::min(more, UINT64_MAX - steps_);
+    return run_steps(until, is_over, [this, most] {
+        if (const std::string why = limit(most, never_ns); !why.empty()) {
+            die(why);
+        }
+    });
 }
 
-// Calls at_limit(why), which does not return, at a limit of the options.
-template <class IsOver, class AtLimit>
-bool simulation::run_steps(std::int64_t until, IsOver&& is_over, AtLimit&& at_limit) {
+// Calls check(), which may throw, before each step.
+template <class IsOver, class Check>
+bool simulation::run_steps(std::int64_t until, IsOver&& is_over, Check&& check) {
     const turn here(*this);
     while (!is_over()) {
-        if (const std::string why = limit(); !why.empty()) {
-            at_limit(why);
-        }
+        check();
         if (!step(until)) {
             return is_over();
         }
@@ -110,17 +118,17 @@ bool simulation::run_steps(std::int64_t until, IsOver&& is_over, AtLimit&& at_li
 }
 
 // Returns why the run cannot go on; "" if it can.
-inline std::string simulation::limit() {
+inline std::string simulation::limit(std::uint64_t most_steps, std::int64_t most_ns) {
     if (foreign_.size() != 0) {
         const std::string woken = take_foreign();
         if (!closing_) {
             return "another thread has " + woken + ", so the run cannot be repeated";
         }
     }
-    if (steps_ >= how_.max_steps) {
+    if (steps_ >= most_steps) {
         return "max_steps reached: a task may run for ever";
     }
-    if (elapsed_ns() > how_.max_time.count()) {
+    if (elapsed_ns() > most_ns) {
         return "max_time reached: a timer may be armed again for ever";
     }
     return {};
@@ -317,9 +325,6 @@ inline simulation::~simulation() {
                          : "it is destroyed by another thread than the one that made it");
     }
     closing_ = true;
-    how_.max_steps = std::max(how_.max_steps, most_last_steps);
-    how_.max_steps += std::min(steps_, UINT64_MAX - how_.max_steps);
-    how_.max_time = std::chrono::nanoseconds::max();
     registry_.close();
     const auto are_ended = [this]() noexcept {
         // Order: relaxed; the owner counts.
