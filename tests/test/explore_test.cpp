@@ -88,6 +88,7 @@ TEST_CASE("explore: a failure is printed with its seed, and the environment repe
         return test::run_child([=] {
             ::unsetenv("BIDE_TEST_SEED");
             ::unsetenv("BIDE_TEST_SEEDS");
+            ::unsetenv("BIDE_TEST_TRACE");
             if (variable != nullptr) {
                 ::setenv(variable, value, 1);
             }
@@ -115,7 +116,12 @@ TEST_CASE("explore: a failure is printed with its seed, and the environment repe
     REQUIRE(run(nullptr, "", 1).has_exited(5));
     REQUIRE(run("BIDE_TEST_SEEDS", "8", 1).has_exited(8));
     REQUIRE(run("BIDE_TEST_SEED", "7", 10).has_exited(1));
-    REQUIRE(run("BIDE_TEST_SEED", "x", 1).has_exited(5));
+    const auto ignored = run("BIDE_TEST_SEED", "0x7", 1);
+    REQUIRE(ignored.has_exited(5));
+    REQUIRE(test::contains(ignored.said, "BIDE_TEST_SEED=0x7 is ignored, it is not a number\n"));
+    const auto traced = run("BIDE_TEST_TRACE", "1", 1);
+    REQUIRE(traced.has_exited(5));
+    REQUIRE(test::contains(traced.said, "bide::test: seed 4\nbide::test: seed 5\n"));
     const auto failed = run(nullptr, "", 10);
     INFO(failed.text());
     REQUIRE(failed.has_exited(103));

@@ -330,6 +330,22 @@ TEST_CASE("test scheduler: the clock of a program can be the simulated one") {
     REQUIRE(s.now() == 3h + 1ms);
 }
 
+TEST_CASE("test scheduler: the calendar is simulated, too") {
+    const auto before = bide::test::system_clock::now();
+    REQUIRE(before - std::chrono::system_clock::now() < 1h);
+    scheduler s;
+    REQUIRE(bide::test::system_clock::now().time_since_epoch() == 24h * 365 * 70);
+    const auto wait = [](std::chrono::system_clock::duration rest) -> task<> {
+        co_await bide::this_task::sleep_until(bide::test::system_clock::now() + rest);
+    };
+    s.run_until(wait(24h));
+    REQUIRE(s.now() == 24h);
+    REQUIRE(s.report().steps < 10);
+    s.run_until(wait(-1h));
+    REQUIRE(s.now() == 24h);
+    REQUIRE(bide::test::system_clock::now().time_since_epoch() == 24h * 365 * 70 + 24h);
+}
+
 TEST_CASE("test scheduler: a loop that waits for a time ends") {
     scheduler s;
     const auto spin = []() -> task<> {

@@ -9,7 +9,7 @@
 /// becomes poll(). Waits sleep on the steady clock. Any other clock can be adjusted back and
 /// forward. A wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then
 /// reads the clock again. So if the clock is adjusted past the deadline, the wait ends within 1 s.
-/// It never ends before the deadline.
+/// It never ends before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/nanoseconds.hpp>
@@ -55,7 +55,7 @@ public:
         if (ns <= clock_now_ns<C>()) {
             return poll();
         }
-        const bool steady = std::is_same_v<C, std::chrono::steady_clock>;
+        const bool steady = std::is_same_v<C, std::chrono::steady_clock> || is_simulated<C>();
         return deadline(ns, steady ? nullptr : &clock_now_ns<C>);
     }
 
@@ -123,11 +123,18 @@ private:
         : ns_(ns), other_clock_(clock) {}
 
     template <class C> static std::int64_t clock_now_ns() {
-        if constexpr (std::is_same_v<C, std::chrono::steady_clock>) {
+        if (std::is_same_v<C, std::chrono::steady_clock> || is_simulated<C>()) {
             return native_platform::now();
-        } else {
-            return saturated_ns(C::now().time_since_epoch());
         }
+        return saturated_ns(C::now().time_since_epoch());
+    }
+
+    // On a thread that simulates, the system clock shows the simulated steady time, which is never adjusted.
+    template <class C> static bool is_simulated() noexcept {
+        if constexpr (std::is_same_v<C, std::chrono::system_clock>) {
+            return detail::simulated_machine::here() != nullptr;
+        }
+        return false;
     }
 
     // The time left on the deadline's own clock; zero if it has passed.

@@ -73,7 +73,7 @@ template <class F> std::optional<seed_failure> failure_under(std::uint64_t seed,
     return std::nullopt;
 }
 
-// Returns the number that a variable of the environment holds.
+// Returns the number that a variable of the environment holds. Complains if it holds something else.
 inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
     const char* const text = std::getenv(variable);
     std::uint64_t number = 0;
@@ -82,7 +82,11 @@ inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
     }
     const char* const end = text + std::strlen(text);
     const auto read = std::from_chars(text, end, number);
-    return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
+    if (read.ec != std::errc() || read.ptr != end) {
+        std::fprintf(stderr, "bide::test: %s=%s is ignored, it is not a number\n", variable, text);
+        return std::nullopt;
+    }
+    return number;
 }
 
 } // namespace detail
@@ -102,8 +106,9 @@ std::optional<seed_failure> find_failure(std::uint64_t first, std::uint64_t coun
 /// Calls f(seed) for `count` seeds from `first` on. At the first one that throws, writes the seed and the
 /// end of the journal to stderr.
 ///
-/// Two variables of the environment, each a decimal number, change that: BIDE_TEST_SEED is the only seed;
-/// BIDE_TEST_SEEDS replaces `count`.
+/// Variables of the environment, each a decimal number, change that: BIDE_TEST_SEED is the only seed;
+/// BIDE_TEST_SEEDS replaces `count`. With BIDE_TEST_TRACE=1 each seed is written before its call, for a
+/// test that crashes.
 /// Throws: the exception of f.
 template <class F> void for_each_seed(std::uint64_t first, std::uint64_t count, F&& f) {
     if (const auto only = detail::number_in("BIDE_TEST_SEED")) {
@@ -112,7 +117,13 @@ template <class F> void for_each_seed(std::uint64_t first, std::uint64_t count, 
     } else if (const auto more = detail::number_in("BIDE_TEST_SEEDS")) {
         count = *more;
     }
-    const auto failure = find_failure(first, count, f);
+    const bool is_traced = detail::number_in("BIDE_TEST_TRACE").value_or(0) != 0;
+    const auto failure = find_failure(first, count, [&](std::uint64_t seed) {
+        if (is_traced) {
+            std::fprintf(stderr, "bide::test: seed %llu\n", static_cast<unsigned long long>(seed));
+        }
+        f(seed);
+    });
     if (!failure) {
         return;
     }

@@ -152,6 +152,26 @@ struct clock {
     }
 };
 
+/// Is the calendar of a simulation: std::chrono::system_clock, or on a thread with a test::scheduler the
+/// time of `clock` since 1970. A simulation begins on 15 December 2039, later than all that was made
+/// before it.
+struct system_clock {
+    /// The types are those of std::chrono::system_clock.
+    using duration = std::chrono::system_clock::duration;
+    using rep = duration::rep;                                ///< The type of a count.
+    using period = duration::period;                          ///< The unit of a count.
+    using time_point = std::chrono::system_clock::time_point; ///< The time since 1970.
+    /// The clock of the system may be adjusted.
+    static constexpr bool is_steady = false;
+
+    /// Returns the time.
+    static time_point now() noexcept {
+        return detail::here() == nullptr ? std::chrono::system_clock::now()
+                                         : time_point(std::chrono::duration_cast<duration>(
+                                               std::chrono::nanoseconds(native_platform::now())));
+    }
+};
+
 /// Returns the simulated time since the scheduler of this thread was made; zero without a scheduler.
 inline std::chrono::nanoseconds now() noexcept {
     auto* const s = detail::here();
