@@ -4,8 +4,10 @@
 #include <bide/task/strand.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
+#include <bide/task/with_deadline.hpp>
 #include <bide/test/scheduler.hpp>
 #include <support/catch.hpp>
+#include <support/coroutines.hpp>
 #include <support/death.hpp>
 
 #include <chrono>
@@ -134,6 +136,29 @@ TEST_CASE("test scheduler: the tasks run while the test waits, and the time pass
     setter.join();
 }
 
+TEST_CASE("test scheduler: a coroutine that is part of no task is simulated, too") {
+    scheduler s;
+    const auto waits = [](bide::event& on) -> task<bool> {
+        co_return (co_await on.async_wait().with_timeout(2h)).has_value();
+    };
+    const auto is_limited = [](bide::event& on) -> task<bool> {
+        auto work = bide::with_timeout(wait_for(on), 1h);
+        co_return (co_await std::move(work)).has_value();
+    };
+    bide::event e;
+    REQUIRE_FALSE(bide::sync_wait(waits(e)));
+    REQUIRE(s.now() == 2h);
+    REQUIRE_FALSE(bide::sync_wait(is_limited(e)));
+    REQUIRE(s.now() == 3h);
+    const auto set = [](bide::event& one) -> task<> {
+        co_await sleep_for(1s);
+        one.set();
+    };
+    s.spawn(set(e)).detach();
+    REQUIRE(bide::sync_wait(waits(e)));
+    REQUIRE(s.now() == 3h + 1s);
+}
+
 TEST_CASE("test scheduler: a strand that is destroyed runs what was posted, also after a limit") {
     simulation_options how = seeded(3);
     how.max_steps = 1;
@@ -225,6 +250,14 @@ TEST_CASE("test scheduler: a misuse ends the program, and says which") {
                                std::thread([&] { s.reset(); }).join();
                            }),
                            "destroyed by another thread"));
+    const auto waits = [](bide::event& on) -> test::detached {
+        static_cast<void>(co_await on.async_wait().with_timeout(2h));
+    };
+    REQUIRE(test::contains(said([&](scheduler&) {
+                               static bide::event never;
+                               waits(never);
+                           }),
+                           "a coroutine that is part of no task waits for a time; seed 6"));
 }
 
 TEST_CASE("test scheduler: what waits for ever at the end is named, with the last steps") {

@@ -61,6 +61,8 @@ using os_futex = portable_futex;
 
 namespace bide::inline BIDE_ABI {
 
+struct timer;
+
 /// Is the type of a word that threads sleep on (core/futex.hpp).
 using futex_word = std::uint32_t;
 
@@ -81,6 +83,9 @@ public:
     enum class sleep_end { woken, timed_out, idle };
     using condition = bool (*)(const void* of) noexcept;
     virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;
+
+    // Arms the time-out of a coroutine that is part of no task (core/timer.hpp).
+    virtual void add_timer(timer& t) noexcept = 0;
 
     // Returns the machine of the calling thread; nullptr if the thread does not simulate.
     static simulated_machine* here() noexcept {

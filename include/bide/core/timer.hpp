@@ -225,6 +225,24 @@ template <class Platform> executor_ref spare_executor() noexcept {
     return service != nullptr ? executor_ref(*service) : executor_ref();
 }
 
+// Returns the simulation of this thread, which takes the place of the service.
+template <class Platform> simulated_machine* simulation_here() noexcept {
+    if constexpr (std::is_same_v<Platform, native_platform>) {
+        return simulated_machine::here();
+    } else {
+        return nullptr;
+    }
+}
+
+// Arms a time-out that no scheduler takes.
+template <class Platform> void add_service_timer(timer& t) noexcept {
+    if (auto* const simulated = simulation_here<Platform>()) [[unlikely]] {
+        simulated->add_timer(t);
+    } else {
+        required_service<Platform>().add(t);
+    }
+}
+
 // Arms the time-out of a wait. If the running task is about to begin that wait, and will resume on
 // this scheduler, the scheduler takes the timer. That is safe, because the task ends before its
 // scheduler does. The service takes all other timers.
@@ -234,14 +252,14 @@ template <class Platform> void add_timer(timer& t) noexcept {
         here.host->serves(here.running->goes_on_at())) {
         here.host->add_timer(t);
     } else {
-        required_service<Platform>().add(t);
+        add_service_timer<Platform>(t);
     }
 }
 
 // Starts the service if it will take this thread's time-outs.
 // Throws: std::system_error if the service cannot be started.
 template <class Platform> void prepare_timers() {
-    if (worker_local<Platform>::get().host == nullptr) {
+    if (worker_local<Platform>::get().host == nullptr && simulation_here<Platform>() == nullptr) {
         timer_service<Platform>();
     }
 }

@@ -69,7 +69,7 @@ public:
                        here.host->serves(executor_of(h.promise()))) {
                 here.host->add_timer(child.timer_);
             } else {
-                required_service<platform>().add(child.timer_);
+                add_service_timer<platform>(child.timer_);
             }
             return false;
         }

@@ -334,6 +334,9 @@ inline simulation::~simulation() {
     if (!run_or_die(never_ns, are_ended)) {
         die("the scheduler is destroyed, and a task that it has cancelled waits for ever");
     }
+    if (timers_.next_live_ns() != never_ns) {
+        die("the scheduler is destroyed, and a coroutine that is part of no task waits for a time");
+    }
     simulated_machine::exchange(outer_);
     journal_.leave();
     if (*thrown_ != nullptr && std::uncaught_exceptions() == 0) {
