@@ -117,6 +117,33 @@ TEST_CASE("test scheduler: of two tasks that lost their priority, either one goe
     REQUIRE(found > 10);
 }
 
+TEST_CASE("test scheduler: priorities find a switch after many yields in a row") {
+    const auto count = [](int& to) -> task<> {
+        for (int i = 0; i < 100; ++i) {
+            ++to;
+            co_await yield();
+        }
+    };
+    const auto look = [](const int& at, bool& is_found) -> task<> {
+        is_found = at == 80;
+        co_return;
+    };
+    int found = 0;
+    for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
+        int at = 0;
+        bool is_found = false;
+        simulation_options how = seeded(seed, task_order::priorities);
+        how.change_points = 1;
+        how.expected_steps = 100;
+        scheduler s(how);
+        s.spawn(count(at)).detach();
+        s.spawn(look(at, is_found)).detach();
+        s.run();
+        found += is_found ? 1 : 0;
+    }
+    REQUIRE(found > 0); // about 10'000 / (2 tasks * 100 steps * 8)
+}
+
 TEST_CASE("test scheduler: a loop of operations that need not wait starves no other task") {
     const auto poll = [](bide::mutex& m, bool& flag) -> task<> {
         for (bool is_set = false; !is_set;) {

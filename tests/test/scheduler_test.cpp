@@ -127,7 +127,7 @@ TEST_CASE("test scheduler: a run is the same with every compiler and library") {
     REQUIRE(digits == "3302323210011120");
     REQUIRE(s.journal_hash() == 0xc1e23c785b660d95U);
     REQUIRE(record_of(seeded(2)).hash == 0x9b075ab714050feU);
-    REQUIRE(record_of(seeded(2, task_order::priorities)).hash == 0xefef3c1c55fc971aU);
+    REQUIRE(record_of(seeded(2, task_order::priorities)).hash == 0xd9a1c38b8935e87eU);
 }
 
 TEST_CASE("test scheduler: fifo keeps the order, and the other orders find others") {
@@ -196,10 +196,10 @@ bool finds(std::uint64_t seed, task_order order) {
 
 TEST_CASE("test scheduler: priorities find a bug that needs two switches") {
     int found = 0;
-    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
         found += finds(seed, task_order::priorities) ? 1 : 0;
     }
-    REQUIRE(found > 0);
+    REQUIRE(found > 10);
     REQUIRE_FALSE(finds(0, task_order::fifo));
 }
 

@@ -63,7 +63,7 @@ struct simulation_options {
     fault_options faults{};
 
     /// Called before each step, outside of all tasks, with the number of the step from 1 on. It may
-    /// cancel a task, and must not throw.
+    /// cancel a task, and must not throw. If no step follows, the next call has the same number.
     std::function<void(std::uint64_t step)> before_step{};
 };
 

@@ -152,11 +152,6 @@ private:
     static constexpr std::uint64_t most_reads = 100'000;        // of the clock, in one step
     static constexpr std::uint64_t most_last_steps = 1'000'000; // at least
 
-    // A task that runs so many times in a row and yields waits for another one, which may have a lower
-    // priority. One that is made to yield may have much to do.
-    static constexpr unsigned longest_polling = 16;
-    static constexpr unsigned longest_streak = 1000;
-
     struct queued {
         runnable* job;
         task_table::entry* task; // nullptr: none of the table
@@ -185,8 +180,8 @@ private:
 
     // ---- The host of their operations
 
-    void yield(runnable& r) noexcept override { push_behind(r, longest_polling); }
-    void yield_spent(runnable& r) noexcept override { push_behind(r, longest_streak); }
+    void yield(runnable& r) noexcept override { push_behind(r, order_.is_polling(streak_)); }
+    void yield_spent(runnable& r) noexcept override { push_behind(r, order_.is_endless(streak_)); }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
     bool blocks() noexcept override;
     void unblocks() noexcept override {}
@@ -198,9 +193,9 @@ private:
         bide::detail::made_or_fatal("no memory for the queue of a simulation",
                                     [&] { ready_.push_back({&r, tasks_.of(r)}); });
     }
-    void push_behind(runnable& r, unsigned most_in_a_row) noexcept {
+    void push_behind(runnable& r, bool is_last) noexcept {
         push(r);
-        if (auto* const task = ready_.back().task; task != nullptr && streak_ >= most_in_a_row) {
+        if (auto* const task = ready_.back().task; task != nullptr && is_last) {
             task->priority = order_.lowest_priority();
         }
     }
@@ -236,7 +231,7 @@ private:
     std::uint64_t main_ = 0;
     const task_table::entry* running_ = nullptr; // the task that runs
     std::uint64_t last_run_ = 0;                 // the number of the task that ran last
-    unsigned streak_ = 0;                        // how many times in a row
+    std::uint64_t streak_ = 0;                   // how many times in a row
     bool in_step_ = false;                       // a task, another runnable or a hook runs
     bool closing_ = false;
 

@@ -12,7 +12,8 @@
 // step, the task that is about to run gets that priority, and the next task is chosen anew. The steps
 // are drawn independently of the order of these priorities. So of two tasks that were lowered, either
 // one may go on first. A task that yields again and again gets a priority below all others: a loop that
-// waits for another task by yielding would run for ever otherwise. What belongs to no task has a new
+// waits for another task by yielding would run for ever otherwise. How often it may is drawn for each
+// run, so that a switch may come after any number of yields. What belongs to no task has a new
 // random priority at each step: the timer, a child of when_all(), a coroutine that stands alone.
 
 #include <bide/core/config.hpp>
@@ -40,6 +41,7 @@ public:
                 const std::uint64_t steps = std::max<std::uint64_t>(how.expected_steps, 1);
                 changes_.push_back({1 + random_.below(steps), lowest_ + i});
             }
+            most_yields_ <<= std::countr_zero(random_.bits() | 64);
         }
     }
 
@@ -50,6 +52,11 @@ public:
 
     // Returns a priority below all others.
     std::uint64_t lowest_priority() noexcept { return --lowest_; }
+
+    // Return whether a task waits for another one, if it has run so many times in a row and yields. One
+    // that is made to yield may only have much to do.
+    bool is_polling(std::uint64_t runs) const noexcept { return runs >= most_yields_; }
+    bool is_endless(std::uint64_t runs) const noexcept { return runs >= 8 * most_yields_; }
 
     // Returns the budget of the next step (worker_local::budget).
     unsigned budget() noexcept {
@@ -121,6 +128,7 @@ private:
     seeded_random& random_;
     std::vector<change_point> changes_;
     std::uint64_t lowest_ = least_random;
+    std::uint64_t most_yields_ = 16;
 };
 
 } // namespace test::detail
