@@ -1,6 +1,9 @@
 #define BIDE_DEADLOCK_CHECK
 
+#include <bide/channel/channel.hpp>
+#include <bide/channel/select.hpp>
 #include <bide/core/deadlock_check.hpp>
+#include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/test/explore.hpp>
@@ -55,6 +58,19 @@ TEST_CASE("explore: the report of a run names what each task waits for, and the 
             std::string::npos);
     REQUIRE(found->journal.find("seed " + std::to_string(found->seed) + "\n") == 0);
     REQUIRE(found->journal.find("spawn task 2 second\n") != std::string::npos);
+}
+
+TEST_CASE("explore: the report says of a select only that it waits") {
+    bide::channel<int> requests(1);
+    bide::event quit;
+    bide::test::scheduler s;
+    const auto choose = [](bide::channel<int>& from, bide::event& end) -> task<> {
+        static_cast<void>(co_await bide::async_select(bide::on_recv(from), bide::on_event(end)));
+    };
+    s.spawn(choose(requests, quit)).detach();
+    const std::string text = s.run().text();
+    INFO(text);
+    REQUIRE(text.find("task 1 waits") + 12 == text.size());
 }
 
 TEST_CASE("explore: each seed is tried, up to the first that fails") {

@@ -134,7 +134,7 @@ public:
     std::string what_for(actor who) {
         const std::lock_guard lock(mutex_);
         for (const auto& [node, w] : waits_) {
-            if (w.who == who) {
+            if (w.who == who && w.what.word != nullptr) { // a select has no word
                 const std::string held = holders_of(w.what.word);
                 return text_of(w.what.word) + (held.empty() ? "" : ", held by " + held);
             }
