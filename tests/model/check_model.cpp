@@ -687,6 +687,68 @@ TEST_CASE("checker: a failure in one of several processes is reported, its end t
           }).what == failure::terminated);
 }
 
+namespace {
+
+// Which threads start a third one, and when, differs from one execution to another.
+template <class Last> void threads_that_start_threads(int first, Last last) {
+    atomic<int> word{0};
+    const auto run = [&](int mine) {
+        if (word.fetch_add(1, relaxed) == first) {
+            model::thread third([&] { word.fetch_add(10 * mine, relaxed); });
+        }
+    };
+    model::thread one([&] { run(1); });
+    model::thread two([&] { run(2); });
+    one.join();
+    two.join();
+    last(word.load(relaxed));
+}
+
+} // namespace
+
+TEST_CASE("checker: threads that start threads are the same ones in a replay", "[checker]") {
+    for (const int starter : {1, 2}) {
+        for (const auto how : {options::method::exhaustive, options::method::bounded}) {
+            const auto body = [starter] {
+                threads_that_start_threads(
+                    1, [starter](int sum) { MODEL_REQUIRE(sum != 2 + 10 * starter); });
+            };
+            const auto v = model::explore({.how = how}, body);
+            CHECK(v.what == failure::assertion);
+            const auto again = model::replay(v.path, {}, body);
+            CHECK(again.what == failure::assertion);
+            CHECK(again.trace == v.trace);
+            CHECK(!model::to_dot(v, {}, body).empty());
+        }
+    }
+}
+
+TEST_CASE("checker: threads that start threads are the same ones in all processes and runs",
+          "[checker]") {
+    // Each value leads to other threads first.
+    const auto body = [] {
+        threads_that_start_threads(model::choose(3) - 1,
+                                   [](int) { eight_stores_and_reads([] {}); });
+    };
+    const auto alone = model::explore({.jobs = 1}, body);
+    CHECK(alone.what == failure::none);
+    const auto together = model::explore({.jobs = 3}, body);
+    CHECK(together.what == failure::none);
+    CHECK(together.executions == alone.executions);
+
+    const auto folder =
+        std::filesystem::temp_directory_path() / ("bide_threads_" + std::to_string(::getpid()));
+    ::setenv("BIDE_MODEL_STATE", folder.c_str(), 1);
+    const options some{.max_executions = alone.executions / 3};
+    CHECK(model::find("threads of runs", failure::too_large, some, body).what ==
+          failure::too_large);
+    CHECK(model::find("threads of runs", failure::too_large, some, body).what ==
+          failure::too_large);
+    CHECK(model::find("threads of runs", failure::none, {}, body).executions == alone.executions);
+    ::unsetenv("BIDE_MODEL_STATE");
+    std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("checker: an exploration that was stopped goes on in the next run", "[checker]") {
     const auto folder =
         std::filesystem::temp_directory_path() / ("bide_state_" + std::to_string(::getpid()));

@@ -12,9 +12,11 @@
 #include <bide/model/detail/memory.hpp>
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace bide::inline BIDE_ABI::model::detail {
@@ -106,6 +108,22 @@ struct model_thread {
 
 class execution;
 
+// The numbers of threads that were started, by who started them: the n-th that a thread starts has the same
+// number in all executions of an exploration, in whatever process.
+class thread_names {
+public:
+    // The number of the n-th thread that `parent` starts; max_threads: there are too many.
+    int number(int parent, int n) noexcept;
+    // Those below a number as a text, which is empty where it goes without saying; and back.
+    std::string text(int below) const;
+    // Returns false if it is no such text.
+    bool read(std::string_view text);
+
+private:
+    // 0: none yet; else one more than parent << 16 | n.
+    std::array<std::atomic<std::uint32_t>, max_threads> all_{};
+};
+
 // Decides. One for a whole exploration.
 class search {
 public:
@@ -151,7 +169,7 @@ struct weakening {
 
 class execution {
 public:
-    execution(const options& o, const body& run, search& how);
+    execution(const options& o, const body& run, search& how, thread_names& names);
     ~execution();
     execution(const execution&) = delete;
     execution& operator=(const execution&) = delete;
@@ -239,8 +257,8 @@ private:
     site failed_at_;
     int failed_by_ = -1;
     std::map<const void*, int> queues_;
-    std::map<std::pair<int, int>, int> thread_names_; // (parent, its n-th) to thread
-    std::vector<std::pair<int, int>> picks_;          // thread and outcome of each step
+    thread_names& names_;
+    std::vector<std::pair<int, int>> picks_; // thread and outcome of each step
     std::vector<outcome> candidates_;
     std::vector<int> scratch_;
 };

@@ -74,6 +74,8 @@ public:
     int choose(execution& x, int thread, const std::vector<outcome>& all) override;
     bool is_graph_search() const override { return graph_; }
 
+    thread_names names; // of the path
+
 private:
     static constexpr int from_writer = -1;
     struct step {

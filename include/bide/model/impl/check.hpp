@@ -94,13 +94,15 @@ struct exploration {
     double most_seconds = forever;            // of the processor
     bool report = true;                       // what failed, besides that it did
     bool only_consistent = false;             // failures that need a weak order are passed over
+    thread_names* names = nullptr;            // those of another part of the same exploration
     std::function<void(execution&)> failed{}; // is called with the execution that failed
 
     // `goes_on` is asked after each execution; false: the rest is left.
     verdict with(search& s, const std::function<bool(const verdict&)>& goes_on = {}) const {
         verdict v;
         bool is_left = false;
-        execution x(how, run, s);
+        thread_names own;
+        execution x(how, run, s, names != nullptr ? *names : own);
         x.seen_orders = seen;
         x.mutant = mutant;
         const auto begin = std::chrono::steady_clock::now();
@@ -146,6 +148,13 @@ struct exploration {
         return v;
     }
 
+    // The execution of a path.
+    verdict with(one_path& s) const {
+        exploration e = *this;
+        e.names = &s.names;
+        return e.with(static_cast<search&>(s));
+    }
+
     verdict operator()() const {
 #if BIDE_MODEL_FORKS
         const bool is_plain = seen == nullptr && mutant == nullptr && outcomes == nullptr &&
@@ -171,20 +180,23 @@ struct exploration {
     verdict with(saved_state& state) const {
         verdict before;
         exhaustive s(false);
-        state.load(s, before);
+        thread_names all_names;
+        state.load(s, before, all_names);
         const auto sum = [&](verdict v) {
             v.executions += before.executions;
             v.pruned += before.pruned;
             return v;
         };
-        verdict all = sum(with(s, [&](const verdict& so_far) {
-            state.look(s, sum(so_far));
+        exploration e = *this;
+        e.names = &all_names;
+        verdict all = sum(e.with(s, [&](const verdict& so_far) {
+            state.look(s, sum(so_far), all_names);
             return true;
         }));
         if (all.what == failure::empty && all.executions != 0) {
             all.what = failure::none;
         }
-        all.what == failure::too_large ? state.save(s, all) : state.remove();
+        all.what == failure::too_large ? state.save(s, all, all_names) : state.remove();
         return all;
     }
 
@@ -194,16 +206,18 @@ struct exploration {
         constexpr std::uint64_t brief = 1'000; // executions that are not worth a fork
         const auto begin = std::chrono::steady_clock::now();
         exhaustive s(false);
-        verdict v = with(s, [&](const verdict& so_far) {
+        const shared_page counts;
+        exploration e = *this;
+        e.names = counts.is_there() ? &(*counts).names : nullptr;
+        verdict v = e.with(s, [&](const verdict& so_far) {
             return so_far.executions + so_far.pruned < brief || s.branches() < 2;
         });
         if (v.what != failure::none || s.branches() == 0) {
             return v;
         }
-        const shared_page counts;
         work_force force;
-        const explores explore = [this](exhaustive& part, const auto& goes_on) {
-            return with(part, goes_on);
+        const explores explore = [&e](exhaustive& part, const auto& goes_on) {
+            return e.with(part, goes_on);
         };
         for (unsigned i = 0; i < jobs && counts.is_there(); ++i) {
             force.start(*counts, explore);

@@ -31,8 +31,8 @@ execution* running = nullptr; // whose body's code runs now
 
 execution* execution::current() noexcept { return running; }
 
-execution::execution(const options& o, const body& run, search& how)
-    : options_(o), body_(run), search_(how) {}
+execution::execution(const options& o, const body& run, search& how, thread_names& names)
+    : options_(o), body_(run), search_(how), names_(names) {}
 
 execution::~execution() = default;
 
@@ -224,16 +224,14 @@ int execution::spawn(std::function<void()> run, bool is_daemon) {
     const auto* const mine = new std::function<void()>(std::move(run)); // the body's memory
     const int parent = running_;
     heap::enter(-1);
-    const auto [at, fresh] =
-        thread_names_.try_emplace({parent, self().spawned++}, static_cast<int>(threads_.size()));
-    const int t = at->second;
-    if (fresh) {
+    const int t = names_.number(parent, self().spawned++);
+    if (t >= max_threads) {
+        fail_now(failure::too_large, "more than 8 threads, over all executions");
+    }
+    while (threads() <= t) {
         threads_.push_back(std::make_unique<model_thread>());
     }
     heap::enter(parent);
-    if (t >= max_threads) {
-        fail_now(failure::too_large, "more than 8 threads");
-    }
     thread(t).run = mine;
     thread(t).is_daemon = is_daemon;
     request r;

@@ -51,6 +51,7 @@ struct shared_counts {
     std::atomic<int> hungry{0}; // processes without branches
     std::atomic<std::uint64_t> executions{0};
     std::atomic<std::uint64_t> pruned{0};
+    thread_names names;
 };
 
 class shared_page {

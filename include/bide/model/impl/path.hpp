@@ -2,7 +2,8 @@
 #ifndef BIDE_MODEL_IMPL_PATH_HPP
 #define BIDE_MODEL_IMPL_PATH_HPP
 
-// The way to an execution as a text. "g" or "s" (a search of graphs or of schedules), then its steps:
+// The way to an execution as a text. "g" or "s" (a search of graphs or of schedules); where threads start
+// threads, who started T1, T2 and so on ("0.0,0.1,2.0;": T2 started T3 as its first); then its steps:
 //
 //   2      thread 2 makes a step, whose outcome is the first of those that are possible
 //   2*3    three of them
@@ -14,8 +15,12 @@
 #include <bide/model/detail/schedules.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
+#include <string_view>
 
 namespace bide::inline BIDE_ABI::model::detail {
 
@@ -50,6 +55,59 @@ std::vector<std::string> steps_of(const memory& m) {
 
 } // namespace
 
+int thread_names::number(int parent, int n) noexcept {
+    const auto name =
+        (static_cast<std::uint32_t>(parent) << 16 | static_cast<std::uint32_t>(n)) + 1;
+    for (int t = 1; t < max_threads; ++t) {
+        std::uint32_t is = 0;
+        // Order: relaxed; the number is all that the processes tell each other by it.
+        if (all_[index(t)].compare_exchange_strong(is, name, std::memory_order_relaxed) ||
+            is == name) {
+            return t;
+        }
+    }
+    return max_threads;
+}
+
+std::string thread_names::text(int below) const {
+    std::string out;
+    bool is_plain = true; // all of them were started by T0
+    for (int t = 1; t < below && t < max_threads; ++t) {
+        const std::uint32_t name = all_[index(t)].load(std::memory_order_relaxed);
+        if (name == 0) {
+            break;
+        }
+        is_plain = is_plain && (name - 1) >> 16 == 0;
+        out += (out.empty() ? "" : ",") + std::to_string((name - 1) >> 16) + "." +
+               std::to_string((name - 1) & 0xffff);
+    }
+    return is_plain ? std::string() : out + ";";
+}
+
+bool thread_names::read(std::string_view text) {
+    const std::string all(text);
+    const char* at = all.c_str();
+    for (int t = 1; t < max_threads; ++t) {
+        char* end = nullptr;
+        const auto parent = std::strtoul(at, &end, 10);
+        if (end == at || *end != '.' || parent >= max_threads) {
+            return false;
+        }
+        at = end + 1;
+        const auto n = std::strtoul(at, &end, 10);
+        if (end == at || n > 0xffff) {
+            return false;
+        }
+        all_[index(t)].store(static_cast<std::uint32_t>(parent << 16 | n) + 1,
+                             std::memory_order_relaxed);
+        if (*end != ',') {
+            return *end == ';' && end[1] == '\0';
+        }
+        at = end + 1;
+    }
+    return false;
+}
+
 std::string execution::path() const {
     std::vector<std::string> steps;
     if (search_.is_graph_search()) {
@@ -60,6 +118,7 @@ std::string execution::path() const {
         }
     }
     std::string out = search_.is_graph_search() ? "g" : "s";
+    out += names_.text(threads());
     for (std::size_t i = 0; i < steps.size();) {
         std::size_t end = i + 1;
         if (steps[i].find_first_of(":<") == std::string::npos) {
@@ -78,6 +137,10 @@ one_path::one_path(const std::string& path) {
     const char* at = path.c_str();
     graph_ = *at == 'g';
     at += *at != '\0' ? 1 : 0;
+    if (const char* const end = std::strchr(at, ';'); end != nullptr) {
+        names.read({at, static_cast<std::size_t>(end + 1 - at)});
+        at = end + 1;
+    }
     while (*at != '\0') {
         char* end = nullptr;
         const auto number = [&](const char* text) {

@@ -43,8 +43,8 @@ public:
 
     bool is_wanted() const noexcept { return !path_.empty(); }
 
-    // Sets the counts and the branches, if there is such a file.
-    void load(exhaustive& to, verdict& counts) const {
+    // Sets the counts, the names and the branches, if there is such a file. One that was cut is none.
+    void load(exhaustive& to, verdict& counts, thread_names& names) const {
         std::ifstream in(path_, std::ios::binary);
         const std::string all{std::istreambuf_iterator<char>(in), {}};
         std::string_view rest = all;
@@ -56,8 +56,13 @@ public:
         verdict found;
         exhaustive saved(false);
         saved.begin_empty();
-        if (extract(rest, found.executions) && extract(rest, found.pruned) &&
-            saved.add_branches(rest)) { // a file that was cut is no file
+        if (!extract(rest, found.executions) || !extract(rest, found.pruned)) {
+            return;
+        }
+        const std::size_t line = rest.find('\n');
+        const std::string_view threads = rest.substr(0, line);
+        rest.remove_prefix(line == rest.npos ? rest.size() : line + 1);
+        if (saved.add_branches(rest) && (threads.empty() || names.read(threads))) {
             counts.executions = found.executions;
             counts.pruned = found.pruned;
             to.begin_empty();
@@ -66,19 +71,20 @@ public:
     }
 
     // Counts an execution; saves now and then.
-    void look(const exhaustive& s, const verdict& counts) {
+    void look(const exhaustive& s, const verdict& counts, const thread_names& names) {
         constexpr std::uint64_t between = 1'024;
         constexpr std::chrono::seconds every{30};
         if (++looks_ % between == 0 && clock::now() - last_ > every) {
-            save(s, counts);
+            save(s, counts, names);
             last_ = clock::now();
         }
     }
 
-    void save(const exhaustive& s, const verdict& counts) const {
+    void save(const exhaustive& s, const verdict& counts, const thread_names& names) const {
         std::string all = head();
         append(all, counts.executions);
         append(all, counts.pruned);
+        all += names.text(max_threads) + '\n';
         all += s.branch_text(s.branches());
         std::error_code error;
         std::filesystem::create_directories(path_.parent_path(), error);
