@@ -105,3 +105,78 @@ TEST_CASE("watch: bytes of a word are apart, and reads are no races", "[watch]")
         MODEL_REQUIRE(*word != 0);
     });
 }
+
+namespace {
+
+struct node {
+    int value = 0;
+    node* next = nullptr;
+};
+
+// A stack whose nodes are freed at once, though another thread may look at them.
+template <bool Frees> class node_stack {
+public:
+    ~node_stack() {
+        for (node* n = head_.load(); n != nullptr;) {
+            delete std::exchange(n, n->next);
+        }
+    }
+    void push(int value) {
+        auto* const n = new node{value, head_.load(std::memory_order_relaxed)};
+        while (!head_.compare_exchange_weak(n->next, n, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+        }
+    }
+    node* pop() {
+        node* n = head_.load(std::memory_order_acquire);
+        while (n != nullptr && !head_.compare_exchange_weak(n, n->next, std::memory_order_acquire,
+                                                            std::memory_order_acquire)) {
+        }
+        if (Frees) {
+            delete n;
+        }
+        return n;
+    }
+
+private:
+    model::atomic<node*> head_{nullptr};
+};
+
+template <bool Frees> void two_pop() {
+    node_stack<Frees> stack;
+    stack.push(1);
+    stack.push(2);
+    node* other_popped = nullptr;
+    model::thread other([&] { other_popped = stack.pop(); });
+    node* const popped = stack.pop();
+    other.join();
+    if (!Frees) {
+        delete popped;
+        delete other_popped;
+    }
+}
+
+} // namespace
+
+TEST_CASE("watch: memory that was freed is not accessed", "[watch]") {
+    model::check("nodes that are freed when all have looked", two_pop<false>);
+    model::find("nodes that are freed at once", failure::lifetime, two_pop<true>);
+    const auto v = model::find("a read behind a delete of the same thread", failure::lifetime, [] {
+        auto* const one = new node{1, nullptr};
+        const int* const value = &one->value;
+        delete one;
+        MODEL_REQUIRE(*static_cast<const volatile int*>(value) != 1);
+    });
+    CHECK(v.message == "read of memory that was freed by T0");
+    model::find("a read that the delete is not ordered behind", failure::lifetime, [] {
+        model::atomic<int> done{0};
+        auto* const one = new node{1, nullptr};
+        model::thread other([&] {
+            MODEL_REQUIRE(one->value == 1);
+            done.store(1, std::memory_order_relaxed);
+        });
+        while (done.load(std::memory_order_relaxed) == 0) {
+        }
+        delete one;
+    });
+}

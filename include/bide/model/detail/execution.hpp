@@ -108,8 +108,8 @@ struct model_thread {
 
 class execution;
 
-// The numbers of threads that were started, by who started them: the n-th that a thread starts has the same
-// number in all executions of an exploration, in whatever process.
+// The numbers of threads: the n-th that a thread starts has the same number in all executions of an
+// exploration, in whatever process.
 class thread_names {
 public:
     // The number of the n-th thread that `parent` starts; max_threads: there are too many.

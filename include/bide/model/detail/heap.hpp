@@ -27,6 +27,13 @@ private:
     int thread_;
 };
 
+// Is called with each piece of memory that the model frees. Null: nothing is.
+using freed = void (*)(const void* piece, std::size_t size) noexcept;
+void on_freed(freed call) noexcept;
+
+// Returns whether the code that runs is the body's, not the checker's.
+bool in_body() noexcept;
+
 // Forgets everything.
 void reset() noexcept;
 

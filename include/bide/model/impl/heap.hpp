@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t region_size = std::size_t{4} << 20;
 constexpr std::uint32_t used = 0x5eed'a11c;
-constexpr std::uint32_t freed = 0xdead'a11c;
+constexpr std::uint32_t dropped = 0xdead'a11c;
 
 struct header {
     std::uint32_t mark;
@@ -33,6 +33,7 @@ struct region {
 region regions[max_threads];
 std::size_t pieces = 0;
 bool misused = false;
+freed when_freed = nullptr;
 thread_local int inside = -1;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
@@ -70,7 +71,10 @@ void release(void* p) noexcept {
         misused = true;
         return;
     }
-    h->mark = freed;
+    if (inside >= 0 && when_freed != nullptr) {
+        when_freed(p, h->size);
+    }
+    h->mark = dropped;
     std::memset(p, 0xdd, h->size);
     --pieces;
 }
@@ -101,6 +105,10 @@ void give(void* p) noexcept {
 void enter(int thread) noexcept { inside = thread; }
 
 leave::leave() noexcept : thread_(inside) { enter(-1); }
+
+void on_freed(freed call) noexcept { when_freed = call; }
+
+bool in_body() noexcept { return inside >= 0; }
 
 void reset() noexcept {
     for (region& r : regions) {

@@ -3,7 +3,8 @@
 #define BIDE_MODEL_IMPL_PATH_HPP
 
 // The way to an execution as a text. "g" or "s" (a search of graphs or of schedules); where threads start
-// threads, who started T1, T2 and so on ("0.0,0.1,2.0;": T2 started T3 as its first); then its steps:
+// threads, of T1, T2 and so on which thread started them, and as its which one ("0.0,0.1,2.0;": T3 is the
+// first of T2); then its steps:
 //
 //   2      thread 2 makes a step, whose outcome is the first of those that are possible
 //   2*3    three of them

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -19,17 +21,24 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 namespace {
 
-// The bytes that were accessed in an execution, each a plain object of its own.
+// The bytes that were accessed in an execution, each a plain object of its own. No memory that was freed
+// is handed out again in it.
 class watched_memory {
 public:
     void access(execution& x, std::uintptr_t byte, bool writes) {
-        if (number_ != x.number) {
-            number_ = x.number;
-            objects_.clear();
-        }
+        begin(x);
         const auto [at, fresh] = objects_.try_emplace(byte, 0);
         if (fresh) {
-            at->second = x.mem().make_watched();
+            at->second = of_freed(byte);
+            at->second = at->second >= 0 ? at->second : x.mem().make_watched();
+        }
+        if (!x.mem().is_plain(at->second)) {
+            writes ? x.mem().write_plain(at->second, x.self().knows)
+                   : x.mem().read_plain(at->second,
+                                        x.self().knows); // which thread freed it, for found()
+            x.fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
+                                              " memory that was freed by T" +
+                                              std::to_string(x.mem().found().first.thread));
         }
         std::string wrong = writes ? x.mem().write_plain(at->second, x.self().knows)
                                    : x.mem().read_plain(at->second, x.self().knows);
@@ -38,26 +47,80 @@ public:
         }
     }
 
+    void free(execution& x, std::uintptr_t from, std::size_t size) {
+        begin(x);
+        const int rest = x.mem().make_watched(); // the bytes that were not accessed
+        x.mem().drop_plain(rest, x.self().knows);
+        freed_[from] = {from + size, rest};
+        for (std::size_t i = 0; i < size; ++i) {
+            const auto at = objects_.find(from + i);
+            if (at == objects_.end()) {
+                continue;
+            }
+            if (std::string wrong = x.mem().drop_plain(at->second, x.self().knows);
+                !wrong.empty()) {
+                x.fail_now(failure::lifetime, "memory is freed; " + wrong);
+            }
+        }
+    }
+
 private:
+    struct piece {
+        std::uintptr_t end = 0;
+        int object = outside;
+    };
+
+    void begin(const execution& x) {
+        if (number_ != x.number) {
+            number_ = x.number;
+            objects_.clear();
+            freed_.clear();
+        }
+    }
+    int of_freed(std::uintptr_t byte) const {
+        const auto next = freed_.upper_bound(byte);
+        if (next == freed_.begin()) {
+            return outside;
+        }
+        const piece& before = std::prev(next)->second;
+        return byte < before.end ? before.object : outside;
+    }
+
     std::uint64_t number_ = 0;
     std::unordered_map<std::uintptr_t, int> objects_;
+    std::map<std::uintptr_t, piece> freed_;
 };
+
+watched_memory& watched() {
+    static watched_memory all;
+    return all;
+}
 
 void watch(const void* from, std::size_t size, bool writes) {
     execution* const x = execution::current();
-    if (x == nullptr) {
+    // What the checker does has parts in common with the body: templates of the standard library, of which
+    // the linker takes the ones that are watched.
+    if (x == nullptr || !heap::in_body()) {
         return;
     }
     const heap::leave guard;
-    static watched_memory all;
     if (writes && !x->self().stack.holds(from)) {
         x->self().looks.clear(); // a loop that does so does not only wait
     }
     const auto first = reinterpret_cast<std::uintptr_t>(from);
     for (std::size_t i = 0; i < size; ++i) {
-        all.access(*x, first + i, writes);
+        watched().access(*x, first + i, writes);
     }
 }
+
+void watch_freed(const void* piece, std::size_t size) noexcept {
+    if (execution* const x = execution::current(); x != nullptr) {
+        const heap::leave guard;
+        watched().free(*x, reinterpret_cast<std::uintptr_t>(piece), size);
+    }
+}
+
+[[maybe_unused]] const bool is_told = (heap::on_freed(&watch_freed), true);
 
 } // namespace
 
