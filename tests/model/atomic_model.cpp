@@ -4,6 +4,7 @@
 #include <support/catch.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <type_traits>
 
 namespace {
@@ -44,6 +45,20 @@ template <template <class> class Atomic> bool has_the_values_of_the_standard() {
     Atomic<state> s{state::idle};
     expect(s.exchange(state::busy) == state::idle && s.load() == state::busy);
 
+    struct place { // two fields, and no place that is none
+        unsigned row;
+        unsigned column;
+        place(unsigned r, unsigned c) : row(r), column(c) {}
+    };
+    Atomic<place> p{place(1, 2)};
+    place old = p.load();
+    expect(p.compare_exchange_strong(old, place(3, 4)) && p.load().row == 3);
+    expect(!p.compare_exchange_strong(old, place(5, 6)) && old.row == 3 && old.column == 4);
+
+    Atomic<double> real{1.5};
+    double was = 1.5;
+    expect(real.compare_exchange_strong(was, -2.25) && real.load() == -2.25);
+
     a.wait(0);
     a.notify_one();
     return holds && a.is_lock_free() && Atomic<int>::is_always_lock_free;
@@ -72,6 +87,12 @@ TEST_CASE("atomic: a wait ends when it is notified of another value", "[atomic]"
     };
     model::check("notified", [&] { wait_for_one(true); });
     model::find("not notified", model::failure::lost_wakeup, [&] { wait_for_one(false); });
+    model::check("of eight bytes, the upper ones are others", [] {
+        atomic<std::uint64_t> word{7};
+        model::thread waiter([&] { word.wait(7, acquire); });
+        word.store(7 | std::uint64_t{1} << 32, release);
+        word.notify_one();
+    });
     model::check("two waiters, all notified", [] {
         atomic<int> flag{0};
         model::thread first([&] { flag.wait(0, relaxed); });

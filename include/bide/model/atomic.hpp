@@ -9,6 +9,7 @@
 #include <bide/model/detail/ops.hpp>
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,16 +21,26 @@ namespace bide::inline BIDE_ABI::model {
 namespace detail {
 
 template <class T> ops::bits to_bits(T value) noexcept {
-    static_assert(sizeof(T) <= sizeof(ops::bits) && std::is_trivially_copyable_v<T>);
+    static_assert(std::is_trivially_copyable_v<T>, "as std::atomic asks for");
+    static_assert(sizeof(T) <= sizeof(ops::bits), "the checker has atomics of at most eight bytes");
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_clear_padding)
+    if constexpr (!std::has_unique_object_representations_v<T>) {
+        __builtin_clear_padding(&value); // it is not compared
+    }
+#endif
+#endif
     ops::bits out = 0;
     std::memcpy(&out, &value, sizeof value);
     return out;
 }
 
 template <class T> T from_bits(ops::bits value) noexcept {
-    T out;
+    struct bytes {
+        unsigned char all[sizeof(T)];
+    } out;
     std::memcpy(&out, &value, sizeof out);
-    return out;
+    return std::bit_cast<T>(out);
 }
 
 constexpr std::memory_order failure_of(std::memory_order success) noexcept {
@@ -155,7 +166,7 @@ public:
     void wait(T old, order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
         const detail::ops::site here{file, line};
         while (detail::ops::load(object_, o, here) == detail::to_bits(old)) {
-            detail::ops::futex_wait(object_, this, detail::to_bits(old),
+            detail::ops::futex_wait(object_, this, detail::to_bits(old), sizeof(T),
                                     (std::numeric_limits<std::int64_t>::max)(), here);
         }
     }

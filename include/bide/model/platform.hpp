@@ -60,11 +60,12 @@ template <int LockLooks> struct basic_platform {
     /// Returns false.
     static bool single_cpu() noexcept { return false; }
 
-    /// Sleeps while `word` holds `expected`. Returns false if it has timed out.
+    /// Sleeps while `word` holds `expected`. Returns false if it has timed out. Of a 64-bit word only the low
+    /// half is sure to be compared (core/futex.hpp).
     template <class Word>
     static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until,
                            BIDE_MODEL_SITE) noexcept {
-        return detail::ops::futex_wait(word.object(), &word, detail::to_bits(expected), until,
+        return detail::ops::futex_wait(word.object(), &word, detail::to_bits(expected), 4, until,
                                        {file, line});
     }
     /// Wakes at most `count` threads that sleep on `word`; any of them.

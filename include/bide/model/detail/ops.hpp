@@ -45,8 +45,8 @@ void drop_plain(int object) noexcept;
 void plain_read(int object) noexcept;
 void plain_write(int object) noexcept;
 
-// False: timed out.
-bool futex_wait(int object, const void* address, bits expected, std::int64_t until,
+// False: timed out. `width` is the number of bytes that are compared.
+bool futex_wait(int object, const void* address, bits expected, unsigned width, std::int64_t until,
                 site s) noexcept;
 void futex_wake(const void* address, int count, site s) noexcept;
 

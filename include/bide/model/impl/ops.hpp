@@ -224,7 +224,7 @@ request to_enter(execution& x, const void* address, site s, const char* text) {
 
 } // namespace
 
-bool futex_wait(int object, const void* address, bits expected, std::int64_t until,
+bool futex_wait(int object, const void* address, bits expected, unsigned width, std::int64_t until,
                 site s) noexcept {
     execution& x = need(object, s);
     model_thread& t = x.self();
@@ -243,8 +243,7 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     look.inside = true;
     look.known = &known;
     look.text = "futex_wait: the word";
-    // Of a 64-bit word only the low half is sure to be compared (core/futex.hpp).
-    const bool sleeps = ((x.step(look) ^ expected) & mask(4)) == 0;
+    const bool sleeps = ((x.step(look) ^ expected) & mask(width)) == 0;
     t.message = entered;
     if (!sleeps) {
         // The queue is as it was, but this, too, has its place in the order of its holders.
