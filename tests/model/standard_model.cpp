@@ -90,3 +90,23 @@ TEST_CASE("standard: a condition variable wakes what waits, and nothing else doe
         MODEL_REQUIRE(full == b.full);
     });
 }
+
+TEST_CASE("standard: a wait for no time ends, one for ever does not", "[standard]") {
+    model::check("no time", [] {
+        box b;
+        std::unique_lock lock(b.mutex);
+        MODEL_REQUIRE(b.filled.wait_for(lock, 0s) == std::cv_status::timeout);
+        MODEL_REQUIRE(!b.filled.wait_for(lock, -1ms, [&] { return b.full; }));
+    });
+    const auto as_long = [](auto rest) {
+        return [rest] {
+            box b;
+            std::unique_lock lock(b.mutex);
+            b.filled.wait_for(lock, rest);
+        };
+    };
+    model::find("all nanoseconds", failure::lost_wakeup, {.timeouts = 1},
+                as_long(std::chrono::nanoseconds::max()));
+    model::find("all hours", failure::lost_wakeup, {.timeouts = 1},
+                as_long(std::chrono::hours::max()));
+}

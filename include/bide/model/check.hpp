@@ -136,7 +136,7 @@ enum class failure {
     lost_wakeup,  ///< Threads sleep for ever.
     livelock,     ///< A thread spins for ever, or takes too many steps.
     leak,         ///< Memory is left at the end.
-    terminated,   ///< std::terminate was called, or an exception left a thread.
+    terminated,   ///< std::terminate was called, an exception left a thread, or the body crashed.
     too_large,    ///< There are more than options::max_executions, or than fit in max_memory.
     not_repeated, ///< The body did not do the same again, or the path is not one of it.
     empty,        ///< No execution came to its end.

@@ -13,6 +13,7 @@
 #include <bide/model/impl/branches.hpp>
 #include <bide/model/impl/cause.hpp>
 #include <bide/model/impl/check.hpp>
+#include <bide/model/impl/crash.hpp>
 #include <bide/model/impl/drawing.hpp>
 #include <bide/model/impl/execution.hpp>
 #include <bide/model/impl/exhaustive.hpp>

@@ -106,9 +106,19 @@ public:
 private:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
+    // Of none left: the time that is now, as the checker sees it.
     template <class Rep, class Period>
     static std::int64_t until(std::chrono::duration<Rep, Period> rest) {
-        return platform::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(rest).count();
+        using nanoseconds = std::chrono::nanoseconds;
+        if (rest <= rest.zero()) {
+            return 0;
+        }
+        const std::int64_t now = platform::now();
+        const std::chrono::duration<double, std::nano> about = rest;
+        constexpr double most = 9.2e18;
+        return about.count() >= most - static_cast<double>(now)
+                   ? never
+                   : now + std::chrono::duration_cast<nanoseconds>(rest).count();
     }
     // It synchronises nothing: the lock does.
     template <class Lock> bool sleep(Lock& lock, std::int64_t end, int line, const char* file) {

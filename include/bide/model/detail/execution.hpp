@@ -201,6 +201,8 @@ public:
     // ---- For the operations of the modelled threads
 
     static execution* current() noexcept;
+    // The current one. Ends the program if there is none.
+    static execution& needed() noexcept;
     model_thread& self() { return thread(running_); }
     // Makes a step of the running thread.
     bits step(const request& r);

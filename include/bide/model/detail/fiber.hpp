@@ -34,6 +34,10 @@ public:
 
     // The address is on its stack.
     bool holds(const void* address) const noexcept;
+    // The address is one below its stack, which is never there: the stack overflows.
+    bool guards(const void* address) const noexcept;
+    // Behind its stack, which grows from there.
+    std::byte* end() const noexcept { return stack_.get() + stack_size; }
 
     // A digest of what the left fiber keeps: its stack, and the registers on it. 0 where it cannot be had.
     std::uint64_t state() const noexcept;
@@ -42,7 +46,12 @@ public:
     [[noreturn]] void enter() noexcept;
 
 private:
-    std::unique_ptr<std::byte[]> stack_;
+    struct unmap {
+        void operator()(std::byte* stack) const noexcept;
+    };
+    static std::byte* map();
+
+    std::unique_ptr<std::byte[], unmap> stack_;
     function run_ = nullptr;
     void* context_ = nullptr;
 #if defined(__x86_64__) || defined(__aarch64__)

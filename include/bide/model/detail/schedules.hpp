@@ -25,9 +25,10 @@ public:
     bool begin() override;
     int thread(execution& x) override;
     int choose(execution& x, int thread, const std::vector<outcome>& all) override;
+    void end(execution& x, bool complete) override;
 
 private:
-    int decide(int among);
+    int decide(execution& x, int among);
 
     int bound_;
     int left_ = 0;

@@ -16,7 +16,7 @@
 namespace bide::inline BIDE_ABI::model {
 
 thread::thread(std::function<void()> run)
-    : id_(detail::execution::current()->spawn(std::move(run), false)) {}
+    : id_(detail::execution::needed().spawn(std::move(run), false)) {}
 
 void thread::join() noexcept {
     if (std::exchange(joined_, true)) {
@@ -26,35 +26,39 @@ void thread::join() noexcept {
     r.what = detail::request::kind::join;
     r.other = id_;
     r.text = "joins";
-    detail::execution::current()->step(r);
+    detail::execution::needed().step(r);
 }
 
-void daemon(std::function<void()> run) {
-    detail::execution::current()->spawn(std::move(run), true);
-}
+void daemon(std::function<void()> run) { detail::execution::needed().spawn(std::move(run), true); }
 
 void require(bool holds, const char* what, int line, const char* file) noexcept {
     if (!holds) {
-        detail::execution::current()->fail_now(failure::assertion, what, {file, line});
+        detail::execution::needed().fail_now(failure::assertion, what, {file, line});
     }
 }
 
-int choose(int n) noexcept { return detail::execution::current()->choose(n, {}, "choose"); }
+int choose(int n) noexcept {
+    detail::execution& x = detail::execution::needed();
+    if (n < 1) {
+        x.fail_now(failure::assertion, "choose() among no values");
+    }
+    return x.choose(n, {}, "choose");
+}
 
 void assume(bool holds) noexcept {
     if (!holds) {
-        detail::execution::current()->leave_out();
+        detail::execution::needed().leave_out();
     }
 }
 
 void record(std::string outcome) {
-    detail::execution& x = *detail::execution::current();
+    detail::execution& x = detail::execution::needed();
     const detail::heap::leave guard;
     x.outcomes.emplace_back(outcome.c_str());
 }
 
 void use_service(void* timer_service) noexcept {
-    detail::execution::current()->service = timer_service;
+    detail::execution::needed().service = timer_service;
 }
 
 } // namespace bide::inline BIDE_ABI::model

@@ -8,6 +8,7 @@
 #include <bide/model/detail/exhaustive.hpp>
 #include <bide/model/detail/report.hpp>
 #include <bide/model/detail/schedules.hpp>
+#include <bide/model/impl/crash.hpp>
 #include <bide/model/impl/jobs.hpp>
 #include <bide/model/impl/progress.hpp>
 #include <bide/model/impl/saved_state.hpp>
@@ -21,6 +22,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <ostream>
 #include <set>
 #include <string>
@@ -76,7 +78,9 @@ const char* text(options::method m) {
     const char* const text = std::getenv("BIDE_MODEL_JOBS");
     const unsigned jobs =
         text == nullptr ? o.jobs : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
-    return jobs != 0 ? jobs : std::max(1u, std::thread::hardware_concurrency());
+    const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+    constexpr unsigned most = 4; // on each; for a mistake, -1 for instance
+    return jobs != 0 ? std::min(jobs, most * processors) : processors;
 }
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
@@ -99,8 +103,15 @@ struct exploration {
 
     // `goes_on` is asked after each execution; false: the rest is left.
     verdict with(search& s, const std::function<bool(const verdict&)>& goes_on = {}) const {
+        if (execution* const outer = execution::current(); outer != nullptr) {
+            outer->fail_now(failure::terminated, "a body explores another one");
+        }
+        // There is one heap for bodies. An exploration may follow from what another one has found.
+        static std::recursive_mutex one_at_a_time;
+        const std::lock_guard lock(one_at_a_time);
         verdict v;
         bool is_left = false;
+        [[maybe_unused]] const crash_guard guard;
         thread_names own;
         execution x(how, run, s, names != nullptr ? *names : own);
         x.seen_orders = seen;
@@ -170,7 +181,7 @@ struct exploration {
 
     // Under that name in the folder of BIDE_MODEL_STATE, if there is one.
     verdict named(std::string_view name) const {
-        saved_state state(name);
+        saved_state state(name, how, run);
         const bool is_saved = state.is_wanted() && seen == nullptr && !how.count_duplicates &&
                               how.how == options::method::exhaustive;
         return is_saved ? with(state) : (*this)();

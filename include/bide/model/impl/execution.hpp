@@ -18,11 +18,31 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 namespace {
 
-execution* running = nullptr; // whose body's code runs now
+thread_local execution* running = nullptr; // whose body's code runs now
+
+// Of the exception that is being handled, if it has a text.
+std::string exception_text() {
+    std::string out;
+#if BIDE_EXCEPTIONS
+    if (const std::exception_ptr one = std::current_exception()) {
+        try {
+            std::rethrow_exception(one);
+        } catch (const std::exception& e) {
+            out = e.what();
+        } catch (...) {
+            out = "of a type that is no std::exception";
+        }
+    }
+#endif
+    return out;
+}
 
 [[noreturn]] void on_terminate() {
     if (running != nullptr) {
-        running->fail_now(failure::terminated, "std::terminate was called");
+        const std::string thrown = exception_text();
+        running->fail_now(failure::terminated,
+                          "std::terminate was called" +
+                              (thrown.empty() ? thrown : ", by an exception: " + thrown));
     }
     std::abort();
 }
@@ -30,6 +50,16 @@ execution* running = nullptr; // whose body's code runs now
 } // namespace
 
 execution* execution::current() noexcept { return running; }
+
+execution& execution::needed() noexcept {
+    if (running == nullptr) {
+        std::fputs("model: an operation of the model outside of a body, or on a std::thread; the "
+                   "threads of a body are model::thread\n",
+                   stderr);
+        std::abort();
+    }
+    return *running;
+}
 
 execution::execution(const options& o, const body& run, search& how, thread_names& names)
     : options_(o), body_(run), search_(how), names_(names) {}
@@ -350,11 +380,11 @@ std::string execution::describe_blocked() {
     std::string out;
     for (int n = 0; n < threads(); ++n) {
         const model_thread& t = thread(n);
-        if (!t.started || t.finished || t.is_daemon) {
+        if (!t.started || t.finished || (t.is_daemon && t.wants.what == request::kind::sleep)) {
             continue;
         }
         out += out.empty() ? "" : ", ";
-        out += "T" + std::to_string(n);
+        out += (t.is_daemon ? "the daemon T" : "T") + std::to_string(n);
         switch (t.wants.what) {
         case request::kind::sleep: out += " sleeps for ever"; break;
         case request::kind::pause: out += " spins for ever"; break;

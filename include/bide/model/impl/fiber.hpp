@@ -3,12 +3,21 @@
 #define BIDE_MODEL_IMPL_FIBER_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/model/detail/digest.hpp>
 #include <bide/model/detail/fiber.hpp>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+
+#if defined(__unix__) || defined(__APPLE__)
+#define BIDE_MODEL_MAPS 1
+#include <sys/mman.h>
+#else
+#define BIDE_MODEL_MAPS 0
+#endif
 
 // bide_model_switch(save, load): pushes what the calling convention lets a callee keep, leaves the stack
 // pointer in *save, takes up the one in `load`, pops and returns there. A fresh stack is laid out
@@ -104,7 +113,7 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 void fiber::restart(function run, void* context) {
     if (!stack_) {
-        stack_.reset(new std::byte[stack_size]);
+        stack_.reset(map());
     }
     run_ = run;
     context_ = context;
@@ -130,7 +139,7 @@ void fiber::restart(function run, void* context) {
 
 void fiber::restart(function run, void* context) {
     if (!stack_) {
-        stack_.reset(new std::byte[stack_size]);
+        stack_.reset(map());
     }
     run_ = run;
     context_ = context;
@@ -156,6 +165,44 @@ void fiber::switch_to(fiber& other) noexcept {
 #endif
 }
 
+#if BIDE_MODEL_MAPS
+
+// What lies below a stack: as much as a function's frame may have.
+constexpr std::size_t guard_size = 1024 * 1024;
+
+std::byte* fiber::map() {
+    void* const all =
+        ::mmap(nullptr, guard_size + stack_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) {
+        BIDE_THROW(std::bad_alloc());
+    }
+    auto* const stack = static_cast<std::byte*>(all) + guard_size;
+    if (::mprotect(stack, stack_size, PROT_READ | PROT_WRITE) != 0) {
+        BIDE_THROW(std::bad_alloc());
+    }
+    return stack;
+}
+
+void fiber::unmap::operator()(std::byte* stack) const noexcept {
+    ::munmap(stack - guard_size, guard_size + stack_size);
+}
+
+bool fiber::guards(const void* address) const noexcept {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    const auto begin = reinterpret_cast<std::uintptr_t>(stack_.get());
+    return begin != 0 && at < begin && begin - at <= guard_size;
+}
+
+#else
+
+std::byte* fiber::map() { return new std::byte[stack_size]; }
+
+void fiber::unmap::operator()(std::byte* stack) const noexcept { delete[] stack; }
+
+bool fiber::guards(const void*) const noexcept { return false; }
+
+#endif
+
 bool fiber::holds(const void* address) const noexcept {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     const auto begin = reinterpret_cast<std::uintptr_t>(stack_.get());
@@ -165,7 +212,7 @@ bool fiber::holds(const void* address) const noexcept {
 std::uint64_t fiber::state() const noexcept {
 #if defined(__x86_64__) || defined(__aarch64__)
     const auto* const top = static_cast<const std::byte*>(top_);
-    return digest(top, static_cast<std::size_t>(stack_.get() + stack_size - top));
+    return digest(top, static_cast<std::size_t>(end() - top));
 #else
     return 0;
 #endif

@@ -4,6 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/model/detail/execution.hpp>
 #include <bide/model/detail/graph.hpp>
 #include <bide/model/detail/heap.hpp>
 
@@ -17,6 +18,7 @@ namespace bide::inline BIDE_ABI::model::detail::heap {
 namespace {
 
 constexpr std::size_t region_size = std::size_t{4} << 20;
+constexpr std::size_t most_size = std::size_t{1} << 31; // what is larger is not even tried
 constexpr std::uint32_t used = 0x5eed'a11c;
 constexpr std::uint32_t dropped = 0xdead'a11c;
 
@@ -44,8 +46,12 @@ void* allocate(std::size_t size, std::size_t alignment) noexcept {
         r.begin = static_cast<std::byte*>(std::aligned_alloc(4096, region_size));
     }
     const std::size_t at = round_up(r.taken + sizeof(header), alignment < 16 ? 16 : alignment);
-    if (r.begin == nullptr || at + size > region_size) {
+    if (r.begin == nullptr || size > most_size) {
         return nullptr;
+    }
+    if (at + size > region_size) {
+        execution::needed().fail_now(failure::too_large,
+                                     "a thread of a body allocates more than 4 MiB by new");
     }
     r.taken = at + size;
     auto* const h = reinterpret_cast<header*>(r.begin + at) - 1;

@@ -85,17 +85,8 @@ void drop_atomic(int object) noexcept {
 
 namespace {
 
-execution& need() {
-    execution* const x = execution::current();
-    if (x == nullptr) {
-        std::fputs("model: an operation of the model outside of a body\n", stderr);
-        std::abort();
-    }
-    return *x;
-}
-
 execution& need(int object, site s) {
-    execution* const x = &need();
+    execution* const x = &execution::needed();
     if (!x->mem().is_object(object)) {
         x->fail_now(failure::lifetime,
                     object == outside ? "an atomic that was not made by the body"
@@ -166,7 +157,7 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
 }
 
 void fence(order o, site s) noexcept {
-    execution& x = need();
+    execution& x = execution::needed();
     request r = request_of(request::kind::fence, s);
     r.with = x.weakened(o, 0, s);
     if (r.with != order::relaxed) {
@@ -287,7 +278,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
 }
 
 void futex_wake(const void* address, int count, site s) noexcept {
-    execution& x = need();
+    execution& x = execution::needed();
     const request enter = to_enter(x, address, s, "futex_wake: enters");
     const int queue = enter.object;
     bits line = x.step(enter);
@@ -302,10 +293,10 @@ void futex_wake(const void* address, int count, site s) noexcept {
 
 // ---- The rest
 
-void pause() noexcept { need().step(request_of(request::kind::pause, {})); }
+void pause() noexcept { execution::needed().step(request_of(request::kind::pause, {})); }
 
 std::int64_t now() noexcept {
-    execution& x = need();
+    execution& x = execution::needed();
     model_thread& t = x.self();
     if (t.clock_jumps_left > 0 && x.choose(2, {}, "the clock jumps?") == 1) {
         --t.clock_jumps_left;
@@ -315,7 +306,7 @@ std::int64_t now() noexcept {
 }
 
 void* local(const void* key, void* (*make)()) noexcept {
-    execution& x = need();
+    execution& x = execution::needed();
     auto& mine = x.self().locals;
     if (const auto at = mine.find(key); at != mine.end()) {
         return at->second;
@@ -325,12 +316,12 @@ void* local(const void* key, void* (*make)()) noexcept {
     return mine.emplace(key, made).first->second;
 }
 
-int this_thread() noexcept { return need().self().knows.thread; }
+int this_thread() noexcept { return execution::needed().self().knows.thread; }
 
-void* service() noexcept { return need().service; }
+void* service() noexcept { return execution::needed().service; }
 
 void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept {
-    need().spawn([body, argument] { body(argument); }, true);
+    execution::needed().spawn([body, argument] { body(argument); }, true);
 }
 
 void name(int object, const char* text) noexcept {

@@ -191,13 +191,17 @@ int one_path::thread(execution& x) {
 
 int one_path::choose(execution& x, int, const std::vector<outcome>& all) {
     const step& s = steps_[at_++];
+    const auto is_no_outcome = [&] {
+        x.fail(failure::not_repeated, "the path is not one of this body");
+        return -1;
+    };
     if (s.pick != from_writer) {
-        return s.pick < static_cast<int>(all.size()) ? s.pick : -1;
+        return s.pick >= 0 && s.pick < static_cast<int>(all.size()) ? s.pick : is_no_outcome();
     }
     const auto found = std::find_if(all.begin(), all.end(), [&](const outcome& o) {
         return o.message >= 0 && x.mem().msg(o.message).writer == s.from;
     });
-    return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+    return found == all.end() ? is_no_outcome() : static_cast<int>(found - all.begin());
 }
 
 } // namespace bide::inline BIDE_ABI::model::detail

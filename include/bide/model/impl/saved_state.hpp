@@ -13,13 +13,17 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <typeinfo>
 
 namespace bide::inline BIDE_ABI::model::detail {
 
@@ -29,7 +33,7 @@ class saved_state {
     using clock = std::chrono::steady_clock;
 
 public:
-    explicit saved_state(std::string_view name) {
+    saved_state(std::string_view name, const options& how, const body& run) {
         const char* const folder = std::getenv("BIDE_MODEL_STATE");
         if (folder == nullptr || *folder == '\0') {
             return;
@@ -39,6 +43,19 @@ public:
             file += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
         }
         path_ = std::filesystem::path(folder) / (file + ".state");
+        static std::map<std::string, int, std::less<>> uses; // the same name may be used again
+        const int use = uses.try_emplace(std::string(name), 0).first->second++;
+        if (use != 0) {
+            path_.replace_filename(file + "." + std::to_string(use) + ".state");
+        }
+        what_ = std::string(name) + '\n';
+#if defined(__cpp_rtti)
+        what_ += std::string(run.target_type().name()) + '\n';
+#endif
+        for (const int of :
+             {how.spurious, how.timeouts, how.weak_failures, how.clock_jumps, how.max_steps}) {
+            what_ += std::to_string(of) + '\n';
+        }
     }
 
     bool is_wanted() const noexcept { return !path_.empty(); }
@@ -89,9 +106,17 @@ public:
         std::error_code error;
         std::filesystem::create_directories(path_.parent_path(), error);
         const std::filesystem::path next = path_.string() + ".new";
-        std::ofstream(next, std::ios::binary)
-            .write(all.data(), static_cast<std::streamsize>(all.size()));
-        std::filesystem::rename(next, path_, error);
+        const bool is_written =
+            static_cast<bool>(std::ofstream(next, std::ios::binary)
+                                  .write(all.data(), static_cast<std::streamsize>(all.size()))
+                                  .flush());
+        error.clear();
+        if (is_written) {
+            std::filesystem::rename(next, path_, error);
+        }
+        if (!is_written || error) {
+            std::fprintf(stderr, "BIDE_MODEL_STATE: %s cannot be written\n", path_.c_str());
+        }
     }
 
     void remove() const noexcept {
@@ -100,19 +125,20 @@ public:
     }
 
 private:
-    // The same for the same program only: bodies repeat themselves in that one.
-    static std::string head() {
+    // The same for the same program and body only: bodies repeat themselves in that one.
+    std::string head() const {
         std::error_code error;
         const std::filesystem::path self = "/proc/self/exe";
         const auto size = std::filesystem::file_size(self, error);
         const auto time = std::filesystem::last_write_time(self, error);
-        std::string out = "bide model 1\n";
+        std::string out = "bide model 2\n" + what_;
         append(out, static_cast<std::uint64_t>(size));
         append(out, static_cast<std::int64_t>(time.time_since_epoch().count()));
         return out;
     }
 
     std::filesystem::path path_;
+    std::string what_;
     std::uint64_t looks_ = 0;
     clock::time_point last_ = clock::now();
 };

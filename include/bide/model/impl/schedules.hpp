@@ -42,14 +42,24 @@ bool depth_first::begin() {
     return true;
 }
 
-int depth_first::decide(int among) {
+int depth_first::decide(execution& x, int among) {
     if (among == 1) {
         return 0;
     }
     if (at_ == decisions_.size()) {
         decisions_.emplace_back(0, among);
     }
+    if (decisions_[at_].second != among) {
+        x.fail(failure::not_repeated, "the body does not repeat itself");
+        return 0;
+    }
     return decisions_[at_++].first;
+}
+
+void depth_first::end(execution& x, bool) {
+    if (at_ < decisions_.size()) {
+        x.fail(failure::not_repeated, "the body does not repeat itself");
+    }
 }
 
 int depth_first::thread(execution& x) {
@@ -69,15 +79,15 @@ int depth_first::thread(execution& x) {
     if (ready_.empty()) {
         return -1;
     }
-    const int next = ready_[index(decide(static_cast<int>(ready_.size())))];
+    const int next = ready_[index(decide(x, static_cast<int>(ready_.size())))];
     if (goes_on && next != current_ && left_ > 0) {
         --left_;
     }
     return current_ = next;
 }
 
-int depth_first::choose(execution&, int, const std::vector<outcome>& all) {
-    return decide(static_cast<int>(all.size()));
+int depth_first::choose(execution& x, int, const std::vector<outcome>& all) {
+    return decide(x, static_cast<int>(all.size()));
 }
 
 // ---- Random

@@ -93,7 +93,10 @@ void execution::perform(int n) {
     }
     const int most = std::min(options_.max_steps, most_steps);
     if (static_cast<int>(memory_.events.size()) >= most) {
-        fail(failure::livelock, "more than " + std::to_string(most) + " steps", t.wants.where);
+        fail(failure::livelock,
+             "more than " + std::to_string(most) +
+                 " steps; a loop that waits and counts its rounds needs a pause()",
+             t.wants.where);
         return;
     }
     outcome chosen;

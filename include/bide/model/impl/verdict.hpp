@@ -42,8 +42,11 @@ void explain(const options& o, const verdict& v, const body& run) {
     std::printf("%s\n\n%s", v.message.c_str(), v.report.c_str());
     if (const char* const file = std::getenv("BIDE_MODEL_DOT");
         file != nullptr && !v.path.empty()) {
-        std::ofstream(file) << to_dot(v, o, run) << std::flush;
-        std::printf("its graph, for dot -Tsvg: %s\n", file);
+        std::ofstream out(file);
+        out << to_dot(v, o, run) << std::flush;
+        std::printf(out ? "its graph, for dot -Tsvg: %s\n"
+                        : "BIDE_MODEL_DOT: the file %s cannot be written\n",
+                    file);
     }
 }
 
@@ -97,6 +100,9 @@ bool replayed(std::string_view name, const options& o, const body& run) {
             explain(o, v, run);
             handler(v);
         }
+    } else {
+        std::printf("%-62.*s not explored: BIDE_MODEL_REPLAY %s\n", static_cast<int>(name.size()),
+                    name.data(), bar == std::string::npos ? "is no name|path" : "has another name");
     }
     return true;
 }
@@ -239,7 +245,9 @@ void check(std::string_view name, const options& o, const body& run) {
     }
     const verdict v = e.named(name);
     if (v.what == failure::too_large && v.message == too_long) {
-        return; // another run has more time
+        std::printf("%-62.*s not mutated: BIDE_MODEL_MUTANTS=%s seconds are not enough\n",
+                    static_cast<int>(name.size()), name.data(), longest);
+        return;
     }
     report(name, o, v, failure::none, run);
     if (v.what == failure::none && longest != nullptr) {
