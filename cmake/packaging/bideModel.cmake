@@ -2,13 +2,22 @@
 # for the installed package alike. It is compiled once in each project that uses it, and only if a target
 # links it. As bide::bide is a library of headers, the package stays one without binaries.
 
+get_property(bide_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+if(NOT CXX IN_LIST bide_languages)
+    message(FATAL_ERROR "bide: the component model is compiled in each project, which has to enable CXX")
+endif()
+
+# The threads of a body are fibers on one thread, which sanitizers do not know of: ThreadSanitizer has nothing to
+# see there, and AddressSanitizer takes a digest of a stack for an error. A project may have them in its flags.
+set(bide_model_options "$<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O2;-fno-sanitize=all>")
+
 if(NOT TARGET bide::model)
     set(bide_model_source ${CMAKE_CURRENT_BINARY_DIR}/bide/model.cpp)
     file(CONFIGURE OUTPUT ${bide_model_source} CONTENT "#include <bide/model/source.hpp>\n" @ONLY)
     add_library(bide_model STATIC EXCLUDE_FROM_ALL ${bide_model_source})
     target_link_libraries(bide_model PUBLIC bide::bide)
     # The number of executions is what counts, in a build for debugging, too. MSVC has no such option.
-    target_compile_options(bide_model PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O2>)
+    target_compile_options(bide_model PRIVATE "${bide_model_options}")
     # No alias: a project that exports what links it exports this name.
     add_library(bide::model INTERFACE IMPORTED GLOBAL)
     target_link_libraries(bide::model INTERFACE bide_model)
@@ -18,7 +27,7 @@ if(NOT TARGET bide::model)
     file(CONFIGURE OUTPUT ${bide_model_watch_source} CONTENT "#include <bide/model/watch.hpp>\n" @ONLY)
     add_library(bide_model_watch STATIC EXCLUDE_FROM_ALL ${bide_model_watch_source})
     target_link_libraries(bide_model_watch PUBLIC bide::bide)
-    target_compile_options(bide_model_watch PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O2>)
+    target_compile_options(bide_model_watch PRIVATE "${bide_model_options}")
 endif()
 
 # bide_add_model(NAME SOURCE... [LIBRARIES LIBRARY...] [TIMEOUT SECONDS] [WATCH]): a program that checks
@@ -35,11 +44,16 @@ function(bide_add_model name)
     endif()
     add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
     target_link_libraries(${name} PRIVATE bide::model ${arg_LIBRARIES})
-    target_compile_options(${name} PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O1>)
+    target_compile_options(${name} PRIVATE "$<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O1;-fno-sanitize=all>")
+    # The runtime of ThreadSanitizer has an operator new and functions of the names of the checker's.
+    target_link_options(${name} PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-fno-sanitize=thread>)
     if(arg_WATCH)
         # Compiled so, and not linked so: the functions that this calls are the checker's.
         target_compile_options(${name} PRIVATE -fsanitize=thread)
         target_link_libraries(${name} PRIVATE bide_model_watch bide_model)
+    endif()
+    if(NOT CMAKE_TESTING_ENABLED)
+        message(AUTHOR_WARNING "bide_add_model(${name}): there is no test of it without enable_testing()")
     endif()
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS model TIMEOUT ${arg_TIMEOUT})
