@@ -157,6 +157,57 @@ TEST_CASE("checker: std::terminate and exceptions are found", "[checker]") {
           }) == failure::none);
 }
 
+TEST_CASE("checker: exceptions are of the thread that throws them", "[checker]") {
+    CHECK(found([] {
+              atomic<int> word{0};
+              const auto run = [&](int mine) {
+                  try {
+                      throw mine;
+                  } catch (...) {
+                      word.fetch_add(1, relaxed);
+                      try {
+                          throw;
+                      } catch (int seen) {
+                          MODEL_REQUIRE(seen == mine);
+                      }
+                  }
+              };
+              model::thread other([&] { run(1); });
+              run(2);
+          }) == failure::none);
+    struct counts {
+        atomic<int>& word;
+        ~counts() {
+            word.fetch_add(1, relaxed);
+            MODEL_REQUIRE(std::uncaught_exceptions() == 1);
+        }
+    };
+    CHECK(found([] {
+              atomic<int> word{0};
+              const auto run = [&] {
+                  try {
+                      const counts on_the_way{word};
+                      throw std::runtime_error("on its way out");
+                  } catch (const std::runtime_error&) {
+                      MODEL_REQUIRE(std::uncaught_exceptions() == 0);
+                  }
+              };
+              model::thread other(run);
+              run();
+          }) == failure::none);
+    CHECK(std::uncaught_exceptions() == 0);
+    CHECK(std::current_exception() ==
+          nullptr); // of an execution that was left while it handled one
+    CHECK(found([] {
+              try {
+                  throw std::runtime_error("is handled");
+              } catch (const std::runtime_error&) {
+                  MODEL_REQUIRE(false);
+              }
+          }) == failure::assertion);
+    CHECK(std::current_exception() == nullptr);
+}
+
 TEST_CASE("checker: a model that is too large is an error, not a success", "[checker]") {
     const auto three_changes = [] {
         atomic<int> word{0};

@@ -52,6 +52,13 @@ private:
     static std::byte* map();
 
     std::unique_ptr<std::byte[], unmap> stack_;
+    // What the C++ runtime keeps for each thread of the system: the exceptions that are handled, and how many
+    // are on their way.
+    struct exceptions {
+        void* handled = nullptr;
+        unsigned on_their_way = 0;
+    };
+    exceptions exceptions_;
     function run_ = nullptr;
     void* context_ = nullptr;
 #if defined(__x86_64__) || defined(__aarch64__)

@@ -12,6 +12,10 @@
 #include <cstring>
 #include <new>
 
+#if BIDE_EXCEPTIONS
+#include <cxxabi.h>
+#endif
+
 #if defined(__unix__) || defined(__APPLE__)
 #define BIDE_MODEL_MAPS 1
 #include <sys/mman.h>
@@ -117,6 +121,7 @@ void fiber::restart(function run, void* context) {
     }
     run_ = run;
     context_ = context;
+    exceptions_ = {};
     auto end = reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_size;
     end &= ~std::uintptr_t{15};
 #if defined(__x86_64__)
@@ -143,6 +148,7 @@ void fiber::restart(function run, void* context) {
     }
     run_ = run;
     context_ = context;
+    exceptions_ = {};
     ::getcontext(&registers_);
     registers_.uc_stack.ss_sp = stack_.get();
     registers_.uc_stack.ss_size = stack_size;
@@ -158,6 +164,12 @@ void fiber::restart(function run, void* context) {
 #endif
 
 void fiber::switch_to(fiber& other) noexcept {
+#if BIDE_EXCEPTIONS
+    auto* const now = reinterpret_cast<std::byte*>(abi::__cxa_get_globals());
+    constexpr std::size_t size = sizeof(void*) + sizeof(unsigned); // as the ABI lays it out
+    std::memcpy(static_cast<void*>(&exceptions_), now, size);
+    std::memcpy(now, &other.exceptions_, size);
+#endif
 #if defined(__x86_64__) || defined(__aarch64__)
     bide_model_switch(&top_, other.top_);
 #else
