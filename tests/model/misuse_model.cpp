@@ -182,6 +182,22 @@ TEST_CASE("misuse: explorations of several threads take turns, and none is withi
     }
 }
 
+TEST_CASE("misuse: shared data that was made before the body is a failure", "[misuse]") {
+    model::var<int> before{0};
+    const auto read = model::explore({}, [&] { MODEL_REQUIRE(before == 0); });
+    const auto written = model::explore({}, [&] {
+        model::thread other([&] { before = 1; }); // a race, if it were watched
+        before = 2;
+    });
+    for (const auto& v : {read, written}) {
+        CHECK(v.what == failure::race);
+        CHECK(contains(v.message, "not made by the body"));
+    }
+    CHECK(before == 0);
+    atomic<int> word{0};
+    CHECK(contains(model::explore({}, [&] { word.store(1); }).message, "not made by the body"));
+}
+
 TEST_CASE("misuse: a failure says what the body did", "[misuse]") {
     CHECK(contains(model::explore({}, [] { model::choose(0); }).message, "no values"));
     CHECK(contains(model::explore({},

@@ -126,7 +126,7 @@ std::string memory::drop(int o, const view& v) {
 
 std::string memory::read_plain(int p, const view& v) {
     if (p == outside) {
-        return {};
+        return "a var that was not made by the body";
     }
     if (!is_plain(p)) {
         if (p >= 0 && p < plains()) {
@@ -147,7 +147,7 @@ std::string memory::read_plain(int p, const view& v) {
 
 std::string memory::write_plain(int p, const view& v) {
     if (p == outside) {
-        return {};
+        return "a var that was not made by the body";
     }
     if (!is_plain(p)) {
         if (p >= 0 && p < plains()) {
