@@ -182,6 +182,21 @@ TEST_CASE("misuse: explorations of several threads take turns, and none is withi
     }
 }
 
+TEST_CASE("misuse: threads in a vector are joined once each", "[misuse]") {
+    CHECK(model::explore({}, [] {
+              model::var<int> sums[3];
+              {
+                  std::vector<model::thread> threads;
+                  for (auto& sum : sums) {
+                      threads.emplace_back([&sum] { sum = 1; });
+                  }
+                  threads.front().join();
+                  threads.front().join();
+              }
+              MODEL_REQUIRE(sums[0] + sums[1] + sums[2] == 3);
+          }).what == failure::none);
+}
+
 TEST_CASE("misuse: shared data that was made before the body is a failure", "[misuse]") {
     model::var<int> before{0};
     const auto read = model::explore({}, [&] { MODEL_REQUIRE(before == 0); });

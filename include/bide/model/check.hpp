@@ -32,6 +32,7 @@
 #include <iosfwd>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace bide::inline BIDE_ABI::model {
 
@@ -42,8 +43,9 @@ class thread {
 public:
     /// Starts a thread that runs `run`.
     explicit thread(std::function<void()> run);
-    thread(const thread&) = delete;
-    thread& operator=(const thread&) = delete;
+    /// Takes the other's thread, which counts as joined then: for a std::vector of them.
+    thread(thread&& other) noexcept : id_(other.id_), joined_(std::exchange(other.joined_, true)) {}
+    thread& operator=(thread&&) = delete;
     /// Joins.
     ~thread() { join(); }
 
