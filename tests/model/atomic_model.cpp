@@ -58,6 +58,9 @@ template <template <class> class Atomic> bool has_the_values_of_the_standard() {
     Atomic<double> real{1.5};
     double was = 1.5;
     expect(real.compare_exchange_strong(was, -2.25) && real.load() == -2.25);
+    expect(real.fetch_add(0.5) == -2.25 && real.fetch_sub(1) == -1.75 && (real += 4) == 1.25);
+    Atomic<float> half{0.5F};
+    expect((half -= 2) == -1.5F && half.fetch_add(0.25F) == -1.5F && half.load() == -1.25F);
 
     a.wait(0);
     a.notify_one();
@@ -107,4 +110,28 @@ TEST_CASE("atomic: a wait ends when it is notified of another value", "[atomic]"
         flag.store(1, relaxed);
         flag.notify_one();
     });
+}
+
+TEST_CASE("atomic: a flag locks", "[atomic]") {
+    const auto locked = [](std::memory_order unlock) {
+        return [unlock] {
+            model::atomic_flag held;
+            model::var<int> sum{0};
+            const auto add = [&] {
+                while (held.test_and_set(acquire)) {
+                    held.wait(true, relaxed);
+                }
+                ++sum;
+                sum += 1;
+                held.clear(unlock);
+                held.notify_one();
+            };
+            model::thread other(add);
+            add();
+            other.join();
+            MODEL_REQUIRE(sum-- == 4 && sum == 3 && !held.test());
+        };
+    };
+    model::check("a lock of a flag", locked(release));
+    model::find("a lock of a flag that unlocks relaxed", model::failure::race, locked(relaxed));
 }

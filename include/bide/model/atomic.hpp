@@ -57,7 +57,7 @@ constexpr std::memory_order failure_of(std::memory_order success) noexcept {
 #define BIDE_MODEL_SITE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 
 /// Is std::atomic of the checker, for integers, bool, enumerations, pointers and other trivially copyable
-/// types of at most eight bytes. It has all operations of std::atomic but those on floating-point numbers.
+/// types of at most eight bytes. It has all operations of std::atomic.
 /// Reports know the place of a call; of an operator they do not.
 /// Requires: used in a body, and made by it.
 template <class T> class atomic {
@@ -72,8 +72,9 @@ template <class T> class atomic {
         using type = std::ptrdiff_t;
     };
     using difference_of_t = typename difference<T>::type;
-    static constexpr bool counts =
+    static constexpr bool steps =
         (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_pointer_v<T>;
+    static constexpr bool adds = steps || std::is_floating_point_v<T>;
 
 public:
     /// The type of the value.
@@ -112,15 +113,15 @@ public:
     }
     /// As that of std::atomic.
     T fetch_add(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires counts
+        requires adds
     {
-        return modify(detail::ops::rmw::add, scaled(value), o, {file, line});
+        return modify(adding(detail::ops::rmw::add), scaled(value), o, {file, line});
     }
     /// As that of std::atomic.
     T fetch_sub(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires counts
+        requires adds
     {
-        return modify(detail::ops::rmw::sub, scaled(value), o, {file, line});
+        return modify(adding(detail::ops::rmw::sub), scaled(value), o, {file, line});
     }
     /// As that of std::atomic.
     T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
@@ -186,37 +187,37 @@ public:
     }
     /// Is fetch_add(1) + 1.
     T operator++() noexcept
-        requires counts
+        requires steps
     {
         return static_cast<T>(fetch_add(1) + 1);
     }
     /// Is fetch_add(1).
     T operator++(int) noexcept
-        requires counts
+        requires steps
     {
         return fetch_add(1);
     }
     /// Is fetch_sub(1) - 1.
     T operator--() noexcept
-        requires counts
+        requires steps
     {
         return static_cast<T>(fetch_sub(1) - 1);
     }
     /// Is fetch_sub(1).
     T operator--(int) noexcept
-        requires counts
+        requires steps
     {
         return fetch_sub(1);
     }
     /// Is fetch_add(value) + value.
     T operator+=(difference_type value) noexcept
-        requires counts
+        requires adds
     {
         return static_cast<T>(fetch_add(value) + value);
     }
     /// Is fetch_sub(value) - value.
     T operator-=(difference_type value) noexcept
-        requires counts
+        requires adds
     {
         return static_cast<T>(fetch_sub(value) - value);
     }
@@ -243,6 +244,14 @@ public:
     int object() const noexcept { return object_; }
 
 private:
+    static detail::ops::rmw adding(detail::ops::rmw what) noexcept {
+        using rmw = detail::ops::rmw;
+        if constexpr (std::is_floating_point_v<T>) {
+            return what == rmw::add ? rmw::add_real : rmw::sub_real;
+        } else {
+            return what;
+        }
+    }
     static detail::ops::bits scaled(difference_type by) noexcept {
         if constexpr (std::is_pointer_v<T>) {
             return detail::to_bits(by * static_cast<difference_type>(sizeof(*T{})));
@@ -264,6 +273,36 @@ private:
     }
 
     int object_ = -1;
+};
+
+/// Is std::atomic_flag of the checker.
+class atomic_flag {
+    using order = std::memory_order;
+
+public:
+    /// Sets it. Returns whether it was set.
+    bool test_and_set(order o = order::seq_cst, BIDE_MODEL_SITE) noexcept {
+        return set_.exchange(true, o, line, file);
+    }
+    /// Returns whether it is set.
+    bool test(order o = order::seq_cst, BIDE_MODEL_SITE) const noexcept {
+        return set_.load(o, line, file);
+    }
+    /// Clears it.
+    void clear(order o = order::seq_cst, BIDE_MODEL_SITE) noexcept {
+        set_.store(false, o, line, file);
+    }
+    /// As that of std::atomic_flag.
+    void wait(bool old, order o = order::seq_cst, BIDE_MODEL_SITE) const noexcept {
+        set_.wait(old, o, line, file);
+    }
+    /// As that of std::atomic_flag.
+    void notify_one(BIDE_MODEL_SITE) noexcept { set_.notify_one(line, file); }
+    /// As that of std::atomic_flag.
+    void notify_all(BIDE_MODEL_SITE) noexcept { set_.notify_all(line, file); }
+
+private:
+    atomic<bool> set_{false};
 };
 
 /// Is plain data whose races are looked for. Reads as a T, is assigned a T.
@@ -295,6 +334,30 @@ public:
     operator T() const noexcept {
         detail::ops::plain_read(object_);
         return value_;
+    }
+    /// Reads, then writes.
+    template <class U> var& operator+=(const U& other) noexcept {
+        return *this = static_cast<T>(static_cast<T>(*this) + other);
+    }
+    /// Reads, then writes.
+    template <class U> var& operator-=(const U& other) noexcept {
+        return *this = static_cast<T>(static_cast<T>(*this) - other);
+    }
+    /// Is += 1.
+    var& operator++() noexcept { return *this += 1; }
+    /// Is -= 1.
+    var& operator--() noexcept { return *this -= 1; }
+    /// Is += 1. Returns the value before.
+    T operator++(int) noexcept {
+        const T before = *this;
+        *this += 1;
+        return before;
+    }
+    /// Is -= 1. Returns the value before.
+    T operator--(int) noexcept {
+        const T before = *this;
+        *this -= 1;
+        return before;
     }
     /// Reads a pointer.
     T operator->() const noexcept

@@ -8,6 +8,7 @@
 #include <bide/model/detail/line.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -20,11 +21,24 @@ bits mask(unsigned width) {
     return width >= sizeof(bits) ? ~bits{0} : (bits{1} << (8 * width)) - 1;
 }
 
-bits combine(ops::rmw what, bits a, bits b) {
+// Of two floats, or of two doubles.
+bits sum_of_reals(bits a, bits b, unsigned width, int sign) {
+    if (width == sizeof(float)) {
+        const float sum =
+            std::bit_cast<float>(static_cast<std::uint32_t>(a)) +
+            static_cast<float>(sign) * std::bit_cast<float>(static_cast<std::uint32_t>(b));
+        return std::bit_cast<std::uint32_t>(sum);
+    }
+    return std::bit_cast<bits>(std::bit_cast<double>(a) + sign * std::bit_cast<double>(b));
+}
+
+bits combine(ops::rmw what, bits a, bits b, unsigned width) {
     switch (what) {
     case ops::rmw::exchange: return b;
     case ops::rmw::add: return a + b;
     case ops::rmw::sub: return a - b;
+    case ops::rmw::add_real: return sum_of_reals(a, b, width, 1);
+    case ops::rmw::sub_real: return sum_of_reals(a, b, width, -1);
     case ops::rmw::bit_and: return a & b;
     case ops::rmw::bit_or: return a | b;
     case ops::rmw::bit_xor: return a ^ b;
@@ -123,7 +137,7 @@ bits modify(int object, rmw what, bits operand, unsigned width, order o, site s)
     r.exclusive = true;
     const order with = r.with;
     const bits seen = x.step(r);
-    write_half(x, object, combine(what, seen, operand) & mask(width), with, false, s, "");
+    write_half(x, object, combine(what, seen, operand, width) & mask(width), with, false, s, "");
     return seen;
 }
 
