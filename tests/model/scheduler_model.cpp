@@ -401,6 +401,30 @@ void pinned_to_a_thread_without_a_worker() {
     end(s, all, true);
 }
 
+// A thread without a worker runs a pinned task that waits for a later task: the thread is no idle thread
+// meanwhile, which would get the worker for that task.
+void pinned_for_a_later_task() {
+    parker token;
+    atomic<bool> has_begun{false};
+    outcome all[4];
+    scheduler s(1);
+    spawn(s.of_thread(0), all[0], [&] {
+        spawn(s, all[1], [&] {
+            spawn(s.of_thread(0), all[2], [&] {
+                has_begun.store(true, std::memory_order_release);
+                all[3].await();
+            });
+            token.unpark();
+        });
+        token.park();
+    });
+    while (!has_begun.load(std::memory_order_acquire)) {
+        platform::pause();
+    }
+    spawn(s, all[3]);
+    end(s, all, true);
+}
+
 // All of them, each so many times.
 void workers_that_block(std::uint64_t runs) {
     check_at_random("one worker, a task blocks, at random", runs, [] { blocked(1, true); });
@@ -417,6 +441,7 @@ void workers_that_block(std::uint64_t runs) {
     check_at_random("a pinned task blocks, at random", runs, [] { pinned_and_blocked(true); });
     check_at_random("pinned to a thread without a worker, at random", runs,
                     pinned_to_a_thread_without_a_worker);
+    check_at_random("pinned, for a later task, at random", runs, pinned_for_a_later_task);
 }
 
 void the_end(std::uint64_t runs) {
