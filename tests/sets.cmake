@@ -40,7 +40,7 @@ set(
     bide_machine_tests
     "core[.](async_op.*|event.*|futex|lock.*|parker|ready.*|res.*|thread.*|timer.*|waiter.*)"
     "sync[.](ev|mu|sem|sh).*" "channel[.]ring" "task[.]task" "sched[.](fork_deque|idle|run_queue)"
-    "durable[.](record|slots[.]file_crash)" "model[.]parker"
+    "durable[.](record|slots[.]file_crash)" "model[.](misuse|parker)"
 )
 
 # Whether the test is built, and the names of its sets.
