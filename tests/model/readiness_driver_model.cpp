@@ -9,7 +9,7 @@
 #include <support/catch.hpp>
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -204,7 +204,7 @@ struct scene {
     }
 
     driver d;
-    std::optional<driver::attachment> in{std::in_place, d};
+    std::unique_ptr<driver::attachment> in = std::make_unique<driver::attachment>(d);
     platform::atomic<int> left;
     var<becomes> first{becomes::nothing};
     var<becomes> second{becomes::nothing};
@@ -319,7 +319,7 @@ void forgotten_before_its_wait(bool by_detachment) {
     }
     if (by_detachment) {
         s.in.reset();
-        s.in.emplace(s.d);
+        s.in = std::make_unique<driver::attachment>(s.d);
     } else {
         s.d.forget(descriptor());
     }
@@ -467,7 +467,7 @@ void attached_again() {
     one.begin();
     model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
     s.in.reset();
-    s.in.emplace(s.d);
+    s.in = std::make_unique<driver::attachment>(s.d);
     two.begin();
     s.serve();
     kernel.join();
