@@ -115,13 +115,19 @@ public:
     T fetch_add(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
         requires adds
     {
-        return modify(adding(detail::ops::rmw::add), scaled(value), o, {file, line});
+        using rmw = detail::ops::rmw;
+        return modify(std::is_floating_point_v<T> ? rmw::add_real : rmw::add, scaled(value), o,
+                      {file, line});
     }
     /// As that of std::atomic.
     T fetch_sub(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
         requires adds
     {
-        return modify(adding(detail::ops::rmw::sub), scaled(value), o, {file, line});
+        if constexpr (std::is_floating_point_v<T>) {
+            return fetch_add(-value, o, line, file);
+        } else {
+            return modify(detail::ops::rmw::sub, scaled(value), o, {file, line});
+        }
     }
     /// As that of std::atomic.
     T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
@@ -244,14 +250,6 @@ public:
     int object() const noexcept { return object_; }
 
 private:
-    static detail::ops::rmw adding(detail::ops::rmw what) noexcept {
-        using rmw = detail::ops::rmw;
-        if constexpr (std::is_floating_point_v<T>) {
-            return what == rmw::add ? rmw::add_real : rmw::sub_real;
-        } else {
-            return what;
-        }
-    }
     static detail::ops::bits scaled(difference_type by) noexcept {
         if constexpr (std::is_pointer_v<T>) {
             return detail::to_bits(by * static_cast<difference_type>(sizeof(*T{})));
@@ -350,13 +348,13 @@ public:
     /// Is += 1. Returns the value before.
     T operator++(int) noexcept {
         const T before = *this;
-        *this += 1;
+        *this = static_cast<T>(before + 1);
         return before;
     }
     /// Is -= 1. Returns the value before.
     T operator--(int) noexcept {
         const T before = *this;
-        *this -= 1;
+        *this = static_cast<T>(before - 1);
         return before;
     }
     /// Reads a pointer.

@@ -21,6 +21,8 @@
 #include <bide/model/detail/graph.hpp>
 #include <bide/model/detail/seq_cst.hpp>
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -97,6 +99,11 @@ public:
     const message& msg(int m) const { return messages_[static_cast<std::size_t>(m)]; }
     const event& of(event_id id) const {
         return events[static_cast<std::size_t>(by_thread_[id.thread][id.index - 1])];
+    }
+    // The messages of object `o` behind `m`, in modification order.
+    std::span<const int> behind(int o, int m) const {
+        const auto& all = at(o).messages;
+        return {std::find(all.begin(), all.end(), m) + 1, all.end()};
     }
     int index_of(event_id id) const { return by_thread_[id.thread][id.index - 1]; }
     // The message of object `o` that the event wrote; -1: it wrote another object, or is not there.

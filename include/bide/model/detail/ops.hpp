@@ -26,7 +26,7 @@ struct site {
         false; // the order is not of that line: neither a weaker nor a stronger one is tried
 };
 
-enum class rmw { exchange, add, sub, add_real, sub_real, bit_and, bit_or, bit_xor };
+enum class rmw { exchange, add, sub, add_real, bit_and, bit_or, bit_xor };
 
 // Atomic objects. An object has a number from construction to destruction.
 int make_atomic(bits initial);

@@ -306,8 +306,8 @@ order execution::weakened(order o, int slot, site where) {
 // Something newer than a paused thread has seen is there. In a schedule it goes on then.
 bool execution::may_look_again(const model_thread& t) const {
     return std::any_of(t.looked.begin(), t.looked.end(), [&](const auto& l) {
-        const auto& all = memory_.at(l.first).messages;
-        return std::any_of(std::find(all.begin(), all.end(), l.second) + 1, all.end(),
+        const auto newer = memory_.behind(l.first, l.second);
+        return std::any_of(newer.begin(), newer.end(),
                            [&](int m) { return !memory_.msg(m).repeats; });
     });
 }

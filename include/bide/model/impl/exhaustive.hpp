@@ -72,8 +72,8 @@ bool exhaustive::waits_in_vain(execution& x, int t) const {
     if (read == readers.rend()) {
         return false;
     }
-    const auto& all = m.at(object).messages;
-    return std::any_of(std::find(all.begin(), all.end(), message) + 1, all.end(), [&](int later) {
+    const auto newer_ones = m.behind(object, message);
+    return std::any_of(newer_ones.begin(), newer_ones.end(), [&](int later) {
         const detail::message& newer = m.msg(later);
         return !newer.repeats && m.events[index(newer.event)].stamp < m.events[index(*read)].stamp;
     });
@@ -244,8 +244,8 @@ bool exhaustive::is_maximal(const memory& m, const event& e, const clock& kept) 
     if (mine.event >= 0 && !previous(m.events[index(mine.event)])) {
         return false;
     }
-    const auto& all = m.at(e.object).messages;
-    return std::none_of(std::find(all.begin(), all.end(), e.message) + 1, all.end(),
+    const auto later_ones = m.behind(e.object, e.message);
+    return std::none_of(later_ones.begin(), later_ones.end(),
                         [&](int later) { return previous(m.events[index(m.msg(later).event)]); });
 }
 

@@ -22,14 +22,14 @@ bits mask(unsigned width) {
 }
 
 // Of two floats, or of two doubles.
-bits sum_of_reals(bits a, bits b, unsigned width, int sign) {
+bits sum_of_reals(bits a, bits b, unsigned width) {
     if (width == sizeof(float)) {
-        const float sum =
-            std::bit_cast<float>(static_cast<std::uint32_t>(a)) +
-            static_cast<float>(sign) * std::bit_cast<float>(static_cast<std::uint32_t>(b));
-        return std::bit_cast<std::uint32_t>(sum);
+        const auto real = [](bits of) {
+            return std::bit_cast<float>(static_cast<std::uint32_t>(of));
+        };
+        return std::bit_cast<std::uint32_t>(real(a) + real(b));
     }
-    return std::bit_cast<bits>(std::bit_cast<double>(a) + sign * std::bit_cast<double>(b));
+    return std::bit_cast<bits>(std::bit_cast<double>(a) + std::bit_cast<double>(b));
 }
 
 bits combine(ops::rmw what, bits a, bits b, unsigned width) {
@@ -37,8 +37,7 @@ bits combine(ops::rmw what, bits a, bits b, unsigned width) {
     case ops::rmw::exchange: return b;
     case ops::rmw::add: return a + b;
     case ops::rmw::sub: return a - b;
-    case ops::rmw::add_real: return sum_of_reals(a, b, width, 1);
-    case ops::rmw::sub_real: return sum_of_reals(a, b, width, -1);
+    case ops::rmw::add_real: return sum_of_reals(a, b, width);
     case ops::rmw::bit_and: return a & b;
     case ops::rmw::bit_or: return a | b;
     case ops::rmw::bit_xor: return a ^ b;

@@ -33,7 +33,7 @@ class saved_state {
     using clock = std::chrono::steady_clock;
 
 public:
-    saved_state(std::string_view name, const options& how, const body& run) {
+    saved_state(std::string_view name, const options& how, [[maybe_unused]] const body& run) {
         const char* const folder = std::getenv("BIDE_MODEL_STATE");
         if (folder == nullptr || *folder == '\0') {
             return;

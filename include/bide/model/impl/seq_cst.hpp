@@ -54,8 +54,11 @@ void memory::after(const event& e, seq_cst_order::firsts& out) const {
 // hence the strict comparison.
 void memory::strongly_before(int thread, const clock& hb, edges& out) const {
     for (int t = 0; t < max_threads; ++t) {
+        if (t == thread) {
+            continue; // add() knows
+        }
         const auto& theirs = seq_cst_.of_thread(t);
-        for (std::size_t n = theirs.size(); t != thread && n-- > 0;) {
+        for (std::size_t n = theirs.size(); n-- > 0;) {
             if (hb.seen[index(t)] > seq_cst_.nodes()[index(theirs[n])].id.index) {
                 out.before.join(seq_cst_.until(theirs[n]));
                 break;
