@@ -15,6 +15,7 @@ lint.py [--root DIR]      prints one line for each finding, `file:line: [rule] w
   tested    each header has a test
   listed    each header is installed; each test and each model is built and run
   size      at most 400 lines of at most 110 columns; lines beyond 100 columns are counted
+  promise   each promise of tests/README.md labels a test, and each label of a test is in that table
   co_await  no capturing lambda inside an awaited expression: g++ 12 destroys it twice
 """
 
@@ -56,6 +57,8 @@ MACHINE = re.compile(
 MACHINE_HEADERS = re.compile(r"(core/(platform|detail/futex_[a-z]+)|durable/process|sched/detail/uring_ring)\.hpp$")
 NAMES_ORDER = re.compile(rf"memory_order(_|::)({ORDERS})|[(,] *({ORDERS})\)")
 NO_ORDER = re.compile(r"\.(load\(\)|(store|exchange|fetch_[a-z]+)\([^,()]+\);)")
+PROMISE = re.compile(r"\[promise\.([a-z-]+)\]")
+PROMISE_ROW = re.compile(r"\| .* \| `([a-z-]+)`")
 # A slot's load() and store() are not those of an atomic.
 SLOT_CALL = re.compile(r"(slot|slot_|in|of|held_->|s)[.>](load|store)\(\)")
 LABEL = re.compile(r"\[([a-z][a-z_0-9]*\.[a-z_0-9]+)\]")
@@ -183,6 +186,26 @@ class Lint:
             if file.removeprefix(below) not in listed:
                 self.find(f"{file}:1", "listed", f"is not in {listing}")
 
+    # ---- what is promised
+
+    def check_promises(self, sources):
+        readme = "tests/README.md"
+        promised = {}
+        is_table = False
+        for number, line in enumerate(self.lines(readme), 1):
+            is_table = is_table or line == "## What is promised"
+            if is_table and (m := PROMISE_ROW.match(line)):
+                promised[m[1]] = number
+        held = set()
+        for path in sources:
+            for number, line in enumerate(self.lines(path), 1):
+                for label in PROMISE.findall(line):
+                    held.add(label)
+                    if label not in promised:
+                        self.find(f"{path}:{number}", "promise", f"{label} is not in {readme}")
+        for label in promised.keys() - held:
+            self.find(f"{readme}:{promised[label]}", "promise", f"no test has the label {label}")
+
     # ---- every co_await of the tests
 
     def check_awaits(self, path):
@@ -217,6 +240,7 @@ class Lint:
         sources = self.files("tests/**/*.cpp", "tests/**/*.hpp")
         for path in sources:
             self.check_awaits(path)
+        self.check_promises(sources)
         for finding in sorted(self.findings):
             print(finding)
         if self.long_lines:

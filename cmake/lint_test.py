@@ -17,11 +17,13 @@ TREE = {
     "tests/compile_fail/CMakeLists.txt": "bide_compile_fail(misuse.cpp)\n",
     "tests/compile_fail/misuse.cpp": "",
     "tests/model/CMakeLists.txt": "",
+    "tests/README.md": "| a | `b` |\n## What is promised\n| A wait ends | `wait-ends` |\n",
     "tests/sync/b_test.cpp": "",
     TEST: """int f = 1; // co_await [x] { }
 co_await g([] { return ops[0](1); });
 [[nodiscard]] auto [a, b] = co_await ops[1](x);
 run([&] { f(); });
+TEST_CASE("a", "[promise.wait-ends]") {}
 """,
     HEADER: f"""{LICENCE}
 #ifndef BIDE_CORE_A_HPP
@@ -119,6 +121,11 @@ class LintTest(unittest.TestCase):
         self.expect(self.change(TEST, "ops[1]", "[x = 1]\n mutable {"), "co_await", f"{TEST}:4")
         self.expect(self.change(TEST, "ops[1]", "[this]() -> int { return 1; }"), "co_await",
                     f"{TEST}:3")
+
+    def test_a_promise(self):
+        self.expect(self.change("tests/README.md", "| A wait", "| Another | `other` |\n| A wait"), "promise",
+                    "tests/README.md:3")
+        self.expect(self.change(TEST, "{}\n", '{}\nTEST_CASE("b", "[promise.wait]") {}\n'), "promise", f"{TEST}:6")
 
     def test_what_is_not_listed(self):
         detail = f"{LICENCE}\n#ifndef BIDE_CORE_DETAIL_C_HPP\n#define BIDE_CORE_DETAIL_C_HPP\n"

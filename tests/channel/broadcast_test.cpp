@@ -112,7 +112,8 @@ TEST_CASE("broadcast: each subscriber receives all that is sent after it subscri
 }
 
 TEST_CASE(
-    "broadcast: a subscriber that lags learns once how many it missed, then receives the oldest") {
+    "broadcast: a subscriber that lags learns once how many it missed, then receives the oldest",
+    "[promise.broadcast-lag]") {
     const std::size_t capacity = GENERATE(1u, 2u, 3u, 5u, 8u);
     const int sent = GENERATE(1, 2, 3, 4, 5, 9, 40);
     CAPTURE(capacity, sent);

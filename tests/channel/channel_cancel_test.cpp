@@ -207,7 +207,8 @@ TEST_CASE("channel: an item granted to a coroutine that is destroyed goes to the
 }
 
 TEST_CASE(
-    "channel: an item of a destroyed coroutine goes back while there is room, behind all items") {
+    "channel: an item of a destroyed coroutine goes back while there is room, behind all items",
+    "[promise.item-of-destroyed-coroutine]") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u, 3u);
     const bool many = GENERATE(false, true); // async_recv_n()
@@ -273,7 +274,8 @@ TEST_CASE("channel: an item that goes back while senders wait does not overtake 
     CHECK(in.alive() == 0);
 }
 
-TEST_CASE("channel: no item goes back into a closed channel") {
+TEST_CASE("channel: no item goes back into a closed channel",
+          "[promise.item-of-destroyed-coroutine]") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     const bool many = GENERATE(false, true);
@@ -399,8 +401,8 @@ TEST_CASE("channel: if memory runs out, each item is in the vector or in the cha
     CHECK(all == numbers(0, 4));
 }
 
-TEMPLATE_TEST_CASE("channel: an item that a destroyed coroutine leaves behind wakes a thread", "",
-                   test::native) {
+TEMPLATE_TEST_CASE("channel: an item that a destroyed coroutine leaves behind wakes a thread",
+                   "[promise.item-of-destroyed-coroutine]", test::native) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     bide::basic_channel<int, platform> ch(1);

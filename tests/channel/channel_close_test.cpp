@@ -95,8 +95,8 @@ TEST_CASE("channel: a waiter that was granted before close, and has not resumed,
     CHECK(take_all(ch) == (capacity == 0 ? ints{} : ints{2})); // it did get in
 }
 
-TEMPLATE_TEST_CASE("channel: a send at the time of close fails with its value or is received", "",
-                   test::native, test::jittery) {
+TEMPLATE_TEST_CASE("channel: a send at the time of close fails with its value or is received",
+                   "[promise.closed-channel-drains]", test::native, test::jittery) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 300; ++round) {
         const auto capacity = static_cast<std::size_t>(round % 4);

@@ -74,7 +74,7 @@ TEST_CASE("channel: destroying it without waiters is allowed, with and without i
 #endif
 
 TEMPLATE_TEST_CASE("channel: a receiver of what was sent may destroy it before the sends return",
-                   "", test::native, test::jittery) {
+                   "[promise.destroy-channel]", test::native, test::jittery) {
     using any_channel = bide::basic_channel<int, TestType>;
     constexpr int senders = 2;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
@@ -249,7 +249,8 @@ template <class Op> bide::task<void> let_be(Op op) {
 
 } // namespace
 
-TEST_CASE("channel: no step of a send comes after its item can be received and the channel freed") {
+TEST_CASE("channel: no step of a send comes after its item can be received and the channel freed",
+          "[promise.destroy-channel]") {
     const test::watchdog guard;
     const int form = GENERATE(range(0, forms_of_send + 1));
     const std::size_t capacity = GENERATE(0u, 1u, 2u);

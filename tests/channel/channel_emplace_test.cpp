@@ -130,7 +130,8 @@ template <class T> void check_forms(const std::vector<row<T>>& rows, T (*what)()
 } // namespace
 
 TEST_CASE("async_emplace: an item that is made in the co_await expression is destroyed once, "
-          "whatever it is made of") {
+          "whatever it is made of",
+          "[promise.temporaries-once]") {
     const std::vector<row<item>> items{
         BIDE_FORM(item, , ch.async_emplace(1, "x")),
         BIDE_FORM(item, , ch.async_emplace(1, text("x"))),
@@ -162,7 +163,8 @@ TEST_CASE("async_emplace: an item that is made in the co_await expression is des
 }
 
 TEST_CASE("async_send: an item that is named, returned, converted or no aggregate is destroyed "
-          "once") {
+          "once",
+          "[promise.temporaries-once]") {
     const std::vector<row<item>> items{
         BIDE_FORM(item, item one = make_item(), ch.async_send(std::move(one))),
         BIDE_FORM(item, const item one = make_item(), ch.async_send(one)),

@@ -67,7 +67,7 @@ TEMPLATE_TEST_CASE("channel: waiting senders send in the order in which they cam
 
 TEMPLATE_TEST_CASE("channel: waiting receivers receive in the order in which they came, "
                    "threads and coroutines",
-                   "", test::native, test::portable) {
+                   "[promise.channel-fifo]", test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);

@@ -138,8 +138,8 @@ template <class Channel> test::detached recv_all(Channel& ch, ints& out) {
 // ---- Capacity
 
 TEMPLATE_TEST_CASE(
-    "channel: its capacity is exact, its size counts its items, and it is first in, first out", "",
-    test::native, test::portable) {
+    "channel: its capacity is exact, its size counts its items, and it is first in, first out",
+    "[promise.channel-capacity]", test::native, test::portable) {
     for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
         bide::basic_channel<int, TestType> ch(capacity);
         REQUIRE(ch.capacity() == capacity);
@@ -186,7 +186,8 @@ TEST_CASE("channel: no form of send or recv waits if it can succeed at once") {
 }
 
 TEST_CASE("channel: an item that is not sent comes back, and an empty channel gives none, in every "
-          "form") {
+          "form",
+          "[promise.unsent-returns]") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     bide::channel<std::string> ch(capacity);
@@ -219,8 +220,8 @@ TEST_CASE("channel: an item that is not sent comes back, and an empty channel gi
 
 // ---- No capacity
 
-TEMPLATE_TEST_CASE("channel: without a capacity it is empty and full at any time", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("channel: without a capacity it is empty and full at any time",
+                   "[promise.channel-capacity]", test::native, test::portable) {
     bide::basic_channel<int, TestType> ch(0);
     const auto nothing_inside = [&] {
         return ch.size() == 0 && ch.empty() && ch.is_full() && ch.capacity() == 0;
@@ -307,7 +308,8 @@ TEST_CASE(
     CHECK(ch.size() == before);
 }
 
-TEST_CASE("channel: receives after close give the items that are left, then closed") {
+TEST_CASE("channel: receives after close give the items that are left, then closed",
+          "[promise.closed-channel-drains]") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u, 3u, 6u);
     channel ch(capacity);
@@ -912,7 +914,8 @@ TEST_CASE("channel: durations that are not numbers, negative or beyond all time 
 
 // ---- Allocation
 
-TEST_CASE("channel: only the constructor and the vectors of batches allocate") {
+TEST_CASE("channel: only the constructor and the vectors of batches allocate",
+          "[promise.no-wait-allocates]") {
     const std::size_t capacity = GENERATE(0u, 1u, 3u, 64u);
     const std::size_t at_first = test::allocations_here();
     channel ch(capacity);

@@ -607,7 +607,8 @@ template <class C> void goes_through_in_every_form() {
 
 } // namespace
 
-TEMPLATE_LIST_TEST_CASE("element: any goes through a channel, in every form", "", elements) {
+TEMPLATE_LIST_TEST_CASE("element: any goes through a channel, in every form",
+                        "[promise.element-needs]", elements) {
     goes_through_in_every_form<bounded<TestType>>();
 }
 
@@ -616,13 +617,13 @@ TEMPLATE_LIST_TEST_CASE("element: any goes through an unbounded channel, in ever
     goes_through_in_every_form<unbounded<TestType>>();
 }
 
-TEMPLATE_LIST_TEST_CASE("element: any goes through a priority channel, in every form", "",
-                        hostile_elements) {
+TEMPLATE_LIST_TEST_CASE("element: any goes through a priority channel, in every form",
+                        "[promise.element-needs]", hostile_elements) {
     goes_through_in_every_form<priority<TestType>>();
 }
 
-TEMPLATE_LIST_TEST_CASE("element: any goes through a sliding channel, in every form", "",
-                        hostile_elements) {
+TEMPLATE_LIST_TEST_CASE("element: any goes through a sliding channel, in every form",
+                        "[promise.element-needs]", hostile_elements) {
     goes_through_in_every_form<sliding<TestType>>();
 }
 
@@ -633,7 +634,8 @@ TEMPLATE_LIST_TEST_CASE("element: any goes from handle to handle, in every form"
     goes_through_in_every_form<sliding_handles<TestType>>();
 }
 
-TEMPLATE_LIST_TEST_CASE("element: any goes through a oneshot, in every form", "", elements) {
+TEMPLATE_LIST_TEST_CASE("element: any goes through a oneshot, in every form",
+                        "[promise.element-needs]", elements) {
     using T = TestType;
     const test::watchdog guard;
     const auto fresh = [] { return bide::oneshot<T, platform>(); };

@@ -234,8 +234,8 @@ TEST_CASE("handles: the channel and its counts are one allocation, and a copy is
 // ---- The last one
 
 TEMPLATE_TEST_CASE(
-    "handles: if the last sender is destroyed, the channel is closed and receivers drain it", "",
-    bounded, unbounded) {
+    "handles: if the last sender is destroyed, the channel is closed and receivers drain it",
+    "[promise.last-handle-closes]", bounded, unbounded) {
     const test::watchdog guard;
     auto [tx, rx] = TestType::template make<int>();
     {
@@ -446,7 +446,7 @@ test::held recv_without_handle(test::manual_executor& on, Receiver from, ints* o
 
 TEMPLATE_TEST_CASE("handles: an operation that waits keeps the channel's memory when all handles "
                    "are gone",
-                   "", bounded, unbounded) {
+                   "[promise.last-handle-closes]", bounded, unbounded) {
     const test::watchdog guard;
     test::manual_executor later;
     ints told;

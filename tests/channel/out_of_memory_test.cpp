@@ -435,11 +435,13 @@ template <std::size_t N> void run_all(const scenario (&of)[N]) {
 
 } // namespace
 
-TEST_CASE("channel: where an allocation fails, an operation throws and has changed nothing") {
+TEST_CASE("channel: where an allocation fails, an operation throws and has changed nothing",
+          "[promise.out-of-memory]") {
     run_all(channels);
 }
 
-TEST_CASE("unbounded_channel: where an allocation fails, a send throws and its item stays") {
+TEST_CASE("unbounded_channel: where an allocation fails, a send throws and its item stays",
+          "[promise.out-of-memory]") {
     run_all(unbounded_channels);
 }
 

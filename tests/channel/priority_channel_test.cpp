@@ -50,7 +50,8 @@ using tens = bide::priority_channel<int, by_tens>;
 
 } // namespace
 
-TEST_CASE("priority_channel: the greatest item comes first, and equal items in their order") {
+TEST_CASE("priority_channel: the greatest item comes first, and equal items in their order",
+          "[promise.priority-order]") {
     test::jitter chance(test::run_seed());
     INFO("seed " << test::run_seed());
     for (int n = 0; n < 70; ++n) {
@@ -68,7 +69,8 @@ TEST_CASE("priority_channel: the greatest item comes first, and equal items in t
     }
 }
 
-TEST_CASE("priority_channel: any mix of sends and receives gives what a sorted list gives") {
+TEST_CASE("priority_channel: any mix of sends and receives gives what a sorted list gives",
+          "[promise.priority-order]") {
     test::jitter chance(test::run_seed());
     INFO("seed " << test::run_seed());
     tens ch(20);
@@ -116,7 +118,8 @@ TEST_CASE("priority_channel: a comparison decides, also one that std defines") {
     CHECK(counts.recv() == 2);
 }
 
-TEST_CASE("priority_channel: a comparison that is no order loses no item") {
+TEST_CASE("priority_channel: a comparison that is no order loses no item",
+          "[promise.bad-comparison]") {
     test::jitter chance(test::run_seed());
     INFO("seed " << test::run_seed());
     auto any = [&chance](const test::counted_once&, const test::counted_once&) noexcept {
@@ -140,7 +143,8 @@ TEST_CASE("priority_channel: a comparison that is no order loses no item") {
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("priority_channel: waiting senders go in in their order, whatever they send") {
+TEST_CASE("priority_channel: waiting senders go in in their order, whatever they send",
+          "[promise.priority-order]") {
     priority ch(2);
     send_ending waits[3];
     REQUIRE(ch.send(5));
@@ -253,7 +257,8 @@ TEST_CASE("priority_channel: a wait that ends early has no effect on either side
     CHECK(take_all(ch) == ints{2});
 }
 
-TEST_CASE("priority_channel: an item of a destroyed coroutine goes on, or back before its equals") {
+TEST_CASE("priority_channel: an item of a destroyed coroutine goes on, or back before its equals",
+          "[promise.item-of-destroyed-coroutine]") {
     test::manual_executor later;
     tens ch(3);
     recv_ending none[4];

@@ -407,7 +407,7 @@ TEST_CASE("ring: it neither constructs nor destroys items") {
 // another thread calls size() all the while.
 TEMPLATE_TEST_CASE("ring: each item is popped once, each producer's in order, never more inside "
                    "than fit",
-                   "", test::native, test::jittery) {
+                   "[promise.channel-capacity]", test::native, test::jittery) {
     using ring = bide::basic_ring<int, TestType, std::uint16_t>; // wraps on the way
     constexpr int producers = 2;
     constexpr int consumers = 2;

@@ -194,7 +194,7 @@ TEST_CASE("select: a time-out and a deadline by another clock come by that clock
     check([](clock::time_point t) { return on_deadline(t); });
 }
 
-TEST_CASE("select: a clock that is set past a time-out ends the select") {
+TEST_CASE("select: a clock that is set past a time-out ends the select", "[promise.time-limits]") {
     struct tag;
     using clock = test::fake_clock<tag>;
     channel ch(1);
@@ -231,7 +231,8 @@ test::held select_and_pass(channel& ch, test::barrier& where, std::atomic<bool>&
 
 } // namespace
 
-TEST_CASE("select: a coroutine that blocks after its time-out holds up no other time-out") {
+TEST_CASE("select: a coroutine that blocks after its time-out holds up no other time-out",
+          "[promise.resumed-coroutine-delays-none]") {
     const test::watchdog guard;
     channel ch(1);
     test::barrier where;
@@ -622,7 +623,8 @@ TEST_CASE("select: cases of handles keep their channels, and see their ends") {
     }
 }
 
-TEST_CASE("select: a case of a temporary handle keeps its side of the channel open") {
+TEST_CASE("select: a case of a temporary handle keeps its side of the channel open",
+          "[promise.temporary-handle]") {
     const test::watchdog guard;
     channel quiet(1);
     auto [tx, rx] = bide::make_channel<int>(1);
@@ -752,7 +754,8 @@ test::held select_either(channel& ch, bide::semaphore& s, bool& ran) {
 
 } // namespace
 
-TEST_CASE("select: a waker may destroy a select that its release has decided") {
+TEST_CASE("select: a waker may destroy a select that its release has decided",
+          "[promise.decided-before-wakers]") {
     const test::watchdog guard;
     channel ch(1);
     bide::semaphore s(0);

@@ -118,8 +118,8 @@ TEMPLATE_TEST_CASE("select: each case that can happen at once does, alone, in ev
     }
 }
 
-TEMPLATE_TEST_CASE("select: what is ready comes before a time-out that has passed", "",
-                   BIDE_EACH_FORM) {
+TEMPLATE_TEST_CASE("select: what is ready comes before a time-out that has passed",
+                   "[promise.select-stop-and-time]", BIDE_EACH_FORM) {
     const test::watchdog guard;
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         for (int round = 0; round < 10 && kind != each_kind::timeout; ++round) {
@@ -248,8 +248,8 @@ template <class Form, std::size_t N> bool is_uniform(unsigned ready) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones stand", "",
-                   BIDE_EACH_FAIR_FORM) {
+TEMPLATE_TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones stand",
+                   "[promise.select-fair]", BIDE_EACH_FAIR_FORM) {
     const test::watchdog guard;
     CHECK(is_uniform<TestType, 2>(0b11));
     CHECK(is_uniform<TestType, 2>(0b10));
@@ -280,7 +280,7 @@ TEMPLATE_TEST_CASE("select: disabled cases and time-outs change no share", "",
 }
 
 TEMPLATE_TEST_CASE("select: a requested stop and a passed deadline have the share of a ready case",
-                   "", BIDE_EACH_FAIR_FORM) {
+                   "[promise.select-stop-and-time]", BIDE_EACH_FAIR_FORM) {
     const test::watchdog guard;
     channel quiet(1);
     bide::event set(true);
@@ -375,8 +375,8 @@ TEMPLATE_TEST_CASE("select: operations on one channel that stand twice are all h
     }
 }
 
-TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen", "",
-                   BIDE_EACH_BIASED_FORM) {
+TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen",
+                   "[promise.select-fair]", BIDE_EACH_BIASED_FORM) {
     const test::watchdog guard;
     for (unsigned ready = 1; ready < 16; ++ready) {
         for (int round = 0; round < 5; ++round) {
@@ -480,8 +480,8 @@ TEST_CASE("select: each case ends the wait of a coroutine, and only that one hap
     }
 }
 
-TEMPLATE_TEST_CASE("select: each case ends the wait of a thread, and only that one happens", "",
-                   blocking<false>, blocking<true>) {
+TEMPLATE_TEST_CASE("select: each case ends the wait of a thread, and only that one happens",
+                   "[promise.select-one-case]", blocking<false>, blocking<true>) {
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
@@ -545,7 +545,7 @@ TEST_CASE("select: a close ends the wait, once, whichever case it is of") {
 
 TEMPLATE_TEST_CASE("select: send and receive of one select on a channel without capacity do not "
                    "meet each other",
-                   "", test::native, test::portable) {
+                   "[promise.select-meets-once]", test::native, test::portable) {
     using hand_channel = bide::basic_channel<int, TestType>;
     const test::watchdog guard;
     hand_channel hand(0);
@@ -704,8 +704,8 @@ TEST_CASE("select: over channels of every capacity each item comes once, in its 
 // ---- What is not chosen leaves no trace
 
 TEMPLATE_TEST_CASE(
-    "select: a case that is not chosen holds no permit and no item, and its value stays", "",
-    blocking<false>, awaiting<false>) {
+    "select: a case that is not chosen holds no permit and no item, and its value stays",
+    "[promise.select-one-case]", blocking<false>, awaiting<false>) {
     const test::watchdog guard;
     bide::channel<std::string> out(1);
     bide::channel<std::string> in(1);
@@ -744,8 +744,8 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE(
-    "select: what a case that is not chosen had in part goes to the waiters behind it", "",
-    test::native, test::portable) {
+    "select: what a case that is not chosen had in part goes to the waiters behind it",
+    "[promise.select-one-case]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     using items = bide::basic_channel<int, TestType>;
     const test::watchdog guard;
@@ -1055,7 +1055,7 @@ TEMPLATE_TEST_CASE("select: a lock that is free is taken, one that is not is lef
 }
 
 TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other the first happens",
-                   "", BIDE_EACH_MUTEX) {
+                   "[promise.select-one-case]", BIDE_EACH_MUTEX) {
     const test::watchdog guard;
     TestType m;
     bide::event e;
@@ -1282,7 +1282,7 @@ TEST_CASE("select: a send to an unbounded channel has decided before its receive
 
 // ---- Allocations
 
-TEST_CASE("select: no form allocates, with few cases or many") {
+TEST_CASE("select: no form allocates, with few cases or many", "[promise.no-wait-allocates]") {
     const test::watchdog guard;
     std::stop_source stop = test::new_stop();
     const std::stop_token token = stop.get_token();
@@ -1355,7 +1355,8 @@ TEST_CASE("select: no form allocates, with few cases or many") {
 
 TEMPLATE_TEST_CASE("select: it does not say that nothing can happen while at every instant "
                    "something can",
-                   "", trying<false>, blocking<false>, awaiting<false>) {
+                   "[promise.attempt-fails-rightly]", trying<false>, blocking<false>,
+                   awaiting<false>) {
     // While the one channel still has its item, the other one gets one; then the first loses it.
     constexpr int rounds = 3'000;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
@@ -1502,8 +1503,8 @@ TEMPLATE_TEST_CASE("select: of the same for sends, room is always found", "", tr
 
 // ---- Threads
 
-TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pair up exactly", "",
-                   test::native, test::jittery) {
+TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pair up exactly",
+                   "[promise.select-meets-once]", test::native, test::jittery) {
     constexpr int threads = 44;
     constexpr int rounds = 5;
     bide::basic_channel<int, TestType> hand(0);

@@ -58,7 +58,8 @@ TEST_CASE("sliding_channel: a receiver gets the latest items, each once") {
     }
 }
 
-TEST_CASE("sliding_channel: no form of send waits, and each displaces the oldest item") {
+TEST_CASE("sliding_channel: no form of send waits, and each displaces the oldest item",
+          "[promise.sliding-displaces]") {
     sliding ch;
     CHECK(ch.capacity() == 1);
     CHECK(ch.send(1));
@@ -79,7 +80,8 @@ TEST_CASE("sliding_channel: no form of send waits, and each displaces the oldest
     CHECK(is(ch.try_recv(), errc::empty));
 }
 
-TEST_CASE("sliding_channel: replace returns the item that made room, and send destroys it") {
+TEST_CASE("sliding_channel: replace returns the item that made room, and send destroys it",
+          "[promise.sliding-displaces]") {
     using item = std::unique_ptr<int>;
     bide::sliding_channel<item> ch;
     auto first = ch.replace(std::make_unique<int>(1));
@@ -166,7 +168,8 @@ TEST_CASE("sliding_channel: a receiver that gives up takes nothing") {
     CHECK(turns.size() == 0);
 }
 
-TEST_CASE("sliding_channel: an item of a destroyed coroutine comes back as the oldest") {
+TEST_CASE("sliding_channel: an item of a destroyed coroutine comes back as the oldest",
+          "[promise.item-of-destroyed-coroutine]") {
     test::manual_executor later;
     sliding ch(2);
     recv_ending none[4];

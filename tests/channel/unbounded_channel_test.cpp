@@ -616,7 +616,8 @@ TEST_CASE(
 }
 
 TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes back unless closed or "
-          "out of memory") {
+          "out of memory",
+          "[promise.item-of-destroyed-coroutine]") {
     using item = test::counted_once;
     const bool many = GENERATE(false, true); // async_recv_n()
     test::tally t;

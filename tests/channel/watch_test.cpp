@@ -147,7 +147,8 @@ TEST_CASE("watch: modify() changes the latest, or nothing") {
     CHECK(w.send(43)); // the turn was given back
 }
 
-TEST_CASE("watch: modify() calls its function once, however often others send") {
+TEST_CASE("watch: modify() calls its function once, however often others send",
+          "[promise.watch-modify]") {
     const test::watchdog guard;
     watch w(0);
     std::atomic<int> calls{0};

@@ -105,7 +105,8 @@ TEST_CASE("async_op: with an executor, a stop resumes the coroutine on it") {
     CHECK(out.is(errc::stopped));
 }
 
-TEST_CASE("async_op: a stop after the grant changes nothing, before and after the resumption") {
+TEST_CASE("async_op: a stop after the grant changes nothing, before and after the resumption",
+          "[promise.grant-stays]") {
     tokens t(0);
     manual_executor e;
     std::stop_source stop;
@@ -152,7 +153,8 @@ held acquire(bide::semaphore& s, std::ptrdiff_t n, std::stop_token stop, outcome
 } // namespace
 
 TEST_CASE(
-    "async_op: a waiter that a stopped wait lets through does not resume inside the stop either") {
+    "async_op: a waiter that a stopped wait lets through does not resume inside the stop either",
+    "[promise.stop-resumes-elsewhere]") {
     bide::semaphore s(2);
     std::stop_source stop;
     outcome large;
@@ -399,7 +401,8 @@ held take_and_pass(tokens& t, std::stop_token stop, deadline until, test::barrie
 
 } // namespace
 
-TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out delays no other") {
+TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out delays no other",
+          "[promise.resumed-coroutine-delays-none]") {
     const test::watchdog guard;
     tokens t(0);
     test::barrier barriers[2];

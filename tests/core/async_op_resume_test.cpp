@@ -65,7 +65,8 @@ held take_and_give(tokens& t, tokens& to, outcome& out) {
 
 } // namespace
 
-TEST_CASE("async_op: of two released together, one that blocks does not delay the next") {
+TEST_CASE("async_op: of two released together, one that blocks does not delay the next",
+          "[promise.resume-in-release]") {
     const test::watchdog guard;
     tokens t(0);
     tokens until(0);
@@ -153,7 +154,8 @@ test::held_on<manual_executor> take_there(manual_executor&, manual_executor& the
 
 } // namespace
 
-TEST_CASE("async_op: resume_on overrides the promise's executor, in every position") {
+TEST_CASE("async_op: resume_on overrides the promise's executor, in every position",
+          "[promise.resume-on-executor]") {
     for (const bool late : {false, true}) {
         tokens t(0);
         manual_executor own;
@@ -271,7 +273,8 @@ held link(chain& c, std::size_t i) {
 
 } // namespace
 
-TEST_CASE("async_op: a chain of 100,000 releases runs on a bounded stack") {
+TEST_CASE("async_op: a chain of 100,000 releases runs on a bounded stack",
+          "[promise.resume-in-release]") {
     constexpr std::size_t length = 100'000;
     chain c;
     std::vector<held> all;

@@ -297,7 +297,7 @@ TEST_CASE("callback_wait: a cancelled send gives its item back") {
     REQUIRE_FALSE(c.try_recv().has_value());
 }
 
-TEST_CASE("callback_wait: what was granted and not taken goes back") {
+TEST_CASE("callback_wait: what was granted and not taken goes back", "[promise.callback-grants]") {
     bell b;
     SECTION("a permit, at the end") {
         bide::semaphore s(0);
@@ -408,7 +408,7 @@ TEST_CASE("callback_wait: the waker of one wait may cancel another wait of the s
     REQUIRE(s.available() == 2);
 }
 
-TEST_CASE("callback_wait: the owner waits for the end of the waker") {
+TEST_CASE("callback_wait: the owner waits for the end of the waker", "[promise.callback-grants]") {
     bide::semaphore s(0);
     std::atomic<bool> inside{false};
     std::atomic<bool> leave{false};

@@ -171,7 +171,8 @@ TEST_CASE("deadlock_check: a dump lists the waits, and the holders of locks") {
     CHECK(test::contains(dumped(), "bide: 0 waits"));
 }
 
-TEST_CASE("deadlock_check: threads that wait for each other are reported, once") {
+TEST_CASE("deadlock_check: threads that wait for each other are reported, once",
+          "[promise.deadlock-check]") {
     const test::watchdog guard;
     const reports told;
     mutex a{"a"};
@@ -193,7 +194,8 @@ TEST_CASE("deadlock_check: threads that wait for each other are reported, once")
     CHECK(test::contains(of_others.text(), " waits for adaptive_mutex 'd', held by "));
 }
 
-TEST_CASE("deadlock_check: tasks that wait for each other are reported") {
+TEST_CASE("deadlock_check: tasks that wait for each other are reported",
+          "[promise.deadlock-check]") {
     const test::watchdog guard;
     const reports told;
     bide::scheduler s(test::workers(2));
@@ -214,7 +216,8 @@ TEST_CASE("deadlock_check: tasks that wait for each other are reported") {
     CHECK(told.count() == 1);
 }
 
-TEST_CASE("deadlock_check: a thread and a task that wait for each other are reported") {
+TEST_CASE("deadlock_check: a thread and a task that wait for each other are reported",
+          "[promise.deadlock-check]") {
     const test::watchdog guard;
     const reports told;
     bide::scheduler s(test::workers(1));
@@ -303,7 +306,8 @@ TEST_CASE("deadlock_check: a condition variable gives the mutex back to its hold
     CHECK(told.count() == 0);
 }
 
-TEST_CASE("deadlock_check: a cycle that ends by itself is not reported") {
+TEST_CASE("deadlock_check: a cycle that ends by itself is not reported",
+          "[promise.deadlock-check]") {
     for (const bool lasts_first : {false, true}) { // which of the two waits closes the cycle
         const test::watchdog guard;
         const reports told;
@@ -372,7 +376,8 @@ TEST_CASE("deadlock_check: a reader behind a writer that may give up closes no c
     CHECK(told.count() == 0);
 }
 
-TEST_CASE("deadlock_check: a lock that was given away has no known holder") {
+TEST_CASE("deadlock_check: a lock that was given away has no known holder",
+          "[promise.deadlock-check]") {
     const test::watchdog guard;
     const reports told;
     mutex m{"m"};
@@ -408,7 +413,8 @@ TEST_CASE("deadlock_check: a lock that was given away has no known holder") {
     CHECK(told.count() == 0);
 }
 
-TEST_CASE("deadlock_check: threads and tasks that lock in one order are never reported") {
+TEST_CASE("deadlock_check: threads and tasks that lock in one order are never reported",
+          "[promise.deadlock-check]") {
     const test::watchdog guard;
     const reports told;
     bide::scheduler s(test::workers(2));

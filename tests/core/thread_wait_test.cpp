@@ -304,7 +304,8 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline on another clock is kept on 
     CHECK(clock::reads > 9);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a clock that is set past a deadline ends the wait") {
+TEMPLATE_TEST_CASE("thread_wait: a clock that is set past a deadline ends the wait",
+                   "[promise.time-limits]", test::native, test::portable, test::jittery) {
     struct tag {};
     using clock = test::fake_clock<std::pair<tag, TestType>>;
     clock::set(0s);

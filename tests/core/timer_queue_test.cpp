@@ -87,7 +87,8 @@ void fire_all_due(queue& q, std::int64_t now) {
 
 } // namespace
 
-TEST_CASE("timer_queue: with a slack, the timers of an interval fire together at its end") {
+TEST_CASE("timer_queue: with a slack, the timers of an interval fire together at its end",
+          "[promise.timer-slack]") {
     constexpr std::int64_t slack = 1'000'000;
     queue q(waker(), slack);
     std::vector<note*> log;

@@ -417,8 +417,9 @@ BIDE_TIMER_TEST_CASE(
     check_that_none_is_held_up<TestType, bide_barrier<TestType>>();
 }
 
-BIDE_TIMER_TEST_CASE(
-    "timer: what blocks a resumer outside of bide holds up no time-out and no other") {
+TEMPLATE_TEST_CASE("timer: what blocks a resumer outside of bide holds up no time-out and no other",
+                   "[promise.resumed-coroutine-delays-none]", test::native, test::portable,
+                   test::jittery) {
     check_that_none_is_held_up<TestType, test::barrier>();
 }
 

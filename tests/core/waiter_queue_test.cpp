@@ -306,7 +306,8 @@ struct observer {
 
 } // namespace
 
-TEST_CASE("wake_list: every outcome is visible before the first waker runs") {
+TEST_CASE("wake_list: every outcome is visible before the first waker runs",
+          "[promise.decided-before-wakers]") {
     const test::watchdog guard;
     observer eyes[3];
     waiter first(1, eyes[0].waker());

@@ -75,7 +75,8 @@ bool has_waiter(durable_mutex& lock) {
 
 } // namespace
 
-TEST_CASE("acquire_all: threads that name the locks in any order never wait for each other") {
+TEST_CASE("acquire_all: threads that name the locks in any order never wait for each other",
+          "[promise.durable-several-locks]") {
     const std::array<memory_slot, count> slots;
     std::atomic<int> inside{0};
     std::atomic<int> wrong{0};
@@ -119,7 +120,7 @@ TEST_CASE("acquire_all: with keys that differ between programs, the time limit e
     REQUIRE(timeouts == 2);
 }
 
-TEST_CASE("acquire_all: acquires all locks or none") {
+TEST_CASE("acquire_all: acquires all locks or none", "[promise.durable-several-locks]") {
     durable_mutex a(memory_slot(), unhurried());
     durable_semaphore b(memory_slot(), 3, unhurried());
     durable_shared_mutex c(memory_slot(), unhurried());

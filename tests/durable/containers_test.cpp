@@ -202,7 +202,8 @@ test::container_shape with_boot_id(std::string id, std::int64_t boottime_s) {
 
 #if BIDE_TESTS_HAVE_CONTAINERS
 
-TEST_CASE("containers: with separate pids, boot ids and clocks, only one holds at a time") {
+TEST_CASE("containers: with separate pids, boot ids and clocks, only one holds at a time",
+          "[promise.durable-containers]") {
     const test::temp_directory in("containers");
     const test::container one(in, with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
     const test::container two(in, with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
@@ -212,7 +213,8 @@ TEST_CASE("containers: with separate pids, boot ids and clocks, only one holds a
     }
 }
 
-TEST_CASE("containers: with different boot ids, only one holds at a time") {
+TEST_CASE("containers: with different boot ids, only one holds at a time",
+          "[promise.durable-containers]") {
     const test::temp_directory in("containers");
     test::container_shape shape;
     shape.has_own_pids = false;
@@ -240,7 +242,8 @@ TEST_CASE("containers: with different clocks, only one holds at a time") {
     }
 }
 
-TEST_CASE("containers: without a boot id, only one holds at a time") {
+TEST_CASE("containers: without a boot id, only one holds at a time",
+          "[promise.durable-containers]") {
     const test::temp_directory in("containers");
     const test::container one(in, with_boot_id("", 0));
     const test::container two(in, with_boot_id("", 300'000));
@@ -317,7 +320,8 @@ int renews(const place& there, const store& in, const char* nonce, std::int64_t 
 
 // A record from before a reboot, or from before a clock was set: its times mean nothing. No
 // contender acquires the lock at once, and none waits for longer than the length of the lease.
-TEST_CASE("containers: a grant from before a reboot expires after the length of its lease") {
+TEST_CASE("containers: a grant from before a reboot expires after the length of its lease",
+          "[promise.durable-lease-clock]") {
     constexpr std::chrono::milliseconds lease = 300ms;
     constexpr std::int64_t ten_days_ms = 864'000'000;
     for (const store& in : stores()) {

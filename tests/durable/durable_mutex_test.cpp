@@ -92,7 +92,8 @@ TEST_CASE("durable_mutex: is not recursive, except for the same ticket") {
     REQUIRE(g->lane() == 0);
 }
 
-TEST_CASE("durable_mutex: a minimum hold time keeps other contenders out after an early release") {
+TEST_CASE("durable_mutex: a minimum hold time keeps other contenders out after an early release",
+          "[promise.durable-minimum-hold]") {
     std::chrono::milliseconds now = 1'000s;
     bide::durable_options o;
     o.clock = bide::lock_clock::caller;
@@ -156,7 +157,8 @@ private:
 
 } // namespace
 
-TEST_CASE("durable_mutex: a grant that its caller did not wait for has no minimum hold time") {
+TEST_CASE("durable_mutex: a grant that its caller did not wait for has no minimum hold time",
+          "[promise.durable-minimum-hold]") {
     const memory_slot slot;
     const auto open = std::make_shared<std::atomic<bool>>(false);
     durable_mutex m(shut_slot(slot, open));

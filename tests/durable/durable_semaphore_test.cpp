@@ -129,7 +129,8 @@ TEST_CASE("durable_semaphore: a time out of range is refused and changes nothing
     REQUIRE(s.inspect(1001ms).value()->live.waiters.empty());
 }
 
-TEST_CASE("durable_semaphore: contenders with another number of permits are refused") {
+TEST_CASE("durable_semaphore: contenders with another number of permits are refused",
+          "[promise.durable-permit-number]") {
     const memory_slot slot;
     durable_semaphore three(slot, 3);
     const auto held = three.acquire();
@@ -190,7 +191,8 @@ TEST_CASE(
     REQUIRE(s.try_acquire(t).error() == durable_errc::invalid_argument);
 }
 
-TEST_CASE("durable_semaphore: threads and coroutines are served in the order of arrival") {
+TEST_CASE("durable_semaphore: threads and coroutines are served in the order of arrival",
+          "[promise.durable-fifo]") {
     durable_semaphore s(memory_slot(), 1);
     auto held = s.acquire();
     std::mutex lock;
@@ -236,8 +238,8 @@ TEST_CASE("durable_semaphore: threads and coroutines are served in the order of 
     }
 }
 
-TEST_CASE(
-    "durable_semaphore: a large request is not starved, and no later contender overtakes it") {
+TEST_CASE("durable_semaphore: a large request is not starved, and no later contender overtakes it",
+          "[promise.durable-fifo]") {
     durable_semaphore s(memory_slot(), 3, test::unhurried());
     auto one = s.acquire();
     std::optional<std::int64_t> large_fence;
@@ -278,7 +280,8 @@ TEST_CASE("durable_semaphore: free permits are granted even if a stop was reques
 }
 
 TEST_CASE("durable_semaphore: a contender that gives up leaves no entry, and the next one gets its "
-          "turn") {
+          "turn",
+          "[promise.durable-giving-up]") {
     durable_semaphore s(memory_slot(), 1, test::unhurried());
     auto held = s.acquire();
 
@@ -323,7 +326,8 @@ TEST_CASE("durable_semaphore: a contender that gives up leaves no entry, and the
     REQUIRE(s.try_acquire().has_value());
 }
 
-TEST_CASE("durable_semaphore: if a holder disappears, contenders wait until its lease expires") {
+TEST_CASE("durable_semaphore: if a holder disappears, contenders wait until its lease expires",
+          "[promise.durable-killed-holder]") {
     durable_options o;
     o.lease = 60ms;
     durable_semaphore s(memory_slot(), 1, o);
@@ -393,7 +397,8 @@ TEST_CASE("durable_semaphore: a guard may outlive it") {
     REQUIRE(again.try_acquire().has_value());
 }
 
-TEST_CASE("durable_semaphore: a stored value that is no record is an error, not an empty lock") {
+TEST_CASE("durable_semaphore: a stored value that is no record is an error, not an empty lock",
+          "[promise.durable-unreadable]") {
     memory_slot slot;
     REQUIRE(slot.compare_exchange(0, "{\"v\":1}").status == bide::cas_status::stored);
     durable_semaphore s(slot, 1);

@@ -87,7 +87,8 @@ TEST_CASE("expiry: if a boot is not known, the lease is observed, on the boottim
 }
 
 TEST_CASE(
-    "expiry: on every clock a lease expires if it is seen unchanged for its length and the drift") {
+    "expiry: on every clock a lease expires if it is seen unchanged for its length and the drift",
+    "[promise.durable-lease-clock]") {
     const origin self = here();
     for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::boottime}) {
         record r;

@@ -126,7 +126,7 @@ TEST_CASE("guard: without renewals it is lost before another contender acquires 
     REQUIRE(m.try_acquire().error() == errc::timeout); // the next one's hold was not touched
 }
 
-TEST_CASE("guard: tells that it is lost even if the store hangs") {
+TEST_CASE("guard: tells that it is lost even if the store hangs", "[promise.durable-lease-end]") {
     const memory_slot memory;
     const auto valve = std::make_shared<hanging_slot::valve>();
     durable_options o;
@@ -208,7 +208,8 @@ TEST_CASE(
     REQUIRE(g->ticket().holder_id == "night");
 }
 
-TEST_CASE("guard: a child of fork() does not release its parent's grant") {
+TEST_CASE("guard: a child of fork() does not release its parent's grant",
+          "[promise.durable-fork]") {
     const test::temp_directory directory("guard");
     durable_mutex m(bide::file_slot(directory.path() + "/lock"));
     auto g = m.acquire();
@@ -229,7 +230,8 @@ TEST_CASE("guard: a child of fork() does not release its parent's grant") {
     REQUIRE(g->renew().has_value());
 }
 
-TEST_CASE("guard: the permits of a killed process are free at once if its ticket was bound to it") {
+TEST_CASE("guard: the permits of a killed process are free at once if its ticket was bound to it",
+          "[promise.durable-killed-holder]") {
     const test::temp_directory directory("guard");
     durable_options o;
     o.lease = std::chrono::hours(1);

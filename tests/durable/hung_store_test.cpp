@@ -284,7 +284,8 @@ test::detached use_once(bide::durable_semaphore& s, std::set<std::string>& resum
 } // namespace
 
 TEST_CASE("hung_store: a call with a time limit returns while the store hangs, and its entry is "
-          "taken back") {
+          "taken back",
+          "[promise.durable-time-limit]") {
     for (const place where : {place::load, place::compare_exchange, place::update_locked}) {
         const auto each = [&](const char* what, auto call) {
             CAPTURE(what, static_cast<int>(where));
@@ -368,7 +369,8 @@ TEST_CASE("hung_store: a call behind one that hangs returns within its own time"
     REQUIRE(b.still_hangs());
 }
 
-TEST_CASE("hung_store: a waiter that gives up while the store hangs leaves no place in the queue") {
+TEST_CASE("hung_store: a waiter that gives up while the store hangs leaves no place in the queue",
+          "[promise.durable-time-limit]") {
     bench b;
     durable_mutex other(b.memory);
     auto held = other.acquire();
@@ -433,7 +435,8 @@ TEST_CASE("hung_store: a coroutine that is destroyed while it waits leaves no pl
 }
 
 TEST_CASE(
-    "hung_store: an entry that could not be taken back is taken back when the store works again") {
+    "hung_store: an entry that could not be taken back is taken back when the store works again",
+    "[promise.durable-time-limit]") {
     bench b;
     durable_mutex other(b.memory);
     auto held = other.acquire();
@@ -518,7 +521,8 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
     REQUIRE(test::in_some_time(300ms, takes_all_threads));
 }
 
-TEST_CASE("hung_store: coroutines never call a store on a thread that resumes them") {
+TEST_CASE("hung_store: coroutines never call a store on a thread that resumes them",
+          "[promise.durable-coroutines]") {
     const test::watchdog limit;
     std::set<std::string> callers;
     bide::scheduler workers(test::workers(2));
@@ -711,7 +715,8 @@ TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its
 }
 
 TEST_CASE(
-    "hung_store: locks that share a store renew on one thread, not delayed by their own calls") {
+    "hung_store: locks that share a store renew on one thread, not delayed by their own calls",
+    "[promise.durable-renewer]") {
     const test::watchdog limit(2 * test::patience);
     const std::size_t stores = bide::detail::renewers::count();
     REQUIRE(test::in_some_time(3s, [&](std::chrono::milliseconds lease) {
@@ -791,7 +796,8 @@ int stuck_in_kernel(std::string_view name) {
 
 TEST_CASE(
     "hung_store: while a filesystem is frozen calls return in their time, and what they left is "
-    "taken back") {
+    "taken back",
+    "[promise.durable-time-limit]") {
     const test::watchdog limit(2 * test::patience);
     test::frozen_filesystem disk;
     if (!can_freeze(disk)) {
@@ -830,7 +836,8 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond its lease") {
+TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond its lease",
+          "[promise.durable-lease-end]") {
     const test::watchdog limit;
     test::frozen_filesystem disk;
     if (!can_freeze(disk)) {

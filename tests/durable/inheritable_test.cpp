@@ -116,7 +116,8 @@ void flip_a_bit(const std::string& path) {
 #if defined(__linux__)
 
 TEST_CASE(
-    "inheritable: the grant lasts as long as a child has its descriptor open, whatever the lease") {
+    "inheritable: the grant lasts as long as a child has its descriptor open, whatever the lease",
+    "[promise.durable-inheritable]") {
     const test::temp_directory in("inherits");
     durable_mutex mine(file_slot(in / "lock"), with_lease(100ms));
     durable_mutex theirs(file_slot(in / "lock"), with_lease(100ms));
@@ -171,7 +172,8 @@ TEST_CASE("inheritable: hand_over() releases if no child has the descriptor") {
     REQUIRE(lock.try_acquire());
 }
 
-TEST_CASE("inheritable: if a holder and its children are killed, the permits are free") {
+TEST_CASE("inheritable: if a holder and its children are killed, the permits are free",
+          "[promise.durable-inheritable]") {
     const test::temp_directory in("is-killed");
     int told[2];
     REQUIRE(::pipe(told) == 0);
@@ -324,7 +326,8 @@ TEST_CASE("inheritable: a slot without marks refuses it at once, and stores noth
     REQUIRE(lock.acquire(with_ticket).error() == std::errc::operation_not_supported);
 }
 
-TEST_CASE("durable_mutex: tokens grow even if the record was deleted") {
+TEST_CASE("durable_mutex: tokens grow even if the record was deleted",
+          "[promise.durable-tokens-grow]") {
     const test::temp_directory in("deleted");
     std::int64_t last = 0;
     for (int i = 0; i < 3; ++i) {
@@ -340,7 +343,8 @@ TEST_CASE("durable_mutex: tokens grow even if the record was deleted") {
 }
 
 TEST_CASE(
-    "durable_mutex: a flipped bit in the newest value admits no second holder within the lease") {
+    "durable_mutex: a flipped bit in the newest value admits no second holder within the lease",
+    "[promise.durable-damage]") {
     const test::temp_directory in("rots");
     bide::durable_options o = with_lease(1h);
     o.auto_renew = false;
@@ -366,7 +370,8 @@ TEST_CASE(
     REQUIRE(next->fence() > held->fence());
 }
 
-TEST_CASE("durable_mutex: repair() replaces a damaged file, and the tokens go on") {
+TEST_CASE("durable_mutex: repair() replaces a damaged file, and the tokens go on",
+          "[promise.durable-damage]") {
     const test::temp_directory in("repairs");
     durable_mutex lock(file_slot(in / "lock"));
     const auto held = lock.acquire();
@@ -384,7 +389,8 @@ TEST_CASE("durable_mutex: repair() replaces a damaged file, and the tokens go on
 }
 
 TEST_CASE("durable_semaphore: with adopt_permits, a free lock takes the new number, a used one "
-          "refuses it") {
+          "refuses it",
+          "[promise.durable-permit-number]") {
     const bide::memory_slot slot;
     bide::durable_semaphore three(slot, 3, test::unhurried());
     auto held = three.acquire();

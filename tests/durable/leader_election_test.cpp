@@ -161,8 +161,8 @@ TEST_CASE("leader_election: resign() and a stop end a campaign, and two at once 
     REQUIRE((*same.inspect())->live.waiters.empty());
 }
 
-TEST_CASE(
-    "leader_election: a leader whose store fails knows of its loss before the next one leads") {
+TEST_CASE("leader_election: a leader whose store fails knows of its loss before the next one leads",
+          "[promise.durable-leader]") {
     const memory_slot slot;
     const auto fails = std::make_shared<std::atomic<bool>>(false);
     leader_election a(failing_slot(slot, fails), named("a", 300ms));
@@ -233,7 +233,8 @@ TEST_CASE("leader_election: observers are told of each leader, in threads and co
     REQUIRE(workers.spawn(asks()).join());
 }
 
-TEST_CASE("leader_election: terms of several runs follow each other, and never overlap") {
+TEST_CASE("leader_election: terms of several runs follow each other, and never overlap",
+          "[promise.durable-leader]") {
     const memory_slot slot;
     constexpr int candidates = 3;
     std::atomic<int> inside{0};

@@ -193,7 +193,8 @@ TEST_CASE("lock_faults: a contender with the ticket of an expired grant leaves n
     REQUIRE(waiting(s) == 0);
 }
 
-TEST_CASE("lock_faults: a write under way when an acquisition fails does not become a grant") {
+TEST_CASE("lock_faults: a write under way when an acquisition fails does not become a grant",
+          "[promise.durable-lost-reply]") {
     memory_slot memory;
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_mutex m(odd_slot(memory, habits), test::unhurried());

@@ -214,7 +214,8 @@ void check_nobody_held_twice(const contest& c) {
 
 } // namespace
 
-TEST_CASE("durable locks: with lost replies, no two hold at once and no grant is left behind") {
+TEST_CASE("durable locks: with lost replies, no two hold at once and no grant is left behind",
+          "[promise.durable-exclusion]") {
     contest c;
     mishaps m;
     m.unheard = 15;
@@ -245,7 +246,8 @@ TEST_CASE("durable locks: with a store that fails at times, no two hold at once 
     CHECK(c.acquired >= c.waited);
 }
 
-TEST_CASE("durable_guard: a release whose reply is lost counts as a release") {
+TEST_CASE("durable_guard: a release whose reply is lost counts as a release",
+          "[promise.durable-lost-reply]") {
     contest c;
     mishaps none;
     mishaps unheard;
@@ -327,7 +329,8 @@ private:
 } // namespace
 
 TEST_CASE("durable_guard: if the store hangs, the guard is lost before another contender acquires "
-          "the lock") {
+          "the lock",
+          "[promise.durable-lease-end]") {
     const test::watchdog dog;
     for (const bool renews : {true, false}) {
         memory_slot memory;
@@ -529,7 +532,8 @@ private:
 
 } // namespace
 
-TEST_CASE("durable locks: observed leases are exclusive between clocks that are an hour apart") {
+TEST_CASE("durable locks: observed leases are exclusive between clocks that are an hour apart",
+          "[promise.durable-clocks]") {
     const test::watchdog dog;
     for (const std::int64_t offset : {hour_ms, -hour_ms}) {
         memory_slot memory;

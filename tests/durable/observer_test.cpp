@@ -186,8 +186,8 @@ TEST_CASE("observer: a position callback that throws ends the acquisition, which
     REQUIRE(test::eventually([&] { return (*m.inspect())->live.waiters.empty(); }));
 }
 
-TEST_CASE(
-    "observer: a holder is warned before the lease ends, and then told why the lock is lost") {
+TEST_CASE("observer: a holder is warned before the lease ends, and then told why the lock is lost",
+          "[promise.durable-warning]") {
     const auto told = std::make_shared<diary>();
     durable_options o = observed_by(told);
     o.lease = 900ms; // the warning comes 270 ms before the loss
@@ -231,7 +231,8 @@ TEST_CASE("observer: a renewal after the warning keeps the lock, and is reported
     }
 }
 
-TEST_CASE("observer: a grant that an administrator takes away is lost as removed") {
+TEST_CASE("observer: a grant that an administrator takes away is lost as removed",
+          "[promise.durable-warning]") {
     const auto told = std::make_shared<diary>();
     durable_mutex m(memory_slot(), observed_by(told));
     auto held = m.acquire();

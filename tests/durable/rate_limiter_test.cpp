@@ -127,7 +127,8 @@ bool random_requests_keep_the_rate(unsigned seed, std::int64_t skew_ms, std::int
 
 } // namespace
 
-TEST_CASE("durable_rate_limiter: random requests, reboots and cancellations keep the rate") {
+TEST_CASE("durable_rate_limiter: random requests, reboots and cancellations keep the rate",
+          "[promise.durable-rate]") {
     for (unsigned seed = 0; seed < 100; ++seed) {
         REQUIRE(random_requests_keep_the_rate(seed, 0, 1'000, 0));
         REQUIRE(random_requests_keep_the_rate(seed, 40, 1'000, 40)); // clocks that differ by 40 ms
@@ -231,7 +232,8 @@ template <class Slot> std::int64_t taken_by_threads(const Slot& slot) {
 
 } // namespace
 
-TEST_CASE("durable_rate_limiter: threads get no more than the rate, and all of it") {
+TEST_CASE("durable_rate_limiter: threads get no more than the rate, and all of it",
+          "[promise.durable-rate]") {
     const std::int64_t taken = taken_by_threads(memory_slot());
     REQUIRE(taken <= 5 * 21); // a bucket of 5 every 10 ms
     REQUIRE(taken >= 4 * 21);

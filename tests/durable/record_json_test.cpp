@@ -932,7 +932,8 @@ TEST_CASE("record_json: a record with 20,000 waiters can be read") {
     REQUIRE(r->waiters[19'999].nonce == "19999");
 }
 
-TEST_CASE("record_json: any damage is an error or a record that the rules can work with") {
+TEST_CASE("record_json: any damage is an error or a record that the rules can work with",
+          "[promise.durable-unreadable]") {
     const std::uint32_t seed = test::run_seed();
     INFO("seed " << seed);
     dice any(seed);

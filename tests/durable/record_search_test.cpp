@@ -2086,7 +2086,8 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
 // ---- the invariants hold
 
 TEST_CASE(
-    "record: whatever three clients do, one permit has one holder, and every client acquires it") {
+    "record: whatever three clients do, one permit has one holder, and every client acquires it",
+    "[promise.durable-exclusion]") {
     scope s;
     holds("three clients, one permit", s);
     s.ttl = 2;
@@ -2177,7 +2178,8 @@ TEST_CASE("record: the search finds permits that are passed on wrongly") {
           passes_on_wrongly(+shortens));
 }
 
-TEST_CASE("record: weights share the permits, and a heavy request is not overtaken") {
+TEST_CASE("record: weights share the permits, and a heavy request is not overtaken",
+          "[promise.durable-exclusion]") {
     scope s;
     s.ttl = 2;
     s.lost_answers = is_long_run();
@@ -2199,7 +2201,8 @@ TEST_CASE("record: weights share the permits, and a heavy request is not overtak
     }
 }
 
-TEST_CASE("record: late, overtaken and abandoned requests do no harm") {
+TEST_CASE("record: late, overtaken and abandoned requests do no harm",
+          "[promise.durable-exclusion]") {
     scope s;
     s.clients = 2;
     s.ttl = 2;
@@ -2237,7 +2240,8 @@ TEST_CASE("record: the invariants hold with every option") {
     holds("without a queue", s);
 }
 
-TEST_CASE("record: the invariants hold with observed leases, without a common time") {
+TEST_CASE("record: the invariants hold with observed leases, without a common time",
+          "[promise.durable-clocks]") {
     scope s;
     s.clock = lock_clock::observed;
     s.ttl = 2;
@@ -2281,7 +2285,8 @@ TEST_CASE("record: with a margin, observed leases tolerate clocks of different r
     finds("two rates, no margin", "more is believed to be held than there is", s);
 }
 
-TEST_CASE("record: a minimum hold time keeps others out, whatever becomes of its holder") {
+TEST_CASE("record: a minimum hold time keeps others out, whatever becomes of its holder",
+          "[promise.durable-minimum-hold]") {
     scope s;
     s.clients = 2;
     s.ttl = 2;

@@ -49,7 +49,8 @@ TEST_CASE("record: a single contender is granted at once") {
     REQUIRE(lock.r.waiters.empty());
 }
 
-TEST_CASE("record: the second and the third contender wait in the order of arrival") {
+TEST_CASE("record: the second and the third contender wait in the order of arrival",
+          "[promise.durable-fifo]") {
     table lock;
     lock.acquire("a", 1000);
     const auto b = lock.acquire("b", 1001);
@@ -283,7 +284,8 @@ TEST_CASE("record: a dead waiter does not block the queue, wherever its place is
     }
 }
 
-TEST_CASE("record: the order of the other waiters stays when one disappears") {
+TEST_CASE("record: the order of the other waiters stays when one disappears",
+          "[promise.durable-fifo]") {
     table lock;
     lock.t.lease_ms = 1000;
     lock.acquire("a", 1000);
@@ -585,7 +587,7 @@ TEST_CASE("record: an expired lease is lost even if it was not granted again") {
     REQUIRE(lock.renew("a", a.fence, 1099).status == renew_status::renewed);
 }
 
-TEST_CASE("record: no renewal brings a released grant back") {
+TEST_CASE("record: no renewal brings a released grant back", "[promise.durable-renewal]") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     lock.release("a", a.fence);
@@ -705,7 +707,7 @@ TEST_CASE("record: within the delay the same ticket gets its grant again, with t
 
 // ---- what is refused
 
-TEST_CASE("record: another number of permits is refused") {
+TEST_CASE("record: another number of permits is refused", "[promise.durable-permit-number]") {
     table lock(2);
     lock.acquire("a", 1000);
     const record before = lock.r;
@@ -874,7 +876,8 @@ TEST_CASE("record: the first token of a new record is the terms' own") {
     REQUIRE(fresh_record(lock.t).fence == 1);
 }
 
-TEST_CASE("record: the first token grows with the clock, and leaves tokens above it") {
+TEST_CASE("record: the first token grows with the clock, and leaves tokens above it",
+          "[promise.durable-tokens-grow]") {
     REQUIRE(floor_of(0) == 1);
     REQUIRE(floor_of(-1) == 1);
     REQUIRE(floor_of(2) == 2 * 1024 + 1);

@@ -90,7 +90,8 @@ void await_waiters(bide::durable_mutex& in, std::size_t count) {
 
 // In the first round each process opens its socket. For a moment it also has a watch of the file, which
 // reports more than changes. So only the second round is counted.
-TEST_CASE("wake_socket: each waiting process reads the record once for its own turn, and no more") {
+TEST_CASE("wake_socket: each waiting process reads the record once for its own turn, and no more",
+          "[promise.durable-directed-wake]") {
     constexpr int waiters = 5;
     const test::temp_directory directory("wake-socket");
     const std::string path = directory.path() + "/lock";
@@ -167,7 +168,8 @@ TEST_CASE("wake_socket: if a holder or a waiter is killed, the one that depends 
     CHECK(reports[2] == "acquired");
 }
 
-TEST_CASE("wake_socket: processes of different network namespaces wake each other by the file") {
+TEST_CASE("wake_socket: processes of different network namespaces wake each other by the file",
+          "[promise.durable-directed-wake]") {
     const test::temp_directory directory("wake-socket");
     const std::string path = directory.path() + "/lock";
     const test::shared_with_children<board> all;
@@ -198,7 +200,8 @@ TEST_CASE("wake_socket: processes of different network namespaces wake each othe
     }
 }
 
-TEST_CASE("wake_socket: no process waits for ever among processes that acquire and give up") {
+TEST_CASE("wake_socket: no process waits for ever among processes that acquire and give up",
+          "[promise.durable-directed-wake]") {
     constexpr int permits = 2;
     const int rounds = 60;
     const test::temp_directory directory("wake-socket");

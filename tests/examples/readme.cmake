@@ -1,5 +1,5 @@
 # The README.md files are true: every ```cpp block of them compiles as a program of its own, and runs
-# where it has a main(); every test that tests/README.md names is there.
+# where it has a main().
 # cmake -DROOT=<source tree> -DCXX=... -DDURABLE=<library or nothing> -DWERROR=... -DWORK=...
 #   -DASIO=<folder of its headers, or nothing> -DASIO_NAMES=<what to define for them>
 #   -DURING=<folder of liburing's header, or nothing> -P readme.cmake
@@ -72,29 +72,4 @@ endforeach()
 if(count EQUAL 0)
     message(FATAL_ERROR "no snippet found")
 endif()
-
-file(GLOB_RECURSE sources "${ROOT}/tests/*.cpp" "${ROOT}/tests/interop/*.hpp")
-set(tests "")
-foreach(source IN LISTS sources)
-    file(READ "${source}" content)
-    string(REGEX REPLACE "\"[ \n]+\"" "" content "${content}") # a name over several lines
-    string(REGEX REPLACE "[(][ \n]+\"" "(\"" content "${content}")
-    string(APPEND tests "${content}")
-endforeach()
-file(STRINGS "${ROOT}/tests/README.md" rows REGEX "^[|].*`[a-z_ ]+: ")
-set(named 0)
-foreach(row IN LISTS rows)
-    string(REGEX MATCHALL "`[a-z_ ]+: [^`]+`" names "${row}")
-    foreach(name IN LISTS names)
-        string(REPLACE "`" "" name "${name}")
-        string(FIND "${tests}" "(\"${name}\"" at)
-        if(at EQUAL -1)
-            message(FATAL_ERROR "tests/README.md names a test that is not there: ${name}")
-        endif()
-        math(EXPR named "${named} + 1")
-    endforeach()
-endforeach()
-if(named EQUAL 0)
-    message(FATAL_ERROR "tests/README.md: no test is named")
-endif()
-message(STATUS "${count} snippets, ${named} tests")
+message(STATUS "${count} snippets")

@@ -102,7 +102,8 @@ template <class F> frugal_handler<F> with_memory(memory& m, F f) { return {&m, s
 
 } // namespace
 
-TEST_CASE("asio: an operation that completes at once calls its handler later, on its executor") {
+TEST_CASE("asio: an operation that completes at once calls its handler later, on its executor",
+          "[promise.asio-waits]") {
     net::io_context io;
     bide::semaphore free(1);
     noted got;
@@ -116,7 +117,8 @@ TEST_CASE("asio: an operation that completes at once calls its handler later, on
     CHECK(free.available() == 1);
 }
 
-TEST_CASE("asio: a wait takes its place in the queue in the initiating function") {
+TEST_CASE("asio: a wait takes its place in the queue in the initiating function",
+          "[promise.asio-waits]") {
     net::io_context io;
     bide::semaphore none(0);
     std::vector<int> turns;
@@ -133,7 +135,8 @@ TEST_CASE("asio: a wait takes its place in the queue in the initiating function"
     CHECK(none.available() == 1);
 }
 
-TEST_CASE("asio: a wait is work of its executor until its handler was called") {
+TEST_CASE("asio: a wait is work of its executor until its handler was called",
+          "[promise.asio-waits]") {
     net::io_context io;
     bide::semaphore none(0);
     noted got;
@@ -146,7 +149,7 @@ TEST_CASE("asio: a wait is work of its executor until its handler was called") {
     CHECK(got.calls == 1);
 }
 
-TEST_CASE("asio: a handler runs on its associated executor") {
+TEST_CASE("asio: a handler runs on its associated executor", "[promise.asio-waits]") {
     net::io_context io;
     net::thread_pool other(1);
     const auto strand = net::make_strand(other);
@@ -424,7 +427,8 @@ TEST_CASE("asio: a task of a scheduler awaits an operation of Asio, and resumes 
     runs.join();
 }
 
-TEST_CASE("asio: a task learns that its operation was destroyed with the context") {
+TEST_CASE("asio: a task learns that its operation was destroyed with the context",
+          "[promise.asio-task-cancel]") {
     auto io = std::make_unique<net::io_context>();
     bide::run_loop loop;
     std::string what;
@@ -459,7 +463,8 @@ net::awaitable<void> hold_and_wait(bide::semaphore& held, bide::semaphore& none)
 
 } // namespace
 
-TEST_CASE("asio: the end of the context ends its waits, and calls no handler") {
+TEST_CASE("asio: the end of the context ends its waits, and calls no handler",
+          "[promise.asio-context-end]") {
     const test::watchdog in_time;
     bide::semaphore none(0);
     bide::semaphore one(1);
@@ -490,7 +495,8 @@ TEST_CASE("asio: the end of the context ends its waits, and calls no handler") {
     CHECK(one.available() == 1);
 }
 
-TEST_CASE("asio: the end of the context destroys coroutines that wait, with what they hold") {
+TEST_CASE("asio: the end of the context destroys coroutines that wait, with what they hold",
+          "[promise.asio-context-end]") {
     const test::watchdog in_time;
     bide::semaphore held(1);
     bide::semaphore none(0);
@@ -507,7 +513,8 @@ TEST_CASE("asio: the end of the context destroys coroutines that wait, with what
     CHECK(held.waiters() + none.waiters() == 0);
 }
 
-TEST_CASE("asio: the end of the context cancels its tasks, and runs them to their ends") {
+TEST_CASE("asio: the end of the context cancels its tasks, and runs them to their ends",
+          "[promise.asio-context-end]") {
     const test::watchdog in_time;
     bide::semaphore none(0);
     bool stopped = false;
@@ -531,7 +538,8 @@ TEST_CASE("asio: the end of the context cancels its tasks, and runs them to thei
     CHECK(none.waiters() == 0);
 }
 
-TEST_CASE("asio: the end of the context races releases, and no permit is lost") {
+TEST_CASE("asio: the end of the context races releases, and no permit is lost",
+          "[promise.asio-context-end]") {
     const test::watchdog in_time;
     constexpr int rounds = 200;
     constexpr int waits = 8;
@@ -621,7 +629,8 @@ TEST_CASE("asio: the end of the context waits for a release that is about to pos
 
 #if TEST_SLOTS
 
-TEST_CASE("asio: a slot cancels a wait, which passes on what it was granted in part") {
+TEST_CASE("asio: a slot cancels a wait, which passes on what it was granted in part",
+          "[promise.asio-cancel]") {
     net::io_context io;
     bide::semaphore two(2);
     net::cancellation_signal signal;
@@ -642,7 +651,8 @@ TEST_CASE("asio: a slot cancels a wait, which passes on what it was granted in p
     signal.emit(net::cancellation_type::terminal); // the slot is empty
 }
 
-TEST_CASE("asio: a permit that was granted before a cancellation is delivered") {
+TEST_CASE("asio: a permit that was granted before a cancellation is delivered",
+          "[promise.asio-cancel]") {
     net::io_context io;
     bide::semaphore none(0);
     net::cancellation_signal signal;
@@ -677,7 +687,8 @@ TEST_CASE("asio: a slot cancels a task, by types that allow for effects") {
     CHECK(stopped == true);
 }
 
-TEST_CASE("asio: a task that is cancelled ends its operation of Asio, and waits for the end") {
+TEST_CASE("asio: a task that is cancelled ends its operation of Asio, and waits for the end",
+          "[promise.asio-task-cancel]") {
     const test::watchdog in_time;
     net::io_context io;
     const auto work = net::make_work_guard(io);
@@ -713,7 +724,8 @@ TEST_CASE("asio: a task that is cancelled ends its operation of Asio, and waits 
 
 // Each wait is cancelled, or granted, or both at once. Every handler is called, and every permit that
 // was released is delivered or free.
-TEST_CASE("asio: cancellations and releases on many threads lose no permit") {
+TEST_CASE("asio: cancellations and releases on many threads lose no permit",
+          "[promise.asio-cancel]") {
     const test::watchdog in_time;
     constexpr int count = 1'000;
     constexpr int released = count / 2;
@@ -954,7 +966,8 @@ const test::scenario beginnings[] = {
 
 } // namespace
 
-TEST_CASE("asio: an operation that finds no memory has not begun, and destroys its handler") {
+TEST_CASE("asio: an operation that finds no memory has not begun, and destroys its handler",
+          "[promise.out-of-memory]") {
     if (!test::counts_allocations()) {
         return;
     }

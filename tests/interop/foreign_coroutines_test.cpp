@@ -264,7 +264,8 @@ job note_thread(test::thread_executor&, bide::semaphore& s, std::thread::id& whe
 
 } // namespace
 
-TEST_CASE("foreign coroutines: a task without an executor awaits each kind of operation") {
+TEST_CASE("foreign coroutines: a task without an executor awaits each kind of operation",
+          "[promise.foreign-coroutines]") {
     bide::semaphore none(0);
     bide::scheduler workers;
     std::thread releases([&] {
@@ -289,7 +290,8 @@ TEST_CASE(
     CHECK_THROWS_AS(lazy::sync_wait(fail(none)), bide::closed_error);
 }
 
-TEST_CASE("foreign coroutines: an await_transform that wraps brings the task back to its pool") {
+TEST_CASE("foreign coroutines: an await_transform that wraps brings the task back to its pool",
+          "[promise.foreign-coroutines]") {
     bide::mutex m;
     bide::channel<int> items(0);
     std::atomic<bool> over{false};
@@ -317,7 +319,8 @@ TEST_CASE("foreign coroutines: a promise with get_scheduler() is resumed there")
     CHECK(on == thread.id());
 }
 
-TEST_CASE("foreign coroutines: they wait in one queue with threads and tasks") {
+TEST_CASE("foreign coroutines: they wait in one queue with threads and tasks",
+          "[promise.foreign-coroutines]") {
     bide::semaphore none(0);
     std::mutex turns_of;
     std::string turns;

@@ -93,7 +93,8 @@ TEST_CASE("senders: a value, a result, an error and nothing are sent as what the
     CHECK(*error.code == bide::errc::closed);
 }
 
-TEST_CASE("senders: a stop ends a wait, which passes on what it was granted in part") {
+TEST_CASE("senders: a stop ends a wait, which passes on what it was granted in part",
+          "[promise.senders-stop]") {
     bide::semaphore two(2);
     ex::outcome<bide::permit> large;
     ex::outcome<bide::permit> small;
@@ -128,7 +129,7 @@ TEST_CASE("senders: a state that was not started is destroyed, and waits for not
     CHECK(one.available() == 1);
 }
 
-TEST_CASE("senders: stops and releases on many threads lose no permit") {
+TEST_CASE("senders: stops and releases on many threads lose no permit", "[promise.senders-stop]") {
     constexpr std::size_t count = 500;
     bide::semaphore permits(0);
     struct wait {
@@ -333,7 +334,8 @@ const test::scenario shortages[] = {
 
 } // namespace
 
-TEST_CASE("senders: where an allocation fails, connect() throws or the receiver is told") {
+TEST_CASE("senders: where an allocation fails, connect() throws or the receiver is told",
+          "[promise.out-of-memory]") {
     if (!test::counts_allocations()) {
         return;
     }

@@ -275,7 +275,7 @@ TEST_CASE("biased_shared_mutex: no reader overtakes a writer that waits", "[bias
 }
 
 TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind it in",
-          "[biased_shared_mutex]") {
+          "[biased_shared_mutex][promise.biased-writer-turn]") {
     model::check("biased_shared_mutex: a writer times out while a reader leaves", {.timeouts = 1},
                  [] {
                      mutex m;

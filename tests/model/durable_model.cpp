@@ -340,7 +340,7 @@ TEST_CASE("durable: a watch that is not needed any more is closed, and no change
 }
 
 TEST_CASE("durable: a waiter in the queue is told by the process that grants it its permits",
-          "[durable]") {
+          "[durable][promise.durable-directed-wake]") {
     model::check("durable: one waits, two pass on", random(10'000), [] { grant_to(1); });
     model::check("durable: two wait, two pass on", random(10'000), [] { grant_to(2); });
 }

@@ -225,7 +225,7 @@ void leapfrog(bool forks_after) {
 } // namespace
 
 TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked",
-          "[fork_join]") {
+          "[fork_join][promise.join-runs-own-arms]") {
     model::check("leapfrogging", {}, [] { leapfrog(false); });
 }
 

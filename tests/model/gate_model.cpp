@@ -185,7 +185,8 @@ void take(auto& e, const auto&... items) {
 
 } // namespace
 
-TEST_CASE("event: set() on a set event comes before the reset() that ends it", "[gate]") {
+TEST_CASE("event: set() on a set event comes before the reset() that ends it",
+          "[gate][promise.event-set-before-reset]") {
     model::check("event: one sets a set event, one resets, looks, waits", {.weak_failures = 1}, [] {
         event e(true);
         model::atomic<int> item{0};

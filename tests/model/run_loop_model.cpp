@@ -261,7 +261,8 @@ void stop_for_the_next_run() {
 
 } // namespace
 
-TEST_CASE("run_loop: each push runs once and wakes the loop", "[run_loop]") {
+TEST_CASE("run_loop: each push runs once and wakes the loop",
+          "[run_loop][promise.run-loop-thread]") {
     model::check("one push", {}, one_push);
     model::check("one push, spurious returns", {.spurious = 1}, one_push);
     model::check("two pushers", {}, two_pushers);
@@ -277,13 +278,14 @@ TEST_CASE("run_loop: a second thread continues with what the first one has left"
 }
 
 TEST_CASE("run_loop: a job that waits inside of the loop is woken, and no push is lost",
-          "[run_loop]") {
+          "[run_loop][promise.run-loop-groups]") {
     model::check("a wait inside, and its end", {}, wait_inside);
     model::check("a wait inside, spurious returns", {.spurious = 1}, wait_inside);
     model::check("a wait inside, its end, and a stop", {}, wait_inside_and_stop);
 }
 
-TEST_CASE("run_loop: with its lifecycle, no task and no post is lost at the end", "[run_loop]") {
+TEST_CASE("run_loop: with its lifecycle, no task and no post is lost at the end",
+          "[run_loop][promise.run-loop-destructor]") {
     model::check("a task from a thread", {}, spawn_from_a_thread);
     model::check("the end after the last post", {}, destroyed_after_a_post);
     model::check("the end after a stop", {}, destroyed_after_a_stop);

@@ -265,7 +265,8 @@ TEST_CASE("shared_mutex: there is no moment between the writer and the reader it
     });
 }
 
-TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in", "[shared_mutex]") {
+TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in",
+          "[shared_mutex][promise.giving-up-passes-on]") {
     model::check("shared_mutex: a writer times out", {.timeouts = 1}, [] {
         permit_queue q(all - 1);
         node writer(all);

@@ -315,7 +315,7 @@ TEST_CASE("watch: a value is copied before it goes", "[signals]") {
     });
 }
 
-TEST_CASE("watch: no modification is lost", "[signals]") {
+TEST_CASE("watch: no modification is lost", "[signals][promise.watch-modify]") {
     model::check("watch: modify, twice", {}, [] {
         watch w;
         const auto more = [&] { w.modify([](value& n) { n = n + 1; }); };

@@ -42,7 +42,8 @@ template <class Wait, class Release> void beside(const source& s, Wait wait, Rel
 
 } // namespace
 
-TEST_CASE("stoppable_wait: a semaphore's permit is taken, or still there", "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: a semaphore's permit is taken, or still there",
+          "[stoppable_wait][promise.release-or-stop]") {
     const auto one = [] {
         semaphore s(0);
         const source stop;
@@ -130,7 +131,7 @@ TEST_CASE("stoppable_wait: two that wait with a token, and one release", "[stopp
     });
 }
 
-TEST_CASE("stoppable_wait: a lock is held, or free", "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: a lock is held, or free", "[stoppable_wait][promise.release-or-stop]") {
     model::check("stoppable_wait: mutex", {}, [] {
         mutex m;
         const source stop;
@@ -217,7 +218,8 @@ TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition", "[
     });
 }
 
-TEST_CASE("stoppable_wait: an item is received, or still there", "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: an item is received, or still there",
+          "[stoppable_wait][promise.release-or-stop]") {
     for (const std::size_t n : {std::size_t{0}, std::size_t{1}}) {
         model::check(n == 0 ? "stoppable_wait: recv, capacity 0" : "stop: recv, capacity 1", {},
                      [n] {

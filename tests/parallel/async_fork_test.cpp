@@ -65,7 +65,8 @@ task<long> sums(scheduler& s, std::vector<int>& all) {
 
 } // namespace
 
-TEST_CASE("async_fork: loops run from tasks, run loops and threads, and give their values") {
+TEST_CASE("async_fork: loops run from tasks, run loops and threads, and give their values",
+          "[promise.async-fork]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
@@ -89,7 +90,8 @@ TEST_CASE("async_fork: loops run from tasks, run loops and threads, and give the
 }
 
 TEST_CASE(
-    "async_fork: the coroutine resumes on its own executor, and the function runs on a worker") {
+    "async_fork: the coroutine resumes on its own executor, and the function runs on a worker",
+    "[promise.async-fork]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     bide::run_loop loop;
@@ -158,7 +160,8 @@ TEST_CASE("async_fork: throws what the function throws, the first exception of a
     CHECK(bide::sync_wait(fails(s)) == "7");
 }
 
-TEST_CASE("async_fork: a cancelled task stops the loop, and waits for what has begun") {
+TEST_CASE("async_fork: a cancelled task stops the loop, and waits for what has begun",
+          "[promise.async-fork]") {
     const bool on_same = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(2, true));
@@ -237,7 +240,8 @@ TEST_CASE("async_fork: the stop token and the progress of the policy reach the l
     CHECK(progress.done() < 1'000'000);
 }
 
-TEST_CASE("async_fork: a coroutine that is destroyed while it waits stops the loop and waits") {
+TEST_CASE("async_fork: a coroutine that is destroyed while it waits stops the loop and waits",
+          "[promise.async-fork]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<std::int64_t> began{0};
@@ -266,7 +270,8 @@ TEST_CASE("async_fork: a coroutine that is destroyed while it waits stops the lo
     CHECK(began == ended);
 }
 
-TEST_CASE("async_fork: a shutdown answers stopped, or the function has run") {
+TEST_CASE("async_fork: a shutdown answers stopped, or the function has run",
+          "[promise.async-fork]") {
     const test::watchdog guard;
     scheduler mine(with(1, true));
     for (int round = 0; round < 50; ++round) {

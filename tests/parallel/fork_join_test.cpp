@@ -237,7 +237,7 @@ TEST_CASE("fork_join: a deep recursion in the first arm succeeds") {
     }
 }
 
-TEST_CASE("fork_join: a join allocates nothing") {
+TEST_CASE("fork_join: a join allocates nothing", "[promise.join-allocates-once]") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -386,7 +386,8 @@ TEST_CASE("fork_join: a call site is worth a wake if it took long or never ran")
 
 // ---- Exceptions
 
-TEST_CASE("fork_join: both arms end before the first one's exception is thrown") {
+TEST_CASE("fork_join: both arms end before the first one's exception is thrown",
+          "[promise.join-both-arms]") {
     const bool taken = GENERATE(false, true);
     const bool first = GENERATE(false, true);
     const bool second = GENERATE(false, true);
@@ -494,7 +495,8 @@ TEST_CASE("fork_join: an exception passes any depth, and unused values are destr
     CHECK(fib(s, 10) == 55);
 }
 
-TEST_CASE("fork_join: parallel_invoke() throws the first exception in order, when all have ended") {
+TEST_CASE("fork_join: parallel_invoke() throws the first exception in order, when all have ended",
+          "[promise.join-both-arms]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> ended{0};
@@ -515,7 +517,8 @@ TEST_CASE("fork_join: parallel_invoke() throws the first exception in order, whe
 
 // ---- Callers
 
-TEST_CASE("fork_join: several external threads call at the same time") {
+TEST_CASE("fork_join: several external threads call at the same time",
+          "[promise.fork-from-anywhere]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     scheduler s(with(workers, true));
     std::vector<long> sums(8);
@@ -541,7 +544,8 @@ TEST_CASE("fork_join: several external threads call at the same time") {
     }
 }
 
-TEST_CASE("fork_join: tasks, threads for blocking tasks, and other schedulers' workers join") {
+TEST_CASE("fork_join: tasks, threads for blocking tasks, and other schedulers' workers join",
+          "[promise.fork-from-anywhere]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     scheduler other(with(1, true));
@@ -558,7 +562,8 @@ TEST_CASE("fork_join: tasks, threads for blocking tasks, and other schedulers' w
     CHECK(both.second == std::pair(233L, 233L));
 }
 
-TEST_CASE("fork_join: an external caller runs its arms itself if all workers are blocked") {
+TEST_CASE("fork_join: an external caller runs its arms itself if all workers are blocked",
+          "[promise.caller-takes-part]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::mutex held; // the scheduler does not know of it
@@ -583,7 +588,8 @@ TEST_CASE("fork_join: an external caller runs its arms itself if all workers are
     std::move(second).join();
 }
 
-TEST_CASE("fork_join: an external caller runs an arm while each worker runs one") {
+TEST_CASE("fork_join: an external caller runs an arm while each worker runs one",
+          "[promise.caller-takes-part]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> begun{0};
@@ -657,7 +663,8 @@ TEST_CASE("fork_join: an exception restores the fork-join that the thread was in
     CHECK(scheduler::current() == nullptr);
 }
 
-TEST_CASE("fork_join: threads that join once and end do not make memory grow") {
+TEST_CASE("fork_join: threads that join once and end do not make memory grow",
+          "[promise.join-allocates-once]") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -717,7 +724,8 @@ TEST_CASE("fork_join: a join on a scheduler that has ended throws, and neither a
     CHECK(scheduler::current() == nullptr);
 }
 
-TEST_CASE("fork_join: shutdown() waits for external callers, and refuses later ones") {
+TEST_CASE("fork_join: shutdown() waits for external callers, and refuses later ones",
+          "[promise.caller-takes-part]") {
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
     auto s = std::make_unique<scheduler>(with(workers, true));
@@ -877,7 +885,8 @@ private:
 
 } // namespace
 
-TEST_CASE("fork_join: a thread that waits for an arm sleeps if there is nothing to run") {
+TEST_CASE("fork_join: a thread that waits for an arm sleeps if there is nothing to run",
+          "[promise.join-runs-own-arms]") {
     const bool outside = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(2, true));
@@ -898,7 +907,8 @@ TEST_CASE("fork_join: a thread that waits for an arm sleeps if there is nothing 
     }
 }
 
-TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no unrelated arm") {
+TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no unrelated arm",
+          "[promise.join-runs-own-arms]") {
     const bool outside = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(2, true));
@@ -945,7 +955,8 @@ TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no un
 }
 #endif
 
-TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked") {
+TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked",
+          "[promise.join-runs-own-arms]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<bool> is_forked{false};
@@ -970,7 +981,8 @@ TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has 
     CHECK(ran == waiter);
 }
 
-TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it") {
+TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it",
+          "[promise.tasks-and-arms]") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     scheduler s(with(2, naps));
@@ -1000,7 +1012,7 @@ TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it") {
     CHECK(over);
 }
 
-TEST_CASE("fork_join: a fork-join runs while tasks do") {
+TEST_CASE("fork_join: a fork-join runs while tasks do", "[promise.tasks-and-arms]") {
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
     scheduler s(with(workers, true));

@@ -44,7 +44,8 @@ concept takes_braces = requires(bide::scheduler& s, std::vector<int>& range, Bod
 static_assert(takes_braces<void (*)(bide::parallel_chunk<std::vector<int>::iterator>)>,
               "beside a static_partition, too");
 
-TEST_CASE("fork_policy: its options reach loops over indices and over elements") {
+TEST_CASE("fork_policy: its options reach loops over indices and over elements",
+          "[promise.loop-visits-once]") {
     bide::scheduler s(test::with(2, true));
     std::vector<int> numbers(1'000);
     bide::fork_progress progress;
@@ -58,7 +59,8 @@ TEST_CASE("fork_policy: its options reach loops over indices and over elements")
                     bide::stopped_error);
 }
 
-TEST_CASE("fork_policy: every algorithm takes a stop token") {
+TEST_CASE("fork_policy: every algorithm takes a stop token",
+          "[promise.loop-stops][promise.loop-visits-once]") {
     bide::scheduler s(test::with(2, true));
     std::vector<int> numbers(1'000);
     std::stop_source stop;

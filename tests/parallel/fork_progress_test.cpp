@@ -20,7 +20,8 @@ TEST_CASE("fork_progress: a new one has done 0 of 0") {
     CHECK(progress.total() == 0);
 }
 
-TEST_CASE("fork_progress: done() never decreases, and equals total() at the end") {
+TEST_CASE("fork_progress: done() never decreases, and equals total() at the end",
+          "[promise.progress]") {
     bide::scheduler s(test::with(2, true));
     bide::fork_progress progress;
     constexpr int n = 20'000;
@@ -57,7 +58,8 @@ TEST_CASE("fork_progress: done() never decreases, and equals total() at the end"
     CHECK(seen.back() <= n);
 }
 
-TEST_CASE("fork_progress: a thread that reads that all is done sees what the iterations wrote") {
+TEST_CASE("fork_progress: a thread that reads that all is done sees what the iterations wrote",
+          "[promise.progress]") {
     bide::scheduler s(test::with(2, true));
     for (int round = 0; round < 50; ++round) {
         bide::fork_progress progress;

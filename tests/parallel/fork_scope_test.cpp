@@ -67,7 +67,8 @@ long fib_nested(scheduler& s, int n) {
 
 // ---- What runs
 
-TEST_CASE("fork_scope: each function runs once, and all have ended when the call returns") {
+TEST_CASE("fork_scope: each function runs once, and all have ended when the call returns",
+          "[promise.scope-ends]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const bool outside = GENERATE(false, true);
     const test::watchdog guard;
@@ -91,7 +92,7 @@ TEST_CASE("fork_scope: each function runs once, and all have ended when the call
     }
 }
 
-TEST_CASE("fork_scope: functions spawn into their scope, and scopes nest") {
+TEST_CASE("fork_scope: functions spawn into their scope, and scopes nest", "[promise.scope-ends]") {
     const unsigned workers = GENERATE(1U, 2U, 4U, 70U);
     const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
@@ -105,7 +106,7 @@ TEST_CASE("fork_scope: functions spawn into their scope, and scopes nest") {
     CHECK(s.spawn([&s] { return fib_nested(s, 18); }).join() == 2584);
 }
 
-TEST_CASE("fork_scope: a chain of functions needs no stack") {
+TEST_CASE("fork_scope: a chain of functions needs no stack", "[promise.function-chain-stack]") {
     struct chain {
         spawn_scope& scope;
         int& left;
@@ -123,7 +124,8 @@ TEST_CASE("fork_scope: a chain of functions needs no stack") {
 }
 
 // Each function goes on for as long as a thread that waits takes to steal what it has spawned.
-TEST_CASE("fork_scope: threads that take a chain of functions from each other need little stack") {
+TEST_CASE("fork_scope: threads that take a chain of functions from each other need little stack",
+          "[promise.function-chain-stack]") {
     struct chain {
         spawn_scope& scope;
         std::atomic<std::size_t>& deepest;
@@ -150,7 +152,8 @@ TEST_CASE("fork_scope: threads that take a chain of functions from each other ne
     CHECK(deepest < 500'000);
 }
 
-TEST_CASE("fork_scope: arms, iterations and the bodies of inner scopes spawn into an outer scope") {
+TEST_CASE("fork_scope: arms, iterations and the bodies of inner scopes spawn into an outer scope",
+          "[promise.scope-ends]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const bool outside = GENERATE(false, true);
     const test::watchdog guard;
@@ -273,7 +276,8 @@ TEST_CASE("fork_scope: functions may be moved only, large, aligned, or have host
     CHECK(right == 201);
 }
 
-TEST_CASE("fork_scope: each function is destroyed once, whether it ran, threw or was dropped") {
+TEST_CASE("fork_scope: each function is destroyed once, whether it ran, threw or was dropped",
+          "[promise.scope-ends]") {
     const bool stops = GENERATE(false, true);
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
@@ -378,7 +382,8 @@ TEST_CASE("fork_scope: a spawn without memory throws, and spawns nothing") {
 // ---- Exceptions
 
 TEST_CASE(
-    "fork_scope: of the functions that the body has spawned, the first one's exception is thrown") {
+    "fork_scope: of the functions that the body has spawned, the first one's exception is thrown",
+    "[promise.scope-ends]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const test::watchdog guard;
     scheduler s(with(workers, true));
@@ -487,8 +492,8 @@ TEST_CASE("fork_scope: progress counts the functions") {
 
 // ---- Where functions run
 
-TEST_CASE(
-    "fork_scope: a function never runs inside of a spawn, or while its spawner is in a join") {
+TEST_CASE("fork_scope: a function never runs inside of a spawn, or while its spawner is in a join",
+          "[promise.scope-function-place]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const test::watchdog guard;
     scheduler s(with(workers, true));
@@ -519,7 +524,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("fork_scope: a worker takes a function while the body is in a long arm or iteration") {
+TEST_CASE("fork_scope: a worker takes a function while the body is in a long arm or iteration",
+          "[promise.scope-function-place]") {
     const bool in_loop = GENERATE(false, true);
     const bool outside = GENERATE(false, true);
     const test::watchdog guard;
@@ -545,7 +551,8 @@ TEST_CASE("fork_scope: a worker takes a function while the body is in a long arm
     SUCCEED();
 }
 
-TEST_CASE("fork_scope: the call returns after the functions that workers have taken") {
+TEST_CASE("fork_scope: the call returns after the functions that workers have taken",
+          "[promise.scope-ends]") {
     const bool beside = GENERATE(false, true);
     const bool again = GENERATE(false, true); // by what the function spawns
     const test::watchdog guard;
@@ -583,7 +590,8 @@ TEST_CASE("fork_scope: the call returns after the functions that workers have ta
     CHECK(had_ended);
 }
 
-TEST_CASE("fork_scope: an external caller runs all functions itself if all workers are blocked") {
+TEST_CASE("fork_scope: an external caller runs all functions itself if all workers are blocked",
+          "[promise.scope-function-place]") {
     const test::watchdog guard;
     auto wanted = with(2, true);
     wanted.max_blocking_threads = 0;

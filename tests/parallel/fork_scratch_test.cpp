@@ -43,7 +43,8 @@ struct buffer {
 
 } // namespace
 
-TEST_CASE("fork_scratch: no two arms have an object at the same time, not even on one thread") {
+TEST_CASE("fork_scratch: no two arms have an object at the same time, not even on one thread",
+          "[promise.fork-scratch]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
@@ -134,7 +135,8 @@ TEST_CASE("fork_scratch: with() gives each call of any algorithm an object") {
     CHECK(calls == 20'000);
 }
 
-TEST_CASE("fork_scratch: what make() throws leaves the loop, and nothing is lost") {
+TEST_CASE("fork_scratch: what make() throws leaves the loop, and nothing is lost",
+          "[promise.fork-scratch]") {
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
     scheduler s(with(workers, true));

@@ -15,7 +15,8 @@
 #include <string>
 #include <vector>
 
-TEST_CASE("parallel_adjacent_difference: writes what std's writes, whatever the size and workers") {
+TEST_CASE("parallel_adjacent_difference: writes what std's writes, whatever the size and workers",
+          "[promise.counts-as-std]") {
     test::jitter chance(test::run_seed());
     test::on_all_workers(chance, 3, 14, [&](const bide::fork_policy& on, std::size_t n) {
         std::vector<int> in(n);

@@ -48,7 +48,8 @@ groups group_serially(const std::vector<int>& in, int keys) {
 
 } // namespace
 
-TEST_CASE("parallel_collect: gives what a serial loop gives, whatever the size and the workers") {
+TEST_CASE("parallel_collect: gives what a serial loop gives, whatever the size and the workers",
+          "[promise.collect-order]") {
     test::jitter chance(test::run_seed());
     test::on_all_workers(chance, 3, 14, [&](const bide::fork_policy& on, std::size_t n) {
         std::vector<int> in(n);
@@ -95,7 +96,8 @@ TEST_CASE("parallel_collect: gives what a serial loop gives, whatever the size a
     });
 }
 
-TEST_CASE("parallel_collect: what a thief makes stands behind what was made before it") {
+TEST_CASE("parallel_collect: what a thief makes stands behind what was made before it",
+          "[promise.collect-order]") {
     for (const unsigned workers : {2u, 4u, 16u}) {
         bide::scheduler s(test::with(workers, true));
         std::vector<int> in(20'000);
@@ -124,7 +126,8 @@ TEST_CASE("parallel_collect: what a thief makes stands behind what was made befo
     }
 }
 
-TEST_CASE("parallel_collect: the exception is that of a serial run, and no value is left") {
+TEST_CASE("parallel_collect: the exception is that of a serial run, and no value is left",
+          "[promise.collect-order]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;
@@ -188,7 +191,8 @@ TEST_CASE("parallel_collect: the exception is that of a serial run, and no value
     }
 }
 
-TEST_CASE("parallel_histogram: a key that is no bin is refused, whatever its type") {
+TEST_CASE("parallel_histogram: a key that is no bin is refused, whatever its type",
+          "[promise.collect-order]") {
     bide::scheduler s(test::with(2, true));
     const std::array<int, 3> numbers = {0, 1, -1};
     CHECK_THROWS_AS(bide::parallel_histogram(s, numbers, 2), std::out_of_range);

@@ -96,8 +96,8 @@ void compare_all(const bide::fork_policy& on, const std::vector<int>& numbers, M
 
 } // namespace
 
-TEST_CASE(
-    "parallel_compact: leaves what std's algorithms leave, whatever the size and the workers") {
+TEST_CASE("parallel_compact: leaves what std's algorithms leave, whatever the size and the workers",
+          "[promise.filter-as-std]") {
     test::jitter chance(test::run_seed());
     test::on_all_workers(chance, 4, 15, [&](const bide::fork_policy& on, std::size_t n) {
         const std::uint32_t rarity = 1 + chance.below(1u << chance.below(10));
@@ -133,7 +133,8 @@ TEST_CASE("parallel_compact: a thief's part is moved behind what is kept before 
     }
 }
 
-TEST_CASE("parallel_compact: whatever thieves take, each element is asked once and none is lost") {
+TEST_CASE("parallel_compact: whatever thieves take, each element is asked once and none is lost",
+          "[promise.filter-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;
@@ -222,7 +223,8 @@ TEST_CASE("parallel_compact: whatever thieves take, each element is asked once a
     }
 }
 
-TEST_CASE("parallel_compact: a partition loses no element if there is no memory to fork") {
+TEST_CASE("parallel_compact: a partition loses no element if there is no memory to fork",
+          "[promise.filter-as-std]") {
     constexpr int n = 100'000; // so that thieves' parts are moved by several threads
     test::tally tally;
     const auto partition = [&](test::chance_forks::script& script) {
@@ -304,7 +306,8 @@ TEST_CASE("parallel_compact: a grain of more than all elements is one of all") {
     }
 }
 
-TEST_CASE("parallel_compact: a stop ends it early, and a stopped partition keeps all elements") {
+TEST_CASE("parallel_compact: a stop ends it early, and a stopped partition keeps all elements",
+          "[promise.filter-as-std]") {
     bide::scheduler s(test::with(3, true));
     for (const std::size_t grain : {0u, 10u}) {
         std::vector<std::string> in;

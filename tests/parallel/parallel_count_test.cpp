@@ -24,7 +24,8 @@ struct person {
 
 } // namespace
 
-TEST_CASE("parallel_count_if: gives what std::count_if gives, whatever the size and the workers") {
+TEST_CASE("parallel_count_if: gives what std::count_if gives, whatever the size and the workers",
+          "[promise.counts-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const auto is_odd = [](int i) { return i % 2 != 0; };
@@ -44,7 +45,8 @@ TEST_CASE("parallel_count_if: gives what std::count_if gives, whatever the size 
     }
 }
 
-TEST_CASE("parallel_min_element: gives the first of the least, and the first of the greatest") {
+TEST_CASE("parallel_min_element: gives the first of the least, and the first of the greatest",
+          "[promise.counts-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
@@ -122,7 +124,8 @@ TEST_CASE("parallel_count_if: predicates and projections may be members") {
     CHECK(bide::parallel_max_element(s, people, {}, &person::name)->name == "99");
 }
 
-TEST_CASE("parallel_min_element: the bounds may be an array and a pointer") {
+TEST_CASE("parallel_min_element: the bounds may be an array and a pointer",
+          "[promise.counts-as-std]") {
     bide::scheduler s(test::with(2, true));
     int numbers[100] = {};
     numbers[7] = 3;
@@ -132,7 +135,8 @@ TEST_CASE("parallel_min_element: the bounds may be an array and a pointer") {
 
 #if !defined(__clang__) ||                                                                         \
     __clang_major__ >= 16 // before, clang cannot compile the views of libstdc++
-TEST_CASE("parallel_min_element: views whose differences are wider than all integers") {
+TEST_CASE("parallel_min_element: views whose differences are wider than all integers",
+          "[promise.counts-as-std]") {
     bide::scheduler s(test::with(2, true));
     const auto numbers = std::views::iota(std::size_t{0}, std::size_t{5'000});
     CHECK(*bide::parallel_min_element(s, numbers) == 0);

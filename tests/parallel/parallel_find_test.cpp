@@ -73,7 +73,8 @@ outcome found_by_chance(test::chance_forks::script& script, const std::vector<an
 
 } // namespace
 
-TEST_CASE("parallel_find_if: gives what std::find_if gives, whatever the size and the workers") {
+TEST_CASE("parallel_find_if: gives what std::find_if gives, whatever the size and the workers",
+          "[promise.search-first]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
@@ -111,7 +112,8 @@ TEST_CASE("parallel_find_if: gives what std::find_if gives, whatever the size an
     }
 }
 
-TEST_CASE("parallel_find_if: a match or an exception, whichever a serial search comes to first") {
+TEST_CASE("parallel_find_if: a match or an exception, whichever a serial search comes to first",
+          "[promise.search-first]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (int round = 0; round < 300; ++round) {
@@ -149,7 +151,8 @@ TEST_CASE("parallel_find_if: a match or an exception, whichever a serial search 
     }
 }
 
-TEST_CASE("parallel_find_if: behind a match nothing is asked, and nothing is divided") {
+TEST_CASE("parallel_find_if: behind a match nothing is asked, and nothing is divided",
+          "[promise.search-first]") {
     test::chance_forks::script script(1);
     script.thieves = 0;
     std::vector<answer> all(1'000'000, answer::no);
@@ -164,7 +167,7 @@ TEST_CASE("parallel_find_if: behind a match nothing is asked, and nothing is div
     CHECK(script.forks < 40);
 }
 
-TEST_CASE("parallel_find_any: one match ends the search for all") {
+TEST_CASE("parallel_find_any: one match ends the search for all", "[promise.search-first]") {
     test::chance_forks::script script(1);
     script.thieves = 4; // the second halves run first
     std::vector<answer> all(1'000'000, answer::yes);
@@ -218,7 +221,8 @@ TEST_CASE("parallel_find_if: a stop ends it, unless what it needs is known") {
                     bide::stopped_error);
 }
 
-TEST_CASE("parallel_find: two iterators do as a range, and so with parallel_find_any()") {
+TEST_CASE("parallel_find: two iterators do as a range, and so with parallel_find_any()",
+          "[promise.search-first]") {
     bide::scheduler s(test::with(2, true));
     int numbers[1'000] = {};
     numbers[700] = 7;
@@ -253,7 +257,8 @@ TEST_CASE("parallel_find_if: predicates and projections may be members") {
 
 #if !defined(__clang__) ||                                                                         \
     __clang_major__ >= 16 // before, clang cannot compile the views of libstdc++
-TEST_CASE("parallel_find_if: views whose differences are wider than all integers") {
+TEST_CASE("parallel_find_if: views whose differences are wider than all integers",
+          "[promise.search-first]") {
     bide::scheduler s(test::with(2, true));
     const auto numbers = std::views::iota(std::size_t{0}, std::size_t{5'000});
     const auto is_wanted = [](auto number) { return number == 3'210; };

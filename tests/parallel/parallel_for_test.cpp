@@ -269,7 +269,7 @@ TEST_CASE("parallel_for: iterations that take longer than those before are divid
     CHECK(script.most_unshared <= 256);
 }
 
-TEST_CASE("parallel_for: a loop that is brief again begins no fork-join") {
+TEST_CASE("parallel_for: a loop that is brief again begins no fork-join", "[promise.brief-loops]") {
     for (const int n : {1, 2, 63, 64, 65, 66, 700, 4'000}) {
         INFO(n << " iterations");
         lone_forks::script script;
@@ -286,7 +286,8 @@ TEST_CASE("parallel_for: a loop that is brief again begins no fork-join") {
     }
 }
 
-TEST_CASE("parallel_for: a loop that was brief and is long now becomes a fork-join") {
+TEST_CASE("parallel_for: a loop that was brief and is long now becomes a fork-join",
+          "[promise.brief-loops]") {
     // Which iteration is the first long one, and how many run alone at most.
     const auto [first_long, most_alone] =
         GENERATE(std::pair(0, 1), std::pair(1, 65), std::pair(64, 65), std::pair(65, 4'161));
@@ -307,8 +308,8 @@ TEST_CASE("parallel_for: a loop that was brief and is long now becomes a fork-jo
     CHECK(v.each_once());
 }
 
-TEST_CASE(
-    "parallel_for: a brief loop ends at an exception and at a stop, and counts its progress") {
+TEST_CASE("parallel_for: a brief loop ends at an exception and at a stop, and counts its progress",
+          "[promise.brief-loops]") {
     lone_forks::script script;
     brief_forks::record record;
     bide::fork_progress progress;
@@ -376,7 +377,8 @@ TEST_CASE("parallel_for: tasks and several external threads call at the same tim
     }
 }
 
-TEST_CASE("parallel_for: throws the first exception in index order, and all before it has run") {
+TEST_CASE("parallel_for: throws the first exception in index order, and all before it has run",
+          "[promise.loop-stops]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (int round = 0; round < 100; ++round) {
@@ -472,7 +474,8 @@ TEST_CASE("parallel_for: throws when all that had begun has ended") {
     }
 }
 
-TEST_CASE("parallel_for: a stop ends it early, and what is done stays done") {
+TEST_CASE("parallel_for: a stop ends it early, and what is done stays done",
+          "[promise.loop-stops]") {
     bide::scheduler s(test::with(2, true));
     std::stop_source source;
     visits v(100'000);

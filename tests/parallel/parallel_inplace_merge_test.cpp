@@ -25,7 +25,8 @@ struct entry {
 
 } // namespace
 
-TEST_CASE("parallel_inplace_merge: gives what std::merge gives in a third place") {
+TEST_CASE("parallel_inplace_merge: gives what std::merge gives in a third place",
+          "[promise.merge-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const auto by_key = [](const entry& a, const entry& b) { return a.key < b.key; };
@@ -62,7 +63,8 @@ TEST_CASE("parallel_inplace_merge: gives what std::merge gives in a third place"
     }
 }
 
-TEST_CASE("parallel_inplace_merge: takes options, and changes nothing without memory") {
+TEST_CASE("parallel_inplace_merge: takes options, and changes nothing without memory",
+          "[promise.merge-as-std]") {
     bide::scheduler s(test::with(2, true));
     std::vector<std::unique_ptr<int>> all;
     for (int i = 0; i < 40'000; ++i) {

@@ -32,7 +32,8 @@ concept invocable_range = requires(scheduler& s, T functions) { parallel_invoke(
 
 } // namespace
 
-TEST_CASE("parallel_invoke: each function of a range is called once, whatever their number") {
+TEST_CASE("parallel_invoke: each function of a range is called once, whatever their number",
+          "[promise.invoke-range]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const bool outside = GENERATE(false, true);
     const test::watchdog guard;
@@ -53,7 +54,8 @@ TEST_CASE("parallel_invoke: each function of a range is called once, whatever th
     }
 }
 
-TEST_CASE("parallel_invoke: throws the first exception in order of the range, when all have run") {
+TEST_CASE("parallel_invoke: throws the first exception in order of the range, when all have run",
+          "[promise.invoke-range]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const test::watchdog guard;
     scheduler s(with(workers, true));

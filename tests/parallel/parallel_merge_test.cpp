@@ -42,7 +42,8 @@ const auto by_key = [](const entry& a, const entry& b) { return a.key < b.key; }
 
 } // namespace
 
-TEST_CASE("parallel_merge: writes what std::merge writes, whatever the sizes and the workers") {
+TEST_CASE("parallel_merge: writes what std::merge writes, whatever the sizes and the workers",
+          "[promise.merge-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const std::pair<std::size_t, std::size_t> sizes[] = {
@@ -109,7 +110,8 @@ TEST_CASE(
     CHECK(std::is_sorted(twice.begin(), twice.end()));
 }
 
-TEST_CASE("parallel_merge: what a comparison threw leaves it, and it takes options") {
+TEST_CASE("parallel_merge: what a comparison threw leaves it, and it takes options",
+          "[promise.merge-as-std]") {
     bide::scheduler s(test::with(2, true));
     struct failure {};
     std::vector<int> left(30'000);
@@ -131,7 +133,8 @@ TEST_CASE("parallel_merge: what a comparison threw leaves it, and it takes optio
                     bide::stopped_error);
 }
 
-TEST_CASE("parallel_merge: comparisons that contradict each other touch nothing outside") {
+TEST_CASE("parallel_merge: comparisons that contradict each other touch nothing outside",
+          "[promise.merge-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     bide::scheduler s(test::with(2, true));
     std::atomic<std::uint32_t> calls{test::run_seed()};

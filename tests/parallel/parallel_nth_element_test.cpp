@@ -56,7 +56,8 @@ template <class V> V sorted(V v) {
 
 } // namespace
 
-TEST_CASE("parallel_nth_element: puts what a sort would put there, whatever the shape") {
+TEST_CASE("parallel_nth_element: puts what a sort would put there, whatever the shape",
+          "[promise.selection]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 3u}) {
@@ -84,7 +85,8 @@ TEST_CASE("parallel_nth_element: puts what a sort would put there, whatever the 
     }
 }
 
-TEST_CASE("parallel_partial_sort: sorts the least elements, whatever the shape") {
+TEST_CASE("parallel_partial_sort: sorts the least elements, whatever the shape",
+          "[promise.selection]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 3u}) {
@@ -111,7 +113,8 @@ TEST_CASE("parallel_partial_sort: sorts the least elements, whatever the shape")
     }
 }
 
-TEST_CASE("parallel_nth_element: gives the same order on any number of workers") {
+TEST_CASE("parallel_nth_element: gives the same order on any number of workers",
+          "[promise.sort-same-order]") {
     test::jitter chance(11);
     struct entry {
         std::string key;
@@ -159,7 +162,8 @@ TEST_CASE("parallel_nth_element: projections, orders, and iterators of narrow di
                      [](const entry& e, int key) { return e.key == key; }));
 }
 
-TEST_CASE("parallel_nth_element: a comparison that throws loses no element") {
+TEST_CASE("parallel_nth_element: a comparison that throws loses no element",
+          "[promise.selection]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     struct failure {};
@@ -184,7 +188,8 @@ TEST_CASE("parallel_nth_element: a comparison that throws loses no element") {
     }
 }
 
-TEST_CASE("parallel_nth_element: random comparisons and NaN touch nothing outside the range") {
+TEST_CASE("parallel_nth_element: random comparisons and NaN touch nothing outside the range",
+          "[promise.selection]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {3u, 60u, 3'000u, 300'000u}) {
@@ -215,7 +220,8 @@ TEST_CASE("parallel_nth_element: random comparisons and NaN touch nothing outsid
     }
 }
 
-TEST_CASE("parallel_nth_element: takes a stop token, and the progress reaches the total") {
+TEST_CASE("parallel_nth_element: takes a stop token, and the progress reaches the total",
+          "[promise.sort-stops]") {
     bide::scheduler s(test::with(2, true));
     test::jitter chance(3);
     for (int shape = 0; shape != shapes; ++shape) {

@@ -98,7 +98,8 @@ static_assert(copies_to<std::deque<long>::iterator>);
 static_assert(!copies_to<std::vector<bool>::iterator>);
 static_assert(!copies_to<std::back_insert_iterator<std::vector<int>>>);
 
-TEST_CASE("parallel_pack: copies what std's algorithms copy, whatever the size and the workers") {
+TEST_CASE("parallel_pack: copies what std's algorithms copy, whatever the size and the workers",
+          "[promise.filter-as-std]") {
     test::jitter chance(test::run_seed());
     test::on_all_workers(chance, 4, 15, [&](const bide::fork_policy& on, std::size_t n) {
         compare_all<int>(on, chance, n, std::identity());
@@ -107,7 +108,8 @@ TEST_CASE("parallel_pack: copies what std's algorithms copy, whatever the size a
     });
 }
 
-TEST_CASE("parallel_pack: a part that a thief asks is copied behind the part before it") {
+TEST_CASE("parallel_pack: a part that a thief asks is copied behind the part before it",
+          "[promise.filter-as-std]") {
     for (const unsigned workers : {2u, 4u, 16u}) {
         bide::scheduler s(test::with(workers, true));
         std::vector<int> in(20'000);
@@ -128,7 +130,8 @@ TEST_CASE("parallel_pack: a part that a thief asks is copied behind the part bef
     }
 }
 
-TEST_CASE("parallel_pack: each element is asked once, and the exception is that of a serial run") {
+TEST_CASE("parallel_pack: each element is asked once, and the exception is that of a serial run",
+          "[promise.filter-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;

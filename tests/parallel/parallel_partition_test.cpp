@@ -60,7 +60,8 @@ template <class T> std::vector<int> order_of(const std::vector<T>& elements) {
 
 } // namespace
 
-TEST_CASE("parallel_partition: divides as std's does, in the same order on any number of workers") {
+TEST_CASE("parallel_partition: divides as std's does, in the same order on any number of workers",
+          "[promise.partition-order]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler_options lonely = test::with(2, true);
@@ -102,7 +103,7 @@ TEST_CASE("parallel_partition: divides as std's does, in the same order on any n
     }
 }
 
-TEST_CASE("parallel_partition: several threads ask at the same time") {
+TEST_CASE("parallel_partition: several threads ask at the same time", "[promise.partition-order]") {
     bide::scheduler s(test::with(2, true));
     for (const std::size_t grain : {0u, 1u}) {
         std::vector<int> in(grain == 0 ? 8'192 : 2);
@@ -116,7 +117,8 @@ TEST_CASE("parallel_partition: several threads ask at the same time") {
 }
 
 TEST_CASE(
-    "parallel_partition: asks each element once, reports the first part that throws, loses none") {
+    "parallel_partition: asks each element once, reports the first part that throws, loses none",
+    "[promise.partition-order]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;
@@ -215,7 +217,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("parallel_partition: a stop ends it early and loses nothing, and its progress ends") {
+TEST_CASE("parallel_partition: a stop ends it early and loses nothing, and its progress ends",
+          "[promise.partition-order]") {
     bide::scheduler s(test::with(3, true));
     std::vector<std::string> given;
     for (int i = 0; i != 50'000; ++i) {

@@ -109,8 +109,8 @@ struct failure {
 
 } // namespace
 
-TEST_CASE(
-    "parallel_pipeline: every item goes once through each stage, and serial ones keep order") {
+TEST_CASE("parallel_pipeline: every item goes once through each stage, and serial ones keep order",
+          "[promise.pipeline-stages]") {
     const test::watchdog guard;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
@@ -184,7 +184,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a function") {
+TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a function",
+          "[promise.pipeline-source]") {
     bide::scheduler s(test::with(2, true));
     std::vector<int> got;
     const auto add = serial_stage([&got](int i) { got.push_back(i); });
@@ -247,7 +248,8 @@ TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a
     }
 }
 
-TEST_CASE("parallel_pipeline: elements of a container are passed by reference, not copied") {
+TEST_CASE("parallel_pipeline: elements of a container are passed by reference, not copied",
+          "[promise.pipeline-source]") {
     bide::scheduler s(test::with(2, true));
     test::tally all;
     {
@@ -269,7 +271,8 @@ TEST_CASE("parallel_pipeline: elements of a container are passed by reference, n
     CHECK(all.alive() == 0);
 }
 
-TEST_CASE("parallel_pipeline: items may be move-only, and none is copied, leaked or made twice") {
+TEST_CASE("parallel_pipeline: items may be move-only, and none is copied, leaked or made twice",
+          "[promise.pipeline-source]") {
     bide::scheduler s(test::with(3, true));
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 20; ++round) {
@@ -298,7 +301,7 @@ TEST_CASE("parallel_pipeline: items may be move-only, and none is copied, leaked
     }
 }
 
-TEST_CASE("parallel_pipeline: hostile item types") {
+TEST_CASE("parallel_pipeline: hostile item types", "[promise.pipeline-source]") {
     bide::scheduler s(test::with(2, true));
     struct no_default {
         explicit no_default(int n) : number(n) {}
@@ -333,7 +336,8 @@ TEST_CASE("parallel_pipeline: hostile item types") {
     CHECK(empty == 5);
 }
 
-TEST_CASE("parallel_pipeline: a stage that is an lvalue is called in place") {
+TEST_CASE("parallel_pipeline: a stage that is an lvalue is called in place",
+          "[promise.pipeline-source]") {
     bide::scheduler s(test::with(2, true));
     struct adder {
         int sum = 0;
@@ -355,7 +359,8 @@ TEST_CASE("parallel_pipeline: a stage that is an lvalue is called in place") {
     CHECK(text == "012");
 }
 
-TEST_CASE("parallel_pipeline: no tokens are refused, and any other number is accepted") {
+TEST_CASE("parallel_pipeline: no tokens are refused, and any other number is accepted",
+          "[promise.pipeline-stages]") {
     bide::scheduler s(test::with(2, true));
     int calls = 0;
     const auto count = serial_stage([&](int) { ++calls; });
@@ -369,7 +374,8 @@ TEST_CASE("parallel_pipeline: no tokens are refused, and any other number is acc
     CHECK(calls == 6);
 }
 
-TEST_CASE("parallel_pipeline: the number of allocations does not depend on the number of items") {
+TEST_CASE("parallel_pipeline: the number of allocations does not depend on the number of items",
+          "[promise.pipeline-source]") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -386,7 +392,8 @@ TEST_CASE("parallel_pipeline: the number of allocations does not depend on the n
     CHECK(allocations(10'000) <= 12);
 }
 
-TEST_CASE("parallel_pipeline: as many stages run at the same time as there are workers") {
+TEST_CASE("parallel_pipeline: as many stages run at the same time as there are workers",
+          "[promise.pipeline-parallel]") {
     const test::watchdog guard;
     for (const bool from_worker : {false, true}) {
         for (const unsigned workers : {2u, 4u, 16u}) {
@@ -414,7 +421,8 @@ TEST_CASE("parallel_pipeline: as many stages run at the same time as there are w
     }
 }
 
-TEST_CASE("parallel_pipeline: threads that slept take part when there is work again") {
+TEST_CASE("parallel_pipeline: threads that slept take part when there is work again",
+          "[promise.pipeline-parallel]") {
     const test::watchdog guard;
     bide::scheduler s(test::with(4, true));
     // Between two meetings of four calls, the source is slow, so that threads fall asleep.
@@ -439,7 +447,8 @@ TEST_CASE("parallel_pipeline: threads that slept take part when there is work ag
     CHECK(is_complete);
 }
 
-TEST_CASE("parallel_pipeline: threads that sleep leave their workers to the loops of stages") {
+TEST_CASE("parallel_pipeline: threads that sleep leave their workers to the loops of stages",
+          "[promise.pipeline-nests]") {
     const test::watchdog guard;
     constexpr int workers = 4;
     bide::scheduler s(test::with(workers, true));
@@ -460,7 +469,8 @@ TEST_CASE("parallel_pipeline: threads that sleep leave their workers to the loop
 }
 
 TEST_CASE(
-    "parallel_pipeline: the source is read, and serial stages run, beside a stage that blocks") {
+    "parallel_pipeline: the source is read, and serial stages run, beside a stage that blocks",
+    "[promise.pipeline-parallel]") {
     const test::watchdog guard;
     bide::scheduler s(test::with(2, true));
     bide::event others;
@@ -486,7 +496,8 @@ TEST_CASE(
     CHECK(got == iota(8));
 }
 
-TEST_CASE("parallel_pipeline: with one worker the stages of an item follow one another") {
+TEST_CASE("parallel_pipeline: with one worker the stages of an item follow one another",
+          "[promise.pipeline-stages]") {
     bide::scheduler s(test::with(1, true));
     std::vector<std::string> calls;
     const auto note = [&](const char* what, int i) { calls.push_back(what + std::to_string(i)); };
@@ -497,7 +508,7 @@ TEST_CASE("parallel_pipeline: with one worker the stages of an item follow one a
     CHECK(calls == std::vector<std::string>{"a0", "b0", "c0", "a1", "b1", "c1"});
 }
 
-TEST_CASE("parallel_pipeline: pipelines and loops inside stages") {
+TEST_CASE("parallel_pipeline: pipelines and loops inside stages", "[promise.pipeline-nests]") {
     const test::watchdog guard;
     for (const unsigned workers : {1u, 2u, 4u}) {
         bide::scheduler s(test::with(workers, true));
@@ -543,7 +554,8 @@ int nested(bide::scheduler& s, int depth) {
 
 } // namespace
 
-TEST_CASE("parallel_pipeline: a recursion of pipelines, from several threads at once") {
+TEST_CASE("parallel_pipeline: a recursion of pipelines, from several threads at once",
+          "[promise.pipeline-nests]") {
     const test::watchdog guard;
     bide::scheduler s(test::with(3, true));
     std::vector<int> sums(4);
@@ -552,7 +564,8 @@ TEST_CASE("parallel_pipeline: a recursion of pipelines, from several threads at 
     CHECK(sums == std::vector(4, 243));
 }
 
-TEST_CASE("parallel_pipeline: throws what the first item threw, and those before it are complete") {
+TEST_CASE("parallel_pipeline: throws what the first item threw, and those before it are complete",
+          "[promise.pipeline-exception]") {
     const test::watchdog guard;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
@@ -627,7 +640,8 @@ TEST_CASE("parallel_pipeline: throws what the first item threw, and those before
     }
 }
 
-TEST_CASE("parallel_pipeline: items that wait behind one that throws are destroyed, not called") {
+TEST_CASE("parallel_pipeline: items that wait behind one that throws are destroyed, not called",
+          "[promise.pipeline-exception]") {
     const test::watchdog guard;
     bide::scheduler s(test::with(2, true));
     test::tally all;
@@ -662,7 +676,8 @@ TEST_CASE("parallel_pipeline: items that wait behind one that throws are destroy
     CHECK(all.alive() == 0);
 }
 
-TEST_CASE("parallel_pipeline: a move that throws is an exception of its item") {
+TEST_CASE("parallel_pipeline: a move that throws is an exception of its item",
+          "[promise.pipeline-exception]") {
     struct fragile {
         fragile(int n, std::atomic<bool>& to) : number(n), thrown(&to) {}
         fragile(fragile&& other) : number(other.number), thrown(other.thrown) {
@@ -697,7 +712,8 @@ TEST_CASE("parallel_pipeline: a move that throws is an exception of its item") {
     CHECK(got == iota(3));
 }
 
-TEST_CASE("parallel_pipeline: exceptions of iterators and of the first read") {
+TEST_CASE("parallel_pipeline: exceptions of iterators and of the first read",
+          "[promise.pipeline-exception]") {
     bide::scheduler s(test::with(2, true));
     std::vector<int> got;
     const auto add = serial_stage([&](int i) { got.push_back(i); });
@@ -714,7 +730,8 @@ TEST_CASE("parallel_pipeline: exceptions of iterators and of the first read") {
     CHECK(got.empty());
 }
 
-TEST_CASE("parallel_pipeline: after a stop, the items that were read go through all stages") {
+TEST_CASE("parallel_pipeline: after a stop, the items that were read go through all stages",
+          "[promise.pipeline-exception]") {
     const test::watchdog guard;
     for (const unsigned workers : {1u, 3u}) {
         bide::scheduler s(test::with(workers, true));
@@ -747,7 +764,8 @@ TEST_CASE("parallel_pipeline: after a stop, the items that were read go through 
     }
 }
 
-TEST_CASE("parallel_pipeline: a stop after the last element has no effect, an exception has") {
+TEST_CASE("parallel_pipeline: a stop after the last element has no effect, an exception has",
+          "[promise.pipeline-exception]") {
     bide::scheduler s(test::with(2, true));
     std::stop_source stop;
     int calls = 0;
@@ -770,7 +788,8 @@ TEST_CASE("parallel_pipeline: a stop after the last element has no effect, an ex
                     failure);
 }
 
-TEST_CASE("parallel_pipeline: progress counts the items that have ended, of a known size") {
+TEST_CASE("parallel_pipeline: progress counts the items that have ended, of a known size",
+          "[promise.pipeline-exception]") {
     bide::scheduler s(test::with(2, true));
     bide::fork_progress progress;
     const bide::fork_policy on(s, {.progress = &progress});
@@ -786,7 +805,8 @@ TEST_CASE("parallel_pipeline: progress counts the items that have ended, of a kn
     CHECK(progress.total() == 200);
 }
 
-TEST_CASE("parallel_pipeline: goes on with fewer threads if there is no memory to fork") {
+TEST_CASE("parallel_pipeline: goes on with fewer threads if there is no memory to fork",
+          "[promise.pipeline-parallel]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int last_fork = 0; last_fork < 4; ++last_fork) {
         test::chance_forks::script script(test::run_seed());
@@ -801,7 +821,8 @@ TEST_CASE("parallel_pipeline: goes on with fewer threads if there is no memory t
     }
 }
 
-TEST_CASE("parallel_pipeline: tasks run while its threads have nothing to do") {
+TEST_CASE("parallel_pipeline: tasks run while its threads have nothing to do",
+          "[promise.pipeline-parallel]") {
     const test::watchdog guard;
     bide::scheduler s(test::with(2, true));
     // The source waits for a task that comes later, while all other threads of the pipeline sleep.

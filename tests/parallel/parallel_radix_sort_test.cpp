@@ -78,9 +78,9 @@ bool all_there(const std::vector<record>& v) {
 } // namespace
 
 TEMPLATE_TEST_CASE(
-    "parallel_radix_sort: sorts integers of all kinds, and equal ones keep their order", "",
-    std::uint8_t, std::int16_t, int, std::uint32_t, std::int64_t, std::uint64_t, char,
-    unsigned long long) {
+    "parallel_radix_sort: sorts integers of all kinds, and equal ones keep their order",
+    "[promise.radix-sort]", std::uint8_t, std::int16_t, int, std::uint32_t, std::int64_t,
+    std::uint64_t, char, unsigned long long) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
@@ -113,7 +113,7 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE("parallel_radix_sort: floating-point numbers have the total order of IEEE 754",
-                   "", float, double) {
+                   "[promise.radix-sort]", float, double) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
@@ -179,7 +179,8 @@ static_assert(can_be_radix_sorted<int> && can_be_radix_sorted<double>);
 static_assert(!can_be_radix_sorted<std::string> && !can_be_radix_sorted<bool>);
 static_assert(!can_be_radix_sorted<long double> && !can_be_radix_sorted<int*>);
 
-TEST_CASE("parallel_radix_sort: a projection that throws loses no element") {
+TEST_CASE("parallel_radix_sort: a projection that throws loses no element",
+          "[promise.radix-sort]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {20u, 2'000u, 60'000u}) {
@@ -197,7 +198,8 @@ TEST_CASE("parallel_radix_sort: a projection that throws loses no element") {
     }
 }
 
-TEST_CASE("parallel_radix_sort: a projection that changes its mind loses no element") {
+TEST_CASE("parallel_radix_sort: a projection that changes its mind loses no element",
+          "[promise.radix-sort]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {20u, 2'000u, 60'000u}) {
@@ -221,7 +223,7 @@ TEST_CASE("parallel_radix_sort: a projection that changes its mind loses no elem
     }
 }
 
-TEST_CASE("parallel_radix_sort: without memory nothing is lost") {
+TEST_CASE("parallel_radix_sort: without memory nothing is lost", "[promise.radix-sort]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     const std::size_t n = 60'000;
@@ -291,7 +293,8 @@ TEST_CASE("parallel_radix_sort: if a move throws, every object is still alive") 
     }
 }
 
-TEST_CASE("parallel_radix_sort: takes a stop token, and the progress reaches the total") {
+TEST_CASE("parallel_radix_sort: takes a stop token, and the progress reaches the total",
+          "[promise.sort-stops]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));

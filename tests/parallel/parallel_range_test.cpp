@@ -100,7 +100,8 @@ static_assert(!loops_over<decltype(indices() | std::views::filter(std::logical_n
 #endif
 static_assert(!loops_over<int>);
 
-TEST_CASE("parallel_for: each element is visited once, whatever the container and the workers") {
+TEST_CASE("parallel_for: each element is visited once, whatever the container and the workers",
+          "[promise.loop-visits-once]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
@@ -180,7 +181,8 @@ TEST_CASE("parallel_for: of the elements that throw, the first in order leaves t
     CHECK(before.load() == 1'234);
 }
 
-TEST_CASE("parallel_for_chunks: the chunks are the range, and each knows where it begins") {
+TEST_CASE("parallel_for_chunks: the chunks are the range, and each knows where it begins",
+          "[promise.loop-visits-once]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
@@ -223,7 +225,8 @@ TEST_CASE("parallel_for_chunks: contiguous elements convert to a span") {
     CHECK(sum.load() == 2'000);
 }
 
-TEST_CASE("parallel_reduce: ranges give what indices give, bit by bit") {
+TEST_CASE("parallel_reduce: ranges give what indices give, bit by bit",
+          "[promise.loop-visits-once]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));

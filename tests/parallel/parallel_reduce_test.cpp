@@ -104,7 +104,8 @@ TEST_CASE("parallel_reduce: an empty range gives the identity, and any other com
     CHECK_THROWS_AS(bide::parallel_reduce(s, -1, 3u, 0, same, plus), std::invalid_argument);
 }
 
-TEST_CASE("parallel_reduce: neighbours are combined in index order, and only moved") {
+TEST_CASE("parallel_reduce: neighbours are combined in index order, and only moved",
+          "[promise.reduce-order]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(3, true));
@@ -124,7 +125,7 @@ TEST_CASE("parallel_reduce: neighbours are combined in index order, and only mov
     }
 }
 
-TEST_CASE("parallel_reduce: the tree is the documented one") {
+TEST_CASE("parallel_reduce: the tree is the documented one", "[promise.reduce-order]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     const auto name = [](int i) { return std::to_string(i); };
@@ -154,7 +155,8 @@ TEST_CASE("parallel_reduce: the tree is the documented one") {
     CHECK(sum(0) != sum(1'000'000));
 }
 
-TEST_CASE("parallel_reduce: floating-point sums have the same bits on any number of workers") {
+TEST_CASE("parallel_reduce: floating-point sums have the same bits on any number of workers",
+          "[promise.reduce-order]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     std::vector<double> values(100'000);
@@ -226,7 +228,8 @@ TEST_CASE("parallel_reduce: a negative grain throws, and 0 is the default") {
     CHECK_THROWS_AS(run(0, std::int64_t{-1}), std::invalid_argument);
 }
 
-TEST_CASE("parallel_reduce: throws the first exception in index order, of map or combine") {
+TEST_CASE("parallel_reduce: throws the first exception in index order, of map or combine",
+          "[promise.loop-stops]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(2, true));
@@ -295,7 +298,8 @@ TEST_CASE("parallel_reduce: a stop ends it early, with an exception and no value
 }
 
 // A tree that is too large to walk. Its forks are counted, and memory allows only a few.
-TEST_CASE("parallel_reduce: parts that a stop or an exception leaves out are not divided") {
+TEST_CASE("parallel_reduce: parts that a stop or an exception leaves out are not divided",
+          "[promise.loop-stops]") {
     constexpr std::int64_t n = 1'000'000'000'000'000;
     constexpr int depth = 50; // forks above the first leaf, and above the last one
     test::chance_forks::script script(3);

@@ -105,7 +105,8 @@ static_assert(!scans_to<std::vector<bool>::iterator>);
 static_assert(!scans_to<std::back_insert_iterator<std::vector<int>>>);
 static_assert(!scans_to<const int*>);
 
-TEST_CASE("parallel_scan: gives what std's scans give, whatever the size and the workers") {
+TEST_CASE("parallel_scan: gives what std's scans give, whatever the size and the workers",
+          "[promise.scan-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const auto square = [](int i) { return static_cast<long>(i) * i; };
@@ -184,7 +185,7 @@ TEST_CASE("parallel_scan: gives what std's scans give, whatever the size and the
     }
 }
 
-TEST_CASE("parallel_scan: the output may be the input") {
+TEST_CASE("parallel_scan: the output may be the input", "[promise.scan-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
@@ -214,7 +215,8 @@ TEST_CASE("parallel_scan: the output may be the input") {
     }
 }
 
-TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread does it") {
+TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread does it",
+          "[promise.scan-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (int round = 0; round < 400; ++round) {
@@ -248,7 +250,8 @@ TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread doe
     }
 }
 
-TEST_CASE("parallel_scan: the tree is the documented one, with the same bits on any workers") {
+TEST_CASE("parallel_scan: the tree is the documented one, with the same bits on any workers",
+          "[promise.scan-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const std::size_t n : {0u, 1u, 15u, 16u, 31u, 32u, 33u, 256u, 257u, 5'003u, 70'001u}) {
@@ -304,7 +307,8 @@ TEST_CASE("parallel_scan: values may be move-only, without a default constructor
     CHECK(sum[1] == 2);
 }
 
-TEST_CASE("parallel_scan: the first call in order that throws leaves it, and nothing leaks") {
+TEST_CASE("parallel_scan: the first call in order that throws leaves it, and nothing leaks",
+          "[promise.scan-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;

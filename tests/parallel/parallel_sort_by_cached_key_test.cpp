@@ -40,7 +40,8 @@ std::vector<int> numbers(std::size_t n, std::uint32_t below, test::jitter& chanc
 
 } // namespace
 
-TEST_CASE("parallel_sort_by_cached_key: sorts stably, and computes each key once") {
+TEST_CASE("parallel_sort_by_cached_key: sorts stably, and computes each key once",
+          "[promise.cached-keys]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     struct entry {
@@ -86,7 +87,8 @@ TEST_CASE("parallel_sort_by_cached_key: sorts stably, and computes each key once
     }
 }
 
-TEST_CASE("parallel_sort_by_cached_key: what throws leaves the elements as they were") {
+TEST_CASE("parallel_sort_by_cached_key: what throws leaves the elements as they were",
+          "[promise.cached-keys]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
@@ -141,7 +143,8 @@ TEST_CASE("parallel_sort_by_cached_key: what throws leaves the elements as they 
     }
 }
 
-TEST_CASE("parallel_sort_by_cached_key: without memory to fork no element is lost") {
+TEST_CASE("parallel_sort_by_cached_key: without memory to fork no element is lost",
+          "[promise.cached-keys]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr int n = 30'000;
@@ -176,7 +179,8 @@ TEST_CASE("parallel_sort_by_cached_key: without memory to fork no element is los
     }
 }
 
-TEST_CASE("parallel_sort_by_cached_key: the progress counts each element twice") {
+TEST_CASE("parallel_sort_by_cached_key: the progress counts each element twice",
+          "[promise.sort-stops]") {
     bide::scheduler s(test::with(2, true));
     test::jitter chance(2);
     auto v = numbers(5'000, 100, chance);

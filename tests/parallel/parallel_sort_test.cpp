@@ -382,7 +382,7 @@ TEST_CASE("parallel_sort: sorts all permutations of up to eight elements") {
     }
 }
 
-TEST_CASE("parallel_stable_sort: equal elements keep their order") {
+TEST_CASE("parallel_stable_sort: equal elements keep their order", "[promise.sort-safe]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
@@ -502,7 +502,7 @@ TEST_CASE("parallel_sort: the end of a long run is found, by one thread or sever
 
 // McIlroy, "A Killer Adversary for Quicksort", 1999: values that are decided only when compared, so
 // that each pivot is about the least of what is left.
-TEST_CASE("parallel_sort: never quadratic, not even against an adversary") {
+TEST_CASE("parallel_sort: never quadratic, not even against an adversary", "[promise.sort-safe]") {
     for (const std::size_t n : {100u, 1'000u, 20'000u}) {
         for (const bool stably : {false, true}) {
             test::chance_forks::script script(3);
@@ -720,7 +720,7 @@ static_assert(!can_be_sorted<const int*> && !can_be_sorted<ints::const_iterator>
 static_assert(!can_be_sorted<std::vector<row<int>>::iterator>); // they have no order
 static_assert(can_be_sorted<int_iterator> && std::random_access_iterator<row_iterator<int>>);
 
-TEST_CASE("parallel_sort: a comparison that throws loses no element") {
+TEST_CASE("parallel_sort: a comparison that throws loses no element", "[promise.sort-safe]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const bool stably : {false, true}) {
@@ -824,7 +824,8 @@ TEST_CASE("parallel_sort: random comparisons lose no element and touch nothing o
     }
 }
 
-TEST_CASE("parallel_sort: comparisons that contradict each other lose no element") {
+TEST_CASE("parallel_sort: comparisons that contradict each other lose no element",
+          "[promise.sort-safe]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {3u, 30u, 200u, 5'000u, 40'000u}) {
@@ -1018,7 +1019,7 @@ TEST_CASE("parallel_sort: a shutdown meanwhile waits for the whole sort") {
     CHECK(up_and_down == sorted);
 }
 
-TEST_CASE("parallel_sort: ranges, by a projection, stably or not") {
+TEST_CASE("parallel_sort: ranges, by a projection, stably or not", "[promise.loop-visits-once]") {
     struct entry {
         int key;
         int place;
@@ -1075,7 +1076,8 @@ TEST_CASE("parallel_sort: iterators whose difference is narrower than a pointer"
 }
 
 // Large enough to be partitioned in parallel.
-TEST_CASE("parallel_sort: gives the same order of equal elements on any number of workers") {
+TEST_CASE("parallel_sort: gives the same order of equal elements on any number of workers",
+          "[promise.sort-same-order]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr std::size_t n = 300'000;
@@ -1108,7 +1110,8 @@ TEST_CASE("parallel_sort: gives the same order of equal elements on any number o
     }
 }
 
-TEST_CASE("parallel_sort: a partition by all workers survives random comparisons and exceptions") {
+TEST_CASE("parallel_sort: a partition by all workers survives random comparisons and exceptions",
+          "[promise.sort-safe]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr std::size_t n = 300'000;
@@ -1145,7 +1148,7 @@ TEST_CASE("parallel_sort: a partition by all workers survives random comparisons
     }
 }
 
-TEST_CASE("parallel_sort: NaN among numbers loses no number") {
+TEST_CASE("parallel_sort: NaN among numbers loses no number", "[promise.sort-safe]") {
     test::jitter chance(4);
     bide::scheduler s(test::with(2, true));
     for (const bool stably : {false, true}) {
@@ -1177,7 +1180,8 @@ TEST_CASE("parallel_sort: NaN among numbers loses no number") {
     }
 }
 
-TEST_CASE("parallel_sort: the progress reaches the number of elements, whatever the shape") {
+TEST_CASE("parallel_sort: the progress reaches the number of elements, whatever the shape",
+          "[promise.sort-stops]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(2, true));
@@ -1205,7 +1209,7 @@ TEST_CASE("parallel_sort: the progress reaches the number of elements, whatever 
     }
 }
 
-TEST_CASE("parallel_sort: a stop ends it early, and loses no element") {
+TEST_CASE("parallel_sort: a stop ends it early, and loses no element", "[promise.sort-stops]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));

@@ -70,7 +70,8 @@ constexpr std::size_t one = 1;
 
 } // namespace
 
-TEST_CASE("parallel_spellings: searches and comparisons that are one line") {
+TEST_CASE("parallel_spellings: searches and comparisons that are one line",
+          "[promise.std-spellings]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
@@ -164,7 +165,7 @@ TEST_CASE("parallel_spellings: searches and comparisons that are one line") {
     }
 }
 
-TEST_CASE("parallel_spellings: changes that are one line") {
+TEST_CASE("parallel_spellings: changes that are one line", "[promise.std-spellings]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
@@ -220,7 +221,7 @@ TEST_CASE("parallel_spellings: changes that are one line") {
     }
 }
 
-TEST_CASE("parallel_spellings: moves, and memory without objects") {
+TEST_CASE("parallel_spellings: moves, and memory without objects", "[promise.std-spellings]") {
     bide::scheduler s(test::with(3, true));
     constexpr std::size_t n = 1'000;
     std::allocator<std::string> memory;

@@ -31,7 +31,8 @@ static_assert(!transforms_to<std::vector<int>, std::back_insert_iterator<std::ve
 static_assert(!transforms_to<std::vector<int>, const int*>);
 static_assert(!transforms_to<std::vector<int>, std::unique_ptr<int>*>);
 
-TEST_CASE("parallel_transform: writes what std::transform writes, whatever the containers") {
+TEST_CASE("parallel_transform: writes what std::transform writes, whatever the containers",
+          "[promise.counts-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const auto square = [](int i) { return static_cast<long>(i) * i; };
@@ -92,7 +93,8 @@ TEST_CASE("parallel_transform: values may be move-only, and functions members") 
     CHECK(std::count(sizes.begin(), sizes.end(), 4u) == 300);
 }
 
-TEST_CASE("parallel_transform: what the function threw leaves it, and all before it is written") {
+TEST_CASE("parallel_transform: what the function threw leaves it, and all before it is written",
+          "[promise.counts-as-std]") {
     bide::scheduler s(test::with(3, true));
     std::vector<int> numbers(5'000);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -125,7 +127,8 @@ TEST_CASE("parallel_copy: copies as std::copy does, and parallel_fill() assigns 
     }
 }
 
-TEST_CASE("parallel_copy: two iterators do as a range, and so with parallel_fill()") {
+TEST_CASE("parallel_copy: two iterators do as a range, and so with parallel_fill()",
+          "[promise.counts-as-std]") {
     bide::scheduler s(test::with(2, true));
     int numbers[1'000] = {};
     bide::parallel_fill(s, numbers + 1, numbers + 999, 7);

@@ -119,7 +119,8 @@ struct lone_owner : bide::detail::basic_pool_owner<bide::native_platform> {
 
 } // namespace
 
-TEST_CASE("spread: as many leaves run at the same time as there are workers") {
+TEST_CASE("spread: as many leaves run at the same time as there are workers",
+          "[promise.leaves-spread]") {
     spread<2, false>();
     spread<2, true>();
     spread<4, false>();
@@ -156,7 +157,8 @@ TEST_CASE("spread: a caller that owns no worker takes the place of a worker that
     CHECK(queues.wakes_for_arms() == 2 - spare);
 }
 
-TEST_CASE("spread: a worker that watched and takes an arm leaves the others to another worker") {
+TEST_CASE("spread: a worker that watched and takes an arm leaves the others to another worker",
+          "[promise.leaves-spread]") {
     const test::watchdog guard;
     lone_owner owner;
     constexpr std::int64_t nap = 4'000'000;
@@ -185,7 +187,8 @@ TEST_CASE("spread: a worker that watched and takes an arm leaves the others to a
     pool.put_lane(lane);
 }
 
-TEST_CASE("spread: a worker that becomes free while another one is in a long leaf takes the rest") {
+TEST_CASE("spread: a worker that becomes free while another one is in a long leaf takes the rest",
+          "[promise.leaves-spread]") {
     const test::watchdog guard;
     scheduler s(test::with(2, true));
     std::atomic<int> others{0};

@@ -23,7 +23,8 @@ using bide::scheduler;
 using bide::static_partition;
 using test::with;
 
-TEST_CASE("static_partition: each element is visited once, in order, on the worker of its part") {
+TEST_CASE("static_partition: each element is visited once, in order, on the worker of its part",
+          "[promise.static-partition]") {
     const unsigned workers = GENERATE(1U, 2U, 3U, 7U);
     const bool steals = GENERATE(false, true);
     const test::watchdog guard;
@@ -65,8 +66,8 @@ TEST_CASE("static_partition: each element is visited once, in order, on the work
     }
 }
 
-TEST_CASE(
-    "static_partition: throws the first exception in index order, and all before it has run") {
+TEST_CASE("static_partition: throws the first exception in index order, and all before it has run",
+          "[promise.static-partition]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const test::watchdog guard;
     scheduler s(with(workers, true));
@@ -92,7 +93,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("static_partition: options in braces are still those of a fork_policy") {
+TEST_CASE("static_partition: options in braces are still those of a fork_policy",
+          "[promise.static-partition-braces]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::vector<int> all(100, 1);

@@ -798,7 +798,8 @@ TEST_CASE("epoll_driver: a wait without as_result throws the error") {
     CHECK(said.empty());
 }
 
-TEST_CASE("epoll_driver: a wait that no scheduler would end fails at once") {
+TEST_CASE("epoll_driver: a wait that no scheduler would end fails at once",
+          "[promise.file-wait-without-driver]") {
     epoll_driver d;
     ends e = ends::pipe();
     for (int round = 0; round < 3; ++round) { // never attached, and attached earlier
@@ -976,8 +977,8 @@ TEST_CASE("epoll_driver: a wait() without events uses no processor time") {
     CHECK(busy < 20'000'000);
 }
 
-TEMPLATE_TEST_CASE("epoll_driver: no wake is lost, and each one publishes what was done before", "",
-                   test::native, test::jittery) {
+TEMPLATE_TEST_CASE("epoll_driver: no wake is lost, and each one publishes what was done before",
+                   "[promise.ready-file]", test::native, test::jittery) {
     bide::basic_epoll_driver<TestType> d;
     const bide::driver::attachment attached(d);
     constexpr int rounds = 2'000;

@@ -112,7 +112,7 @@ std::string text_of(std::exception_ptr error) {
 
 } // namespace
 
-TEST_CASE("spawn: a task runs and resumes on the executor only") {
+TEST_CASE("spawn: a task runs and resumes on the executor only", "[promise.foreign-executor]") {
     foreign_loop loop;
     bide::semaphore s(0);
     bool elsewhere = false;
@@ -185,7 +185,8 @@ TEST_CASE("spawn: a dropped handle detaches the task") {
 
 #if BIDE_EXCEPTIONS
 
-TEST_CASE("spawn: with a handler, the exception of a forgotten task goes there") {
+TEST_CASE("spawn: with a handler, the exception of a forgotten task goes there",
+          "[promise.foreign-executor]") {
     foreign_loop loop;
     std::string said;
     bide::spawn(loop, fail(), [&](std::exception_ptr e) { said = text_of(std::move(e)); });

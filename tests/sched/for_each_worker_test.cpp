@@ -24,7 +24,8 @@ using test::eventually;
 using test::spin_until;
 using test::with;
 
-TEST_CASE("for_each_worker: calls the function once on each worker's own thread") {
+TEST_CASE("for_each_worker: calls the function once on each worker's own thread",
+          "[promise.each-worker]") {
     const unsigned workers = GENERATE(1U, 2U, 5U);
     const bool steals = GENERATE(false, true);
     const test::watchdog guard;
@@ -53,7 +54,8 @@ TEST_CASE("for_each_worker: calls the function once on each worker's own thread"
           static_cast<int>(workers));
 }
 
-TEST_CASE("for_each_worker: throws the exception of the lowest worker, when all have ended") {
+TEST_CASE("for_each_worker: throws the exception of the lowest worker, when all have ended",
+          "[promise.each-worker]") {
     const test::watchdog guard;
     scheduler s(with(4, true));
     std::atomic<int> ended{0};
@@ -120,7 +122,8 @@ TEST_CASE("for_each_worker: waits for a thread that is blocked, and not for its 
     std::move(busy).join();
 }
 
-TEST_CASE("for_each_worker: after the shutdown it throws, and beside one it ends") {
+TEST_CASE("for_each_worker: after the shutdown it throws, and beside one it ends",
+          "[promise.each-worker]") {
     const test::watchdog guard;
     for (int round = 0; round < 50; ++round) {
         scheduler s(with(2, true));
@@ -140,7 +143,7 @@ TEST_CASE("for_each_worker: after the shutdown it throws, and beside one it ends
     }
 }
 
-TEST_CASE("for_each_worker: a cancelled task waits for all calls") {
+TEST_CASE("for_each_worker: a cancelled task waits for all calls", "[promise.each-worker]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> began{0};

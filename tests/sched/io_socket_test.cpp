@@ -183,7 +183,8 @@ TEST_CASE("io_socket: a write to a peer that is gone is an error and no signal")
     REQUIRE(written.error() == std::errc::broken_pipe);
 }
 
-TEST_CASE("io_socket: time-outs, stops and cancellation lose no byte and no descriptor") {
+TEST_CASE("io_socket: time-outs, stops and cancellation lose no byte and no descriptor",
+          "[promise.socket-loses-nothing]") {
     epoll_driver io;
     bide::run_loop loop({.io = &io});
     ends pair(io);
@@ -440,7 +441,7 @@ TEST_CASE("io_socket: a connection that is not answered ends by its time-out, an
     REQUIRE(open_files() == files);
 }
 
-TEST_CASE("io_socket: a cancelled accept loses no connection") {
+TEST_CASE("io_socket: a cancelled accept loses no connection", "[promise.socket-loses-nothing]") {
     epoll_driver io;
     bide::run_loop loop({.io = &io});
     auto door = bide::listen_at(io, loopback());

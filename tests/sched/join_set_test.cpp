@@ -61,7 +61,8 @@ task<int> stops_itself() {
 
 } // namespace
 
-TEST_CASE("join_set: returns the outcomes in the order of the ends, each once, then nothing") {
+TEST_CASE("join_set: returns the outcomes in the order of the ends, each once, then nothing",
+          "[promise.join-set-once]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     bide::event first;
@@ -221,7 +222,8 @@ task<std::string> waits_a_little(join_set<int>& set) {
 
 } // namespace
 
-TEST_CASE("join_set: of several coroutines, each takes different outcomes") {
+TEST_CASE("join_set: of several coroutines, each takes different outcomes",
+          "[promise.join-set-once]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     CHECK(sync_wait(s, spawns_and_sums(s, 1'000)) == 500'500);

@@ -590,7 +590,8 @@ template <std::size_t N> void run_all(const scenario (&of)[N]) {
 
 } // namespace
 
-TEST_CASE("scheduler: if an allocation or a thread fails, it throws and counts every task") {
+TEST_CASE("scheduler: if an allocation or a thread fails, it throws and counts every task",
+          "[promise.out-of-memory]") {
     run_all(schedulers);
 }
 
@@ -616,11 +617,13 @@ TEST_CASE("scheduler: if no thread can replace a blocked worker, one is started 
     std::move(blocks).join();
 }
 
-TEST_CASE("compose: if an allocation fails, it throws after all children have ended") {
+TEST_CASE("compose: if an allocation fails, it throws after all children have ended",
+          "[promise.out-of-memory]") {
     run_all(compositions);
 }
 
-TEST_CASE("fork_join: if an allocation fails, no arm is lost and none runs twice") {
+TEST_CASE("fork_join: if an allocation fails, no arm is lost and none runs twice",
+          "[promise.out-of-memory]") {
     run_all(forks);
 }
 
@@ -646,7 +649,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("scheduler: a noexcept function without memory terminates with a message") {
+TEST_CASE("scheduler: a noexcept function without memory terminates with a message",
+          "[promise.out-of-memory]") {
     if (!test::counts_allocations()) {
         return;
     }

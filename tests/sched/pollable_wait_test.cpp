@@ -36,7 +36,8 @@ bool is_readable(int fd, int ms = 0) {
 
 } // namespace
 
-TEST_CASE("pollable_wait: its descriptor is readable exactly while there is a result") {
+TEST_CASE("pollable_wait: its descriptor is readable exactly while there is a result",
+          "[promise.pollable-result]") {
     bide::semaphore s(0);
     pollable_wait<bide::permit> w;
     REQUIRE_FALSE(is_readable(w.fd()));
@@ -125,7 +126,8 @@ TEST_CASE("pollable_wait: may be destroyed as soon as it is complete") {
     }
 }
 
-TEST_CASE("pollable_wait: begun anew as soon as it is complete, it is not readable") {
+TEST_CASE("pollable_wait: begun anew as soon as it is complete, it is not readable",
+          "[promise.pollable-result]") {
     bide::semaphore none(0);
     int stale = 0;
     for (int round = 0; round < 1'000; ++round) {

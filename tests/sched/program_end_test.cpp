@@ -84,7 +84,8 @@ struct leaving {
 
 // ---- Statics
 
-TEST_CASE("program end: tasks of a static scheduler may wait for static objects made before it") {
+TEST_CASE("program end: tasks of a static scheduler may wait for static objects made before it",
+          "[promise.static-objects-wait]") {
     const auto end = test::run_child([] {
         static bide::channel<int> numbers(1);
         static bide::semaphore none(0);
@@ -156,7 +157,8 @@ TEST_CASE("program end: a wait that ends by a stop during static destruction nam
     CHECK(end.said == "bide: stopped");
 }
 
-TEST_CASE("program end: time-outs work during static destruction and in thread_local destructors") {
+TEST_CASE("program end: time-outs work during static destruction and in thread_local destructors",
+          "[promise.static-objects-wait]") {
     const auto end = test::run_child([] {
         static farewell first; // before the service
         static_cast<void>(bide::sync_wait(times_out()));
@@ -170,7 +172,8 @@ TEST_CASE("program end: time-outs work during static destruction and in thread_l
     CHECK(end.said == "[farewell][farewell][farewell][farewell]");
 }
 
-TEST_CASE("program end: detached threads may wait for objects that are never destroyed") {
+TEST_CASE("program end: detached threads may wait for objects that are never destroyed",
+          "[promise.static-objects-wait]") {
     const auto end = test::run_child([] {
         static auto* const none = new bide::semaphore(0);
         static auto* const numbers = new bide::channel<int>(0);
@@ -213,7 +216,8 @@ TEST_CASE("program end: tasks of the shared scheduler do not delay the end") {
 
 // ---- exit()
 
-TEST_CASE("program end: quick_exit() ends the program while schedulers run tasks") {
+TEST_CASE("program end: quick_exit() ends the program while schedulers run tasks",
+          "[promise.program-ends]") {
     const auto end = test::run_child([] {
         static bide::semaphore none(0);
         static scheduler s(with(2, true));
@@ -224,7 +228,8 @@ TEST_CASE("program end: quick_exit() ends the program while schedulers run tasks
     CHECK(end.has_exited(5));
 }
 
-TEST_CASE("program end: exit() in a task ends the program if the task's scheduler is not static") {
+TEST_CASE("program end: exit() in a task ends the program if the task's scheduler is not static",
+          "[promise.program-ends]") {
     const auto end = test::run_child([] {
         static farewell last;
         bide::semaphore none(0);
@@ -257,7 +262,8 @@ TEST_CASE("program end: exit() in a task ends the program if the task's schedule
     CHECK(where_it_blocks.said == "[farewell]");
 }
 
-TEST_CASE("program end: exit() in a task of a static scheduler terminates with a message") {
+TEST_CASE("program end: exit() in a task of a static scheduler terminates with a message",
+          "[promise.program-ends]") {
     const auto end = test::run_child([] {
         static scheduler s(with(2, true));
         s.spawn([] { std::exit(3); }).join();
@@ -268,7 +274,8 @@ TEST_CASE("program end: exit() in a task of a static scheduler terminates with a
 }
 
 TEST_CASE(
-    "program end: exit() in a waker, or in a coroutine that a release resumes, ends the program") {
+    "program end: exit() in a waker, or in a coroutine that a release resumes, ends the program",
+    "[promise.program-ends]") {
     const auto in_waker = test::run_child([] {
         static farewell last;
         bide::semaphore some(0);
@@ -353,7 +360,8 @@ int use_all() {
 
 } // namespace
 
-TEST_CASE("program end: a child of fork() uses time-outs, stops, and the shared scheduler anew") {
+TEST_CASE("program end: a child of fork() uses time-outs, stops, and the shared scheduler anew",
+          "[promise.fork-child]") {
     const auto end = test::run_child([] { // the service and the scheduler have started in it
         if (const int wrong = use_all()) {
             std::_Exit(100 + wrong);
@@ -390,7 +398,8 @@ void churn(bide::semaphore& some, bide::channel<int>& numbers, scheduler& s,
 
 } // namespace
 
-TEST_CASE("program end: a child of fork() works although its parent's threads hold locks") {
+TEST_CASE("program end: a child of fork() works although its parent's threads hold locks",
+          "[promise.fork-child]") {
     const auto end = test::run_child([] {
         bide::semaphore some(2);
         bide::channel<int> numbers(2);

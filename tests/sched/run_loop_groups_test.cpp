@@ -88,7 +88,8 @@ bide::async_generator<int> count(int from, int to) {
 
 } // namespace
 
-TEST_CASE("run_loop: the children of a group run in it, and async_join() waits for them") {
+TEST_CASE("run_loop: the children of a group run in it, and async_join() waits for them",
+          "[promise.run-loop-groups]") {
     run_loop loop;
     const auto root = [&]() -> task<int> {
         int sum = 0;
@@ -146,7 +147,8 @@ TEST_CASE("run_loop: a group with a limit never has more children, and async_spa
     CHECK(now == 0);
 }
 
-TEST_CASE("run_loop: a group that blocks the loop's thread at its end runs the other tasks") {
+TEST_CASE("run_loop: a group that blocks the loop's thread at its end runs the other tasks",
+          "[promise.run-loop-groups]") {
     run_loop loop;
     int sum = 0;
     bide::event go;
@@ -186,7 +188,8 @@ TEST_CASE("run_loop: a group that an exception leaves cancels its children, and 
     CHECK(stopped);
 }
 
-TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other threads") {
+TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other threads",
+          "[promise.run-loop-groups]") {
     const test::watchdog guard;
     run_loop loop;
     for (int round = 0; round < 200; ++round) {
@@ -293,7 +296,8 @@ TEST_CASE("run_loop: its destructor ends the tasks that wait for groups, and the
     CHECK(also_stopped);
 }
 
-TEST_CASE("run_loop: a join_set returns the outcomes of its children in the order of their ends") {
+TEST_CASE("run_loop: a join_set returns the outcomes of its children in the order of their ends",
+          "[promise.run-loop-groups]") {
     run_loop loop;
     const auto child = [](int n) -> task<int> {
         for (int i = 0; i < n; ++i) {
@@ -341,7 +345,8 @@ TEST_CASE("run_loop: for_each_concurrent and map_concurrent run in it, so many a
     CHECK(sum == 28);
 }
 
-TEST_CASE("run_loop: merge() and buffered() run their streams and tasks in it") {
+TEST_CASE("run_loop: merge() and buffered() run their streams and tasks in it",
+          "[promise.run-loop-groups]") {
     run_loop loop;
     const auto merged = [&]() -> task<std::vector<int>> {
         auto all = bide::merge(loop, count(0, 5), count(10, 15));

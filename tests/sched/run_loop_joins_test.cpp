@@ -63,7 +63,8 @@ TEST_CASE("run_loop: a task that joins the only other task continues in the same
     CHECK(o == order{"child", "joined", "child", "joined", "child", "joined"});
 }
 
-TEST_CASE("run_loop: a task that joins another one continues behind what became runnable before") {
+TEST_CASE("run_loop: a task that joins another one continues behind what became runnable before",
+          "[promise.run-loop-joins]") {
     run_loop loop;
     order o;
     SECTION("by the awaited task") {
@@ -124,7 +125,8 @@ TEST_CASE("run_loop: the exception of a joined task reaches its joiner, and no o
     CHECK(o == order{"failed"});
 }
 
-TEST_CASE("run_loop: a task that is cancelled by the task that it joins is stopped") {
+TEST_CASE("run_loop: a task that is cancelled by the task that it joins is stopped",
+          "[promise.run-loop-joins]") {
     run_loop loop;
     order o;
     std::optional<join_handle<>> outer;
@@ -166,7 +168,8 @@ TEST_CASE("run_loop: a join with a time-out that polls does not run the awaited 
     CHECK(o == order{"timeout", "child"});
 }
 
-TEST_CASE("run_loop: stop() by a joined task ends the run before its joiner continues") {
+TEST_CASE("run_loop: stop() by a joined task ends the run before its joiner continues",
+          "[promise.run-loop-joins]") {
     run_loop loop;
     order o;
     const auto child = [&]() -> task<> {
@@ -184,7 +187,8 @@ TEST_CASE("run_loop: stop() by a joined task ends the run before its joiner cont
 
 // The group of the child blocks the thread, and runs the loop inside of the child, whose joiner the
 // other task cancels. The child ends only when the joiner has.
-TEST_CASE("run_loop: a joiner goes on while the task that it joins blocks the loop's thread") {
+TEST_CASE("run_loop: a joiner goes on while the task that it joins blocks the loop's thread",
+          "[promise.run-loop-joins]") {
     const test::watchdog guard;
     run_loop loop;
     order o;
@@ -229,7 +233,8 @@ TEST_CASE("run_loop: a joiner goes on while the task that it joins blocks the lo
     }
 }
 
-TEST_CASE("run_loop: joins inside of joins take no stack without limit") {
+TEST_CASE("run_loop: joins inside of joins take no stack without limit",
+          "[promise.run-loop-joins]") {
     run_loop loop;
     const auto sum = [&](int n, const auto& again) -> task<std::uint64_t> {
         if (n == 0) {

@@ -69,7 +69,8 @@ task<> wait_for_ever(bide::event& never, bool& was_stopped) {
 
 // ---- What it runs
 
-TEST_CASE("run_loop: runs coroutines, functions, and functions that return coroutines, here") {
+TEST_CASE("run_loop: runs coroutines, functions, and functions that return coroutines, here",
+          "[promise.run-loop-thread]") {
     run_loop loop;
     const auto here = std::this_thread::get_id();
     int elsewhere = 0;
@@ -180,7 +181,8 @@ TEST_CASE("run_loop: when_all and when_any work in its tasks") {
 // ---- When its functions return
 
 TEST_CASE(
-    "run_loop: the children of when_all run in argument order, in place if none of them waits") {
+    "run_loop: the children of when_all run in argument order, in place if none of them waits",
+    "[promise.run-loop-when-all]") {
     run_loop loop;
     std::vector<int> order;
     const auto twice = [&](int n) -> task<> {
@@ -208,7 +210,8 @@ TEST_CASE(
     CHECK(ended == 4);
 }
 
-TEST_CASE("run_loop: children in place let other tasks run, however many there are") {
+TEST_CASE("run_loop: children in place let other tasks run, however many there are",
+          "[promise.run-loop-when-all]") {
     run_loop loop;
     constexpr int size = 10'000;
     int ended = 0;
@@ -240,7 +243,8 @@ TEST_CASE("run_loop: children in place let other tasks run, however many there a
     CHECK(turns > size / 256);
 }
 
-TEST_CASE("run_loop: children in place wait, fail and are cancelled as elsewhere") {
+TEST_CASE("run_loop: children in place wait, fail and are cancelled as elsewhere",
+          "[promise.run-loop-when-all]") {
     run_loop loop;
     bide::event never;
     bool stopped = false;
@@ -266,8 +270,8 @@ TEST_CASE("run_loop: children in place wait, fail and are cancelled as elsewhere
     CHECK(stopped);
 }
 
-TEST_CASE(
-    "run_loop: a child in place that blocks the loop in a group lets the other children run") {
+TEST_CASE("run_loop: a child in place that blocks the loop in a group lets the other children run",
+          "[promise.run-loop-when-all]") {
     run_loop loop;
     bide::event go;
     int sum = 0;
@@ -309,7 +313,7 @@ TEST_CASE("run_loop: run() returns when no task is left, however long they wait"
     CHECK(loop.run() == 0);
 }
 
-TEST_CASE("run_loop: poll() runs what is runnable and does not wait") {
+TEST_CASE("run_loop: poll() runs what is runnable and does not wait", "[promise.run-loop-thread]") {
     run_loop loop;
     bide::semaphore permits(0);
     int taken = 0;
@@ -401,7 +405,8 @@ TEST_CASE("run_loop: stop() ends the run that is under way, or the next one") {
     CHECK(loop.tasks() == 0);
 }
 
-TEST_CASE("run_loop: may be destroyed as soon as another thread's stop() has ended its run") {
+TEST_CASE("run_loop: may be destroyed as soon as another thread's stop() has ended its run",
+          "[promise.run-loop-destructor]") {
     const test::watchdog guard;
     test::rounds([&](std::uint32_t) {
         bide::event never;
@@ -593,7 +598,8 @@ TEST_CASE(
 
 // ---- The end
 
-TEST_CASE("run_loop: its destructor cancels the tasks that wait, and those that have not begun") {
+TEST_CASE("run_loop: its destructor cancels the tasks that wait, and those that have not begun",
+          "[promise.run-loop-destructor]") {
     const test::watchdog guard;
     bide::event never;
     bool was_stopped = false;
@@ -642,7 +648,8 @@ TEST_CASE("run_loop: spawn() without memory throws and loses nothing") {
     CHECK(loop.run() == 0);
 }
 
-TEST_CASE("run_loop: dump() shows the number of tasks and the names of those that wait") {
+TEST_CASE("run_loop: dump() shows the number of tasks and the names of those that wait",
+          "[promise.run-loop-reports]") {
     bide::event never;
     bool was_stopped = false;
     run_loop loop;
@@ -697,7 +704,8 @@ struct recorder final : bide::trace_sink {
 
 } // namespace
 
-TEST_CASE("run_loop: a trace gets its runs with the names of the tasks, and its sleeps") {
+TEST_CASE("run_loop: a trace gets its runs with the names of the tasks, and its sleeps",
+          "[promise.run-loop-reports]") {
     recorder trace;
     run_loop loop({.trace = &trace});
     const auto sleeps = []() -> task<> { co_await bide::this_task::sleep_for(1ms); };
@@ -712,7 +720,7 @@ TEST_CASE("run_loop: a trace gets its runs with the names of the tasks, and its 
     CHECK(trace.tags == std::vector<bide::task_tag>{red, {}, {}, {}});
 }
 
-TEST_CASE("run_loop: a Chrome trace of it is JSON with one worker") {
+TEST_CASE("run_loop: a Chrome trace of it is JSON with one worker", "[promise.run-loop-reports]") {
     bide::chrome_trace trace;
     run_loop loop({.trace = &trace});
     loop.run_until(number(1).named("root"));

@@ -44,7 +44,8 @@ void fail_detached(scheduler_options wanted) {
 
 } // namespace
 
-TEST_CASE("scheduler: an exception that nothing handles ends the program with its type and text") {
+TEST_CASE("scheduler: an exception that nothing handles ends the program with its type and text",
+          "[promise.unhandled-exception]") {
     const test::watchdog guard;
     const auto says_both = [](const std::string& said, const char* text) {
         CAPTURE(said);
@@ -103,7 +104,8 @@ TEST_CASE("scheduler: an exception of a callback ends the program and names the 
     CHECK(test::contains(stopped, "own_error: at last\n"));
 }
 
-TEST_CASE("scheduler: a terminate handler finds the exception that ended the program") {
+TEST_CASE("scheduler: a terminate handler finds the exception that ended the program",
+          "[promise.unhandled-exception]") {
     const test::watchdog guard;
     const auto report = [] {
         try {

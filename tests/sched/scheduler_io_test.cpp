@@ -181,7 +181,8 @@ TEST_CASE("scheduler: a worker that sleeps in the driver is woken for everything
     CHECK(std::move(waits).join());
 }
 
-TEST_CASE("scheduler: waits for files end while all workers but one are busy") {
+TEST_CASE("scheduler: waits for files end while all workers but one are busy",
+          "[promise.ready-file]") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     epoll_driver io;
@@ -203,7 +204,7 @@ TEST_CASE("scheduler: waits for files end while all workers but one are busy") {
     }
 }
 
-TEST_CASE("scheduler: waits for files end although every worker is busy") {
+TEST_CASE("scheduler: waits for files end although every worker is busy", "[promise.ready-file]") {
     const test::watchdog guard;
     epoll_driver io;
     scheduler s(driven(io, 2, true));
@@ -267,7 +268,8 @@ test::detached waits_apart(epoll_driver& io, int fd, std::atomic<int>& outcome) 
 } // namespace
 
 TEST_CASE(
-    "scheduler: the waits for files that are no task's end with the scheduler of their driver") {
+    "scheduler: the waits for files that are no task's end with the scheduler of their driver",
+    "[promise.file-wait-without-driver]") {
     const test::watchdog guard;
     epoll_driver io;
     ends e;

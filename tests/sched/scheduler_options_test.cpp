@@ -206,7 +206,8 @@ TEST_CASE("scheduler_options: callbacks may use their scheduler") {
 
 // ---- Watchers and queues
 
-TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a busy worker") {
+TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a busy worker",
+          "[promise.queued-task-runs]") {
     const test::watchdog guard(2 * test::patience);
     for (const auto nap :
          {std::chrono::microseconds::min(), -1us, 0us, 1us, 49us, 50us, 51us, 100us, 200us, 4'000us,
@@ -232,7 +233,8 @@ TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a bus
     }
 }
 
-TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-outs up") {
+TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-outs up",
+          "[promise.timer-slack]") {
     const test::watchdog guard;
     for (const auto slack : {std::chrono::microseconds::min(), -1us, 0us, 1us, 20'000us,
                              std::chrono::microseconds::max()}) {

@@ -92,7 +92,7 @@ TEST_CASE(
     CHECK(s.shutdown_for(0s));
 }
 
-TEST_CASE("shutdown: ends the waits of tasks, of each kind") {
+TEST_CASE("shutdown: ends the waits of tasks, of each kind", "[promise.scheduler-ends]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -130,7 +130,8 @@ TEST_CASE("shutdown: ends the waits of tasks, of each kind") {
     CHECK(permits.waiters() == 0);
 }
 
-TEST_CASE("shutdown: a queued task runs up to its next wait, and running tasks are waited for") {
+TEST_CASE("shutdown: a queued task runs up to its next wait, and running tasks are waited for",
+          "[promise.scheduler-ends]") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     bide::semaphore nothing(0);
@@ -274,7 +275,8 @@ TEST_CASE("shutdown: a shield keeps a task's wait, and shutdown() waits for it")
     CHECK(outcome(std::move(shielded)) == 1);
 }
 
-TEST_CASE("shutdown: ends tasks that yield for ever, and reports no exception") {
+TEST_CASE("shutdown: ends tasks that yield for ever, and reports no exception",
+          "[promise.scheduler-ends]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool waited = GENERATE(true, false);
     CAPTURE(workers, waited);
@@ -333,7 +335,8 @@ TEST_CASE("shutdown: ends tasks that each spawn another one") {
     CHECK(now.spawned == static_cast<std::uint64_t>(ran) + 3); // the last ones were refused
 }
 
-TEST_CASE("shutdown: a task that is spawned afterwards is stopped and leaks nothing") {
+TEST_CASE("shutdown: a task that is spawned afterwards is stopped and leaks nothing",
+          "[promise.spawned-runs-or-stops]") {
     const test::watchdog guard;
     test::tally t;
     scheduler s(with(2, false));
@@ -357,7 +360,8 @@ TEST_CASE("shutdown: a task that is spawned afterwards is stopped and leaks noth
     CHECK(now.spawned == now.completed);
 }
 
-TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped") {
+TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped",
+          "[promise.spawned-runs-or-stops]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps, test::run_seed());
@@ -649,7 +653,8 @@ template <class F> int in_child(F f) {
 
 } // namespace
 
-TEST_CASE("scheduler: after fork() the child may destroy it and construct another") {
+TEST_CASE("scheduler: after fork() the child may destroy it and construct another",
+          "[promise.fork-child]") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     auto s = std::make_unique<scheduler>(with(2, naps));

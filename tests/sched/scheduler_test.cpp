@@ -334,7 +334,8 @@ TEST_CASE("scheduler: the counts of the workers add up") {
 
 // ---- No task waits for a task that does not wait
 
-TEST_CASE("scheduler: tasks that a busy task has spawned or woken run on other workers") {
+TEST_CASE("scheduler: tasks that a busy task has spawned or woken run on other workers",
+          "[promise.queued-task-runs]") {
     const unsigned workers = GENERATE(2u, 3u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -398,8 +399,8 @@ bool nest(scheduler& s, unsigned left) {
 
 } // namespace
 
-TEST_CASE(
-    "scheduler: all workers but one may be busy with tasks that wait for a task of that one") {
+TEST_CASE("scheduler: all workers but one may be busy with tasks that wait for a task of that one",
+          "[promise.queued-task-runs]") {
     const unsigned workers = GENERATE(2u, 3u, 8u, 70u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -410,7 +411,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("scheduler: the tasks of a blocked worker run") {
+TEST_CASE("scheduler: the tasks of a blocked worker run", "[promise.worker-handover]") {
     const bool naps = GENERATE(true, false);
     const bool asleep = GENERATE(true, false);
     CAPTURE(naps, asleep);
@@ -447,7 +448,8 @@ TEST_CASE("scheduler: without stealing, no injected task waits behind a long run
     CHECK(now.stolen == 0);
 }
 
-TEST_CASE("scheduler: timers fire while all workers but one are busy") {
+TEST_CASE("scheduler: timers fire while all workers but one are busy",
+          "[promise.timeouts-on-time]") {
     const unsigned workers = GENERATE(2u, 3u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -540,7 +542,7 @@ void all_get_their_turn(scheduler& s) {
 
 } // namespace
 
-TEST_CASE("scheduler: tasks that yield for ever starve no other task") {
+TEST_CASE("scheduler: tasks that yield for ever starve no other task", "[promise.task-fairness]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -576,7 +578,8 @@ task<> take_turns(int turns, std::atomic<int>& had_all, const std::atomic<bool>&
 
 } // namespace
 
-TEST_CASE("scheduler: all of very many tasks that yield for ever get their turns") {
+TEST_CASE("scheduler: all of very many tasks that yield for ever get their turns",
+          "[promise.task-fairness]") {
     const unsigned workers = GENERATE(1u, 2u, 5u);
     const bool inside = GENERATE(true, false);
     CAPTURE(workers, inside);
@@ -617,7 +620,8 @@ task<> hit(bide::semaphore& mine, bide::semaphore& other, const std::atomic<bool
 
 } // namespace
 
-TEST_CASE("scheduler: two tasks that always wake each other starve no other task") {
+TEST_CASE("scheduler: two tasks that always wake each other starve no other task",
+          "[promise.task-fairness]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -634,7 +638,8 @@ TEST_CASE("scheduler: two tasks that always wake each other starve no other task
     std::move(b).join();
 }
 
-TEST_CASE("scheduler: a task with waits that all succeed at once starves no other task") {
+TEST_CASE("scheduler: a task with waits that all succeed at once starves no other task",
+          "[promise.task-fairness]") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     std::atomic<bool> over{false};
@@ -720,7 +725,8 @@ TEST_CASE("scheduler: a task that yields goes behind what is queued") {
 // ---- Blocking
 
 TEST_CASE(
-    "scheduler: more tasks than workers may block their threads until other tasks release them") {
+    "scheduler: more tasks than workers may block their threads until other tasks release them",
+    "[promise.worker-handover]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -793,7 +799,8 @@ TEST_CASE("scheduler: a task may block in each operation that blocks") {
     CHECK(blocks([&] { const std::lock_guard l(adaptive); }, [&] { adaptive.unlock(); }));
 }
 
-TEST_CASE("scheduler: a task may call sync_wait(), with and without the scheduler") {
+TEST_CASE("scheduler: a task may call sync_wait(), with and without the scheduler",
+          "[promise.worker-handover]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -975,7 +982,8 @@ TEST_CASE("scheduler: a task may resume on another executor and returns for its 
     CHECK(other.spawned == 0);
 }
 
-TEST_CASE("scheduler: a million nested awaits that are ready need no stack") {
+TEST_CASE("scheduler: a million nested awaits that are ready need no stack",
+          "[promise.ready-awaits-no-stack]") {
     struct chain {
         static task<int> go(int n) {
             if (n == 0) {
@@ -1046,7 +1054,7 @@ TEST_CASE("scheduler: many schedulers at once") {
 
 // ---- What it costs
 
-TEST_CASE("scheduler: waits of tasks allocate nothing") {
+TEST_CASE("scheduler: waits of tasks allocate nothing", "[promise.no-wait-allocates]") {
     if (!test::counts_allocations()) {
         return;
     }

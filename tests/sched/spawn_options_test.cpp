@@ -89,7 +89,8 @@ task<> yields(log_book& book, task_priority mine, int times) {
 
 // ---- Classes
 
-TEST_CASE("priority: of any 16 tasks that a worker takes, 12 are high, 3 normal and 1 low") {
+TEST_CASE("priority: of any 16 tasks that a worker takes, 12 are high, 3 normal and 1 low",
+          "[promise.priority-classes]") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     log_book book;
@@ -126,7 +127,7 @@ TEST_CASE("priority: of any 16 tasks that a worker takes, 12 are high, 3 normal 
     CHECK(shared);
 }
 
-TEST_CASE("priority: a task that was resumed is in its class again") {
+TEST_CASE("priority: a task that was resumed is in its class again", "[promise.priority-classes]") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     log_book book;
@@ -153,7 +154,8 @@ TEST_CASE("priority: a task that was resumed is in its class again") {
     CHECK(exact);
 }
 
-TEST_CASE("priority: classes that always have tasks starve no class") {
+TEST_CASE("priority: classes that always have tasks starve no class",
+          "[promise.priority-classes]") {
     const unsigned workers = GENERATE(1u, 2u, 4u);
     const test::watchdog guard;
     scheduler s(with(workers, true));
@@ -188,7 +190,8 @@ TEST_CASE("priority: classes that always have tasks starve no class") {
     s.shutdown();
 }
 
-TEST_CASE("priority: without stealing, a task waits for its turn where each worker finds it") {
+TEST_CASE("priority: without stealing, a task waits for its turn where each worker finds it",
+          "[promise.priority-classes]") {
     const test::watchdog guard;
     bide::scheduler_options wanted = with(2, false);
     wanted.enable_stealing = false;
@@ -256,7 +259,8 @@ TEST_CASE("priority: one class alone uses all turns, and wakes workers that slee
     std::move(answers).join();
 }
 
-TEST_CASE("priority: what a task awaits runs in its class, and what it spawns does not") {
+TEST_CASE("priority: what a task awaits runs in its class, and what it spawns does not",
+          "[promise.priority-classes]") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     log_book book;
@@ -357,7 +361,8 @@ task<> wander(one_thread& here, bide::semaphore& some) {
 
 } // namespace
 
-TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its worker") {
+TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its worker",
+          "[promise.pinned-tasks]") {
     const unsigned workers = GENERATE(1u, 2u, 4u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -396,7 +401,8 @@ TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its
     }
 }
 
-TEST_CASE("pinned task: is never stolen, and waits while its thread is busy") {
+TEST_CASE("pinned task: is never stolen, and waits while its thread is busy",
+          "[promise.pinned-tasks]") {
     const test::watchdog guard;
     scheduler s(with(4, true));
     std::atomic<bool> open{false};
@@ -425,7 +431,8 @@ TEST_CASE("pinned task: is never stolen, and waits while its thread is busy") {
     CHECK(ran == 100);
 }
 
-TEST_CASE("pinned task: a wake from any thread reaches its worker, whichever workers sleep") {
+TEST_CASE("pinned task: a wake from any thread reaches its worker, whichever workers sleep",
+          "[promise.pinned-tasks]") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     scheduler s(with(3, naps));
@@ -480,7 +487,8 @@ struct spawns_when_woken final : bide::trace_sink {
 
 } // namespace
 
-TEST_CASE("pinned task: a worker that was woken for another task passes that wake on") {
+TEST_CASE("pinned task: a worker that was woken for another task passes that wake on",
+          "[promise.pinned-tasks]") {
     const test::watchdog guard;
     std::atomic<bool> ran{false};
     spawns_when_woken sink;
@@ -528,7 +536,8 @@ TEST_CASE("pinned task: has every other turn of normal tasks, and starves none")
     CHECK(in_turn);
 }
 
-TEST_CASE("pinned task: its thread runs it also after it has lost its worker") {
+TEST_CASE("pinned task: its thread runs it also after it has lost its worker",
+          "[promise.pinned-tasks]") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     bide::event first_over;
@@ -576,7 +585,8 @@ TEST_CASE("pinned task: its thread runs it also after it has lost its worker") {
     CHECK(seen.visits() == 6);
 }
 
-TEST_CASE("pinned task: a thread without a worker that runs some takes a blocked worker") {
+TEST_CASE("pinned task: a thread without a worker that runs some takes a blocked worker",
+          "[promise.pinned-tasks]") {
     const test::watchdog guard;
     bide::scheduler_options wanted = with(1, false);
     wanted.max_blocking_threads = 1;
@@ -667,7 +677,8 @@ TEST_CASE("pinned task: on_worker_start() may spawn the first task of its thread
     }
 }
 
-TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refused") {
+TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refused",
+          "[promise.misuse-refused]") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     const auto text = [&](auto&& call) -> std::string {

@@ -55,7 +55,8 @@ std::size_t stack_here() {
 
 } // namespace
 
-TEST_CASE("stack_size: workers and threads for blocking tasks have at least that stack") {
+TEST_CASE("stack_size: workers and threads for blocking tasks have at least that stack",
+          "[promise.stack-size]") {
     const test::watchdog guard;
     scheduler s(sized(40 * mebibyte + 1)); // not a multiple of a page
     CHECK(s.spawn(&stack_here, {.worker = 0}).join() > 40 * mebibyte);
@@ -66,7 +67,7 @@ TEST_CASE("stack_size: workers and threads for blocking tasks have at least that
     CHECK(small.spawn(&stack_here).join() < 8 * mebibyte);
 }
 
-TEST_CASE("stack_size: a size that no thread can have is refused") {
+TEST_CASE("stack_size: a size that no thread can have is refused", "[promise.stack-size]") {
     CHECK_THROWS_AS(scheduler(sized(1)), std::invalid_argument);
     CHECK_THROWS_AS(scheduler(sized((std::numeric_limits<std::size_t>::max)())),
                     std::invalid_argument);

@@ -44,7 +44,7 @@ task<> notes(test::journal& in, int name) {
 
 } // namespace
 
-TEST_CASE("task_group: a limit of zero is refused in the call") {
+TEST_CASE("task_group: a limit of zero is refused in the call", "[promise.misuse-refused]") {
     scheduler s(workers(1));
     CHECK_THROWS_AS(task_group(s, 0), std::invalid_argument);
     const auto body = [](task_group&) -> task<> { co_return; };
@@ -105,7 +105,8 @@ TEST_CASE("task_group: with a limit, async_spawn waits without a thread until a 
     CHECK(ended == 200);
 }
 
-TEST_CASE("task_group: threads and tasks get room in the order in which they began to wait") {
+TEST_CASE("task_group: threads and tasks get room in the order in which they began to wait",
+          "[promise.task-limits]") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
@@ -133,7 +134,8 @@ TEST_CASE("task_group: threads and tasks get room in the order in which they beg
     CHECK(turns.entries() == std::vector<int>{1, 2, 3});
 }
 
-TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back") {
+TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back",
+          "[promise.task-limits]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
@@ -170,7 +172,8 @@ TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back"
     CHECK(begun == 3);
 }
 
-TEST_CASE("task_group: an async_spawn that got room before a cancellation spawns its child") {
+TEST_CASE("task_group: an async_spawn that got room before a cancellation spawns its child",
+          "[promise.task-limits]") {
     const test::watchdog guard;
     bide::run_loop loop;
     std::atomic<int> begun{0};
@@ -276,7 +279,8 @@ TEST_CASE("task_group: a coroutine that got room may block until the group has e
     CHECK(begun == 2);
 }
 
-TEST_CASE("task_group: with a limit, never more children run, from wherever they are spawned") {
+TEST_CASE("task_group: with a limit, never more children run, from wherever they are spawned",
+          "[promise.task-limits]") {
     test::rounds([](std::uint32_t round) {
         scheduler s(workers(1 + round % 3));
         const int limit = 1 + static_cast<int>(round % 4);

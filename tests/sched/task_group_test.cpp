@@ -123,7 +123,8 @@ TEST_CASE("task_group: its destructor waits for all children, and drops an error
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("task_group: the first error cancels the other children, and each join throws it") {
+TEST_CASE("task_group: the first error cancels the other children, and each join throws it",
+          "[promise.when-ends-after-children]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<bool> waits{false};
@@ -389,7 +390,8 @@ task<int> joins_lingerer(scheduler& s, std::atomic<int>& begun, std::atomic<int>
 } // namespace
 
 TEST_CASE("task_group: async_join of a cancelled task cancels the children, and throws when they "
-          "have ended") {
+          "have ended",
+          "[promise.group-end]") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
@@ -524,7 +526,8 @@ bide::scheduler_options few_threads() {
 
 } // namespace
 
-TEST_CASE("task_group: nested groups end without a thread, by a cancellation or a shutdown") {
+TEST_CASE("task_group: nested groups end without a thread, by a cancellation or a shutdown",
+          "[promise.group-end]") {
     const test::watchdog guard;
     const bool by_shutdown = GENERATE(false, true);
     scheduler s(few_threads());
@@ -539,7 +542,8 @@ TEST_CASE("task_group: nested groups end without a thread, by a cancellation or 
     CHECK(what_of([&] { std::move(h).join(); }) == "stopped");
 }
 
-TEST_CASE("task_group: destructors that block have threads beyond max_blocking_threads") {
+TEST_CASE("task_group: destructors that block have threads beyond max_blocking_threads",
+          "[promise.group-end]") {
     const test::watchdog guard;
     const bool by_shutdown = GENERATE(false, true);
     scheduler s(few_threads());

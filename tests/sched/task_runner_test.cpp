@@ -57,14 +57,16 @@ task<bool> waits_for_post(task_runner& where) {
 
 } // namespace
 
-TEST_CASE("task_runner: the same function starts its tasks on a scheduler and on a run_loop") {
+TEST_CASE("task_runner: the same function starts its tasks on a scheduler and on a run_loop",
+          "[promise.task-runner]") {
     bide::scheduler s;
     bide::run_loop loop;
     CHECK(bide::sync_wait(s, sum_on(s)) == 6);
     CHECK(loop.run_until(sum_on(loop)) == 6);
 }
 
-TEST_CASE("task_runner: schedule() and executor() lead to the runner, and post() runs there") {
+TEST_CASE("task_runner: schedule() and executor() lead to the runner, and post() runs there",
+          "[promise.task-runner]") {
     bide::scheduler s;
     bide::run_loop loop;
     CHECK(bide::sync_wait(moves_to(s)));

@@ -172,7 +172,7 @@ TEST_CASE("trace: records each run with the name of its task") {
     CHECK(seen.runs.size() == 18);
 }
 
-TEST_CASE("trace: records each run with the tag of its task") {
+TEST_CASE("trace: records each run with the tag of its task", "[promise.task-tags]") {
     const test::watchdog guard;
     const bide::task_tag red("red");
     const bide::task_tag blue("blue");
@@ -218,7 +218,8 @@ TEST_CASE("trace: a run of something that is no task has no name") {
     CHECK(seen.runs_of("") == 1);
 }
 
-TEST_CASE("trace: a task and its children have the name that the task was last given") {
+TEST_CASE("trace: a task and its children have the name that the task was last given",
+          "[promise.task-names]") {
     const test::watchdog guard;
     recorder seen;
     bool good = bide::this_task::name() == nullptr;
@@ -361,7 +362,7 @@ TEST_CASE("trace: a run that blocks lasts until its end, although another thread
 
 // ---- Dumps
 
-TEST_CASE("dump: shows the name that a task has given itself") {
+TEST_CASE("dump: shows the name that a task has given itself", "[promise.task-names]") {
     const test::watchdog guard;
     bide::semaphore never(0);
     scheduler s(with(2, false));
@@ -382,7 +383,8 @@ TEST_CASE("dump: shows the name that a task has given itself") {
     std::move(b).join();
 }
 
-TEST_CASE("dump: shows the tags of the tasks that wait, and counts each name and tag apart") {
+TEST_CASE("dump: shows the tags of the tasks that wait, and counts each name and tag apart",
+          "[promise.task-tags]") {
     const test::watchdog guard;
     const bide::task_tag red("red");
     const bide::task_tag quoted("q\"t");
@@ -408,7 +410,7 @@ TEST_CASE("dump: shows the tags of the tasks that wait, and counts each name and
     }
 }
 
-TEST_CASE("dump: tasks are renamed meanwhile") {
+TEST_CASE("dump: tasks are renamed meanwhile", "[promise.task-names]") {
     const test::watchdog guard;
     scheduler s(with(2, false));
     std::atomic<bool> end{false};

@@ -279,7 +279,8 @@ TEST_CASE("uring_driver: stops, forget() and time-outs end waits, and the file i
     CHECK(::read(e.other, &byte, 1) == 0); // the end: the kernel keeps no reference
 }
 
-TEST_CASE("uring_driver: a wait that its thread has not outlived goes on") {
+TEST_CASE("uring_driver: a wait that its thread has not outlived goes on",
+          "[promise.uring-limits]") {
     if (refused()) {
         return;
     }
@@ -515,7 +516,8 @@ TEST_CASE("uring_driver: connects and accepts, and reports a refusal") {
 // ---- Operations that end early
 
 TEST_CASE("uring_driver: after a time-out, a stop, a cancellation or the end of the coroutine, the "
-          "kernel does not write into the buffer") {
+          "kernel does not write into the buffer",
+          "[promise.kernel-buffers]") {
     if (refused()) {
         return;
     }
@@ -615,7 +617,8 @@ TEST_CASE("uring_driver: after a time-out, a stop, a cancellation or the end of 
     CHECK(e.rest() == "all"); // nothing was read for an operation that has ended
 }
 
-TEST_CASE("uring_driver: an operation that has happened before its end is not lost") {
+TEST_CASE("uring_driver: an operation that has happened before its end is not lost",
+          "[promise.kernel-buffers]") {
     if (refused()) {
         return;
     }
@@ -705,7 +708,8 @@ TEST_CASE("uring_driver: the end of an attachment ends all waits and operations"
 
 // ---- Limits
 
-TEST_CASE("uring_driver: more operations than the ring has entries lose nothing") {
+TEST_CASE("uring_driver: more operations than the ring has entries lose nothing",
+          "[promise.uring-limits]") {
     if (refused()) {
         return;
     }
@@ -1019,7 +1023,8 @@ task<std::size_t> receive_all(uring_driver& io, int fd, std::uint32_t seed) {
 
 } // namespace
 
-TEST_CASE("uring_driver: in a storm of time-outs each byte arrives once, in order") {
+TEST_CASE("uring_driver: in a storm of time-outs each byte arrives once, in order",
+          "[promise.kernel-buffers]") {
     if (refused()) {
         return;
     }

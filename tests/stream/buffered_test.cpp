@@ -83,7 +83,8 @@ task<int> fail_at_two(int n) {
 
 } // namespace
 
-TEST_CASE("buffered: yields the values in the order of the stream, whichever task ends first") {
+TEST_CASE("buffered: yields the values in the order of the stream, whichever task ends first",
+          "[promise.buffered-order]") {
     const test::watchdog guard;
     scheduler on(test::workers(2));
     controlled c;
@@ -126,7 +127,8 @@ TEST_CASE("buffer_unordered: yields each value when its task has ended") {
     CHECK(rest == std::vector{5, 6, 7});
 }
 
-TEST_CASE("buffered: runs at most n tasks at once, and each task once") {
+TEST_CASE("buffered: runs at most n tasks at once, and each task once",
+          "[promise.buffered-order]") {
     const std::size_t n = GENERATE(1u, 2u, 7u);
     const bool ordered = GENERATE(false, true);
     const bool received = GENERATE(false, true);
@@ -166,7 +168,8 @@ TEST_CASE("buffered: runs at most n tasks at once, and each task once") {
     CHECK(got == expected);
 }
 
-TEST_CASE("buffered: of no tasks is refused, and a stream without tasks ends") {
+TEST_CASE("buffered: of no tasks is refused, and a stream without tasks ends",
+          "[promise.empty-chunks-refused]") {
     scheduler on(test::workers(1));
     CHECK_THROWS_AS(buffered(on, map(numbers(0, 5), fail_at_two), 0), std::invalid_argument);
     CHECK_THROWS_AS(buffer_unordered(on, map(numbers(0, 5), fail_at_two), 0),
@@ -206,7 +209,8 @@ TEST_CASE(
     CHECK(c.running == 0);
 }
 
-TEST_CASE("buffered: however it fails, it waits for its tasks without a thread") {
+TEST_CASE("buffered: however it fails, it waits for its tasks without a thread",
+          "[promise.stream-tasks-end]") {
     const bool ordered = GENERATE(false, true);
     const bool stream_fails = GENERATE(false, true);
     CAPTURE(ordered, stream_fails);
@@ -264,7 +268,8 @@ TEST_CASE("buffered: if its stream fails, the tasks that run are cancelled") {
     CHECK(c.running == 0);
 }
 
-TEST_CASE("buffered: a cancelled consumer cancels the tasks, and ends when they have ended") {
+TEST_CASE("buffered: a cancelled consumer cancels the tasks, and ends when they have ended",
+          "[promise.stream-tasks-end]") {
     const std::size_t n =
         GENERATE(3u, 8u, 20u); // while it waits for a task, or for a task or an item
     const bool ordered = GENERATE(false, true);
@@ -293,7 +298,8 @@ TEST_CASE("buffered: a cancelled consumer cancels the tasks, and ends when they 
     CHECK(c.running == 0);
 }
 
-TEST_CASE("buffered: destroyed early, it cancels the tasks and waits for them") {
+TEST_CASE("buffered: destroyed early, it cancels the tasks and waits for them",
+          "[promise.stream-tasks-end]") {
     const test::watchdog guard;
     scheduler on(test::workers(2));
     controlled c;

@@ -35,7 +35,7 @@ TEST_CASE("chunks: has n items each, and the rest at the end") {
     CHECK(sync_wait(consume(chunks(numbers(0, 3), most))).items == std::vector<chunk>{{0, 1, 2}});
 }
 
-TEST_CASE("chunks: of no items are refused") {
+TEST_CASE("chunks: of no items are refused", "[promise.empty-chunks-refused]") {
     bide::channel<int> items(1);
     CHECK_THROWS_AS(chunks(numbers(0, 5), 0), std::invalid_argument);
     CHECK_THROWS_AS(chunks(&items, 0), std::invalid_argument);
@@ -116,7 +116,8 @@ TEST_CASE("chunks: with a limit of zero, has what is there") {
     CHECK(sync_wait(first(all)) == chunk{3});
 }
 
-TEST_CASE("chunks: a cancelled consumer first gets the items that the chunk has") {
+TEST_CASE("chunks: a cancelled consumer first gets the items that the chunk has",
+          "[promise.stream-keeps-items]") {
     const bool limited = GENERATE(false, true);
     const test::watchdog guard;
     scheduler on(test::workers(2));

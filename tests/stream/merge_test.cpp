@@ -58,7 +58,8 @@ async_generator<int> yielding_numbers(int first, int last) {
 
 } // namespace
 
-TEST_CASE("merge: each item of each stream comes once, those of one stream in their order") {
+TEST_CASE("merge: each item of each stream comes once, those of one stream in their order",
+          "[promise.merge-once]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool inside = GENERATE(false, true);
     CAPTURE(workers, inside);
@@ -112,7 +113,8 @@ TEST_CASE("merge: moves its items, and copies what references refer to") {
     CHECK(sync_wait(consume(merge(on, references()))).items == std::vector{0, 1, 2});
 }
 
-TEST_CASE("merge: an exception of a stream comes after its items, and ends the other streams") {
+TEST_CASE("merge: an exception of a stream comes after its items, and ends the other streams",
+          "[promise.merge-once]") {
     const test::watchdog guard;
     scheduler on(test::workers(2));
     semaphore never{0};
@@ -140,7 +142,8 @@ TEST_CASE("merge: of a scheduler that has shut down is stopped") {
     CHECK(got.end == "stopped");
 }
 
-TEST_CASE("merge: destroyed early, it cancels its streams and destroys its items") {
+TEST_CASE("merge: destroyed early, it cancels its streams and destroys its items",
+          "[promise.stream-tasks-end]") {
     const test::watchdog guard;
     scheduler on(test::workers(2));
     semaphore never{0};

@@ -166,7 +166,7 @@ TEST_CASE("map: an rvalue reference that the function returns is an item of its 
     CHECK(sync_wait(first()) == 5);
 }
 
-TEST_CASE("stream: no item is copied, and no item allocates") {
+TEST_CASE("stream: no item is copied, and no item allocates", "[promise.stream-costs]") {
     test::tally t;
     const auto made = [&t](int n) { return test::counted(t, n); };
     CHECK(items_of(map(filter(map(numbers(0, 100), made),
@@ -253,7 +253,8 @@ TEST_CASE("stream: operators wait for items where their consumer does") {
 
 // ---- take_until
 
-TEST_CASE("take_until: a stop ends a wait for an item, and takes none") {
+TEST_CASE("take_until: a stop ends a wait for an item, and takes none",
+          "[promise.stream-keeps-items]") {
     const test::watchdog guard;
     scheduler on(test::workers(2));
     bide::channel<int> items(4);

@@ -102,7 +102,8 @@ TEST_CASE("debounce: the end of the stream ends the quiet time, with or without 
     CHECK(sync_wait(consume(debounce(&items, 1h))).items.empty());
 }
 
-TEST_CASE("debounce: a cancelled consumer first gets the item that is there") {
+TEST_CASE("debounce: a cancelled consumer first gets the item that is there",
+          "[promise.stream-keeps-items]") {
     const test::watchdog guard;
     scheduler on(test::workers(2));
     bide::channel<std::unique_ptr<int>> items(8);

@@ -54,8 +54,8 @@ template <class Barrier> void meet(Barrier& b, test::jitter& chance) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("barrier: each phase of a storm has one last arrival, and all come through", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("barrier: each phase of a storm has one last arrival, and all come through",
+                   "[promise.barrier-phases]", test::native, test::portable, test::jittery) {
     constexpr int size = 4;
     const test::stress_time time;
     std::uint64_t leaders = 0; // plain: the completion function and the waiters are ordered

@@ -117,7 +117,7 @@ template <class Mutex> bool read_once(Mutex& m, pair_of_counts& in, test::jitter
 } // namespace
 
 TEMPLATE_TEST_CASE("biased_shared_mutex: each write counts once, and no reader sees half of one",
-                   "", test::native, test::portable, test::jittery) {
+                   "[promise.biased-as-shared]", test::native, test::portable, test::jittery) {
     constexpr int threads = 4;
     const test::stress_time time;
     bide::basic_biased_shared_mutex<TestType, 2> m; // so that threads share slots
@@ -179,7 +179,8 @@ bide::task<std::uint64_t> write_often(bide::biased_shared_mutex& m, pair_of_coun
 
 } // namespace
 
-TEST_CASE("biased_shared_mutex: tasks that read on one worker and leave on another") {
+TEST_CASE("biased_shared_mutex: tasks that read on one worker and leave on another",
+          "[promise.biased-reader-moves]") {
     constexpr int times = 50;
     constexpr int writers = 2;
     const test::stress_time time;

@@ -64,7 +64,7 @@ bool acquire_once(bide::semaphore& s, test::jitter& chance) {
 
 } // namespace
 
-TEST_CASE("stress: callback waits conserve permits", "[stress]") {
+TEST_CASE("stress: callback waits conserve permits", "[stress][promise.callback-grants]") {
     bide::semaphore s(permits);
     std::atomic<std::uint64_t> granted{0};
     test::rounds([&](std::uint32_t round) {
@@ -81,7 +81,7 @@ TEST_CASE("stress: callback waits conserve permits", "[stress]") {
     REQUIRE(granted > 0);
 }
 
-TEST_CASE("stress: callback waits lose no item", "[stress]") {
+TEST_CASE("stress: callback waits lose no item", "[stress][promise.callback-grants]") {
     test::rounds([&](std::uint32_t round) {
         bide::channel<int> c(1);
         constexpr int items = 60;

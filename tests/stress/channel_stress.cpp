@@ -471,7 +471,8 @@ using jittery_channel = bide::basic_channel<parcel, test::jittery, std::uint16_t
 
 } // namespace
 
-TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutines") {
+TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutines",
+          "[promise.item-once]") {
     storms<native_channel>({2, 2, 2, 60});
 }
 
@@ -479,11 +480,12 @@ TEST_CASE("channel: nothing is lost or doubled in storms with random delays and 
     storms<jittery_channel>({2, 2, 2, 30});
 }
 
-TEST_CASE("channel: nothing is lost or doubled with many more threads than processors") {
+TEST_CASE("channel: nothing is lost or doubled with many more threads than processors",
+          "[promise.item-once]") {
     storms<native_channel>({32, 32, 4, 10});
 }
 
-TEST_CASE("channel: nothing is lost or doubled on a single processor") {
+TEST_CASE("channel: nothing is lost or doubled on a single processor", "[promise.item-once]") {
     const test::on_one_processor one;
     storms<native_channel>({3, 3, 2, 40});
 }
@@ -611,8 +613,8 @@ TEST_CASE("channel: ten thousand new channels pass one value each") {
 }
 
 TEMPLATE_TEST_CASE(
-    "channel: a thread that has sent finds it not empty, and has something to receive", "",
-    test::native, test::jittery) {
+    "channel: a thread that has sent finds it not empty, and has something to receive",
+    "[promise.attempt-fails-rightly]", test::native, test::jittery) {
     const test::stress_time time;
     constexpr int threads = 4;
     do {

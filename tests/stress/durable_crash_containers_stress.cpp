@@ -38,8 +38,8 @@ using test::sqlite_in;
 
 } // namespace
 
-TEST_CASE(
-    "durable locks: two containers, over a file_slot, dead holders are detected by liveness") {
+TEST_CASE("durable locks: two containers, over a file_slot, dead holders are detected by liveness",
+          "[promise.durable-containers]") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("file,containers,liveness", file_in(in), by_liveness());

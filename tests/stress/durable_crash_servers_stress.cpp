@@ -41,7 +41,7 @@ test::crash_options by_lease() {
 
 } // namespace
 
-TEST_CASE("durable locks: kills and pauses over a postgres_slot") {
+TEST_CASE("durable locks: kills and pauses over a postgres_slot", "[promise.durable-kills]") {
     if (!test::crash_wants("postgres")) {
         return;
     }

@@ -37,14 +37,15 @@ using test::sqlite_in;
 
 } // namespace
 
-TEST_CASE(
-    "durable locks: kills and pauses over a file_slot, dead holders are detected by liveness") {
+TEST_CASE("durable locks: kills and pauses over a file_slot, dead holders are detected by liveness",
+          "[promise.durable-kills]") {
     const test::temp_directory in("crash");
     test::check_survival("file,liveness", file_in(in), by_liveness());
 }
 
 TEST_CASE(
-    "durable locks: kills and pauses over a file_slot, dead holders are detected by the lease") {
+    "durable locks: kills and pauses over a file_slot, dead holders are detected by the lease",
+    "[promise.durable-kills]") {
     const test::temp_directory in("crash");
     test::check_survival("file,lease", file_in(in), by_lease());
 }
@@ -63,7 +64,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "durable locks: kills and pauses over a sqlite_slot, dead holders are detected by the lease") {
+    "durable locks: kills and pauses over a sqlite_slot, dead holders are detected by the lease",
+    "[promise.durable-kills]") {
     const test::temp_directory in("crash");
     test::check_survival("sqlite,lease", sqlite_in(in), by_lease());
 }

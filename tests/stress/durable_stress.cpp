@@ -343,7 +343,8 @@ TEMPLATE_TEST_CASE("durable_shared_mutex: a writer excludes readers and writers"
 
 // ---- renewals
 
-TEST_CASE("durable_guard: a renewal that races with the release does not bring the hold back") {
+TEST_CASE("durable_guard: a renewal that races with the release does not bring the hold back",
+          "[promise.durable-renewal]") {
     const test::stress_time time;
     in_memory place;
     bide::durable_options options = quick();
@@ -422,8 +423,8 @@ TEST_CASE(
 
 // ---- cancellation
 
-TEMPLATE_TEST_CASE("durable_mutex: a cancelled or timed-out contender leaves no entry", "",
-                   in_memory, in_file) {
+TEMPLATE_TEST_CASE("durable_mutex: a cancelled or timed-out contender leaves no entry",
+                   "[promise.durable-giving-up]", in_memory, in_file) {
     const test::stress_time time;
     TestType place;
     bide::durable_mutex keeper(place.open(), quick());

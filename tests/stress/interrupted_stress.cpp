@@ -201,7 +201,8 @@ void receive(bench& in, std::uint64_t until) {
 
 } // namespace
 
-TEST_CASE("interrupted: no wait of a thread or task is lost, and none ends early") {
+TEST_CASE("interrupted: no wait of a thread or task is lost, and none ends early",
+          "[promise.signal-handlers]") {
     pest signals;
     rounds([&signals](std::uint32_t round) {
         constexpr int times = 20;
@@ -298,7 +299,8 @@ task<int> sleep_some(int times) {
 
 } // namespace
 
-TEST_CASE("interrupted: a worker that sleeps in epoll gets its events and timers in time") {
+TEST_CASE("interrupted: a worker that sleeps in epoll gets its events and timers in time",
+          "[promise.signal-handlers]") {
     pest signals;
     rounds([&signals](std::uint32_t round) {
         constexpr std::size_t bytes = 1 << 20;

@@ -58,7 +58,8 @@ task<> read_all(std::shared_ptr<io_socket> from, std::byte mark, tally& sum) {
 
 } // namespace
 
-TEST_CASE("stress: a closed socket's coroutines take nothing from the next one", "[stress]") {
+TEST_CASE("stress: a closed socket's coroutines take nothing from the next one",
+          "[stress][promise.socket-loses-nothing]") {
     tally sum;
     test::rounds([&](std::uint32_t round) {
         bide::epoll_driver io;

@@ -43,8 +43,8 @@ bide::task<bool> count_in_time(Keyed& m, int key, std::uint64_t& count, microsec
 
 } // namespace
 
-TEMPLATE_TEST_CASE("keyed_mutex: each lock of a key counts once, however it was waited for", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("keyed_mutex: each lock of a key counts once, however it was waited for",
+                   "[promise.keyed-mutex]", test::native, test::portable, test::jittery) {
     constexpr int keys = 5;
     constexpr int threads = 4;
     using keyed = bide::keyed_mutex<int, std::hash<int>, std::equal_to<int>, TestType>;
@@ -147,8 +147,8 @@ TEMPLATE_TEST_CASE("scoped_lock: three mutexes by pairs, from threads and tasks,
     CHECK(balance == pairs[0] + pairs[1] + pairs[2]);
 }
 
-TEMPLATE_TEST_CASE("once_flag: one call of each round succeeds, whatever fails and gives up", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("once_flag: one call of each round succeeds, whatever fails and gives up",
+                   "[promise.once]", test::native, test::portable, test::jittery) {
     const test::stress_time time;
     std::uint64_t rounds = 0;
     std::uint64_t wrong = 0;

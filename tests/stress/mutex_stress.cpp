@@ -191,8 +191,8 @@ TEST_CASE("shared_mutex: in a storm, a reader sees no writer, and a writer sees 
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: upgrades that wait, try and give up count each change once", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("shared_mutex: upgrades that wait, try and give up count each change once",
+                   "[promise.upgrade]", test::native, test::portable, test::jittery) {
     constexpr int threads = 4;
     const test::stress_time time;
     bide::basic_shared_mutex<TestType> m;

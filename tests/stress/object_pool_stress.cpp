@@ -85,7 +85,7 @@ bide::task<bool> borrow(Pool& p, std::uint32_t how, microseconds rest, test::jit
 } // namespace
 
 TEMPLATE_TEST_CASE("object_pool: each object is made and destroyed once, and none is one too many",
-                   "", test::native, test::portable, test::jittery) {
+                   "[promise.object-pool]", test::native, test::portable, test::jittery) {
     constexpr int threads = 4;
     const test::stress_time time;
     std::uint64_t borrowed[threads] = {};

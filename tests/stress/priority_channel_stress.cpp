@@ -280,8 +280,8 @@ TEMPLATE_TEST_CASE(
     "", test::native, test::jittery) {
     storm<priority<TestType>>(small, 40, false);
 }
-TEST_CASE(
-    "priority_channel: no item is lost, doubled or overtaken by an equal one in a long storm") {
+TEST_CASE("priority_channel: no item is lost, doubled or overtaken by an equal one in a long storm",
+          "[promise.priority-order]") {
     storm<priority<test::native>>(some, 2'000, false);
 }
 TEST_CASE("priority_channel: closed in a storm, what was sent is received, and no waiter is left") {
@@ -292,7 +292,8 @@ TEMPLATE_TEST_CASE("sliding_channel: each item is received or displaced once, in
                    "", test::native, test::jittery) {
     storm<sliding<TestType>>(small, 40, false);
 }
-TEST_CASE("sliding_channel: each item is received or displaced once, in a long storm") {
+TEST_CASE("sliding_channel: each item is received or displaced once, in a long storm",
+          "[promise.sliding-displaces]") {
     storm<sliding<test::native>>(some, 2'000, false);
 }
 TEST_CASE("sliding_channel: closed in a storm, each item is received or displaced once") {

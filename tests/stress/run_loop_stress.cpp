@@ -18,8 +18,8 @@ using bide::run_loop;
 using bide::task;
 using namespace std::chrono_literals;
 
-TEST_CASE(
-    "run_loop: no task and no wake is lost between threads that spawn and the one that runs") {
+TEST_CASE("run_loop: no task and no wake is lost between threads that spawn and the one that runs",
+          "[promise.run-loop-thread]") {
     constexpr int spawners = 3;
     CAPTURE(test::run_seed());
     bide::semaphore permits(2);
@@ -65,7 +65,8 @@ TEST_CASE(
     CHECK(permits.available() == 2);
 }
 
-TEST_CASE("run_loop: the loop may be destroyed as soon as a thread's last post has run") {
+TEST_CASE("run_loop: the loop may be destroyed as soon as a thread's last post has run",
+          "[promise.run-loop-destructor]") {
     CAPTURE(test::run_seed());
     long done = 0;
     long rounds = 0;

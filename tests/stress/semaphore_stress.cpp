@@ -191,18 +191,19 @@ template <class S> void storms(int threads, int turns) {
 } // namespace
 
 TEMPLATE_TEST_CASE("semaphore: permits are conserved in many short storms of every kind of waiter",
-                   "", test::native, test::portable) {
+                   "[promise.permits-conserved]", test::native, test::portable) {
     storms<bide::basic_semaphore<TestType>>(4, 20);
 }
 
 TEST_CASE("semaphore: permits are conserved in a long storm") { storms<bide::semaphore>(4, 2'000); }
 
-TEST_CASE("semaphore: permits are conserved with many more threads than processors") {
+TEST_CASE("semaphore: permits are conserved with many more threads than processors",
+          "[promise.permits-conserved]") {
     storms<bide::semaphore>(32, 50);
 }
 
 #if defined(__linux__)
-TEST_CASE("semaphore: permits are conserved on a single processor") {
+TEST_CASE("semaphore: permits are conserved on a single processor", "[promise.permits-conserved]") {
     cpu_set_t before;
     REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
     int cpu = 0;
@@ -253,7 +254,8 @@ TEST_CASE(
     CHECK(rounds > 0);
 }
 
-TEST_CASE("semaphore: closing in a storm fails the waiters and strands none") {
+TEST_CASE("semaphore: closing in a storm fails the waiters and strands none",
+          "[promise.close-semaphore]") {
     const test::stress_time time;
     std::uint64_t rounds = 0;
     bool restored = true;

@@ -158,7 +158,8 @@ TEST_CASE(
 }
 
 // Threads whose workers sleep, run other workers, or have lost theirs, all the time.
-TEST_CASE("spawn_options: a pinned task runs on its thread while tasks block all threads") {
+TEST_CASE("spawn_options: a pinned task runs on its thread while tasks block all threads",
+          "[promise.pinned-tasks]") {
     const test::stress_time time;
     const test::watchdog guard(test::patience + test::stress_time::length());
     constexpr unsigned workers = 2;

@@ -98,7 +98,8 @@ bool each_once(const std::vector<std::vector<int>>& parts) {
 
 } // namespace
 
-TEST_CASE("stream: operators lose and double nothing when their consumers are interrupted") {
+TEST_CASE("stream: operators lose and double nothing when their consumers are interrupted",
+          "[promise.stream-keeps-items]") {
     INFO("seed " << test::run_seed());
     const test::stress_time time;
     scheduler on(test::workers(2));

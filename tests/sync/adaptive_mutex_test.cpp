@@ -367,7 +367,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: the next head is overtaken at most max_overt
 
 TEMPLATE_TEST_CASE("adaptive_mutex: a sleeping head is overtaken at most max_overtakes times by "
                    "all threads together",
-                   "", test::native, test::portable) {
+                   "[promise.bounded-overtaking]", test::native, test::portable) {
     using platform = test::observing<TestType>;
     using mutex = bide::basic_adaptive_mutex<platform>;
     for (int round = 0; round < 20; ++round) {

@@ -111,7 +111,7 @@ TEST_CASE("barrier: it can be constant-initialised") {
 }
 
 TEMPLATE_TEST_CASE("barrier: zero, negative and too many arrivals are refused and change nothing",
-                   "", test::native, test::portable) {
+                   "[promise.misuse-refused]", test::native, test::portable) {
     using barrier = barrier_on<TestType>;
     CHECK_THROWS_AS(std::make_unique<barrier>(0), std::invalid_argument);
     CHECK_THROWS_AS(std::make_unique<barrier>(-1), std::invalid_argument);
@@ -146,7 +146,8 @@ TEMPLATE_TEST_CASE("barrier: a drop is an arrival, and lowers what later phases 
 
 TEST_CASE(
     "barrier: the last arrival calls the completion function, once a phase, before any waiter "
-    "goes on") {
+    "goes on",
+    "[promise.barrier-phases]") {
     constexpr int size = 4;
     int completed = 0; // plain: a sanitizer sees whether it is ordered
     std::atomic<int> wrong{0};
@@ -211,8 +212,8 @@ TEMPLATE_TEST_CASE("barrier: the last arrival lets every waiter through, of ever
     }
 }
 
-TEMPLATE_TEST_CASE("barrier: a wait that is stopped or times out leaves the arrival counted", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("barrier: a wait that is stopped or times out leaves the arrival counted",
+                   "[promise.barrier-phases]", test::native, test::portable) {
     const test::watchdog guard;
     barrier_on<TestType> b(4);
     std::stop_source stop;
@@ -307,7 +308,7 @@ TEST_CASE("barrier: no wait allocates") {
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("barrier: misuse terminates with its name") {
+TEST_CASE("barrier: misuse terminates with its name", "[promise.misuse-refused]") {
     const std::string waiting = test::dies([] {
         bool through = false;
         std::optional<bide::barrier<>> b(std::in_place, 2);
@@ -334,7 +335,7 @@ TEST_CASE("barrier: misuse terminates with its name") {
 #endif
 
 TEMPLATE_TEST_CASE("barrier: a waiter that is let through may destroy it before arrive() returns",
-                   "", test::native, test::portable) {
+                   "[promise.barrier-phases]", test::native, test::portable) {
     using barrier = barrier_on<TestType>;
     constexpr int arriving = 2;
     const auto make = [](void* at, int) { return ::new (at) barrier(arriving + 1); };

@@ -103,8 +103,8 @@ TEST_CASE("biased_shared_mutex: it can be constant-initialised") {
     CHECK_FALSE(ready_at_start.try_lock());
 }
 
-TEMPLATE_TEST_CASE("biased_shared_mutex: one writer xor any number of readers", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("biased_shared_mutex: one writer xor any number of readers",
+                   "[promise.biased-as-shared]", test::native, test::portable) {
     bide::basic_biased_shared_mutex<TestType> m;
     for (int round = 0; round < 2; ++round) {
         m.lock();
@@ -164,8 +164,8 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: readers have it at the same time", "", 
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("biased_shared_mutex: a writer is alone, and readers see what it wrote", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("biased_shared_mutex: a writer is alone, and readers see what it wrote",
+                   "[promise.biased-as-shared]", test::native, test::portable, test::jittery) {
     constexpr int rounds = std::is_same_v<TestType, test::jittery> ? 200 : 4'000;
     bide::basic_biased_shared_mutex<TestType, 2> m;
     int first = 0; // written together
@@ -195,7 +195,8 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: a writer is alone, and readers see what
 
 // ---- The bias
 
-TEST_CASE("biased_shared_mutex: a writer ends the bias, and reads without a wait bring it back") {
+TEST_CASE("biased_shared_mutex: a writer ends the bias, and reads without a wait bring it back",
+          "[promise.biased-as-shared]") {
     bias<test::native> b;
     CHECK(b.is_on());
     b.read();
@@ -227,7 +228,8 @@ TEST_CASE("biased_shared_mutex: a writer ends the bias, and reads without a wait
     CHECK(b.p.in_queue().available() == b.p.all);
 }
 
-TEST_CASE("biased_shared_mutex: it is not biased while a writer waits") {
+TEST_CASE("biased_shared_mutex: it is not biased while a writer waits",
+          "[promise.biased-as-shared]") {
     const test::watchdog guard;
     bide::biased_shared_mutex m;
     test::journal turns;
@@ -241,8 +243,8 @@ TEST_CASE("biased_shared_mutex: it is not biased while a writer waits") {
     CHECK(turns.entries() == counts{0});
 }
 
-TEMPLATE_TEST_CASE("biased_shared_mutex: a reader may leave on another thread than it came", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("biased_shared_mutex: a reader may leave on another thread than it came",
+                   "[promise.biased-reader-moves]", test::native, test::portable) {
     const test::watchdog guard;
     bide::basic_biased_shared_mutex<TestType> m;
     const bool biased = GENERATE(true, false);
@@ -269,7 +271,7 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: a reader may leave on another thread th
 
 TEMPLATE_TEST_CASE("biased_shared_mutex: readers that come and leave on different threads, and "
                    "writers, lose no increment",
-                   "", test::native, test::portable, test::jittery) {
+                   "[promise.biased-reader-moves]", test::native, test::portable, test::jittery) {
     constexpr int rounds = 300;
     using mutex = bide::basic_biased_shared_mutex<TestType, 2>;
     mutex m;
@@ -302,8 +304,8 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: readers that come and leave on differen
 
 // ---- Order
 
-TEMPLATE_TEST_CASE("biased_shared_mutex: readers behind a queued writer wait for it", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("biased_shared_mutex: readers behind a queued writer wait for it",
+                   "[promise.biased-writer-turn]", test::native, test::portable) {
     using mutex = bide::basic_biased_shared_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -379,8 +381,8 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: a downgrade lets queued readers in, up 
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("biased_shared_mutex: a writer gets it although new readers keep coming", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("biased_shared_mutex: a writer gets it although new readers keep coming",
+                   "[promise.biased-writer-turn]", test::native, test::portable) {
     // The readers do their best not to leave the mutex to itself: each waits until the other is in
     // again, as long as no writer keeps it out.
     bide::basic_biased_shared_mutex<TestType> m;
@@ -415,8 +417,8 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: a writer gets it although new readers k
 
 // ---- Waits that end otherwise
 
-TEMPLATE_TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind it in", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind it in",
+                   "[promise.biased-writer-turn]", test::native, test::portable) {
     using mutex = bide::basic_biased_shared_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -575,7 +577,8 @@ TEST_CASE(
           }(value)) == 2);
 }
 
-TEMPLATE_TEST_CASE("biased_shared_mutex: no wait allocates", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("biased_shared_mutex: no wait allocates", "[promise.no-wait-allocates]",
+                   test::native, test::portable) {
     using mutex = bide::basic_biased_shared_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -619,7 +622,8 @@ TEMPLATE_TEST_CASE(
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("biased_shared_mutex: unlocking it while it is not locked terminates and names it") {
+TEST_CASE("biased_shared_mutex: unlocking it while it is not locked terminates and names it",
+          "[promise.unlock-unlocked]") {
     bide::biased_shared_mutex m;
     char name[64];
     std::snprintf(name, sizeof name, "biased_shared_mutex %p", static_cast<void*>(&m));

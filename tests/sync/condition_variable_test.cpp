@@ -166,9 +166,9 @@ TEMPLATE_TEST_CASE("condition_variable: a wait unlocks, and returns with the loc
 }
 
 TEMPLATE_TEST_CASE(
-    "condition_variable: threads and coroutines are notified in the order in which they came", "",
-    with_mutex<test::native>, with_mutex<test::portable>, with_adaptive_mutex<test::native>,
-    with_shared_mutex<test::native>) {
+    "condition_variable: threads and coroutines are notified in the order in which they came",
+    "[promise.condition-wakes-as-owner]", with_mutex<test::native>, with_mutex<test::portable>,
+    with_adaptive_mutex<test::native>, with_shared_mutex<test::native>) {
     using base = typename TestType::base;
     const bool all = GENERATE(false, true);
     const bool under_lock = GENERATE(false, true);
@@ -261,7 +261,8 @@ TEMPLATE_TEST_CASE("condition_variable: a notification without waiters is not ke
 }
 
 TEST_CASE(
-    "condition_variable: a notification under the lock wakes no thread, and the unlock wakes one") {
+    "condition_variable: a notification under the lock wakes no thread, and the unlock wakes one",
+    "[promise.condition-wakes-as-owner]") {
     struct tag {};
     using kind = with_mutex<test::counting<tag>>;
     guarded<kind> g;
@@ -309,8 +310,8 @@ TEMPLATE_TEST_CASE(
 
 // ---- Predicates
 
-TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the lock", "",
-                   EACH_LOCK) {
+TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the lock",
+                   "[promise.condition-predicate]", EACH_LOCK) {
     guarded<TestType> g;
     std::atomic<bool> good[3] = {true, true, true};
     std::atomic<int> calls{0};
@@ -378,7 +379,8 @@ TEMPLATE_TEST_CASE("condition_variable: a coroutine resumes only when its predic
     CHECK_FALSE(over);
 }
 
-TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutine's executor") {
+TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutine's executor",
+          "[promise.condition-predicate]") {
     using kind = with_mutex<test::native>;
     const test::watchdog guard;
     guarded<kind> g;
@@ -595,7 +597,7 @@ TEMPLATE_TEST_CASE("condition_variable: a stop ends the waits it is for and no o
 }
 
 TEMPLATE_TEST_CASE("condition_variable: once notified, no stop and no time-out changes the outcome",
-                   "", EACH_LOCK) {
+                   "[promise.condition-wakes-as-owner]", EACH_LOCK) {
     const test::watchdog guard;
     guarded<TestType> g;
     std::stop_source stop;
@@ -627,8 +629,9 @@ TEMPLATE_TEST_CASE("condition_variable: once notified, no stop and no time-out c
     CHECK(g.is_free());
 }
 
-TEMPLATE_TEST_CASE("condition_variable: a stopped wait waits for the lock behind the others", "",
-                   with_mutex<test::native>, with_adaptive_mutex<test::native>) {
+TEMPLATE_TEST_CASE("condition_variable: a stopped wait waits for the lock behind the others",
+                   "[promise.condition-wakes-as-owner]", with_mutex<test::native>,
+                   with_adaptive_mutex<test::native>) {
     const test::watchdog guard;
     guarded<TestType> g;
     std::stop_source stop;
@@ -773,7 +776,7 @@ TEST_CASE(
 
 // ---- Memory, misuse, the end
 
-TEST_CASE("condition_variable: no wait allocates") {
+TEST_CASE("condition_variable: no wait allocates", "[promise.no-wait-allocates]") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -820,7 +823,8 @@ TEST_CASE(
     CHECK(test::contains(said, "2 waiting"));
 }
 
-TEST_CASE("condition_variable: waiting with an unlocked lock terminates and names it") {
+TEST_CASE("condition_variable: waiting with an unlocked lock terminates and names it",
+          "[promise.misuse-refused]") {
     const std::string thread = test::dies([] {
         bide::mutex m;
         bide::condition_variable cv;
@@ -878,7 +882,8 @@ TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the
 #endif
 
 TEST_CASE(
-    "condition_variable: a waiter that is notified may destroy it before notify_one() returns") {
+    "condition_variable: a waiter that is notified may destroy it before notify_one() returns",
+    "[promise.destroy-after-success]") {
     struct object {
         bide::condition_variable changed;
         bide::mutex* mutex;

@@ -305,8 +305,9 @@ TEMPLATE_TEST_CASE(
 
 // ---- Allocation
 
-TEMPLATE_TEST_CASE("event and latch: no wait allocates", "", an_event<test::native>,
-                   an_event<test::portable>, a_latch<test::native>, a_latch<test::portable>) {
+TEMPLATE_TEST_CASE("event and latch: no wait allocates", "[promise.no-wait-allocates]",
+                   an_event<test::native>, an_event<test::portable>, a_latch<test::native>,
+                   a_latch<test::portable>) {
     using platform = test::observing<typename TestType::platform>;
     using gate = typename TestType::template gate<platform>;
     const test::watchdog guard;

@@ -289,7 +289,7 @@ TEMPLATE_TEST_CASE("event: sets and resets that race leave no waiter behind", ""
 
 TEMPLATE_TEST_CASE(
     "event: what came before set() is seen by a waiter that it lets through, or that sees it set",
-    "", test::native, test::portable) {
+    "[promise.release-visible]", test::native, test::portable) {
     for (int round = 0; round < 200; ++round) {
         bide::basic_event<TestType> e;
         int news = 0;
@@ -311,8 +311,8 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE(
-    "event: a consumer that resets, looks and waits misses no set() of two producers", "",
-    test::native, test::portable) {
+    "event: a consumer that resets, looks and waits misses no set() of two producers",
+    "[promise.event-set-before-reset]", test::native, test::portable) {
     constexpr int items = 2'000;
     bide::basic_event<TestType> e;
     std::atomic<int> stored[2] = {};
@@ -423,8 +423,8 @@ TEST_CASE("event: destroying it without waiters is allowed, set or not") {
 
 #endif
 
-TEMPLATE_TEST_CASE("event: a thread that sees it set may destroy it before set() returns", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("event: a thread that sees it set may destroy it before set() returns",
+                   "[promise.destroy-after-success]", test::native, test::portable) {
     using event = bide::basic_event<TestType>;
     const auto make = [](void* at, int) { return ::new (at) event; };
     const auto set = [](event& e) { e.set(); };

@@ -106,8 +106,8 @@ TEMPLATE_TEST_CASE("keyed_mutex: a key has one holder, and keys do not wait for 
     CHECK_FALSE(m.try_lock(1));
 }
 
-TEMPLATE_TEST_CASE("keyed_mutex: waiters of every kind get a key in the order of arrival", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("keyed_mutex: waiters of every kind get a key in the order of arrival",
+                   "[promise.keyed-mutex]", test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     keyed_on<platform> m(1);
@@ -162,7 +162,8 @@ TEST_CASE("keyed_mutex: a key is a case of a select") {
     CHECK(m.try_lock("a"));
 }
 
-TEST_CASE("keyed_mutex: a key takes memory only while it is in use, and a wait takes none") {
+TEST_CASE("keyed_mutex: a key takes memory only while it is in use, and a wait takes none",
+          "[promise.keyed-mutex]") {
     const test::watchdog guard;
     keyed_on<test::observing<test::native>> m(2);
     const std::size_t at_first = test::live_allocations();
@@ -199,7 +200,8 @@ TEST_CASE("keyed_mutex: a key takes memory only while it is in use, and a wait t
     CHECK(test::live_allocations() == at_first);
 }
 
-TEST_CASE("keyed_mutex: equal hashes are told apart, and what Hash throws locks nothing") {
+TEST_CASE("keyed_mutex: equal hashes are told apart, and what Hash throws locks nothing",
+          "[promise.user-exception]") {
     bide::keyed_mutex<int, bad_hash> m;
     auto one = m.lock(1);
     auto two = m.try_lock(2);
@@ -248,7 +250,8 @@ struct equal_fragile {
 
 } // namespace
 
-TEST_CASE("keyed_mutex: what Equal or the copy of a key throws locks nothing and loses no key") {
+TEST_CASE("keyed_mutex: what Equal or the copy of a key throws locks nothing and loses no key",
+          "[promise.user-exception]") {
     {
         bide::keyed_mutex<fragile, same_hash, equal_fragile> m(1);
         const fragile a(1);
@@ -309,7 +312,8 @@ TEMPLATE_TEST_CASE("keyed_mutex: no two threads or coroutines hold one key", "",
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("keyed_mutex: destroying it while a key is in use terminates with its name") {
+TEST_CASE("keyed_mutex: destroying it while a key is in use terminates with its name",
+          "[promise.misuse-refused]") {
     const std::string said = test::dies([] {
         std::optional<bide::keyed_mutex<int>> m(std::in_place);
         auto held = m->lock(1);

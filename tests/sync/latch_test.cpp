@@ -392,7 +392,7 @@ TEST_CASE("latch: a coroutine that was let through does not access it again, whe
 
 TEMPLATE_TEST_CASE(
     "latch: a thread that sees it at zero may destroy it before the calls of count_down() return",
-    "", test::native, test::portable) {
+    "[promise.destroy-after-success]", test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
     constexpr int arriving = 3;
     const auto make = [](void* at, int round) {

@@ -99,8 +99,8 @@ TEMPLATE_TEST_CASE("mutex: one thread at a time has it", "", test::native, test:
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("mutex: threads and coroutines get it in the order in which they came", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("mutex: threads and coroutines get it in the order in which they came",
+                   "[promise.fifo-waiters]", test::native, test::portable) {
     using mutex = bide::basic_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     for (int pattern = 0; pattern < 16; ++pattern) {
@@ -351,7 +351,8 @@ TEST_CASE("mutex: a coroutine that is destroyed while it waits, or holds it, lea
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("mutex: no wait allocates", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("mutex: no wait allocates", "[promise.no-wait-allocates]", test::native,
+                   test::portable) {
     using mutex = bide::basic_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -410,7 +411,8 @@ TEMPLATE_TEST_CASE("mutex: its owner may destroy it before the unlock of the las
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("mutex: unlocking it while it is not locked terminates and names it") {
+TEST_CASE("mutex: unlocking it while it is not locked terminates and names it",
+          "[promise.unlock-unlocked]") {
     bide::mutex m;
     const std::string said = test::dies([&] { m.unlock(); });
     char name[64];
@@ -423,8 +425,8 @@ TEST_CASE("mutex: unlocking it while it is not locked terminates and names it") 
     CHECK(test::contains(test::dies([&] { m.unlock(); }), "not locked"));
 }
 
-TEST_CASE(
-    "mutex: destroying it while there are waiters terminates with its name and their number") {
+TEST_CASE("mutex: destroying it while there are waiters terminates with its name and their number",
+          "[promise.destroyed-with-waiters]") {
     const std::string said = test::dies([] {
         test::journal turns;
         std::optional<bide::mutex> m(std::in_place);

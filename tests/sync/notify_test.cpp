@@ -89,8 +89,8 @@ TEST_CASE("notify: it can be constant-initialised") {
     CHECK(ready_at_start.try_wait());
 }
 
-TEMPLATE_TEST_CASE("notify: without waiters notify_one() stores one permit, notify_all() none", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("notify: without waiters notify_one() stores one permit, notify_all() none",
+                   "[promise.notify-remembered]", test::native, test::portable) {
     const test::watchdog guard;
     bide::basic_notify<TestType> n;
     std::stop_source stop;
@@ -151,7 +151,8 @@ TEMPLATE_TEST_CASE("notify: each notify_one() lets the waiter through that came 
     CHECK_FALSE(n.try_wait());
 }
 
-TEST_CASE("notify: coroutines, listeners and foreign wakers are served in one order") {
+TEST_CASE("notify: coroutines, listeners and foreign wakers are served in one order",
+          "[promise.notify-remembered]") {
     const test::watchdog guard;
     bide::notify n;
     test::journal turns;
@@ -218,7 +219,8 @@ TEMPLATE_TEST_CASE("notify: notify_all() lets every present waiter through, of e
 
 // ---- Listeners
 
-TEST_CASE("notify: a listener gets what was notified after it was enabled") {
+TEST_CASE("notify: a listener gets what was notified after it was enabled",
+          "[promise.notify-remembered]") {
     const test::watchdog guard;
     bide::notify n;
     const bool all = GENERATE(true, false);
@@ -298,7 +300,8 @@ TEST_CASE("notify: a wait takes the place in the queue that its listener has") {
     }
 }
 
-TEST_CASE("notify: a listener that ends passes on what notify_one() gave it, and no more") {
+TEST_CASE("notify: a listener that ends passes on what notify_one() gave it, and no more",
+          "[promise.notify-remembered]") {
     bide::notify n;
     test::journal turns;
     std::optional<listener> mine(std::in_place, n);
@@ -572,7 +575,7 @@ TEST_CASE("notify: a stop resumes no coroutine on the thread that requests it") 
 
 // ---- Memory, the end
 
-TEST_CASE("notify: no wait allocates") {
+TEST_CASE("notify: no wait allocates", "[promise.no-wait-allocates]") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -626,8 +629,8 @@ TEST_CASE("notify: destroying a foreign waiter that is queued terminates and nam
 #endif
 
 TEMPLATE_TEST_CASE(
-    "notify: a waiter that was let through may destroy it before the notification returns", "",
-    test::native, test::portable) {
+    "notify: a waiter that was let through may destroy it before the notification returns",
+    "[promise.destroy-after-success]", test::native, test::portable) {
     using notify = bide::basic_notify<TestType>;
     const auto make = [](void* at, int) { return ::new (at) notify; };
     const auto tell = [](notify& n) { n.notify_one(); };

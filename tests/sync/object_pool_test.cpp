@@ -167,8 +167,8 @@ TEMPLATE_TEST_CASE("object_pool: objects are made on demand, lent again, the las
     CHECK(all.gone == 2);
 }
 
-TEMPLATE_TEST_CASE("object_pool: waiters of every kind get an object in the order of arrival", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("object_pool: waiters of every kind get an object in the order of arrival",
+                   "[promise.object-pool]", test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     census all;
@@ -275,7 +275,8 @@ TEST_CASE(
 
 #if BIDE_EXCEPTIONS
 
-TEST_CASE("object_pool: a factory that throws loses no room and wakes the next waiter") {
+TEST_CASE("object_pool: a factory that throws loses no room and wakes the next waiter",
+          "[promise.object-pool]") {
     const test::watchdog guard;
     census all;
     std::atomic<int> failures{0};
@@ -322,7 +323,8 @@ TEST_CASE("object_pool: a factory that throws loses no room and wakes the next w
     CHECK(all.most == 1);
 }
 
-TEST_CASE("object_pool: a check that throws destroys the object and loses no room") {
+TEST_CASE("object_pool: a check that throws destroys the object and loses no room",
+          "[promise.object-pool][promise.user-exception]") {
     census all;
     bool fails = false;
     {
@@ -342,7 +344,8 @@ TEST_CASE("object_pool: a check that throws destroys the object and loses no roo
     CHECK(all.gone == all.made);
 }
 
-TEST_CASE("object_pool: misuse of its options is answered with its name") {
+TEST_CASE("object_pool: misuse of its options is answered with its name",
+          "[promise.misuse-refused]") {
     const auto make = [] { return 1; };
     const auto said = [&](bide::object_pool_options options) {
         try {
@@ -413,7 +416,7 @@ TEST_CASE("object_pool: a broken object is discarded, and its room is free") {
     CHECK(p.acquire()->number() == 2);
 }
 
-TEST_CASE("object_pool: objects expire, but for those that it keeps") {
+TEST_CASE("object_pool: objects expire, but for those that it keeps", "[promise.object-pool]") {
     census all;
     bide::object_pool_options options;
     options.limit = 4;

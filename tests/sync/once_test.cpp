@@ -137,8 +137,8 @@ TEST_CASE("once_flag: it can be constant-initialised") {
 }
 
 TEMPLATE_TEST_CASE(
-    "once_flag: waiters of every kind get the turn in their order, until one sets it", "",
-    test::native, test::portable) {
+    "once_flag: waiters of every kind get the turn in their order, until one sets it",
+    "[promise.once]", test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     bide::basic_once_flag<platform> f;
@@ -227,8 +227,8 @@ TEST_CASE("once_flag: if the function throws, the next caller calls its own") {
     CHECK(calls == 11);
 }
 
-TEMPLATE_TEST_CASE("once_flag: of many callers one initialises, and all see what it did", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("once_flag: of many callers one initialises, and all see what it did",
+                   "[promise.once]", test::native, test::portable, test::jittery) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 200; ++round) {
         bide::basic_once_flag<TestType> f;
@@ -371,7 +371,7 @@ TEMPLATE_TEST_CASE("once_cell: threads and coroutines get the one value", "", te
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("once: misuse terminates with its name") {
+TEST_CASE("once: misuse terminates with its name", "[promise.misuse-refused]") {
     const std::string waiting = test::dies([] {
         std::optional<bide::once_flag> f(std::in_place);
         auto turn = f->begin();

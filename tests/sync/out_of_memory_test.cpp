@@ -218,7 +218,8 @@ const scenario scenarios[] = {
 
 } // namespace
 
-TEST_CASE("sync: no operation needs memory, and what one throws has changed nothing") {
+TEST_CASE("sync: no operation needs memory, and what one throws has changed nothing",
+          "[promise.out-of-memory]") {
     if (!test::counts_allocations()) {
         return;
     }

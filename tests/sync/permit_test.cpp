@@ -243,7 +243,8 @@ TEST_CASE("permit: a merge of another semaphore's is refused and changes nothing
 }
 
 TEST_CASE(
-    "permit: what does not fit after a release by others is dropped, and the count stays max()") {
+    "permit: what does not fit after a release by others is dropped, and the count stays max()",
+    "[promise.permit-fits-max]") {
     const auto max = bide::semaphore::max();
     bide::semaphore s(10);
     {

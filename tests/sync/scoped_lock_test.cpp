@@ -63,7 +63,8 @@ TEST_CASE("scoped_lock: locks mutexes of several kinds, in any order, and unlock
     CHECK(test::is_free(d));
 }
 
-TEST_CASE("scoped_lock: a mutex that is in the list twice is refused, and nothing is locked") {
+TEST_CASE("scoped_lock: a mutex that is in the list twice is refused, and nothing is locked",
+          "[promise.misuse-refused]") {
     bide::mutex a;
     bide::mutex b;
     CHECK_THROWS_AS(bide::scoped_lock(a, a), std::invalid_argument);
@@ -74,7 +75,8 @@ TEST_CASE("scoped_lock: a mutex that is in the list twice is refused, and nothin
     CHECK(test::is_free(b));
 }
 
-TEST_CASE("scoped_lock: a try, a time-out and a stop lock all of them or none") {
+TEST_CASE("scoped_lock: a try, a time-out and a stop lock all of them or none",
+          "[promise.several-locks]") {
     const test::watchdog guard;
     bide::mutex m[3];
     const int taken = GENERATE(0, 1, 2);
@@ -127,8 +129,8 @@ TEST_CASE("scoped_lock: an exception of a lock unlocks the mutexes before it") {
     CHECK(test::is_free(m.third));
 }
 
-TEMPLATE_TEST_CASE("scoped_lock: threads that name the mutexes in other orders do not deadlock", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("scoped_lock: threads that name the mutexes in other orders do not deadlock",
+                   "[promise.several-locks]", test::native, test::portable, test::jittery) {
     bide::basic_mutex<TestType> a;
     bide::basic_adaptive_mutex<TestType> b;
     bide::basic_shared_mutex<TestType> c;
@@ -164,7 +166,8 @@ TEMPLATE_TEST_CASE("scoped_lock: threads that name the mutexes in other orders d
     CHECK(counts[2] == 3 * turns);
 }
 
-TEST_CASE("scoped_lock: gets its turn while other threads never leave its mutexes free") {
+TEST_CASE("scoped_lock: gets its turn while other threads never leave its mutexes free",
+          "[promise.several-locks]") {
     const test::watchdog guard;
     bide::mutex a;
     bide::mutex b;

@@ -145,8 +145,8 @@ TEMPLATE_TEST_CASE("semaphore: 2 free, head wants 5, next wants 1: when the head
     CHECK(s.waiters() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: a cancelled head passes its partial grant on", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: a cancelled head passes its partial grant on",
+                   "[promise.giving-up-passes-on]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);
     test::journal turns;
@@ -210,7 +210,7 @@ TEMPLATE_TEST_CASE("semaphore: a wait that is cancelled behind the head has no e
 }
 
 TEMPLATE_TEST_CASE("semaphore: a cancel that comes after the grant fails, and the permits are kept",
-                   "", test::native, test::portable) {
+                   "[promise.grant-stays]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);
     test::foreign head(s, 2);
@@ -266,7 +266,8 @@ TEST_CASE("semaphore: a coroutine that was granted stays granted") {
     CHECK(s.available() == 1);
 }
 
-TEST_CASE("semaphore: a coroutine destroyed after the grant gives its permits back") {
+TEST_CASE("semaphore: a coroutine destroyed after the grant gives its permits back",
+          "[promise.destroyed-grant-returns]") {
     test::manual_executor later;
     bide::semaphore s(0);
     what end = what::nothing_yet;
@@ -329,8 +330,8 @@ template <class Semaphore> struct canceller {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("semaphore: a waker cancels another waiter that its release has granted", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: a waker cancels another waiter that its release has granted",
+                   "[promise.decided-before-wakers]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     semaphore s(0);
@@ -442,7 +443,7 @@ TEST_CASE("semaphore: to destroy a waiter while it is queued terminates with a m
 #endif
 
 TEMPLATE_TEST_CASE("semaphore: free permits are acquired even after a stop or past the deadline",
-                   "", test::native, test::portable) {
+                   "[promise.ready-despite-stop]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     semaphore s(5);
@@ -470,8 +471,8 @@ TEMPLATE_TEST_CASE("semaphore: free permits are acquired even after a stop or pa
     CHECK(s.available() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: zero, negative and past times mean one attempt", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: zero, negative and past times mean one attempt",
+                   "[promise.time-limits]", test::native, test::portable) {
     const test::watchdog guard(5s);
     bide::basic_semaphore<TestType> s(0);
     using std::chrono::duration;
@@ -501,8 +502,8 @@ TEMPLATE_TEST_CASE("semaphore: a time-out is not early, by its own clock", "", t
     CHECK(steady_clock::now() >= start + 15ms);
 }
 
-TEMPLATE_TEST_CASE("semaphore: a huge time-out never ends the wait, a release does", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: a huge time-out never ends the wait, a release does",
+                   "[promise.time-limits]", test::native, test::portable) {
     bide::basic_semaphore<TestType> s(0);
     bool got[4] = {};
     test::team waiting(4, [&](int i) {
@@ -521,8 +522,8 @@ TEMPLATE_TEST_CASE("semaphore: a huge time-out never ends the wait, a release do
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: a deadline on a clock that is set back is waited for", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: a deadline on a clock that is set back is waited for",
+                   "[promise.time-limits]", test::native, test::portable) {
     bide::basic_semaphore<TestType> s(0);
     wall_clock::offset = 24h;
     const auto when = steady_clock::now() + 30ms;
@@ -537,7 +538,8 @@ TEMPLATE_TEST_CASE("semaphore: a deadline on a clock that is set back is waited 
     CHECK(got);
 }
 
-TEST_CASE("semaphore: a stop resumes no coroutine on the thread that requests it") {
+TEST_CASE("semaphore: a stop resumes no coroutine on the thread that requests it",
+          "[promise.stop-resumes-elsewhere]") {
     const test::watchdog guard;
     bide::semaphore s(1);
     std::stop_source stop;
@@ -566,7 +568,8 @@ TEST_CASE("semaphore: a stop resumes no coroutine on the thread that requests it
 
 // ---- Where a coroutine resumes
 
-TEST_CASE("semaphore: a coroutine without an executor resumes inside release, under no lock") {
+TEST_CASE("semaphore: a coroutine without an executor resumes inside release, under no lock",
+          "[promise.resume-in-release]") {
     const test::watchdog guard;
     bide::semaphore s(0);
     std::thread::id on;
@@ -592,7 +595,8 @@ TEST_CASE("semaphore: a coroutine without an executor resumes inside release, un
     CHECK(seen == 1);
 }
 
-TEST_CASE("semaphore: with an executor no coroutine runs before release returns") {
+TEST_CASE("semaphore: with an executor no coroutine runs before release returns",
+          "[promise.resume-on-executor]") {
     test::manual_executor later;
     bide::semaphore s(0);
     what ends[2] = {};
@@ -630,8 +634,8 @@ TEST_CASE("semaphore: a coroutine in sync_wait resumes there") {
     CHECK(where != id);
 }
 
-TEMPLATE_TEST_CASE("semaphore: a chain of releases takes constant stack space", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: a chain of releases takes constant stack space",
+                   "[promise.resume-in-release]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);
     int passed = 0;

@@ -164,8 +164,8 @@ TEMPLATE_TEST_CASE("semaphore: forgotten permits are gone, as many as were free"
 
 // ---- Order and grants
 
-TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served in one order", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served in one order",
+                   "[promise.fifo-waiters]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     // Every pattern of three kinds in four places; waiter i asks for 1 + i % 3.
@@ -206,8 +206,8 @@ TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served
 }
 
 TEMPLATE_TEST_CASE(
-    "semaphore: a large request is served in part, and smaller requests behind it wait", "",
-    test::native, test::portable) {
+    "semaphore: a large request is served in part, and smaller requests behind it wait",
+    "[promise.no-overtaking]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);
     test::journal turns;
@@ -230,7 +230,7 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE("semaphore: while there are waiters no permit is free and no caller overtakes",
-                   "", test::native, test::portable) {
+                   "[promise.no-overtaking]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(2);
     test::foreign head(s, 5);
@@ -295,8 +295,8 @@ TEMPLATE_TEST_CASE("semaphore: acquire(0) does not wait behind other waiters", "
 }
 
 TEMPLATE_TEST_CASE(
-    "semaphore: what came before a release is seen by the waiter that it lets through", "",
-    test::native, test::portable) {
+    "semaphore: what came before a release is seen by the waiter that it lets through",
+    "[promise.release-visible]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     // Plain data: ThreadSanitizer sees whether it is ordered. Each of the two releases brings its
     // own part, whichever way it takes.
@@ -319,8 +319,8 @@ TEMPLATE_TEST_CASE(
 
 // ---- Close
 
-TEMPLATE_TEST_CASE("semaphore: close fails every waiter, and partial grants return", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: close fails every waiter, and partial grants return",
+                   "[promise.close-semaphore]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     semaphore s(0);
@@ -389,8 +389,8 @@ TEMPLATE_TEST_CASE("semaphore: only the first close() returns true", "", test::n
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: after close every acquire fails and releases still count", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: after close every acquire fails and releases still count",
+                   "[promise.close-semaphore]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     using permit = bide::basic_permit<TestType>;
     const test::watchdog guard;
@@ -442,7 +442,8 @@ TEMPLATE_TEST_CASE("semaphore: after close every acquire fails and releases stil
 
 // ---- Allocation
 
-TEMPLATE_TEST_CASE("semaphore: no wait allocates", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: no wait allocates", "[promise.no-wait-allocates]", test::native,
+                   test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     semaphore s(0);
@@ -509,7 +510,8 @@ TEMPLATE_TEST_CASE("semaphore: no wait allocates", "", test::native, test::porta
 #if BIDE_TESTS_CAN_DIE
 
 TEST_CASE(
-    "semaphore: destroying it while there are waiters terminates with its name and their number") {
+    "semaphore: destroying it while there are waiters terminates with its name and their number",
+    "[promise.destroyed-with-waiters]") {
     const std::string said = test::dies([] {
         bide::semaphore::waiter waiters[3] = {{1, {}}, {2, {}}, {1, {}}};
         bide::semaphore s(0);
@@ -567,7 +569,7 @@ TEMPLATE_TEST_CASE("semaphore: a coroutine that is granted inside release may de
 }
 
 TEMPLATE_TEST_CASE("semaphore: a thread that acquired may destroy it before the releases return",
-                   "", test::native, test::portable) {
+                   "[promise.destroy-after-success]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     constexpr int releasers = 3;
     const auto make = [](void* at, int round) {

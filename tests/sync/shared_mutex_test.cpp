@@ -93,7 +93,7 @@ test::detached upgrade_in_time(Mutex& m, std::stop_token stop, bide::errc& why) 
 } // namespace
 
 TEMPLATE_TEST_CASE("shared_mutex: one upgradable reader beside readers, and it becomes the writer",
-                   "", test::native, test::portable) {
+                   "[promise.upgrade]", test::native, test::portable) {
     const test::watchdog guard;
     bide::basic_shared_mutex<TestType> m;
     m.lock_upgradable();
@@ -127,8 +127,8 @@ TEMPLATE_TEST_CASE("shared_mutex: one upgradable reader beside readers, and it b
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: an upgrade passes waiting writers, and those lose nothing", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("shared_mutex: an upgrade passes waiting writers, and those lose nothing",
+                   "[promise.upgrade]", test::native, test::portable) {
     const test::watchdog guard;
     bide::basic_shared_mutex<TestType> m;
     bool wrote[2] = {};
@@ -171,7 +171,8 @@ TEMPLATE_TEST_CASE("shared_mutex: an upgrade passes waiting writers, and those l
 }
 
 TEST_CASE(
-    "shared_mutex: coroutines upgrade one after the other, and one that is destroyed undoes it") {
+    "shared_mutex: coroutines upgrade one after the other, and one that is destroyed undoes it",
+    "[promise.upgrade]") {
     const test::watchdog guard;
     bide::shared_mutex m;
     test::journal turns;
@@ -205,8 +206,8 @@ TEST_CASE(
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: upgrades among readers and writers lose no increment", "",
-                   test::native, test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("shared_mutex: upgrades among readers and writers lose no increment",
+                   "[promise.upgrade]", test::native, test::portable, test::jittery) {
     constexpr int turns = 200;
     bide::basic_shared_mutex<TestType> m;
     int count = 0; // plain: a sanitizer sees whether it is ordered
@@ -350,8 +351,8 @@ TEMPLATE_TEST_CASE("shared_mutex: readers behind a queued writer wait for it", "
     CHECK_FALSE(m.try_lock());
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: the queue is served in order, readers side by side in one go", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("shared_mutex: the queue is served in order, readers side by side in one go",
+                   "[promise.fifo-waiters]", test::native, test::portable) {
     using mutex = bide::basic_shared_mutex<TestType>;
     mutex m;
     test::journal turns;
@@ -438,8 +439,8 @@ TEMPLATE_TEST_CASE("shared_mutex: no writer comes between the two halves of a do
     }
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in",
+                   "[promise.giving-up-passes-on]", test::native, test::portable) {
     using mutex = bide::basic_shared_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -529,8 +530,8 @@ TEMPLATE_TEST_CASE("shared_mutex: a reader that gives up has no effect", "", tes
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: a writer gets it although new readers keep coming", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("shared_mutex: a writer gets it although new readers keep coming",
+                   "[promise.no-overtaking]", test::native, test::portable) {
     // The readers do their best not to leave the mutex to itself: each waits until the other is in
     // again, as long as no writer keeps it out.
     bide::basic_shared_mutex<TestType> m;
@@ -588,7 +589,8 @@ TEMPLATE_TEST_CASE("shared_mutex: a stop ends the wait of a reader and of a writ
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: no wait allocates", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("shared_mutex: no wait allocates", "[promise.no-wait-allocates]", test::native,
+                   test::portable) {
     using mutex = bide::basic_shared_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -651,7 +653,8 @@ TEMPLATE_TEST_CASE(
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("shared_mutex: unlocking it while it is not locked terminates and names it") {
+TEST_CASE("shared_mutex: unlocking it while it is not locked terminates and names it",
+          "[promise.unlock-unlocked]") {
     bide::shared_mutex m;
     char name[64];
     std::snprintf(name, sizeof name, "shared_mutex %p", static_cast<void*>(&m));

@@ -82,7 +82,8 @@ TEST_CASE("async_acquire_object: a task that throws loses no room") {
     CHECK(bide::sync_wait(s, borrow(p, next)) == 1);
 }
 
-TEST_CASE("async_acquire_object: a task that is cancelled while it waits or makes loses no room") {
+TEST_CASE("async_acquire_object: a task that is cancelled while it waits or makes loses no room",
+          "[promise.object-pool]") {
     const test::watchdog guard;
     bide::scheduler s;
     pool p(of(1), &none);

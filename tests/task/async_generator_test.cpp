@@ -52,7 +52,8 @@ template <class T> task<std::vector<T>> all_of(async_generator<T> items) {
 
 // ---- Items
 
-TEST_CASE("async_generator: yields items in order, then nothing, as often as it is asked") {
+TEST_CASE("async_generator: yields items in order, then nothing, as often as it is asked",
+          "[promise.generator-items]") {
     CHECK(sync_wait(all_of(count_to(3))) == std::vector{1, 2, 3});
     CHECK(sync_wait(all_of(count_to(0))).empty());
     const auto ask_again = [](async_generator<int> items) -> task<int> {
@@ -151,7 +152,7 @@ TEST_CASE("async_generator: moves what is an rvalue, and copies what is not, onc
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("async_generator: no item allocates") {
+TEST_CASE("async_generator: no item allocates", "[promise.generator-items]") {
     const auto loop = []() -> task<std::size_t> {
         auto items = count_to(1'000);
         static_cast<void>(co_await items.next());
@@ -187,7 +188,7 @@ test::held add_all(async_generator<int> items, int& sum) {
 
 } // namespace
 
-TEST_CASE("async_generator: a million items use a bounded stack") {
+TEST_CASE("async_generator: a million items use a bounded stack", "[promise.generator-items]") {
     const test::watchdog guard;
     CHECK(sync_wait(sum_of(count_to(1'000'000))) == 500'000);
     CHECK(sync_wait(sum_of(through(through(count_to(1'000'000))))) == 500'000);
@@ -220,7 +221,8 @@ async_generator<int> nested(int depth) {
 
 } // namespace
 
-TEST_CASE("async_generator: a hundred thousand generators in a chain use a bounded stack") {
+TEST_CASE("async_generator: a hundred thousand generators in a chain use a bounded stack",
+          "[promise.generator-items]") {
     const test::watchdog guard;
     CHECK(sync_wait(sum_of(nested(100'000))) == 2);
     bide::scheduler s;
@@ -242,7 +244,8 @@ async_generator<int> sets(bide::event& e) {
 
 } // namespace
 
-TEST_CASE("async_generator: a producer that another producer resumes yields to its own consumer") {
+TEST_CASE("async_generator: a producer that another producer resumes yields to its own consumer",
+          "[promise.generator-items]") {
     bide::event e;
     int waited = 0;
     int set = 0;
@@ -362,7 +365,8 @@ TEST_CASE("async_generator: a producer may be taken over by a long chain between
     CHECK(sync_wait(consume()) == expected);
 }
 
-TEST_CASE("async_generator: the producer runs where its consumer does, for each item anew") {
+TEST_CASE("async_generator: the producer runs where its consumer does, for each item anew",
+          "[promise.generator-executor]") {
     const test::watchdog guard;
     scheduler a(test::workers(1));
     scheduler b(test::workers(1));
@@ -398,7 +402,8 @@ async_generator<int> fails_after(int n) {
 
 } // namespace
 
-TEST_CASE("async_generator: an exception of the producer leaves next() once, and ends it") {
+TEST_CASE("async_generator: an exception of the producer leaves next() once, and ends it",
+          "[promise.generator-exception]") {
     const auto consume = [](async_generator<int> items) -> task<std::string> {
         std::string said;
         for (int i = 0; i < 4; ++i) {
@@ -480,7 +485,8 @@ TEST_CASE(
 
 // ---- Lifetime
 
-TEST_CASE("async_generator: destroyed early, it destroys its producer at the co_yield") {
+TEST_CASE("async_generator: destroyed early, it destroys its producer at the co_yield",
+          "[promise.generator-destroyed]") {
     test::tally t;
     {
         const auto never_started = counted_items(t, 3);
@@ -539,7 +545,8 @@ test::held await_deep(async_generator<int>& items, test::tally& t) {
 
 } // namespace
 
-TEST_CASE("async_generator: if its consumer is destroyed while it waits, it has ended") {
+TEST_CASE("async_generator: if its consumer is destroyed while it waits, it has ended",
+          "[promise.generator-destroyed]") {
     const bool through_task = GENERATE(false, true);
     CAPTURE(through_task);
     test::tally t;
@@ -562,7 +569,8 @@ TEST_CASE("async_generator: if its consumer is destroyed while it waits, it has 
 }
 
 TEST_CASE(
-    "async_generator: a pipeline of 200,000 passes items on and is destroyed on a bounded stack") {
+    "async_generator: a pipeline of 200,000 passes items on and is destroyed on a bounded stack",
+    "[promise.generator-items]") {
     const test::watchdog guard;
     test::tally t;
     semaphore s{0};
@@ -612,7 +620,8 @@ task<int> consume_in_scope(async_generator<int> items, bool shielded) {
 
 } // namespace
 
-TEST_CASE("async_generator: a cancellation of the consumer stops what the producer waits for") {
+TEST_CASE("async_generator: a cancellation of the consumer stops what the producer waits for",
+          "[promise.generator-cancel]") {
     const test::watchdog guard;
     scheduler on(test::workers(2));
     semaphore s{0};
@@ -627,7 +636,8 @@ TEST_CASE("async_generator: a cancellation of the consumer stops what the produc
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("async_generator: a shield of the consumer keeps a cancellation from the producer") {
+TEST_CASE("async_generator: a shield of the consumer keeps a cancellation from the producer",
+          "[promise.generator-cancel]") {
     const test::watchdog guard;
     scheduler on(test::workers(2));
     semaphore s{0};

@@ -45,7 +45,8 @@ struct noted {
 
 } // namespace
 
-TEST_CASE("cancel_reason: a cancelled task reads the reason of the first canceller") {
+TEST_CASE("cancel_reason: a cancelled task reads the reason of the first canceller",
+          "[promise.deadlines-travel]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     CHECK(this_task::cancel_reason() == cancel_reason::none);

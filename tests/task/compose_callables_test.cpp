@@ -116,7 +116,8 @@ test::held keep(task<std::tuple<int, int>> t, int& sum) {
 
 } // namespace
 
-TEST_CASE("when_all: a callable is destroyed when its child has ended") {
+TEST_CASE("when_all: a callable is destroyed when its child has ended",
+          "[promise.callable-lifetime]") {
     test::tally t;
     bide::semaphore first(0);
     bide::semaphore second(0);
@@ -228,7 +229,8 @@ TEST_CASE("when_all: the await calls the callables in order, and then starts the
     CHECK(said == "a");
 }
 
-TEST_CASE("when_any: takes callables, and destroys each loser's when that child has ended") {
+TEST_CASE("when_any: takes callables, and destroys each loser's when that child has ended",
+          "[promise.callable-lifetime]") {
     const test::watchdog guard;
     test::tally t;
     bide::semaphore never(0);

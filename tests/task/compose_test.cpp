@@ -119,7 +119,8 @@ task<int> counts_its_end(int& ended, int wait_ms) {
 } // namespace
 
 TEST_CASE(
-    "when_all: runs all children to their ends, then throws the first error in argument order") {
+    "when_all: runs all children to their ends, then throws the first error in argument order",
+    "[promise.when-ends-after-children]") {
     runner run(GENERATE(false, true));
     int ended[3] = {};
     CHECK(what_of([&] {
@@ -693,7 +694,8 @@ task<bool> awaits_one_that_leaves(scheduler& home, scheduler& other) {
 
 } // namespace
 
-TEST_CASE("when_all: a child on one worker may wait for a later one, however it waits") {
+TEST_CASE("when_all: a child on one worker may wait for a later one, however it waits",
+          "[promise.when-all-starts-later]") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<bool> flag{false};
@@ -703,7 +705,8 @@ TEST_CASE("when_all: a child on one worker may wait for a later one, however it 
     CHECK(flag);
 }
 
-TEST_CASE("when_all: a child starts that its sibling waits for, beside others that never wait") {
+TEST_CASE("when_all: a child starts that its sibling waits for, beside others that never wait",
+          "[promise.when-all-starts-later]") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<bool> flag{false};
@@ -824,7 +827,8 @@ task<int> after(std::atomic<bool>& it, int n) {
 
 } // namespace
 
-TEST_CASE("when_any: cancels the losers and waits for them, and drops what they throw") {
+TEST_CASE("when_any: cancels the losers and waits for them, and drops what they throw",
+          "[promise.when-ends-after-children]") {
     runner run(GENERATE(false, true));
     std::atomic<bool> waits{false};
     int ended = 0;
@@ -895,7 +899,8 @@ task<int> sets(bide::event& e, const int& passes) {
 
 } // namespace
 
-TEST_CASE("when_all: a child starts when its sibling waits, however busy its worker is") {
+TEST_CASE("when_all: a child starts when its sibling waits, however busy its worker is",
+          "[promise.when-all-children]") {
     const test::watchdog guard;
     int passes = 0;
     bool over = false;
@@ -936,7 +941,8 @@ task<> acquires_on(inline_executor& where, bide::semaphore& from) {
 
 } // namespace
 
-TEST_CASE("when_all: its task does not go on inside a release that resumes a child elsewhere") {
+TEST_CASE("when_all: its task does not go on inside a release that resumes a child elsewhere",
+          "[promise.when-all-children]") {
     const test::watchdog guard;
     bool releasing = false;
     bool inside = true;

@@ -106,7 +106,8 @@ task<int> squared(int n) {
 
 } // namespace
 
-TEST_CASE("for_each_concurrent: runs each item once, and never more than the limit at a time") {
+TEST_CASE("for_each_concurrent: runs each item once, and never more than the limit at a time",
+          "[promise.task-limits]") {
     for (const bool pooled : {false, true}) {
         runner run(pooled);
         for (const std::size_t limit : {1u, 2u, 7u, 1000u}) {
@@ -126,7 +127,8 @@ TEST_CASE("for_each_concurrent: runs each item once, and never more than the lim
     }
 }
 
-TEST_CASE("for_each_concurrent: runs as many at a time as the limit, on one worker, too") {
+TEST_CASE("for_each_concurrent: runs as many at a time as the limit, on one worker, too",
+          "[promise.task-limits]") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> here{0};
@@ -285,14 +287,15 @@ TEST_CASE("for_each_concurrent: runs inside of itself, and a failure in the dept
     }
 }
 
-TEST_CASE("for_each_concurrent: refuses a limit of zero in the call") {
+TEST_CASE("for_each_concurrent: refuses a limit of zero in the call", "[promise.misuse-refused]") {
     const auto none = [](int) -> task<> { co_return; };
     CHECK_THROWS_AS(static_cast<void>(for_each_concurrent(up_to(3), 0, none)),
                     std::invalid_argument);
     CHECK_THROWS_AS(static_cast<void>(map_concurrent(up_to(3), 0, squared)), std::invalid_argument);
 }
 
-TEST_CASE("for_each_concurrent: the first failure cancels the running tasks and begins no other") {
+TEST_CASE("for_each_concurrent: the first failure cancels the running tasks and begins no other",
+          "[promise.for-each-stops]") {
     for (const bool pooled : {false, true}) {
         runner run(pooled);
         std::atomic<int> waiting{0};
@@ -366,7 +369,8 @@ TEST_CASE("for_each_concurrent: an exception of the function or of the range is 
     }
 }
 
-TEST_CASE("for_each_concurrent: a cancellation stops the running tasks, and waits for them") {
+TEST_CASE("for_each_concurrent: a cancellation stops the running tasks, and waits for them",
+          "[promise.for-each-stops]") {
     const test::watchdog guard;
     for (const std::size_t limit : {1u, 3u}) {
         scheduler s(workers(2));
@@ -394,7 +398,8 @@ TEST_CASE("for_each_concurrent: a cancellation stops the running tasks, and wait
     }
 }
 
-TEST_CASE("for_each_concurrent: a cancelled task never returns without the items that are left") {
+TEST_CASE("for_each_concurrent: a cancelled task never returns without the items that are left",
+          "[promise.for-each-stops]") {
     const test::watchdog guard;
     // Runs the newest first: what waits for a failure starts before the runners, and the cancellation
     // ends it.
@@ -509,7 +514,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "for_each_concurrent: whatever fails or is cancelled when, each task that began has ended") {
+    "for_each_concurrent: whatever fails or is cancelled when, each task that began has ended",
+    "[promise.for-each-stops]") {
     test::rounds([](std::uint32_t round) {
         test::jitter chance(test::seed_of(round));
         scheduler s(workers(1 + round % 3));

@@ -161,7 +161,7 @@ TEST_CASE("join_handle: the outcome of a detached task is destroyed with the tas
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("join_handle: join throws what the task threw") {
+TEST_CASE("join_handle: join throws what the task threw", "[promise.task-exceptions]") {
     const test::watchdog guard;
     scheduler s(with(2, false));
     CHECK(thrown_by(s.spawn(fails("coroutine"))) == "coroutine");
@@ -355,7 +355,8 @@ struct report {
 
 } // namespace
 
-TEST_CASE("join_handle: an exception that no join throws is reported once") {
+TEST_CASE("join_handle: an exception that no join throws is reported once",
+          "[promise.task-exceptions]") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     report told;
@@ -469,7 +470,8 @@ TEST_CASE("cancel: a queued task never starts, and its arguments are destroyed")
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("cancel: a waiting task is woken at once, and no other wait ends") {
+TEST_CASE("cancel: a waiting task is woken at once, and no other wait ends",
+          "[promise.cancel-ends-wait]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -574,7 +576,8 @@ TEST_CASE("cancel: a task may cancel itself") {
     CHECK(std::move(*own).join() == "cisc");
 }
 
-TEST_CASE("cancel: if a grant races with it, one of them decides and no permit is lost") {
+TEST_CASE("cancel: if a grant races with it, one of them decides and no permit is lost",
+          "[promise.cancel-ends-wait]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(test::run_seed());

@@ -113,7 +113,8 @@ TEST_CASE("async_call_once: calls one function that does not throw") {
     CHECK(flag.is_set());
 }
 
-TEST_CASE("async_get_or_init: a cancelled initialiser hands its role to the next waiter") {
+TEST_CASE("async_get_or_init: a cancelled initialiser hands its role to the next waiter",
+          "[promise.once]") {
     const test::watchdog guard;
     bide::scheduler workers({.num_workers = 2});
     bide::once_cell<int> cell;

@@ -61,7 +61,8 @@ TEST_CASE("async_lock_all: locks mutexes of several kinds, and unlocks them") {
     CHECK(test::is_free(a));
 }
 
-TEST_CASE("async_lock_all: a time-out, a stop and a cancelled task lock none") {
+TEST_CASE("async_lock_all: a time-out, a stop and a cancelled task lock none",
+          "[promise.several-locks]") {
     const test::watchdog guard;
     bide::mutex m[3];
     const int taken = GENERATE(0, 1, 2);
@@ -110,8 +111,8 @@ TEST_CASE(
     CHECK(n == 5 * turns);
 }
 
-TEST_CASE(
-    "async_lock_all: a coroutine that is destroyed before it resumes leaves no mutex locked") {
+TEST_CASE("async_lock_all: a coroutine that is destroyed before it resumes leaves no mutex locked",
+          "[promise.several-locks]") {
     const test::watchdog guard;
     bide::mutex a;
     bide::adaptive_mutex b;

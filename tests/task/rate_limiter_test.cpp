@@ -41,7 +41,8 @@ constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
 } // namespace
 
-TEST_CASE("rate_limiter: tokens come at exact times, of a rate that is no whole number of ns") {
+TEST_CASE("rate_limiter: tokens come at exact times, of a rate that is no whole number of ns",
+          "[promise.rate-exact]") {
     tokens t(1000, 3, 10, 1); // 3 in 10 ns: after 4, 7 and 10 ns
     std::vector<std::int64_t> times;
     for (int i = 0; i < 8; ++i) {
@@ -114,7 +115,8 @@ TEST_CASE("rate_limiter: tokens that are never there do not begin anew") {
     CHECK_FALSE(t.take(never - 1, 1, never - 1));
 }
 
-TEST_CASE("rate_limiter: after a pause of any length, the next interval is whole") {
+TEST_CASE("rate_limiter: after a pause of any length, the next interval is whole",
+          "[promise.rate-exact]") {
     struct rate {
         std::int64_t n, period;
     };
@@ -157,7 +159,8 @@ TEST_CASE("rate_limiter: a reservation is cancelled once, also if it was moved")
     CHECK(r.available() == 5);
 }
 
-TEST_CASE("rate_limiter: refuses a rate of zero, and rates and bursts out of range") {
+TEST_CASE("rate_limiter: refuses a rate of zero, and rates and bursts out of range",
+          "[promise.misuse-refused]") {
     CHECK_THROWS_AS(rate_limiter(0, 1s), std::invalid_argument);
     CHECK_THROWS_AS(rate_limiter(-1, 1s), std::invalid_argument);
     CHECK_THROWS_AS(rate_limiter(1, 0s), std::invalid_argument);
@@ -215,7 +218,8 @@ TEST_CASE("rate_limiter: an acquisition that is over keeps its tokens") {
     CHECK(r.available() == 0);
 }
 
-TEST_CASE("rate_limiter: a task whose deadline comes before its tokens takes none") {
+TEST_CASE("rate_limiter: a task whose deadline comes before its tokens takes none",
+          "[promise.rate-exact]") {
     const test::watchdog guard;
     rate_limiter r(1, 1h, 1);
     r.acquire();
@@ -231,7 +235,8 @@ TEST_CASE("rate_limiter: a task whose deadline comes before its tokens takes non
     CHECK(first - std::chrono::steady_clock::now() < 1h);
 }
 
-TEST_CASE("rate_limiter: threads and tasks together never acquire more than the rate, nor less") {
+TEST_CASE("rate_limiter: threads and tasks together never acquire more than the rate, nor less",
+          "[promise.rate-exact]") {
     for (const std::int64_t burst : {1, 7}) {
         scheduler s(workers(2));
         rate_limiter r(2, 1us, burst);
@@ -274,7 +279,8 @@ TEST_CASE("rate_limiter: threads and tasks together never acquire more than the 
 }
 
 TEST_CASE(
-    "rate_limiter: under contention each token is taken once, and cancelled ones come back once") {
+    "rate_limiter: under contention each token is taken once, and cancelled ones come back once",
+    "[promise.rate-exact]") {
     test::rounds([](std::uint32_t round) {
         tokens t(0, 1, 10, 1 + round % 5);
         std::mutex lock;

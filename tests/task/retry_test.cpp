@@ -141,7 +141,8 @@ TEST_CASE("retry: a failure that the predicate refuses is the outcome") {
     }
 }
 
-TEST_CASE("retry: refuses a policy without attempts or with negative times, in the call") {
+TEST_CASE("retry: refuses a policy without attempts or with negative times, in the call",
+          "[promise.misuse-refused]") {
     const auto nothing = []() -> task<> { co_return; };
     for (int which = 0; which < 3; ++which) {
         retry_policy p;
@@ -152,7 +153,8 @@ TEST_CASE("retry: refuses a policy without attempts or with negative times, in t
     }
 }
 
-TEST_CASE("retry: the waits double up to the cap, and jitter is repeated by its seed") {
+TEST_CASE("retry: the waits double up to the cap, and jitter is repeated by its seed",
+          "[promise.retry-limits]") {
     retry_policy p;
     p.base = 3ns;
     p.cap = 20ns;
@@ -182,7 +184,8 @@ TEST_CASE("retry: the waits double up to the cap, and jitter is repeated by its 
     }
 }
 
-TEST_CASE("retry: a cancellation stops the wait between attempts, and there is no other attempt") {
+TEST_CASE("retry: a cancellation stops the wait between attempts, and there is no other attempt",
+          "[promise.retry-limits]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> made{0};
@@ -211,7 +214,8 @@ TEST_CASE("retry: a cancellation stops the wait between attempts, and there is n
     CHECK(made == 1);
 }
 
-TEST_CASE("retry: gives up at once if the deadline comes before the next attempt") {
+TEST_CASE("retry: gives up at once if the deadline comes before the next attempt",
+          "[promise.retry-limits]") {
     for (const bool pooled : {false, true}) {
         runner run(pooled);
         int made = 0;

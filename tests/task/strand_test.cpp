@@ -56,7 +56,8 @@ struct note {
 
 } // namespace
 
-TEST_CASE("strand: runs what is posted in the order of the posts, on the threads of its executor") {
+TEST_CASE("strand: runs what is posted in the order of the posts, on the threads of its executor",
+          "[promise.strand-serial]") {
     test::manual_executor where;
     strand on(where);
     std::vector<int> seen;
@@ -85,7 +86,8 @@ TEST_CASE("strand: runs what is posted in the order of the posts, on the threads
 }
 
 TEST_CASE(
-    "strand: posts of many threads run once each, never two at a time, in each thread's order") {
+    "strand: posts of many threads run once each, never two at a time, in each thread's order",
+    "[promise.strand-serial]") {
     test::rounds([](std::uint32_t round) {
         constexpr int each = 300;
         scheduler s(workers(2));
@@ -115,7 +117,8 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("strand: a task is on it from schedule() until it waits, and all the time in run()") {
+TEST_CASE("strand: a task is on it from schedule() until it waits, and all the time in run()",
+          "[promise.strand-serial]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     strand on(s);
@@ -171,7 +174,8 @@ TEST_CASE("strand: run() passes values, references and exceptions on, and leaves
     CHECK(s.spawn(all()).join() == "10fails");
 }
 
-TEST_CASE("strand: tasks that run() never overlap, and others run while one waits") {
+TEST_CASE("strand: tasks that run() never overlap, and others run while one waits",
+          "[promise.strand-serial]") {
     test::rounds([](std::uint32_t) {
         scheduler s(workers(3));
         strand on(s);
@@ -217,7 +221,7 @@ TEST_CASE("strand: a cancellation reaches a task that waits on it") {
     CHECK(s.spawn(on.run([&]() -> task<bool> { co_return on.is_here(); }())).join());
 }
 
-TEST_CASE("strand: may be destroyed as soon as its last task has told") {
+TEST_CASE("strand: may be destroyed as soon as its last task has told", "[promise.strand-serial]") {
     test::rounds([](std::uint32_t) {
         scheduler s(workers(2));
         for (int i = 0; i < 50; ++i) {
@@ -257,7 +261,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("strand: the destructor waits until the last runnable has left the strand") {
+TEST_CASE("strand: the destructor waits until the last runnable has left the strand",
+          "[promise.strand-serial]") {
     const test::watchdog guard;
     test::manual_executor where;
     auto on = std::make_unique<strand>(where);

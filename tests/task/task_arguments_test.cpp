@@ -82,7 +82,8 @@ void check_forms(const std::vector<row>& rows) {
 } // namespace
 
 TEST_CASE("task: arguments that are named, returned or converted in the awaiting expression "
-          "are destroyed once") {
+          "are destroyed once",
+          "[promise.temporaries-once]") {
     check_forms({
         BIDE_FORM(, takes_text("x")),
         BIDE_FORM(, takes_text(text("x"))),

@@ -210,7 +210,8 @@ bool goes_on(supplies& of) {
 
 } // namespace
 
-TEST_CASE("cancel: ends a task whose operations are all ready, and loses no permit or item") {
+TEST_CASE("cancel: ends a task whose operations are all ready, and loses no permit or item",
+          "[promise.cancel-ends-wait]") {
     const unsigned workers = GENERATE(1u, 2u);
     const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
     CAPTURE(workers, which);
@@ -243,7 +244,7 @@ TEST_CASE("cancel: ends each of many tasks whose operations are all ready") {
     nothing_is_missing(of);
 }
 
-TEST_CASE("shutdown: ends tasks whose operations are all ready") {
+TEST_CASE("shutdown: ends tasks whose operations are all ready", "[promise.scheduler-ends]") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     supplies of;
@@ -357,7 +358,8 @@ TEST_CASE("scheduler: a task yields also if another coroutine has spent its budg
     nothing_is_missing(of);
 }
 
-TEST_CASE("scheduler: a task that yields after many operations keeps no lock meanwhile") {
+TEST_CASE("scheduler: a task that yields after many operations keeps no lock meanwhile",
+          "[promise.yield-holds-nothing]") {
     const test::watchdog guard;
     supplies of;
     int looks = 0;
@@ -433,7 +435,8 @@ test::detached race_elsewhere(supplies& of, test::thread_executor& elsewhere,
 
 } // namespace
 
-TEST_CASE("when_any: a loser whose operations are all ready ends, on a scheduler or without") {
+TEST_CASE("when_any: a loser whose operations are all ready ends, on a scheduler or without",
+          "[promise.when-ends-after-children]") {
     const bool pooled = GENERATE(true, false);
     const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
     CAPTURE(pooled, which);

@@ -64,7 +64,8 @@ test::held await_chain(bide::semaphore& s, turns& t, int depth) {
 
 } // namespace
 
-TEST_CASE("task: a waiting chain is destroyed innermost first, on a bounded stack") {
+TEST_CASE("task: a waiting chain is destroyed innermost first, on a bounded stack",
+          "[promise.chain-destruction]") {
     const test::watchdog guard;
     bide::semaphore s(0);
     turns t;
@@ -346,7 +347,8 @@ test::held await_void(task<> t) { co_await std::move(t); }
 
 } // namespace
 
-TEST_CASE("compose: nested when_all and when_any are destroyed in order, on a bounded stack") {
+TEST_CASE("compose: nested when_all and when_any are destroyed in order, on a bounded stack",
+          "[promise.chain-destruction]") {
     const test::watchdog guard;
     bide::semaphore s(0);
     turns all;

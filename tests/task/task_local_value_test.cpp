@@ -123,8 +123,8 @@ TEST_CASE("task_local_value: an inner scope hides the outer one of its key, and 
     }
 }
 
-TEST_CASE(
-    "task_local_value: children inherit it, and tasks that are spawned on a scheduler do not") {
+TEST_CASE("task_local_value: children inherit it, and tasks that are spawned on a scheduler do not",
+          "[promise.task-local]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     const auto all = [&]() -> task<std::string> {
@@ -173,7 +173,8 @@ TEST_CASE(
     CHECK(bide::sync_wait(s, sees()) == -1);
 }
 
-TEST_CASE("task_local_value: it travels on a run_loop, a strand and another library's executor") {
+TEST_CASE("task_local_value: it travels on a run_loop, a strand and another library's executor",
+          "[promise.task-local]") {
     const test::watchdog guard;
     bide::run_loop loop;
     auto in_loop = loop.spawn(with_value(number, 1, sees_later()));
@@ -194,7 +195,8 @@ TEST_CASE("task_local_value: it travels on a run_loop, a strand and another libr
     CHECK(bide::sync_wait(s, with_value(number, 5, moves())) == 55);
 }
 
-TEST_CASE("task_local_value: the value is made and destroyed once, after its scope has ended") {
+TEST_CASE("task_local_value: the value is made and destroyed once, after its scope has ended",
+          "[promise.task-local]") {
     task_local_value<test::counted_once> key; // a value that cannot be copied
     for (const bool pooled : {false, true}) {
         runner run(pooled);
@@ -304,7 +306,8 @@ TEST_CASE("task_local_value: to read it allocates nothing, with or without a sco
     CHECK(bide::sync_wait(s, reads()) == 0);
 }
 
-TEST_CASE("task_local_value: whatever ends its tasks when, each sees the value of its own scope") {
+TEST_CASE("task_local_value: whatever ends its tasks when, each sees the value of its own scope",
+          "[promise.task-local]") {
     test::rounds([](std::uint32_t round) {
         test::jitter chance(test::seed_of(round));
         scheduler s(workers(1 + round % 3));

@@ -197,7 +197,8 @@ TEST_CASE(
     CHECK(ended);
 }
 
-TEST_CASE("task_tag: children have the tag of their task, and tasks of the scheduler do not") {
+TEST_CASE("task_tag: children have the tag of their task, and tasks of the scheduler do not",
+          "[promise.task-tags]") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     scheduler s(with(workers, false));
@@ -286,7 +287,8 @@ TEST_CASE("task_tag: a child that sets the tag sets that of its task") {
     CHECK(sibling == blue);
 }
 
-TEST_CASE("task_tag: a tag makes neither a task object nor its frame larger") {
+TEST_CASE("task_tag: a tag makes neither a task object nor its frame larger",
+          "[promise.task-tags]") {
     struct without_tag { // the fields of a promise
         void* words[6];
     };

@@ -41,7 +41,8 @@ using namespace std::chrono_literals;
 
 // ---- Time
 
-TEST_CASE("sleep_for: is never too short, and a time of zero or less completes immediately") {
+TEST_CASE("sleep_for: is never too short, and a time of zero or less completes immediately",
+          "[promise.timeouts-on-time]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -294,7 +295,8 @@ TEST_CASE("this_task: the yield of a cancelled task runs the queued tasks, and t
 
 // ---- Shields
 
-TEST_CASE("shield: a cancellation takes effect when the shield ends") {
+TEST_CASE("shield: a cancellation takes effect when the shield ends",
+          "[promise.cancel-ends-wait]") {
     const bool naps = GENERATE(true, false);
     const bool waits = GENERATE(true, false); // false: it runs when it is cancelled
     CAPTURE(naps, waits);
@@ -372,7 +374,8 @@ task<bool> nest(int depth, std::atomic<bool>& deep, const std::atomic<bool>& can
 
 } // namespace
 
-TEST_CASE("shield: 65,535 nest, and neither a reference nor a cancellation is lost") {
+TEST_CASE("shield: 65,535 nest, and neither a reference nor a cancellation is lost",
+          "[promise.cancel-ends-wait]") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     for (const int depth : {1, 255, 256, 257, 60'000, 65'535}) {

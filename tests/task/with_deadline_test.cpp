@@ -106,7 +106,8 @@ TEST_CASE("with_deadline: a deadline that has passed stops the first wait") {
     }
 }
 
-TEST_CASE("with_deadline: of nested deadlines the earliest counts, and ends its own task") {
+TEST_CASE("with_deadline: of nested deadlines the earliest counts, and ends its own task",
+          "[promise.deadlines-travel]") {
     for (const bool pooled : {false, true}) {
         runner run(pooled);
         const auto now = std::chrono::steady_clock::now();
@@ -144,7 +145,8 @@ TEST_CASE("with_deadline: of nested deadlines the earliest counts, and ends its 
 }
 
 TEST_CASE("with_deadline: children inherit the deadline, and tasks that are spawned on a scheduler "
-          "do not") {
+          "do not",
+          "[promise.deadlines-travel]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     const auto when = std::chrono::steady_clock::now() + 1h;
@@ -174,7 +176,8 @@ TEST_CASE("with_deadline: children inherit the deadline, and tasks that are spaw
     CHECK(bide::sync_wait(s, with_deadline(all(), when)).value());
 }
 
-TEST_CASE("with_deadline: a time-out reaches the children of the task") {
+TEST_CASE("with_deadline: a time-out reaches the children of the task",
+          "[promise.deadlines-travel]") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<cancel_reason> a{cancel_reason::none};
@@ -251,7 +254,8 @@ TEST_CASE("with_deadline: if destroyed in its wait, its task gives back what it 
     }
 }
 
-TEST_CASE("with_deadline: whatever ends a task when, it ends once, and nothing is lost") {
+TEST_CASE("with_deadline: whatever ends a task when, it ends once, and nothing is lost",
+          "[promise.deadlines-travel]") {
     test::rounds([](std::uint32_t round) {
         test::jitter chance(test::seed_of(round));
         scheduler s(workers(1 + round % 3));

@@ -49,7 +49,8 @@ task<> withdraw(account& from, int amount) {
 
 } // namespace
 
-TEST_CASE("test scheduler: another task runs between two operations that need not wait") {
+TEST_CASE("test scheduler: another task runs between two operations that need not wait",
+          "[promise.simulation-orders]") {
     for (const task_order order : {task_order::random, task_order::priorities, task_order::fifo}) {
         int overdrawn = 0;
         for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -101,7 +102,8 @@ task<> first(relay& r) {
 
 } // namespace
 
-TEST_CASE("test scheduler: of two tasks that lost their priority, either one goes on first") {
+TEST_CASE("test scheduler: of two tasks that lost their priority, either one goes on first",
+          "[promise.simulation-orders]") {
     int found = 0;
     for (std::uint64_t seed = 0; seed < 30'000; ++seed) {
         relay r;
@@ -117,7 +119,8 @@ TEST_CASE("test scheduler: of two tasks that lost their priority, either one goe
     REQUIRE(found > 10);
 }
 
-TEST_CASE("test scheduler: priorities find a switch after many yields in a row") {
+TEST_CASE("test scheduler: priorities find a switch after many yields in a row",
+          "[promise.simulation-orders]") {
     const auto count = [](int& to) -> task<> {
         for (int i = 0; i < 100; ++i) {
             ++to;
@@ -172,7 +175,8 @@ TEST_CASE("test scheduler: a loop of operations that need not wait starves no ot
 
 // ---- Timers
 
-TEST_CASE("test scheduler: a timer that was armed last can fire before a time-out of its moment") {
+TEST_CASE("test scheduler: a timer that was armed last can fire before a time-out of its moment",
+          "[promise.simulation-orders]") {
     const auto acquire = [](bide::semaphore& from) -> task<bool> {
         auto got = co_await from.async_acquire().with_timeout(10ms);
         const bool in_time = got.has_value();

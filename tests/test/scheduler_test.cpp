@@ -99,7 +99,8 @@ std::string journal_of(const simulation_options& how) { return record_of(how).jo
 
 // ---- The order
 
-TEST_CASE("test scheduler: the same seed makes the same run, byte for byte") {
+TEST_CASE("test scheduler: the same seed makes the same run, byte for byte",
+          "[promise.simulation-repeats]") {
     std::set<std::string> different;
     for (const task_order order : {task_order::random, task_order::priorities, task_order::fifo}) {
         for (std::uint64_t seed = 0; seed < 10; ++seed) {
@@ -113,7 +114,8 @@ TEST_CASE("test scheduler: the same seed makes the same run, byte for byte") {
     REQUIRE(different.size() > 25);
 }
 
-TEST_CASE("test scheduler: a run is the same with every compiler and library") {
+TEST_CASE("test scheduler: a run is the same with every compiler and library",
+          "[promise.simulation-repeats]") {
     std::vector<int> order;
     scheduler s(seeded(1));
     for (int n = 0; n < 4; ++n) {
@@ -227,7 +229,8 @@ TEST_CASE("test scheduler: a task that polls by yielding does not starve those o
 
 // ---- Time
 
-TEST_CASE("test scheduler: days pass at once, and in the right order") {
+TEST_CASE("test scheduler: days pass at once, and in the right order",
+          "[promise.simulation-repeats]") {
     const auto began = std::chrono::steady_clock::now();
     std::vector<int> order;
     scheduler s;
@@ -646,7 +649,8 @@ TEST_CASE("test scheduler: fault points, choices and notes stand in the journal"
 
 // ---- The end
 
-TEST_CASE("test scheduler: a run names the tasks that wait for ever") {
+TEST_CASE("test scheduler: a run names the tasks that wait for ever",
+          "[promise.simulation-repeats]") {
     bide::event never;
     scheduler s(seeded(9));
     s.spawn(wait_for(never).named("reader")).detach();

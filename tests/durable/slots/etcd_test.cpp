@@ -192,7 +192,7 @@ TEST_CASE("etcd_slot: base64 follows RFC 4648") {
     }
 }
 
-TEST_CASE("etcd_slot: keeps what every slot promises") {
+TEST_CASE("etcd_slot: keeps what every slot promises", "[promise.slot-contract]") {
     if (!etcd_server::available()) {
         return;
     }

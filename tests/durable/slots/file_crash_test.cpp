@@ -653,7 +653,8 @@ TEST_CASE("file_slot: a page has the same bytes on every machine") {
     REQUIRE(!bide::detail::checksum_matches(bytes, page));
 }
 
-TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") {
+TEST_CASE("file_slot: a crash at any step leaves the old value or the new one",
+          "[promise.file-slot-crash]") {
     tally t;
     // A new file, then changes of every sector, to shorter and longer values.
     crash_everywhere(pages_of(4096), {100, whole(4096), whole(4096), 1'000, whole(4096)}, t,
@@ -873,7 +874,7 @@ TEST_CASE("file_slot: a file that cannot be made or renamed changes nothing") {
     }
 }
 
-TEST_CASE("file_slot: damaged bytes are never returned as a value") {
+TEST_CASE("file_slot: damaged bytes are never returned as a value", "[promise.file-slot-crash]") {
     test::jitter chance(11);
     disk d;
     history h;
@@ -927,7 +928,8 @@ TEST_CASE("file_slot: damaged bytes are never returned as a value") {
     REQUIRE(corrupt > 0);
 }
 
-TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a loss") {
+TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a loss",
+          "[promise.file-slot-damage]") {
     long bits = 0;
     for (const std::size_t last :
          {std::size_t{200}, std::size_t{5'000}}) { // the second size needs a larger file
@@ -967,7 +969,8 @@ TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a 
     REQUIRE(bits > 4'000);
 }
 
-TEST_CASE("file_slot: an older copy of the file is reported as a loss") {
+TEST_CASE("file_slot: an older copy of the file is reported as a loss",
+          "[promise.file-slot-damage]") {
     disk d;
     history h;
     store s = on(d, pages_of(4096));
@@ -1089,8 +1092,8 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
     REQUIRE(!none.has(data_path));
 }
 
-TEST_CASE(
-    "file_slot: a crash at any step of a repair leaves the damaged file or the repaired one") {
+TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or the repaired one",
+          "[promise.file-slot-damage]") {
     const file_settings settings = pages_of(4096);
     for (const bool can_exchange : {true, false}) {
         long states = 0;

@@ -228,7 +228,8 @@ TEST_CASE("presence: a killed process is not present") {
     REQUIRE(slot.is_present(other.mark()) == presence::no);
 }
 
-TEST_CASE("presence: a child of fork() keeps its parent's mark, and releases none") {
+TEST_CASE("presence: a child of fork() keeps its parent's mark, and releases none",
+          "[promise.file-slot-presence]") {
     slot_in_directory in;
     file_slot slot = in.open();
     auto mine = slot.be_present();
@@ -254,7 +255,8 @@ TEST_CASE("presence: a child of fork() keeps its parent's mark, and releases non
     REQUIRE(slot.is_present(mark) == presence::no);
 }
 
-TEST_CASE("presence: a program that inherited the descriptor keeps the mark until it ends") {
+TEST_CASE("presence: a program that inherited the descriptor keeps the mark until it ends",
+          "[promise.file-slot-presence]") {
     slot_in_directory in;
     file_slot slot = in.open();
     int end[2];
@@ -330,7 +332,8 @@ TEST_CASE("presence: marks differ, and a byte that is locked is not drawn again"
     REQUIRE(slot.be_present().has_value());
 }
 
-TEST_CASE("presence: after the lock file was made again an old mark is unknown") {
+TEST_CASE("presence: after the lock file was made again an old mark is unknown",
+          "[promise.file-slot-presence]") {
     slot_in_directory in;
     file_slot slot = in.open();
     const auto mine = slot.be_present();
@@ -447,7 +450,8 @@ TEST_CASE("presence: read permission is enough to see a mark") {
     REQUIRE(said == "yes, " + std::error_code(EACCES, std::generic_category()).message());
 }
 
-TEST_CASE("presence: containers with separate pids, clocks and boot ids see each other's marks") {
+TEST_CASE("presence: containers with separate pids, clocks and boot ids see each other's marks",
+          "[promise.file-slot-presence]") {
     slot_in_directory in;
     file_slot slot = in.open();
     const std::string ours = first_line("/proc/sys/kernel/random/boot_id");

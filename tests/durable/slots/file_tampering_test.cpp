@@ -104,8 +104,8 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 // ---- permanent errors and their texts
 
-TEST_CASE(
-    "file_slot: a file that is not regular is refused at once, and the error names its kind") {
+TEST_CASE("file_slot: a file that is not regular is refused at once, and the error names its kind",
+          "[promise.file-slot-lock-files]") {
     const auto in = fresh_directory();
     ::alarm(60); // opening a pipe may block forever
     for (const std::string beside : {"", ".lock"}) {
@@ -229,7 +229,8 @@ TEST_CASE("file_slot: a file that is mounted alone is refused at once, and the e
 
 // ---- repair
 
-TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode") {
+TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode",
+          "[promise.file-slot-damage]") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
     file_slot_options wide;
@@ -293,7 +294,8 @@ TEST_CASE("file_slot: of many concurrent repairs one succeeds, and all slots go 
 
 // ---- files that are removed and moved
 
-TEST_CASE("file_slot: removing the lock file at any moment loses no change") {
+TEST_CASE("file_slot: removing the lock file at any moment loses no change",
+          "[promise.file-slot-lock-files]") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
     {
@@ -349,7 +351,8 @@ TEST_CASE("file_slot: an open slot notices that its file was removed, and that i
     CHECK(one.load()->version == next);
 }
 
-TEST_CASE("file_slot: a moved directory is missing, and a new one in its place is empty") {
+TEST_CASE("file_slot: a moved directory is missing, and a new one in its place is empty",
+          "[promise.file-slot-lock-files]") {
     const auto in = fresh_directory();
     REQUIRE(::mkdir((in / "d").c_str(), 0700) == 0);
     file_slot slot(in / "d/a");

@@ -149,7 +149,7 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 } // namespace
 
-TEST_CASE("file_slot: keeps the contract of slots") {
+TEST_CASE("file_slot: keeps the contract of slots", "[promise.slot-contract]") {
     file_store<file_slot, 8> store;
     test::check_slot(store);
 }
@@ -381,7 +381,8 @@ private:
 
 } // namespace
 
-TEST_CASE("file_slot: works on a full disk, and reports ENOSPC where it needs space") {
+TEST_CASE("file_slot: works on a full disk, and reports ENOSPC where it needs space",
+          "[promise.file-slot-crash]") {
     small_filesystem on("size=128k");
     if (!on) {
         return;

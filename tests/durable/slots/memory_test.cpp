@@ -53,7 +53,7 @@ std::string value_in(memory_slot& slot) { return slot.load().value().value; }
 
 } // namespace
 
-TEST_CASE("memory_slot: keeps the contract of slots") {
+TEST_CASE("memory_slot: keeps the contract of slots", "[promise.slot-contract]") {
     memory_store store;
     test::check_slot(store);
 }

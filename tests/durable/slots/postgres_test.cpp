@@ -173,7 +173,8 @@ TEST_CASE("postgres_slot: reports exactly what is certain when the network or th
     }
 }
 
-TEST_CASE("postgres_slot: keeps the contract of slots behind a pooler that pools transactions") {
+TEST_CASE("postgres_slot: keeps the contract of slots behind a pooler that pools transactions",
+          "[promise.slot-contract]") {
     test::postgres_server* const s = server();
     if (s == nullptr || !test::pgbouncer::is_available()) {
         std::fputs("skipped: PgBouncer is not installed\n", stderr);
@@ -479,8 +480,8 @@ TEST_CASE("postgres_slot: creates its table only if it is allowed to") {
     }
 }
 
-TEST_CASE(
-    "postgres_slot: a change is committed, or not, with the work of the caller's transaction") {
+TEST_CASE("postgres_slot: a change is committed, or not, with the work of the caller's transaction",
+          "[promise.postgres-transaction]") {
     if (test::postgres_server* const s = server()) {
         session user(s->conninfo());
         user("CREATE TABLE work (done text)");
@@ -830,7 +831,8 @@ const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, va
 
 } // namespace
 
-TEST_CASE("postgres_slot: two roles with different search_paths use one table") {
+TEST_CASE("postgres_slot: two roles with different search_paths use one table",
+          "[promise.postgres-tables]") {
     if (test::postgres_server* const s = server()) {
         const std::string at = new_database(*s, "two_roles");
         session admin(at);
@@ -858,7 +860,8 @@ TEST_CASE("postgres_slot: two roles with different search_paths use one table") 
     }
 }
 
-TEST_CASE("postgres_slot: finds or refuses a table in any schema, and never ignores it") {
+TEST_CASE("postgres_slot: finds or refuses a table in any schema, and never ignores it",
+          "[promise.postgres-tables]") {
     if (test::postgres_server* const s = server()) {
         const std::string at = new_database(*s, "made_before");
         session admin(at);
@@ -1005,7 +1008,8 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
 
 } // namespace
 
-TEST_CASE("postgres_slot: refuses a table that was dropped and created again") {
+TEST_CASE("postgres_slot: refuses a table that was dropped and created again",
+          "[promise.postgres-tables]") {
     if (test::postgres_server* const s = server()) {
         SECTION("directly") { check_another_table(*s, s->conninfo(), "remade"); }
         SECTION("named by its schema") {
@@ -1095,7 +1099,7 @@ TEST_CASE("postgres_slot: threads that update one row share the connections") {
     }
 }
 
-TEST_CASE("postgres_slot: a call that hangs delays no renewal") {
+TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgres-connections]") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
         postgres_slot slot(s->conninfo(), key, patient_for(60s));
@@ -1267,7 +1271,8 @@ std::string fatal(const std::string& state, const std::string& words) {
 } // namespace
 
 TEST_CASE(
-    "postgres_slot: a permanent error is reported at once, with the place and the server's text") {
+    "postgres_slot: a permanent error is reported at once, with the place and the server's text",
+    "[promise.postgres-errors]") {
     if (test::postgres_server* const s = server()) {
         const std::string host = "127.0.0.1:" + std::to_string(s->port());
         const std::string secret = " password=s3cr'%/@et";
@@ -1320,7 +1325,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("postgres_slot: an error about an invalid connection string quotes no part of it") {
+TEST_CASE("postgres_slot: an error about an invalid connection string quotes no part of it",
+          "[promise.postgres-errors]") {
     for (const char* const conninfo :
          {"host=127.0.0.1 password=my s3cret", "password='s3cret", "s3cret",
           "postgres://user:s3cret%zz@127.0.0.1/db", "postgres://user:s3cret%00@127.0.0.1/db",
@@ -1476,7 +1482,8 @@ TEST_CASE("postgres_slot: an acquire and a release without contention take two r
 // ---- Many locks, and a server that hangs
 
 TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connections, and a locked "
-          "row costs no other lock its hold") {
+          "row costs no other lock its hold",
+          "[promise.postgres-connections]") {
     if (!test::postgres_server::is_available()) {
         WARN("skipped: PostgreSQL is not installed");
         return;

@@ -131,7 +131,7 @@ struct tls_store {
 
 } // namespace
 
-TEST_CASE("redis_slot: keeps what every slot promises") {
+TEST_CASE("redis_slot: keeps what every slot promises", "[promise.slot-contract]") {
     if (!redis_server::available()) {
         return;
     }

@@ -665,7 +665,8 @@ TEST_CASE("sqlite_slot: an older copy of the database is reported as a loss") {
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: a damaged value is reported as corrupt, and can be replaced") {
+TEST_CASE("sqlite_slot: a damaged value is reported as corrupt, and can be replaced",
+          "[promise.durable-damage]") {
     directory dir;
     const std::string before(300, 'v');
     slot_version last = 0;
@@ -1053,7 +1054,8 @@ TEST_CASE("sqlite_slot: a presence can be taken while another thread is in an op
 #endif
 }
 
-TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a lease") {
+TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a lease",
+          "[promise.durable-damage]") {
     directory dir;
     test::shared_with_children<std::atomic<int>> held;
     const pid_t holder = ::fork();

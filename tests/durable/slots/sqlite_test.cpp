@@ -116,7 +116,7 @@ std::error_code add_one(sqlite_slot& s) {
 
 } // namespace
 
-TEST_CASE("sqlite_slot: keeps the contract of slots") {
+TEST_CASE("sqlite_slot: keeps the contract of slots", "[promise.slot-contract]") {
     sqlite_store<sqlite_slot, sqlite_journal::automatic> store;
     test::check_slot(store);
 }
