@@ -16,6 +16,7 @@ lint.py [--root DIR]      prints one line for each finding, `file:line: [rule] w
   listed    each header is installed; each test and each model is built and run
   size      at most 400 lines of at most 110 columns; lines beyond 100 columns are counted
   promise   each promise of tests/README.md labels a test, and each label of a test is in that table
+  sets      the table of tests/README.md has each set of tests/sets.cmake, and the steps of .ci/run that take it
   co_await  no capturing lambda inside an awaited expression: g++ 12 destroys it twice
 """
 
@@ -206,6 +207,22 @@ class Lint:
         for label in promised.keys() - held:
             self.find(f"{readme}:{promised[label]}", "promise", f"no test has the label {label}")
 
+    # ---- which tests run where
+
+    def check_sets(self):
+        readme, sets = "tests/README.md", "tests/sets.cmake"
+        if not (self.root / sets).exists():
+            return
+        text = (self.root / sets).read_text(encoding="utf-8")
+        steps = (self.root / ".ci/run").read_text(encoding="utf-8").replace("\\\n", " ")
+        builds = re.findall(r"(\S+) (?:release|clang|tsan|asan|aarch64) (\S+\+\+\S*) .*BIDE_TEST_SET=(\w+)", steps)
+        table = self.lines(readme)
+        for about, name in re.findall(r"# (.+)\nset\(\n? *bide_(\w+)_tests", text):
+            of = ", ".join(f"`{step}` ({compiler})" for step, compiler, taken in builds if taken == name)
+            row = f"| `{name}` | {about} | {of} |"
+            if row not in table:
+                self.find(f"{readme}:1", "sets", f"has no row: {row}")
+
     # ---- every co_await of the tests
 
     def check_awaits(self, path):
@@ -241,6 +258,7 @@ class Lint:
         for path in sources:
             self.check_awaits(path)
         self.check_promises(sources)
+        self.check_sets()
         for finding in sorted(self.findings):
             print(finding)
         if self.long_lines:

@@ -1,19 +1,20 @@
-# With BIDE_TEST_JOINED, the test files of a room are compiled as one file, into one program: what they
-# instantiate in common is compiled once. Each file stays a ctest of its own, which runs the test cases of
-# that file.
+# The test files of a room are compiled as a few files, into one program: what they instantiate in common is
+# compiled once. Each file stays a ctest of its own, which runs the test cases of that file. With
+# BIDE_TEST_JOINED=OFF each file is a program of its own: more work, but less of it after a change.
 #
-# That file includes the headers of all, and then each test file within a namespace of its own, so that
-# names in two of them do not collide. It is linked twice: into a program that counts allocations, and into
-# one that has the operators new and delete of the sanitizer, if there is one. The compiler may take 4 GiB for
-# a room under AddressSanitizer.
+# A part of a room includes the headers of its test files, and then each test file within a namespace of its
+# own, so that names in two of them do not collide. The parts are linked twice under a sanitizer: into a
+# program that counts allocations, and into one that has the operators new and delete of the sanitizer.
 
-option(BIDE_TEST_JOINED "Compile the test files of a room as one: less work, but all of it after each change" OFF)
+option(BIDE_TEST_JOINED "Compile the test files of a room in a few parts" ON)
+set(BIDE_TEST_PART 120000 CACHE STRING "Bytes of test files in a part: a compiler of one takes less than 2 GB")
+mark_as_advanced(BIDE_TEST_PART)
 
 # bide_join(<room> <file> <target> <filter>): sets the program that the file becomes a part of, and what
 # selects its test cases there.
 function(bide_join room file target filter)
     set(program ${room}_tests)
-    if(file IN_LIST bide_counting_tests)
+    if(file IN_LIST bide_counting_tests AND BIDE_SANITIZE)
         set(program ${room}_counting_tests)
     endif()
     set_property(DIRECTORY APPEND PROPERTY bide_joined_rooms ${room})
@@ -24,31 +25,60 @@ function(bide_join room file target filter)
     set(${filter} "--filenames-as-tags;[#${tag}]" PARENT_SCOPE)
 endfunction()
 
+# Writes a part: its source is ${out}.
+function(bide_write_part out)
+    set(headers "")
+    set(bodies "")
+    foreach(file IN LISTS ARGN)
+        file(STRINGS ${file} lines REGEX "^#include ")
+        list(APPEND headers ${lines})
+        file(STRINGS ${file} directives REGEX "^#(define|include) ")
+        if(directives MATCHES "#define .*;#include ")
+            message(FATAL_ERROR "${file} defines a macro for headers: list it in bide_separate_tests")
+        endif()
+        string(MAKE_C_IDENTIFIER ${file} space)
+        string(APPEND bodies "namespace ${space} {\n#include \"${CMAKE_CURRENT_SOURCE_DIR}/${file}\"\n}\n")
+    endforeach()
+    list(REMOVE_DUPLICATES headers)
+    list(JOIN headers "\n" headers)
+    file(CONFIGURE OUTPUT ${out} CONTENT "${headers}\n${bodies}" @ONLY)
+endfunction()
+
+# Parts of about the same size, in the order of the files.
+function(bide_part_sources room sources)
+    get_property(files DIRECTORY PROPERTY bide_files_of_${room})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
+    set(all 0)
+    foreach(file IN LISTS files)
+        file(SIZE ${CMAKE_CURRENT_SOURCE_DIR}/${file} bytes)
+        math(EXPR all "${all} + ${bytes}")
+    endforeach()
+    math(EXPR parts "(${all} + ${BIDE_TEST_PART} - 1) / ${BIDE_TEST_PART}")
+    set(begun 0)
+    set(written "")
+    foreach(file IN LISTS files)
+        file(SIZE ${CMAKE_CURRENT_SOURCE_DIR}/${file} bytes)
+        math(EXPR part "(${begun} + ${bytes} / 2) * ${parts} / (${all} + 1)")
+        math(EXPR begun "${begun} + ${bytes}")
+        list(APPEND files_of_${part} ${file})
+        list(APPEND written ${part})
+    endforeach()
+    list(REMOVE_DUPLICATES written)
+    foreach(part IN LISTS written)
+        set(source ${CMAKE_CURRENT_BINARY_DIR}/joined/${room}_${part}.cpp)
+        bide_write_part(${source} ${files_of_${part}})
+        list(APPEND result ${source})
+    endforeach()
+    set(${sources} ${result} PARENT_SCOPE)
+endfunction()
+
 # Adds the programs.
 function(bide_joined_programs)
     get_property(rooms DIRECTORY PROPERTY bide_joined_rooms)
     list(REMOVE_DUPLICATES rooms)
     foreach(room IN LISTS rooms)
-        get_property(files DIRECTORY PROPERTY bide_files_of_${room})
-        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
-        set(headers "")
-        set(bodies "")
-        foreach(file IN LISTS files)
-            file(STRINGS ${file} lines REGEX "^#include ")
-            list(APPEND headers ${lines})
-            file(STRINGS ${file} directives REGEX "^#(define|include) ")
-            if(directives MATCHES "#define .*;#include ")
-                message(FATAL_ERROR "${file} defines a macro for headers: list it in bide_separate_tests")
-            endif()
-            string(MAKE_C_IDENTIFIER ${file} space)
-            string(APPEND bodies "namespace ${space} {\n#include \"${CMAKE_CURRENT_SOURCE_DIR}/${file}\"\n}\n")
-        endforeach()
-        list(REMOVE_DUPLICATES headers)
-        list(JOIN headers "\n" headers)
-        set(source ${CMAKE_CURRENT_BINARY_DIR}/joined/${room}.cpp)
-        file(CONFIGURE OUTPUT ${source} CONTENT "${headers}\n${bodies}" @ONLY)
-
-        add_library(${room}_joined OBJECT ${source})
+        bide_part_sources(${room} sources)
+        add_library(${room}_joined OBJECT ${sources})
         bide_develop(${room}_joined)
         if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
             # It takes the test files for headers, whose classes must not use unnamed namespaces.

@@ -5,7 +5,7 @@ add_library(headers_strict OBJECT noexcept_smoke.cpp)
 bide_develop(headers_strict)
 target_compile_options(
     headers_strict
-    PRIVATE -fsyntax-only -Wsign-conversion -Wnon-virtual-dtor -Wold-style-cast
+    PRIVATE -Wsign-conversion -Wnon-virtual-dtor -Wold-style-cast
             $<$<CXX_COMPILER_ID:GNU>:-Wuseless-cast>
 )
 set(rooms bide parallel stream)
@@ -49,7 +49,7 @@ foreach(standard IN ITEMS 2c 23)
     if(bide_has_cxx${standard})
         add_library(headers_newest OBJECT noexcept_smoke.cpp)
         bide_develop(headers_newest)
-        target_compile_options(headers_newest PRIVATE -fsyntax-only -std=c++${standard})
+        target_compile_options(headers_newest PRIVATE -std=c++${standard})
         break()
     endif()
 endforeach()
