@@ -19,7 +19,7 @@ set(
 set(
     bide_quick_tests
     "(core|sync|channel|task|sched|stream|test)[.].*"
-    "parallel[.].*" "durable[.](record|slot|slots[.](memory|file)|locks)" "interop[.](foreign.*|senders)"
+    "parallel[.].*" "durable[.](record|record_search|slot|slots[.](memory|file)|locks)" "interop[.](foreign.*|senders)"
     "model[.](semaphore|mutex|ring|channel|event_count|parker)" noexcept_smoke "lint[.a-z]*"
     "example[.].*" "package[.](install|find_package)"
 )

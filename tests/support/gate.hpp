@@ -4,6 +4,8 @@
 // Threads that start together and end in time. A wait that does not end is a failure with a message,
 // and not a hang: where the time is up, the process says where it waits, and exits.
 
+#include "support/seed.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -28,7 +30,8 @@ struct where {
 };
 
 [[noreturn]] inline void give_up(where at, const char* what) noexcept {
-    std::fprintf(stderr, "%s:%d: FAILED: %s\n", at.file, at.line, what);
+    std::fprintf(stderr, "%s:%d: FAILED: %s\nBIDE_TEST_SEED=%u repeats what chance chose\n",
+                 at.file, at.line, what, static_cast<unsigned>(run_seed()));
     std::fflush(nullptr);
     std::_Exit(1);
 }

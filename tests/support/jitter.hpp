@@ -3,25 +3,15 @@
 
 // Chance that can be repeated, and small random delays that widen the windows of a race.
 
+#include "support/seed.hpp"
+
 #include <bide/core/platform.hpp>
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <random>
 #include <thread>
 
 namespace test {
-
-// The seed of this run: BIDE_TEST_SEED, or chance. INFO() it where it is used.
-inline std::uint32_t run_seed() {
-    static const std::uint32_t seed = [] {
-        const char* const given = std::getenv("BIDE_TEST_SEED");
-        return given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10))
-                                : static_cast<std::uint32_t>(std::random_device()());
-    }();
-    return seed;
-}
 
 // One for each thread.
 class jitter {
