@@ -1,10 +1,9 @@
 #include <bide/stream/chunks.hpp>
 
 #include <bide/channel/channel.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/simulated_streams.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
 
@@ -17,11 +16,13 @@
 #include <vector>
 
 using bide::chunks;
-using bide::scheduler;
 using bide::sync_wait;
 using test::consume;
+using test::consume_timed;
 using test::numbers;
 using test::numbers_then_failure;
+using test::send_at;
+using test::timed;
 using chunk = std::vector<int>;
 using namespace std::chrono_literals;
 
@@ -69,7 +70,15 @@ TEST_CASE("chunks: an exception comes after the items that came before it") {
     CHECK(none.end == "no more");
 }
 
-TEST_CASE("chunks: a time limit ends a chunk that has an item, and makes none without") {
+TEST_CASE("chunks: a time limit counts from the first item of a chunk, and makes none without") {
+    bide::channel<int> items(9);
+    test::simulated run;
+    run.spawn(send_at(items, {5ms, 11ms, 17ms, 40ms, 41ms, 42ms, 60ms}, 61ms)).detach();
+    const auto all = run.run_until(consume_timed(chunks(&items, 3, 10ms)));
+    CHECK(all == timed<chunk>{{15ms, {0, 1}}, {27ms, {2}}, {42ms, {3, 4, 5}}, {61ms, {6}}});
+}
+
+TEST_CASE("chunks: a time limit beside a sender on another thread loses no item") {
     const bool pooled = GENERATE(false, true);
     test::runner run(pooled);
     bide::channel<int> items(4);
@@ -119,15 +128,15 @@ TEST_CASE("chunks: with a limit of zero, has what is there") {
 TEST_CASE("chunks: a cancelled consumer first gets the items that the chunk has",
           "[promise.stream-keeps-items]") {
     const bool limited = GENERATE(false, true);
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
     bide::channel<int> items(4);
+    test::simulated on;
     for (int i = 0; i < 3; ++i) {
         static_cast<void>(items.send(i));
     }
     auto all =
         limited ? on.spawn(consume(chunks(&items, 2, 1h))) : on.spawn(consume(chunks(&items, 2)));
-    REQUIRE(test::eventually([&items] { return items.empty(); }));
+    on.run_ready();
+    CHECK(items.empty());
     all.cancel();
     const auto got = std::move(all).join();
     CHECK(got.items == std::vector<chunk>{{0, 1}, {2}});

@@ -1,9 +1,9 @@
 #include <bide/stream/timing.hpp>
 
 #include <bide/channel/channel.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/simulated_streams.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
 
@@ -15,13 +15,15 @@
 
 using bide::debounce;
 using bide::errc;
-using bide::scheduler;
 using bide::sync_wait;
 using bide::task;
 using bide::throttle;
 using bide::timeout;
 using test::consume;
+using test::consume_timed;
 using test::numbers;
+using test::send_at;
+using test::timed;
 using clock_type = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
@@ -35,33 +37,37 @@ template <class Stream> auto first_of(Stream& from) {
     return sync_wait(take(from));
 }
 
+// Sends 0, 1, ..., n - 1.
+void fill(bide::channel<int>& to, int n) {
+    for (int i = 0; i < n; ++i) {
+        REQUIRE(to.try_send(i));
+    }
+}
+
 } // namespace
 
 // ---- throttle
 
-TEST_CASE("throttle: no item comes too early, and none is dropped") {
-    const bool pooled = GENERATE(false, true);
-    test::runner run(pooled);
-    const auto start = clock_type::now();
-    const auto all = run(consume(throttle(numbers(0, 5), 2ms)));
-    CHECK(clock_type::now() - start >= 8ms);
-    CHECK(all.items == std::vector{0, 1, 2, 3, 4});
+TEST_CASE("throttle: yields an item each period, and drops none") {
+    test::simulated run;
+    const auto all = run.run_until(consume_timed(throttle(numbers(0, 4), 10ms)));
+    CHECK(all == timed<int>{{0ms, 0}, {10ms, 1}, {20ms, 2}, {30ms, 3}});
 }
 
 TEST_CASE("throttle: asks its stream for an item when the period is over, not before") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
     bide::channel<int> items(4);
-    for (int i = 0; i < 3; ++i) {
-        static_cast<void>(items.send(i));
-    }
-    auto all = on.spawn(consume(throttle(&items, 1h)));
-    REQUIRE(test::eventually([&items] { return items.size() == 2; }));
+    test::simulated run;
+    fill(items, 3);
+    auto all = run.spawn(consume(throttle(&items, 1h)));
+    run.run_for(1h - 1ns);
+    CHECK(items.size() == 2);
+    run.run_for(1ns);
+    CHECK(items.size() == 1);
     all.cancel();
     const auto got = std::move(all).join();
-    CHECK(got.items == std::vector{0});
+    CHECK(got.items == std::vector{0, 1});
     CHECK(got.end == "stopped");
-    CHECK(items.size() == 2); // no item is lost
+    CHECK(items.size() == 1); // no item is lost
 }
 
 TEST_CASE("throttle: without a period, does nothing; with the longest one, passes one item") {
@@ -73,98 +79,110 @@ TEST_CASE("throttle: without a period, does nothing; with the longest one, passe
 
 // ---- debounce
 
-TEST_CASE("debounce: of items that come together, the last one comes after a quiet time") {
+TEST_CASE("debounce: of items that come together, the last one comes a quiet time after it") {
     bide::channel<int> items(8);
-    auto quiet = debounce(&items, 2ms);
-    for (int round = 0; round < 3; ++round) {
-        for (int i = 0; i < 5; ++i) {
-            static_cast<void>(items.send(10 * round + i));
-        }
-        const auto start = clock_type::now();
-        CHECK(first_of(quiet) == 10 * round + 4);
-        CHECK(clock_type::now() - start >= 2ms);
-    }
-    for (int i = 0; i < 3; ++i) {
-        static_cast<void>(items.send(i));
-    }
-    items.close();
-    const auto rest = sync_wait(consume(std::move(quiet)));
-    CHECK(rest.items == std::vector{2});
-    CHECK(rest.end == "end");
+    test::simulated run;
+    run.spawn(send_at(items, {1ms, 4ms, 8ms, 20ms, 24ms, 40ms}, 41ms)).detach();
+    const auto all = run.run_until(consume_timed(debounce(&items, 5ms)));
+    // The end of the stream ends the last quiet time.
+    CHECK(all == timed<int>{{13ms, 2}, {29ms, 4}, {41ms, 5}});
 }
 
 TEST_CASE("debounce: the end of the stream ends the quiet time, with or without an item") {
     const test::watchdog guard;
     bide::channel<int> items(8);
-    static_cast<void>(items.send(1));
+    fill(items, 1);
     items.close();
-    CHECK(sync_wait(consume(debounce(&items, 1h))).items == std::vector{1});
+    CHECK(sync_wait(consume(debounce(&items, 1h))).items == std::vector{0});
     CHECK(sync_wait(consume(debounce(&items, 1h))).items.empty());
 }
 
 TEST_CASE("debounce: a cancelled consumer first gets the item that is there",
           "[promise.stream-keeps-items]") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
     bide::channel<std::unique_ptr<int>> items(8);
+    test::simulated run;
     static_cast<void>(items.send(std::make_unique<int>(1)));
     static_cast<void>(items.send(std::make_unique<int>(2)));
-    auto all = on.spawn(consume(debounce(&items, 1h)));
-    REQUIRE(test::eventually([&items] { return items.empty(); }));
+    auto all = run.spawn(consume(debounce(&items, 1h)));
+    run.run_ready();
+    CHECK(items.empty());
     all.cancel();
     const auto got = std::move(all).join();
     REQUIRE(got.items.size() == 1);
     CHECK(*got.items[0] == 2);
     CHECK(got.end == "stopped");
+    CHECK(run.now() == 0ms);
 }
 
 // ---- timeout
 
-TEST_CASE("timeout: yields errc::timeout whenever no item comes in time, and goes on") {
+TEST_CASE("timeout: yields errc::timeout each time that no item comes in time, and goes on") {
     bide::channel<int> items(8);
-    auto limited = timeout(&items, 1ms);
-    const auto early = first_of(limited);
-    REQUIRE(early);
-    CHECK((!*early && early->error() == errc::timeout));
-    static_cast<void>(items.send(7));
-    const auto item = first_of(limited);
-    REQUIRE(item);
-    CHECK(*item == 7);
-    const auto again = first_of(limited);
-    REQUIRE(again);
-    CHECK((!*again && again->error() == errc::timeout));
-    static_cast<void>(items.send(8));
-    items.close();
-    const auto last = first_of(limited);
-    REQUIRE(last);
-    CHECK(*last == 8);
-    CHECK(!first_of(limited));
+    test::simulated run;
+    run.spawn(send_at(items, {3ms, 28ms}, 30ms)).detach();
+    const auto all = run.run_until(consume_timed(timeout(&items, 10ms)));
+    const bide::result<int> late = bide::unexpected{errc::timeout};
+    CHECK(all == timed<bide::result<int>>{{3ms, 0}, {13ms, late}, {23ms, late}, {28ms, 1}});
+}
+
+TEST_CASE("timeout: counts from the call of next(), however long the consumer was busy") {
+    bide::channel<int> items(8);
+    test::simulated run;
+    run.spawn(send_at(items, {0ms, 16ms}, 40ms)).detach();
+    const auto all = run.run_until(consume_timed(timeout(&items, 10ms), 7ms));
+    // Of an item at 0 ms, next() is called at 7 ms.
+    const bide::result<int> late = bide::unexpected{errc::timeout};
+    CHECK(all == timed<bide::result<int>>{{0ms, 0}, {16ms, 1}, {33ms, late}});
 }
 
 TEST_CASE("timeout: with a limit of zero, makes one attempt") {
     bide::channel<int> items(8);
     auto limited = timeout(&items, 0s);
-    static_cast<void>(items.send(7));
+    fill(items, 1);
     const auto item = first_of(limited);
     REQUIRE(item);
-    CHECK(*item == 7);
+    CHECK(*item == 0);
     const auto none = first_of(limited);
     REQUIRE(none);
     CHECK((!*none && none->error() == errc::timeout));
 }
 
 TEST_CASE("timeout: a cancellation is no time-out") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
     bide::channel<int> items(8);
-    static_cast<void>(items.send(7));
-    auto all = on.spawn(consume(timeout(&items, 1h)));
-    REQUIRE(test::eventually([&items] { return items.empty(); }));
+    test::simulated run;
+    fill(items, 1);
+    auto all = run.spawn(consume(timeout(&items, 1h)));
+    run.run_ready();
     all.cancel();
     const auto got = std::move(all).join();
     REQUIRE(got.items.size() == 1);
-    CHECK(got.items[0] == 7);
+    CHECK(got.items[0] == 0);
     CHECK(got.end == "stopped");
+    CHECK(run.now() == 0ms);
+}
+
+// ---- All
+
+TEST_CASE("timing: on the real clock, no wait ends early") {
+    const bool pooled = GENERATE(false, true);
+    test::runner run(pooled);
+    const auto start = clock_type::now();
+    CHECK(run(consume(throttle(numbers(0, 3), 2ms))).items == std::vector{0, 1, 2});
+    CHECK(clock_type::now() - start >= 4ms);
+
+    bide::channel<int> items(8);
+    fill(items, 3);
+    auto quiet = debounce(&items, 2ms);
+    const auto sent = clock_type::now();
+    CHECK(first_of(quiet) == 2);
+    CHECK(clock_type::now() - sent >= 2ms);
+
+    auto limited = timeout(&items, 1ms);
+    const auto asked = clock_type::now();
+    const auto late = first_of(limited);
+    CHECK(clock_type::now() - asked >= 1ms);
+    REQUIRE(late);
+    CHECK((!*late && late->error() == errc::timeout));
 }
 
 TEST_CASE("timing: times of zero, negative, endless and undefined times lose no item") {
@@ -176,12 +194,7 @@ TEST_CASE("timing: times of zero, negative, endless and undefined times lose no 
          {seconds(0), seconds(-3600), seconds(endless), seconds(-endless), seconds(undefined)}) {
         CAPTURE(time.count());
         bide::channel<int> some(5);
-        const auto fill = [&] {
-            for (int i = 0; i < 5; ++i) {
-                REQUIRE(some.try_send(i));
-            }
-        };
-        fill();
+        fill(some, 5);
         const auto read = [&]() -> bide::task<int> {
             auto timed = bide::timeout(&some, time);
             int sum = 0;
@@ -192,7 +205,7 @@ TEST_CASE("timing: times of zero, negative, endless and undefined times lose no 
             co_return sum;
         };
         CHECK(bide::sync_wait(read()) == 10);
-        fill();
+        fill(some, 5);
         some.close();
         const auto last = [&]() -> bide::task<int> {
             auto quiet = bide::debounce(&some, time);
