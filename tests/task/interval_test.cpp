@@ -2,12 +2,12 @@
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
+#include <support/simulated.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -16,104 +16,30 @@
 #include <vector>
 
 using bide::interval;
+using bide::missed_ticks;
 using bide::scheduler;
 using bide::task;
 using test::with;
 using clock_type = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-TEST_CASE("interval: ticks after each period, never too early") {
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
-    scheduler s(with(2, naps));
-    CHECK(s.spawn([]() -> task<int> {
-               int early = 0;
-               const auto start = clock_type::now();
-               interval every(300us);
-               std::uint64_t ticks = 0;
-               for (int i = 0; i < 30; ++i) {
-                   const std::uint64_t came = co_await every.async_tick();
-                   ticks += came;
-                   early += came == 0 || clock_type::now() - start < ticks * 300us ? 1 : 0;
-               }
-               co_return early;
-           }).join() == 0);
-}
-
-TEST_CASE("interval: missed ticks come as one tick, which counts them") {
-    const test::watchdog guard;
-    scheduler s(with(1, false));
-    CHECK(s.spawn([]() -> task<bool> {
-               const auto start = clock_type::now();
-               interval every(1ms);
-               while (clock_type::now() - start < 5ms) {
-               }
-               const std::uint64_t missed = co_await every.async_tick(); // immediately
-               const auto now = clock_type::now() - start;
-               const std::uint64_t one = co_await every.async_tick();
-               co_return missed >= 4 && missed <= static_cast<std::uint64_t>(now / 1ms) &&
-                   one >= 1 && clock_type::now() - start >= (missed + one) * 1ms;
-           }).join());
-}
-
-TEST_CASE("interval: a tick whose wait timed out is not lost") {
-    const test::watchdog guard;
-    scheduler s(with(1, false));
-    CHECK(s.spawn([]() -> task<bool> {
-               const auto start = clock_type::now();
-               interval every(20ms);
-               const auto given_up = co_await every.async_tick().with_timeout(1us);
-               const auto stays_out = co_await every.async_tick().with_timeout(-1s);
-               const std::uint64_t first = co_await every.async_tick();
-               const auto now = clock_type::now() - start;
-               // On a busy machine, the time-outs may be later than the tick.
-               const bool in_time = !given_up && !stays_out;
-               co_return !in_time ||
-                   (now >= 20ms && first >= 1 && first <= static_cast<std::uint64_t>(now / 20ms));
-           }).join());
-}
-
-TEST_CASE("interval: the tick of a cancelled task is stopped") {
-    const test::watchdog guard;
-    std::atomic<bool> waits{false};
-    scheduler s(with(1, false));
-    auto h = s.spawn([&]() -> task<bool> {
-        interval never(std::chrono::hours::max());
-        waits = true;
-        const auto tick = co_await never.async_tick().as_result();
-        co_return !tick && tick.error() == bide::errc::stopped;
-    });
-    REQUIRE(test::eventually([&] { return waits.load(); }));
-    h.cancel();
-    CHECK(std::move(h).join());
-}
-
 namespace {
 
-test::detached count_ticks(std::atomic<std::uint64_t>& ticks) {
-    interval every(100us);
-    for (int i = 0; i < 5; ++i) {
-        ticks += co_await every.async_tick();
+// How many ticks came as one, and when in simulated time.
+using ticks = std::vector<std::pair<std::chrono::nanoseconds, std::uint64_t>>;
+task<ticks> next_ticks(interval& every, int n) {
+    ticks all;
+    for (int i = 0; i < n; ++i) {
+        const std::uint64_t came = co_await every.async_tick();
+        all.emplace_back(bide::test::now(), came);
     }
-    ticks += 1'000'000;
+    co_return all;
 }
-
-} // namespace
-
-TEST_CASE("interval: a coroutine without scheduler may use one") {
-    const test::watchdog guard;
-    std::atomic<std::uint64_t> ticks{0};
-    count_ticks(ticks);
-    CHECK(test::eventually([&] { return ticks >= 1'000'005; }));
-}
-
-// ---- Missed ticks
-
-namespace {
 
 // The values of the due ticks, up to six.
-task<std::vector<std::uint64_t>> due(interval& every) {
-    std::vector<std::uint64_t> said;
+using counts = std::vector<std::uint64_t>;
+task<counts> due(interval& every) {
+    counts said;
     for (int i = 0; i < 6; ++i) {
         const auto tick = co_await every.async_tick().with_timeout(0s);
         if (!tick) {
@@ -124,67 +50,59 @@ task<std::vector<std::uint64_t>> due(interval& every) {
     co_return said;
 }
 
-// The time until the second tick from now.
-task<clock_type::duration> two_ticks(interval& every) {
-    const auto start = clock_type::now();
-    co_await every.async_tick();
-    co_await every.async_tick();
-    co_return clock_type::now() - start;
-}
-
-using counts = std::vector<std::uint64_t>;
-using bide::missed_ticks;
-
 } // namespace
 
-TEST_CASE("interval: the policy decides whether due ticks come as one tick or each on its own") {
-    const auto since = clock_type::now() - 3h; // four ticks are due
-    interval skips(1h);
-    skips.reset_at(since);
-    CHECK(bide::sync_wait(due(skips)) == counts{4});
-    interval bursts(1h, missed_ticks::burst);
-    bursts.reset_at(since);
-    CHECK(bide::sync_wait(due(bursts)) == counts{1, 1, 1, 1});
-    interval delays(1h, missed_ticks::delay);
-    delays.reset_at(since);
-    CHECK(bide::sync_wait(due(delays)) == counts{4});
-
-    interval old(1h); // its time is before the start of the steady clock
-    old.reset_at(clock_type::time_point() - 3h);
-    const counts said = bide::sync_wait(due(old));
-    REQUIRE(said.size() == 1);
-    CHECK(said[0] >= 4);
+TEST_CASE("interval: the policy decides how missed ticks come, and when the next one is") {
+    const auto [policy, expected] = GENERATE(table<missed_ticks, ticks>(
+        {{missed_ticks::skip, {{35ms, 3}, {40ms, 1}, {50ms, 1}, {60ms, 1}}},
+         {missed_ticks::burst, {{35ms, 1}, {35ms, 1}, {35ms, 1}, {40ms, 1}}},
+         {missed_ticks::delay, {{35ms, 3}, {45ms, 1}, {55ms, 1}, {65ms, 1}}}}));
+    test::simulated run;
+    interval every(10ms, policy);
+    run.advance(35ms);
+    CHECK(run.run_until(next_ticks(every, 4)) == expected);
 }
 
-TEST_CASE("interval: with delay, the next tick comes a whole period after the late one") {
-    const test::watchdog guard;
-    interval every(10ms, missed_ticks::delay);
-    every.reset_at(clock_type::now() - 39ms);
-    CHECK(bide::sync_wait(two_ticks(every)) >= 10ms);
+TEST_CASE("interval: a tick whose wait timed out is not lost") {
+    test::simulated run;
+    interval every(20ms);
+    const auto give_up = [&every]() -> task<bool> {
+        const auto given_up = co_await every.async_tick().with_timeout(19ms);
+        const auto stays_out = co_await every.async_tick().with_timeout(-1s);
+        co_return !given_up && !stays_out;
+    };
+    CHECK(run.run_until(give_up()));
+    CHECK(run.now() == 19ms);
+    CHECK(run.run_until(next_ticks(every, 2)) == ticks{{20ms, 1}, {40ms, 1}});
 }
 
-TEST_CASE("interval: reset drops missed ticks, and the next tick comes a whole period later") {
-    const test::watchdog guard;
+TEST_CASE("interval: the tick of a cancelled task is stopped") {
+    test::simulated run;
+    auto h = run.spawn([]() -> task<bool> {
+        interval never(std::chrono::hours::max());
+        const auto tick = co_await never.async_tick().as_result();
+        co_return !tick && tick.error() == bide::errc::stopped;
+    });
+    run.run_ready();
+    h.cancel();
+    CHECK(std::move(h).join());
+}
+
+TEST_CASE("interval: after reset and reset_at the ticks come at their new times") {
     const auto policy = GENERATE(missed_ticks::skip, missed_ticks::burst, missed_ticks::delay);
+    test::simulated run;
     interval every(5ms, policy);
-    every.reset_at(clock_type::now() - 1h);
-    const auto start = clock_type::now();
-    every.reset();
-    bide::sync_wait(two_ticks(every));
-    CHECK(clock_type::now() - start >= 10ms);
-}
-
-TEST_CASE("interval: after reset_at the ticks come at their new times, never too early") {
-    const test::watchdog guard;
-    interval every(5ms);
-    const auto first = clock_type::now() + 10ms;
-    every.reset_at(first);
-    bide::sync_wait(two_ticks(every));
-    CHECK(clock_type::now() >= first + 5ms);
-    every.reset_at(clock_type::time_point::min());
-    const counts since_ever = bide::sync_wait(due(every));
-    REQUIRE_FALSE(since_ever.empty());
-    CHECK(since_ever[0] >= 1);
+    every.reset_at(bide::test::clock::now() - 1h);
+    every.reset(); // drops the missed ticks
+    CHECK(run.run_until(next_ticks(every, 2)) == ticks{{5ms, 1}, {10ms, 1}});
+    every.reset_at(bide::test::clock::now() + 12ms);
+    CHECK(run.run_until(next_ticks(every, 2)) == ticks{{22ms, 1}, {27ms, 1}});
+    for (const auto long_ago : {clock_type::time_point() - 3h, clock_type::time_point::min()}) {
+        every.reset_at(long_ago);
+        const counts since_ever = bide::sync_wait(due(every));
+        REQUIRE_FALSE(since_ever.empty());
+        CHECK((policy == missed_ticks::burst ? since_ever.size() > 1 : since_ever[0] > 1));
+    }
     every.reset_at(clock_type::time_point::max());
     CHECK(bide::sync_wait(due(every)).empty());
 }
@@ -204,6 +122,45 @@ TEST_CASE("interval: the longest period never ticks again, with any policy") {
     }
     CHECK(interval(std::chrono::hours::max()).period() == std::chrono::nanoseconds::max());
     CHECK(interval(1.5s).period() == 1'500ms);
+}
+
+// ---- On the real clock
+
+TEST_CASE("interval: on the real clock, ticks after each period, never too early") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(2, naps));
+    CHECK(s.spawn([]() -> task<int> {
+               int early = 0;
+               const auto start = clock_type::now();
+               interval every(300us);
+               std::uint64_t sum = 0;
+               for (int i = 0; i < 10; ++i) {
+                   const std::uint64_t came = co_await every.async_tick();
+                   sum += came;
+                   early += came == 0 || clock_type::now() - start < sum * 300us ? 1 : 0;
+               }
+               co_return early;
+           }).join() == 0);
+}
+
+namespace {
+
+test::detached count_ticks(std::atomic<std::uint64_t>& sum) {
+    interval every(100us);
+    for (int i = 0; i < 5; ++i) {
+        sum += co_await every.async_tick();
+    }
+    sum += 1'000'000;
+}
+
+} // namespace
+
+TEST_CASE("interval: a coroutine without scheduler may use one") {
+    const test::watchdog guard;
+    std::atomic<std::uint64_t> sum{0};
+    count_ticks(sum);
+    CHECK(test::eventually([&] { return sum >= 1'000'005; }));
 }
 
 #if BIDE_TESTS_CAN_DIE

@@ -10,6 +10,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
+#include <support/simulated.hpp>
 #include <support/tasks.hpp>
 #include <support/waiting.hpp>
 
@@ -179,13 +180,13 @@ TEST_CASE("rate_limiter: refuses a rate of zero, and rates and bursts out of ran
 }
 
 TEST_CASE("rate_limiter: an acquisition that gives up returns its tokens") {
-    const test::watchdog guard;
+    test::simulated run;
     rate_limiter r(1, 1h, 2);
     r.acquire(2);
     CHECK_FALSE(r.try_acquire());
     CHECK_FALSE(r.try_acquire_for(10min));
-    CHECK_FALSE(r.try_acquire_until(std::chrono::steady_clock::now() + 10min));
-    CHECK_FALSE(r.try_acquire_until(std::chrono::system_clock::now() + 10min));
+    CHECK_FALSE(r.try_acquire_until(bide::test::clock::now() + 10min));
+    CHECK_FALSE(r.try_acquire_until(bide::test::system_clock::now() + 10min));
     const auto first = r.reserve().ready_at();
     auto second = r.reserve();
     CHECK(second.ready_at() - first == 1h);
@@ -194,16 +195,39 @@ TEST_CASE("rate_limiter: an acquisition that gives up returns its tokens") {
     std::stop_source source;
     source.request_stop();
     CHECK(r.acquire(source.get_token()).error() == bide::errc::stopped);
-    scheduler s(workers(1));
-    auto h = s.spawn(r.async_acquire());
-    auto after = s.spawn([] {});
-    std::move(after).join(); // the only worker has run both: the first one waits
+    auto h = run.spawn(r.async_acquire());
+    run.run_ready();
     h.cancel();
     CHECK(test::ended_by_stop(std::move(h)));
-    CHECK(bide::sync_wait(s, bide::with_timeout(r.async_acquire(), 1ms)).error() ==
-          bide::errc::timeout);
+    CHECK(run.run_until(bide::with_timeout(r.async_acquire(), 1ms)).error() == bide::errc::timeout);
+    CHECK(run.now() == 1ms);
     auto third = r.reserve();
     CHECK(third.ready_at() - first == 1h);
+}
+
+TEST_CASE("rate_limiter: waits of each kind end when the tokens come", "[promise.rate-exact]") {
+    test::simulated run;
+    rate_limiter r(2, 10ms, 2);
+    r.acquire(2); // the bucket is full
+    CHECK(run.now() == 0ms);
+    r.acquire();
+    CHECK(run.now() == 5ms);
+    CHECK_FALSE(r.try_acquire_for(5ms - 1ns));
+    CHECK(run.now() == 5ms);
+    CHECK(r.try_acquire_for(5ms));
+    CHECK(run.now() == 10ms);
+    CHECK(r.acquire(std::stop_source().get_token(), 2));
+    CHECK(run.now() == 20ms);
+    std::vector<std::chrono::nanoseconds> times;
+    const auto takes = [&](std::int64_t n) -> task<> {
+        co_await r.async_acquire(n);
+        times.push_back(bide::test::now());
+    };
+    run.spawn(takes(1)).detach();
+    run.spawn(takes(2)).detach();
+    run.spawn(takes(1)).detach();
+    run.run();
+    CHECK(times == std::vector<std::chrono::nanoseconds>{25ms, 35ms, 40ms});
 }
 
 TEST_CASE("rate_limiter: an acquisition that is over keeps its tokens") {
@@ -220,19 +244,19 @@ TEST_CASE("rate_limiter: an acquisition that is over keeps its tokens") {
 
 TEST_CASE("rate_limiter: a task whose deadline comes before its tokens takes none",
           "[promise.rate-exact]") {
-    const test::watchdog guard;
+    test::simulated run;
     rate_limiter r(1, 1h, 1);
     r.acquire();
-    scheduler s(workers(2));
     std::vector<bide::join_handle<bide::result<void>>> all;
     for (int i = 0; i < 10; ++i) {
-        all.push_back(s.spawn(bide::with_timeout(r.async_acquire(), 2ms)));
+        all.push_back(run.spawn(bide::with_timeout(r.async_acquire(), 2ms)));
     }
-    const auto first = r.reserve().ready_at();
+    run.run_ready();
+    CHECK(r.reserve().ready_at() - bide::test::clock::now() == 1h);
     for (auto& h : all) {
         CHECK(std::move(h).join().error() == bide::errc::timeout);
     }
-    CHECK(first - std::chrono::steady_clock::now() < 1h);
+    CHECK(run.now() == 2ms);
 }
 
 TEST_CASE("rate_limiter: threads and tasks together never acquire more than the rate, nor less",

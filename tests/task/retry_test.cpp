@@ -1,7 +1,6 @@
 #include <bide/task/retry.hpp>
 
 #include <bide/core/result.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
@@ -10,12 +9,11 @@
 #include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/rounds.hpp>
+#include <support/simulated.hpp>
 #include <support/tasks.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <exception>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -25,11 +23,9 @@ using namespace std::chrono_literals;
 using bide::errc;
 using bide::retry;
 using bide::retry_policy;
-using bide::scheduler;
 using bide::task;
 using test::runner;
 using test::what_of;
-using test::workers;
 namespace this_task = bide::this_task;
 
 namespace {
@@ -39,14 +35,6 @@ retry_policy quick(unsigned attempts) {
     p.attempts = attempts;
     p.base = 1us;
     p.cap = 10us;
-    return p;
-}
-retry_policy endless() {
-    retry_policy p;
-    p.attempts = 1000;
-    p.base = 1h;
-    p.cap = 1h;
-    p.jitter = false;
     return p;
 }
 
@@ -87,58 +75,54 @@ TEST_CASE("retry: makes a new task after each failure, until one succeeds") {
 }
 
 TEST_CASE("retry: the outcome of the last attempt is the outcome") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        int made = 0;
-        const auto fails = [&made]() -> task<int> {
-            const std::string what = std::to_string(++made);
-            throw std::runtime_error(what);
-            co_return 0;
-        };
-        CHECK(what_of([&] { run(retry(quick(4), fails)); }) == "4");
-        CHECK(made == 4);
-        made = 0;
-        CHECK(what_of([&] { run(retry(quick(1), fails)); }) == "1");
-        const auto error = [&made]() -> task<bide::result<int>> {
-            ++made;
-            co_return bide::unexpected{errc::closed};
-        };
-        made = 0;
-        CHECK(run(retry(quick(3), error)).error() == errc::closed);
-        CHECK(made == 3);
-    }
+    test::simulated run;
+    int made = 0;
+    const auto fails = [&made]() -> task<int> {
+        const std::string what = std::to_string(++made);
+        throw std::runtime_error(what);
+        co_return 0;
+    };
+    CHECK(what_of([&] { run.run_until(retry(quick(4), fails)); }) == "4");
+    CHECK(made == 4);
+    made = 0;
+    CHECK(what_of([&] { run.run_until(retry(quick(1), fails)); }) == "1");
+    const auto error = [&made]() -> task<bide::result<int>> {
+        ++made;
+        co_return bide::unexpected{errc::closed};
+    };
+    made = 0;
+    CHECK(run.run_until(retry(quick(3), error)).error() == errc::closed);
+    CHECK(made == 3);
 }
 
 TEST_CASE("retry: a failure that the predicate refuses is the outcome") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        int made = 0;
-        const auto fails = [&made]() -> task<int> {
-            if (++made == 2) {
-                throw std::logic_error("permanent");
-            }
-            throw std::runtime_error("passing");
-            co_return 0;
-        };
-        const auto passing = [](const std::exception_ptr& error) {
-            try {
-                std::rethrow_exception(error);
-            } catch (const std::runtime_error&) {
-                return true;
-            } catch (...) {
-                return false;
-            }
-        };
-        CHECK(what_of([&] { run(retry(quick(9), fails, passing)); }) == "permanent");
-        CHECK(made == 2);
-        made = 0;
-        const auto error = [&made]() -> task<bide::result<int>> {
-            co_return bide::unexpected{++made == 3 ? errc::closed : errc::timeout};
-        };
-        const auto timeouts = [](errc e) { return e == errc::timeout; };
-        CHECK(run(retry(quick(9), error, timeouts)).error() == errc::closed);
-        CHECK(made == 3);
-    }
+    test::simulated run;
+    int made = 0;
+    const auto fails = [&made]() -> task<int> {
+        if (++made == 2) {
+            throw std::logic_error("permanent");
+        }
+        throw std::runtime_error("passing");
+        co_return 0;
+    };
+    const auto passing = [](const std::exception_ptr& error) {
+        try {
+            std::rethrow_exception(error);
+        } catch (const std::runtime_error&) {
+            return true;
+        } catch (...) {
+            return false;
+        }
+    };
+    CHECK(what_of([&] { run.run_until(retry(quick(9), fails, passing)); }) == "permanent");
+    CHECK(made == 2);
+    made = 0;
+    const auto error = [&made]() -> task<bide::result<int>> {
+        co_return bide::unexpected{++made == 3 ? errc::closed : errc::timeout};
+    };
+    const auto timeouts = [](errc e) { return e == errc::timeout; };
+    CHECK(run.run_until(retry(quick(9), error, timeouts)).error() == errc::closed);
+    CHECK(made == 3);
 }
 
 TEST_CASE("retry: refuses a policy without attempts or with negative times, in the call",
@@ -184,87 +168,108 @@ TEST_CASE("retry: the waits double up to the cap, and jitter is repeated by its 
     }
 }
 
-TEST_CASE("retry: a cancellation stops the wait between attempts, and there is no other attempt",
-          "[promise.retry-limits]") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    std::atomic<int> made{0};
-    const auto fails = [&made]() -> task<> {
-        ++made;
+namespace {
+
+// The simulated times of the attempts, each of which fails.
+using times = std::vector<std::chrono::nanoseconds>;
+auto failing_at(times& attempts) {
+    return [&attempts]() -> task<> {
+        attempts.push_back(bide::test::now());
         throw std::runtime_error("fails");
         co_return;
     };
-    auto h = s.spawn(retry(endless(), fails));
-    REQUIRE(test::eventually([&] { return made == 1; }));
-    h.cancel();
-    const std::string how = what_of([&] { std::move(h).join(); });
-    CHECK((how == "stopped" || how == "fails")); // fails: it was cancelled before the wait
-    CHECK(made == 1);
+}
+retry_policy hourly(unsigned attempts) {
+    retry_policy p;
+    p.attempts = attempts;
+    p.base = 1h;
+    p.cap = 3h;
+    p.jitter = false;
+    return p;
+}
 
-    made = 0;
-    const auto stuck = [&made]() -> task<> {
-        ++made;
-        bide::semaphore none(0);
-        const auto permit = co_await none.async_acquire();
-    };
-    auto k = s.spawn(retry(quick(100), stuck));
-    REQUIRE(test::eventually([&] { return made == 1; }));
-    k.cancel();
-    CHECK(test::ended_by_stop(std::move(k)));
-    CHECK(made == 1);
+} // namespace
+
+TEST_CASE("retry: attempts come when the waits between them are over", "[promise.retry-limits]") {
+    test::simulated run;
+    times made;
+    CHECK(what_of([&] { run.run_until(retry(hourly(5), failing_at(made))); }) == "fails");
+    CHECK(made == times{0h, 1h, 3h, 6h, 9h});
+}
+
+TEST_CASE("retry: on the real clock, no attempt comes early", "[promise.retry-limits]") {
+    const bool pooled = GENERATE(false, true);
+    runner run(pooled);
+    retry_policy p = hourly(3);
+    p.base = 1ms;
+    times made;
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(what_of([&] { run(retry(p, failing_at(made))); }) == "fails");
+    CHECK(std::chrono::steady_clock::now() - start >= 3ms);
+    CHECK(made.size() == 3);
+}
+
+TEST_CASE("retry: a cancellation stops the wait between attempts, and there is no other attempt",
+          "[promise.retry-limits]") {
+    test::simulated run;
+    times made;
+    auto h = run.spawn(retry(hourly(1000), failing_at(made)));
+    run.run_for(2h);
+    h.cancel();
+    CHECK(test::ended_by_stop(std::move(h)));
+    CHECK(made == times{0h, 1h});
+    CHECK(run.now() == 2h);
 }
 
 TEST_CASE("retry: gives up at once if the deadline comes before the next attempt",
           "[promise.retry-limits]") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        int made = 0;
-        const auto fails = [&made]() -> task<> {
-            ++made;
-            throw std::runtime_error("fails");
-            co_return;
-        };
-        const auto limited = [&]() { return retry(endless(), fails); };
-        CHECK(what_of([&] { run(bide::with_timeout(limited, 30min)).value(); }) == "fails");
-        CHECK(made == 1);
-    }
-}
+    test::simulated run;
+    times made;
+    const auto limited = [&] { return retry(hourly(1000), failing_at(made)); };
+    CHECK(what_of([&] { run.run_until(bide::with_timeout(limited, 150min)).value(); }) == "fails");
+    CHECK(made == times{0h, 1h});
+    CHECK(run.now() == 1h);
 
-TEST_CASE("retry: of a cancelled task, the outcome of the last attempt is the outcome") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    for (const bool throws : {false, true}) {
-        std::atomic<int> made{0};
-        const auto fails_in_its_own_way = [&]() -> task<bide::result<int>> {
-            ++made;
-            bide::semaphore none(0);
-            const auto permit = co_await none.async_acquire().as_result();
-            if (throws) {
-                throw std::runtime_error("its own way");
-            }
-            co_return bide::unexpected{errc::closed};
-        };
-        auto h = s.spawn(retry(quick(100), fails_in_its_own_way));
-        REQUIRE(test::eventually([&] { return made == 1; }));
-        h.cancel();
-        errc got{};
-        const std::string how = what_of([&] { got = std::move(h).join().error(); });
-        CHECK(how == (throws ? "its own way" : "nothing"));
-        CHECK((throws || got == errc::closed));
-        CHECK(made == 1);
-    }
-}
-
-TEST_CASE("retry: an error that cannot be retried before the deadline is the outcome at once") {
-    runner run(true);
-    int made = 0;
-    const auto errs = [&made]() -> task<bide::result<int>> {
-        ++made;
+    int errors = 0;
+    const auto errs = [&errors]() -> task<bide::result<int>> {
+        ++errors;
         co_return bide::unexpected{errc::closed};
     };
-    const auto limited = [&]() { return retry(endless(), errs); };
-    const auto got = run(bide::with_timeout(limited, 30min));
+    const auto limited_errors = [&] { return retry(hourly(1000), errs); };
+    const auto got = run.run_until(bide::with_timeout(limited_errors, 30min));
     REQUIRE_FALSE(got);
     CHECK(got.error() == errc::closed);
+    CHECK(errors == 1);
+    CHECK(run.now() == 1h);
+}
+
+TEST_CASE("retry: of a cancelled task, the outcome of the last attempt is the outcome",
+          "[promise.retry-limits]") {
+    enum class way { stopped, throws, errs };
+    const way ends = GENERATE(way::stopped, way::throws, way::errs);
+    test::simulated run;
+    int made = 0;
+    const auto attempt = [&]() -> task<bide::result<int>> {
+        ++made;
+        bide::semaphore none(0);
+        const auto permit = co_await none.async_acquire().as_result();
+        if (ends == way::stopped) {
+            throw bide::stopped_error();
+        }
+        if (ends == way::throws) {
+            throw std::runtime_error("its own way");
+        }
+        co_return bide::unexpected{errc::closed};
+    };
+    auto h = run.spawn(retry(quick(100), attempt));
+    run.run_ready();
+    CHECK(made == 1);
+    h.cancel();
+    errc got{};
+    const std::string how = what_of([&] { got = std::move(h).join().error(); });
+    CHECK(how == (ends == way::stopped  ? "stopped"
+                  : ends == way::throws ? "its own way"
+                                        : "nothing"));
+    CHECK((ends != way::errs || got == errc::closed));
     CHECK(made == 1);
 }

@@ -16,6 +16,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
+#include <support/simulated.hpp>
 #include <support/tasks.hpp>
 
 #include <atomic>
@@ -81,67 +82,76 @@ TEST_CASE(
 }
 
 TEST_CASE("with_deadline: cancels the task when the deadline has passed, with the reason timeout") {
+    test::simulated run;
+    std::atomic<cancel_reason> why{cancel_reason::none};
+    CHECK(run.run_until(with_timeout(stuck(why), 2ms)).error() == errc::timeout);
+    CHECK(why == cancel_reason::timeout);
+    CHECK(run.now() == 2ms);
+    const auto late = []() -> task<int> {
+        bide::semaphore none(0);
+        static_cast<void>(co_await none.async_acquire().as_result());
+        co_return 9;
+    };
+    CHECK(run.run_until(with_timeout(late, 3ms)).value() == 9); // a late value is a value
+    CHECK(run.now() == 5ms);
+}
+
+TEST_CASE("with_deadline: on the real clock, a time-out does not come early") {
     for (const bool pooled : {false, true}) {
         runner run(pooled);
         std::atomic<cancel_reason> why{cancel_reason::none};
+        const auto start = std::chrono::steady_clock::now();
         CHECK(run(with_timeout(stuck(why), 2ms)).error() == errc::timeout);
+        CHECK(std::chrono::steady_clock::now() - start >= 2ms);
         CHECK(why == cancel_reason::timeout);
-        const auto late = []() -> task<int> {
-            bide::semaphore none(0);
-            static_cast<void>(co_await none.async_acquire().as_result());
-            co_return 9;
-        };
-        CHECK(run(with_timeout(late, 2ms)).value() == 9); // a value is a value, also a late one
     }
 }
 
 TEST_CASE("with_deadline: a deadline that has passed stops the first wait") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        std::atomic<cancel_reason> why{cancel_reason::none};
-        for (const auto rest : {0ns, -1ns}) {
-            CHECK(run(with_timeout(stuck(why), rest)).error() == errc::timeout);
-            CHECK(why == cancel_reason::timeout);
-        }
+    test::simulated run;
+    std::atomic<cancel_reason> why{cancel_reason::none};
+    for (const auto rest : {0ns, -1ns}) {
+        CHECK(run.run_until(with_timeout(stuck(why), rest)).error() == errc::timeout);
+        CHECK(why == cancel_reason::timeout);
+        CHECK(run.now() == 0ns);
     }
 }
 
 TEST_CASE("with_deadline: of nested deadlines the earliest counts, and ends its own task",
           "[promise.deadlines-travel]") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        const auto now = std::chrono::steady_clock::now();
-        const auto ns = [](std::chrono::steady_clock::time_point t) {
-            return bide::deadline::at(t).steady_ns();
-        };
-        const auto early = now + 1h;
-        const auto late = now + 2h;
-        const auto nested = [&]() -> task<std::vector<std::int64_t>> {
-            std::vector<std::int64_t> seen{limit()};
-            seen.push_back((co_await with_deadline(limit_in_task(), early)).value());
-            seen.push_back((co_await with_deadline(limit_in_task(), late)).value());
-            seen.push_back(co_await limit_in_task());
-            co_return seen;
-        };
-        const std::int64_t never = bide::deadline::never().steady_ns();
-        using seen = std::vector<std::int64_t>;
-        CHECK(run(nested()) == seen{never, ns(early), ns(late), never});
-        CHECK(run(with_deadline(nested(), early)).value() ==
-              seen{ns(early), ns(early), ns(early), ns(early)});
-        CHECK(run(with_deadline(nested(), late)).value() ==
-              seen{ns(late), ns(early), ns(late), ns(late)});
-        CHECK(this_task::deadline().is_never());
+    test::simulated run;
+    const auto now = bide::test::clock::now();
+    const auto ns = [](std::chrono::steady_clock::time_point t) {
+        return bide::deadline::at(t).steady_ns();
+    };
+    const auto early = now + 1h;
+    const auto late = now + 2h;
+    const auto nested = [&]() -> task<std::vector<std::int64_t>> {
+        std::vector<std::int64_t> seen{limit()};
+        seen.push_back((co_await with_deadline(limit_in_task(), early)).value());
+        seen.push_back((co_await with_deadline(limit_in_task(), late)).value());
+        seen.push_back(co_await limit_in_task());
+        co_return seen;
+    };
+    const std::int64_t never = bide::deadline::never().steady_ns();
+    using seen = std::vector<std::int64_t>;
+    CHECK(run.run_until(nested()) == seen{never, ns(early), ns(late), never});
+    CHECK(run.run_until(with_deadline(nested(), early)).value() ==
+          seen{ns(early), ns(early), ns(early), ns(early)});
+    CHECK(run.run_until(with_deadline(nested(), late)).value() ==
+          seen{ns(late), ns(early), ns(late), ns(late)});
+    CHECK(this_task::deadline().is_never());
 
-        std::atomic<cancel_reason> why{cancel_reason::none};
-        const auto outlives = [&](std::chrono::nanoseconds inner) -> task<int> {
-            const auto got = co_await with_timeout(stuck(why), inner);
-            co_return got ? 1 : 2;
-        };
-        CHECK(run(with_timeout(outlives(2ms), 1h)).value() == 2);
-        CHECK(why == cancel_reason::timeout);
-        CHECK(run(with_timeout(outlives(1h), 2ms)).error() == errc::timeout);
-        CHECK(why == cancel_reason::parent);
-    }
+    std::atomic<cancel_reason> why{cancel_reason::none};
+    const auto outlives = [&](std::chrono::nanoseconds inner) -> task<int> {
+        const auto got = co_await with_timeout(stuck(why), inner);
+        co_return got ? 1 : 2;
+    };
+    CHECK(run.run_until(with_timeout(outlives(2ms), 1h)).value() == 2);
+    CHECK(why == cancel_reason::timeout);
+    CHECK(run.run_until(with_timeout(outlives(1h), 2ms)).error() == errc::timeout);
+    CHECK(why == cancel_reason::parent);
+    CHECK(run.now() == 4ms);
 }
 
 TEST_CASE("with_deadline: children inherit the deadline, and tasks that are spawned on a scheduler "
@@ -178,57 +188,48 @@ TEST_CASE("with_deadline: children inherit the deadline, and tasks that are spaw
 
 TEST_CASE("with_deadline: a time-out reaches the children of the task",
           "[promise.deadlines-travel]") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    std::atomic<cancel_reason> a{cancel_reason::none};
-    std::atomic<cancel_reason> b{cancel_reason::none};
-    std::atomic<cancel_reason> c{cancel_reason::none};
+    test::simulated run;
+    std::atomic<cancel_reason> why[3] = {};
     const auto all = [&]() -> task<> {
         const auto in_group = [&](bide::task_group& g) -> task<> {
-            g.spawn(stuck(c));
+            g.spawn(stuck(why[2]));
             co_await g.async_join();
         };
-        co_await bide::when_all(stuck(a), stuck(b), bide::task_group::run(s, in_group));
+        co_await bide::when_all(stuck(why[0]), stuck(why[1]), bide::task_group::run(run, in_group));
     };
-    CHECK(bide::sync_wait(s, with_timeout(all(), 2ms)).error() == errc::timeout);
-    CHECK(a == cancel_reason::parent);
-    CHECK(b == cancel_reason::parent);
-    CHECK((c == cancel_reason::parent || c == cancel_reason::none)); // none: it never started
+    CHECK(run.run_until(with_timeout(all(), 2ms)).error() == errc::timeout);
+    CHECK(run.now() == 2ms);
+    for (const auto& one : why) {
+        CHECK(one == cancel_reason::parent);
+    }
 }
 
 TEST_CASE("with_deadline: another cancellation before the deadline is no time-out") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    std::atomic<bool> waits{false};
+    test::simulated run;
     std::atomic<cancel_reason> why{cancel_reason::none};
-    const auto waiting = [&]() -> task<int> {
-        waits = true;
-        co_return co_await stuck(why);
-    };
-    auto h = s.spawn(with_timeout(waiting, 1h));
-    REQUIRE(test::eventually([&] { return waits.load(); }));
+    auto h = run.spawn(with_timeout(stuck(why), 1h));
+    run.run_ready();
     CHECK(h.cancel());
     CHECK(test::ended_by_stop(std::move(h)));
     CHECK(why == cancel_reason::parent);
+    CHECK(run.now() == 0ns);
 }
 
 TEST_CASE("with_deadline: a shield keeps a time-out from the task until it ends") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        const auto shielded = []() -> task<bool> {
-            bool early = true;
-            {
-                const this_task::shield held;
-                co_await this_task::sleep_for(5ms);
-                early =
-                    this_task::is_cancelled() || this_task::cancel_reason() != cancel_reason::none;
-            }
-            bide::semaphore none(0);
-            const auto got = co_await none.async_acquire().as_result();
-            co_return !early && !got && this_task::cancel_reason() == cancel_reason::timeout;
-        };
-        CHECK(run(with_timeout(shielded, 1ms)).value());
-    }
+    test::simulated run;
+    const auto shielded = []() -> task<bool> {
+        bool early = true;
+        {
+            const this_task::shield held;
+            co_await this_task::sleep_for(5ms);
+            early = this_task::is_cancelled() || this_task::cancel_reason() != cancel_reason::none;
+        }
+        bide::semaphore none(0);
+        const auto got = co_await none.async_acquire().as_result();
+        co_return !early && !got && this_task::cancel_reason() == cancel_reason::timeout;
+    };
+    CHECK(run.run_until(with_timeout(shielded, 1ms)).value());
+    CHECK(run.now() == 5ms);
 }
 
 TEST_CASE("with_deadline: if destroyed in its wait, its task gives back what it was granted") {
