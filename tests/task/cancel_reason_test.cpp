@@ -11,12 +11,14 @@
 #include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/rounds.hpp>
+#include <support/simulated.hpp>
 #include <support/tasks.hpp>
 
 #include <atomic>
-#include <optional>
+#include <chrono>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 using bide::cancel_reason;
 using bide::scheduler;
@@ -47,14 +49,13 @@ struct noted {
 
 TEST_CASE("cancel_reason: a cancelled task reads the reason of the first canceller",
           "[promise.deadlines-travel]") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
+    test::simulated run;
     CHECK(this_task::cancel_reason() == cancel_reason::none);
     for (const cancel_reason why :
          {cancel_reason::requested, user_reason(0), user_reason(5), user_reason(127)}) {
         noted one;
-        auto h = s.spawn(one.wait());
-        REQUIRE(one.begins());
+        auto h = run.spawn(one.wait());
+        run.run_ready();
         if (why == cancel_reason::requested) {
             h.cancel();
         } else {
@@ -69,71 +70,56 @@ TEST_CASE("cancel_reason: a cancelled task reads the reason of the first cancell
 }
 
 TEST_CASE("cancel_reason: a task that is not cancelled, or is shielded, has none") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    std::atomic<bool> runs{false};
-    std::atomic<bool> may_look{false};
-    const auto looks = [&]() -> task<bool> {
-        bool none = this_task::cancel_reason() == cancel_reason::none;
-        std::optional<this_task::shield> held(std::in_place);
-        runs = true;
-        static_cast<void>(test::eventually([&] { return may_look.load(); }));
-        none = none && this_task::cancel_reason() == cancel_reason::none;
-        held.reset();
-        const cancel_reason why = this_task::cancel_reason();
-        co_return none&& why == user_reason(1);
-    };
-    auto h = s.spawn(looks);
-    REQUIRE(test::eventually([&] { return runs.load(); }));
+    test::simulated run;
+    using reasons = std::vector<cancel_reason>;
+    auto h = run.spawn([]() -> task<reasons> {
+        reasons seen{this_task::cancel_reason()};
+        {
+            const this_task::shield held;
+            co_await this_task::sleep_for(std::chrono::hours(2));
+            seen.push_back(this_task::cancel_reason());
+        }
+        seen.push_back(this_task::cancel_reason());
+        co_return seen;
+    });
+    run.run_for(std::chrono::hours(1));
     CHECK(h.cancel(user_reason(1)));
-    may_look = true;
-    CHECK(std::move(h).join());
+    CHECK(std::move(h).join() == reasons{cancel_reason::none, cancel_reason::none, user_reason(1)});
 }
 
 TEST_CASE("cancel_reason: children of a cancelled task read parent, and losers read sibling") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
+    test::simulated run;
     noted a;
     noted b;
-    const auto both = [&]() -> task<> { co_await bide::when_all(a.wait(), b.wait()); };
-    auto h = s.spawn(both);
-    REQUIRE(a.begins());
-    REQUIRE(b.begins());
+    auto h = run.spawn(bide::when_all(a.wait(), b.wait()));
+    run.run_ready();
     h.cancel(user_reason(2));
     std::move(h).join();
     CHECK(a.why == cancel_reason::parent);
     CHECK(b.why == cancel_reason::parent);
     noted loser;
-    const auto wins = [&]() -> task<> {
-        while (!loser.waits) {
-            co_await this_task::yield();
-        }
-    };
-    const auto race = [&]() -> task<> { co_await bide::when_any(loser.wait(), wins()); };
-    bide::sync_wait(s, race());
+    const auto wins = []() -> task<> { co_await this_task::yield(); };
+    run.run_until(bide::when_any(loser.wait(), wins));
     CHECK(loser.why == cancel_reason::sibling);
 }
 
 TEST_CASE("cancel_reason: members of a group or a set read why it was cancelled") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    {
-        noted one;
-        noted other;
-        bide::task_group g(s);
+    test::simulated run;
+    noted one;
+    noted other;
+    SECTION("the first reason of a group counts, also for a member that comes later") {
+        bide::task_group g(run);
         g.spawn(one.wait());
-        REQUIRE(one.begins());
+        run.run_ready();
         g.cancel(user_reason(7));
         g.cancel();
         g.spawn(other.wait());
         g.join();
         CHECK(one.why == user_reason(7));
     }
-    {
-        noted one;
-        bide::task_group g(s);
+    SECTION("a member that fails") {
+        bide::task_group g(run);
         g.spawn(one.wait());
-        REQUIRE(one.begins());
         const auto fails = []() -> task<> {
             co_await this_task::yield();
             throw std::runtime_error("fails");
@@ -142,37 +128,33 @@ TEST_CASE("cancel_reason: members of a group or a set read why it was cancelled"
         CHECK(test::what_of([&] { g.join(); }) == "fails");
         CHECK(one.why == cancel_reason::sibling);
     }
-    {
-        noted one;
-        const auto joins = [&]() -> task<> {
-            bide::task_group g(s);
+    SECTION("the parent of a group") {
+        auto h = run.spawn([&]() -> task<> {
+            bide::task_group g(run);
             g.spawn(one.wait());
             co_await g.async_join();
-        };
-        auto h = s.spawn(joins);
-        REQUIRE(one.begins());
+        });
+        run.run_ready();
         h.cancel(user_reason(1));
         CHECK(test::ended_by_stop(std::move(h)));
         CHECK(one.why == cancel_reason::parent);
     }
-    {
-        noted one;
-        noted other;
+    SECTION("a set that is cancelled") {
+        bide::join_set<> set(run);
+        set.spawn(one.wait());
+        run.run_ready();
+        set.cancel(user_reason(9));
+        while (set.join_next()) {
+        }
+        CHECK(one.why == user_reason(9));
+    }
+    SECTION("a set that is destroyed") {
         {
-            bide::join_set<> set(s);
+            bide::join_set<> set(run);
             set.spawn(one.wait());
-            REQUIRE(one.begins());
-            set.cancel(user_reason(9));
-            while (set.join_next()) {
-            }
-            CHECK(one.why == user_reason(9));
+            run.run_ready();
         }
-        {
-            bide::join_set<> set(s);
-            set.spawn(other.wait());
-            REQUIRE(other.begins());
-        }
-        CHECK(other.why == cancel_reason::parent);
+        CHECK(one.why == cancel_reason::parent);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
+#include <support/simulated.hpp>
 #include <support/tasks.hpp>
 #include <support/waiting.hpp>
 
@@ -444,153 +445,29 @@ TEST_CASE("when_all: the frame of a child is destroyed when it ends, not when al
 namespace {
 
 struct child_report {
-    std::atomic<bool> waits{false};
-    std::atomic<bool> saw_cancelled{false};
-    std::atomic<bool> saw_stop{false};
-    std::atomic<bool> ended{false};
+    bool saw_cancellation = false;
+    bool ended = false;
 };
 
 // Waits. When the wait is stopped, records what it sees, and ends only when it is released.
 task<int> reports(child_report& r, bide::event& may_end) {
     bide::semaphore none(0);
     const std::stop_token token = this_task::get_stop_token();
-    r.waits = true;
     const auto got = co_await none.async_acquire().as_result();
-    r.saw_cancelled = this_task::is_cancelled() && !got;
-    r.saw_stop = test::eventually([&token] { return token.stop_requested(); });
-    {
-        const this_task::shield held;
-        co_await may_end.async_wait();
-    }
+    r.saw_cancellation = !got && this_task::is_cancelled() && token.stop_requested();
+    const this_task::shield held;
+    co_await may_end.async_wait();
     r.ended = true;
     co_return 7;
 }
-
-task<int> sums_two(child_report& a, child_report& b, bide::event& may_end) {
-    const auto got = co_await when_all(reports(a, may_end), reports(b, may_end));
-    co_return std::get<0>(got) + std::get<1>(got);
-}
-
-} // namespace
-
-TEST_CASE("when_all: cancels the children of a cancelled parent, and waits until they have ended") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    child_report a;
-    child_report b;
-    bide::event may_end;
-    auto h = s.spawn(sums_two(a, b, may_end));
-    REQUIRE(test::eventually([&] { return a.waits && b.waits; }));
-    CHECK(h.cancel());
-    REQUIRE(test::eventually([&] { return a.saw_stop && b.saw_stop; }));
-    CHECK(a.saw_cancelled);
-    CHECK(b.saw_cancelled);
-    CHECK_FALSE(h.done());
-    may_end.set();
-    CHECK(std::move(h).join() == 14);
-    CHECK(a.ended);
-    CHECK(b.ended);
-}
-
-namespace {
-
-task<int> shielded_parent(std::atomic<bool>& waits, bide::event& e, bool& seen) {
-    {
-        const this_task::shield held;
-        waits = true;
-        co_await when_all(waits_for(e), waits_for(e));
-        seen = this_task::is_cancelled();
-    }
-    co_return this_task::is_cancelled() ? 1 : 0;
-}
-
-} // namespace
-
-TEST_CASE("when_all: a shield of the parent keeps the cancellation from the children") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    std::atomic<bool> waits{false};
-    bide::event e;
-    bool seen = true;
-    auto h = s.spawn(shielded_parent(waits, e, seen));
-    REQUIRE(test::eventually([&] { return waits.load(); }));
-    CHECK(h.cancel());
-    e.set();
-    CHECK(std::move(h).join() == 1);
-    CHECK_FALSE(seen);
-}
-
-namespace {
-
-task<bool> shielded_child(std::atomic<bool>& waits, bide::event& e) {
-    const this_task::shield held;
-    waits = true;
-    co_await e.async_wait();
-    co_return this_task::is_cancelled();
-}
-task<> notes_its_stop(std::atomic<bool>& stopped) {
-    bide::semaphore none(0);
-    const auto got = co_await none.async_acquire().as_result();
-    stopped = !got;
-}
-task<int> one_is_shielded(std::atomic<bool>& waits, bide::event& e, std::atomic<bool>& stopped) {
-    const auto got = co_await when_all(shielded_child(waits, e), notes_its_stop(stopped));
-    co_return std::get<0>(got) ? 1 : 0;
-}
-
-} // namespace
-
-TEST_CASE("when_all: a shield of a child is for that child alone") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    std::atomic<bool> waits{false};
-    std::atomic<bool> stopped{false};
-    bide::event e;
-    auto h = s.spawn(one_is_shielded(waits, e, stopped));
-    REQUIRE(test::eventually([&] { return waits.load(); }));
-    CHECK(h.cancel());
-    REQUIRE(test::eventually([&] { return stopped.load(); }));
-    CHECK_FALSE(h.done());
-    e.set();
-    CHECK(std::move(h).join() == 0);
-}
-
-namespace {
-
-task<> begins(std::atomic<int>& begun, std::atomic<int>& stopped) {
+// Counts in `stopped` if its task was cancelled before, and the wait is stopped.
+task<> waits_cancelled(int& begun, int& stopped) {
     ++begun;
     const bool asked = this_task::is_cancelled() && this_task::get_stop_token().stop_requested();
     bide::semaphore none(0);
     const auto got = co_await none.async_acquire().as_result();
     stopped += asked && !got ? 1 : 0;
 }
-task<> cancelled_first(std::atomic<bool>& runs, std::atomic<bool>& goes_on, std::atomic<int>& begun,
-                       std::atomic<int>& stopped) {
-    runs = true;
-    static_cast<void>(test::eventually([&goes_on] { return goes_on.load(); }));
-    co_await when_all(begins(begun, stopped), begins(begun, stopped));
-}
-
-} // namespace
-
-TEST_CASE("when_all: children of a cancelled task start, and their first wait is stopped") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    std::atomic<bool> runs{false};
-    std::atomic<bool> goes_on{false};
-    std::atomic<int> begun{0};
-    std::atomic<int> stopped{0};
-    auto h = s.spawn(cancelled_first(runs, goes_on, begun, stopped));
-    REQUIRE(test::eventually([&] { return runs.load(); }));
-    CHECK(h.cancel());
-    goes_on = true;
-    std::move(h).join();
-    CHECK(begun == 2);
-    CHECK(stopped == 2);
-}
-
-namespace {
-
 task<> leaves_token(std::stop_token& token) {
     token = this_task::get_stop_token();
     co_return;
@@ -598,20 +475,89 @@ task<> leaves_token(std::stop_token& token) {
 
 } // namespace
 
-TEST_CASE("when_all: a cancellation does not stop the token of a child that has ended") {
-    const test::watchdog guard;
-    scheduler s(workers(1));
-    std::stop_token token;
-    std::atomic<int> begun{0};
-    std::atomic<int> stopped{0};
-    auto h = s.spawn(when_all(leaves_token(token), begins(begun, stopped)));
-    // The only worker has left both children.
-    REQUIRE(test::eventually([&] { return begun == 1; }));
-    sync_wait(s, nothing());
-    sync_wait(s, nothing());
+TEST_CASE("when_all: cancels the children of a cancelled parent, and waits until they have ended") {
+    test::simulated run;
+    child_report a;
+    child_report b;
+    bide::event may_end;
+    auto h = run.spawn(when_all(reports(a, may_end), reports(b, may_end)));
+    run.run_ready();
+    CHECK(h.cancel());
+    run.run_ready();
+    CHECK(a.saw_cancellation);
+    CHECK(b.saw_cancellation);
+    CHECK_FALSE(h.done());
+    may_end.set();
+    CHECK(std::move(h).join() == std::tuple(7, 7));
+    CHECK(a.ended);
+    CHECK(b.ended);
+}
+
+TEST_CASE("when_all: a shield of the parent keeps the cancellation from the children") {
+    test::simulated run;
+    bide::event e;
+    bool seen = true;
+    auto h = run.spawn([&]() -> task<bool> {
+        {
+            const this_task::shield held;
+            co_await when_all(waits_for(e), waits_for(e));
+            seen = this_task::is_cancelled();
+        }
+        co_return this_task::is_cancelled();
+    });
+    run.run_ready();
+    CHECK(h.cancel());
+    run.run_ready();
+    CHECK_FALSE(h.done());
+    e.set();
+    CHECK(std::move(h).join());
+    CHECK_FALSE(seen);
+}
+
+TEST_CASE("when_all: a shield of a child is for that child alone") {
+    test::simulated run;
+    bide::event e;
+    child_report other;
+    const auto shielded = [&e]() -> task<bool> {
+        const this_task::shield held;
+        co_await e.async_wait();
+        co_return this_task::is_cancelled();
+    };
+    auto h = run.spawn(when_all(shielded, reports(other, e)));
+    run.run_ready();
+    CHECK(h.cancel());
+    run.run_ready();
+    CHECK(other.saw_cancellation);
+    CHECK_FALSE(h.done());
+    e.set();
+    CHECK(std::move(h).join() == std::tuple(false, 7));
+}
+
+TEST_CASE("when_all: children of a cancelled task start, and their first wait is stopped") {
+    test::simulated run;
+    int begun = 0;
+    int stopped = 0;
+    auto h = run.spawn([&]() -> task<> {
+        static_cast<void>(co_await this_task::sleep_for(1h).as_result());
+        co_await when_all(waits_cancelled(begun, stopped), waits_cancelled(begun, stopped));
+    });
+    run.run_ready();
     CHECK(h.cancel());
     std::move(h).join();
-    CHECK(begun == 1);
+    CHECK(begun == 2);
+    CHECK(stopped == 2);
+}
+
+TEST_CASE("when_all: a cancellation does not stop the token of a child that has ended") {
+    test::simulated run;
+    std::stop_token token;
+    child_report other;
+    bide::event may_end(true);
+    auto h = run.spawn(when_all(leaves_token(token), reports(other, may_end)));
+    run.run_ready();
+    CHECK(h.cancel());
+    std::move(h).join();
+    CHECK(other.saw_cancellation);
     CHECK_FALSE(token == std::stop_token()); // the child has started
     CHECK_FALSE(token.stop_requested());
 }
@@ -806,66 +752,38 @@ TEST_CASE("when_any: of an empty vector throws std::invalid_argument") {
     CHECK_THROWS_AS(sync_wait(when_any(std::vector<task<int>>())), std::invalid_argument);
 }
 
-namespace {
-
-// Ends some time after it was cancelled.
-task<int> reluctant(std::atomic<bool>& waits, int& ended) {
-    bide::semaphore none(0);
-    waits = true;
-    const auto got = co_await none.async_acquire().as_result();
-    const this_task::shield held;
-    co_await this_task::sleep_for(2ms);
-    ended += got ? 100 : 1;
-    throw std::logic_error("a late error");
-}
-task<int> after(std::atomic<bool>& it, int n) {
-    while (!it) {
-        co_await this_task::yield();
-    }
-    co_return n;
-}
-
-} // namespace
-
 TEST_CASE("when_any: cancels the losers and waits for them, and drops what they throw",
           "[promise.when-ends-after-children]") {
-    runner run(GENERATE(false, true));
-    std::atomic<bool> waits{false};
-    int ended = 0;
-    const auto got = run(when_any(reluctant(waits, ended), after(waits, 5)));
+    test::simulated run;
+    const auto reluctant = []() -> task<int> {
+        bide::semaphore none(0);
+        static_cast<void>(co_await none.async_acquire().as_result());
+        const this_task::shield held;
+        co_await this_task::sleep_for(1h);
+        throw std::logic_error("a late error");
+    };
+    const auto got = run.run_until(when_any(reluctant, slow(5)));
     CHECK(got.index() == 1);
     CHECK(std::get<1>(got) == 5);
-    CHECK(ended == 1);
+    CHECK(run.now() == 1h + 1ms);
 }
-
-namespace {
-
-task<int> goes_on_shielded(std::atomic<bool>& shielded, bide::event& e, int& ended) {
-    const this_task::shield held;
-    shielded = true;
-    co_await e.async_wait();
-    ended = this_task::is_cancelled() ? 2 : 1;
-    co_return 0;
-}
-task<> race_with_shielded(bide::event& e, std::atomic<bool>& shielded, int& ended) {
-    co_await when_any(goes_on_shielded(shielded, e, ended), after(shielded, 5));
-    ended += 10;
-}
-
-} // namespace
 
 TEST_CASE("when_any: waits for a shielded loser") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
+    test::simulated run;
     bide::event e;
-    std::atomic<bool> shielded{false};
-    int ended = 0;
-    auto h = s.spawn(race_with_shielded(e, shielded, ended));
-    REQUIRE(test::eventually([&] { return shielded.load(); }));
+    bool cancelled = true;
+    const auto shielded = [&]() -> task<int> {
+        const this_task::shield held;
+        co_await e.async_wait();
+        cancelled = this_task::is_cancelled();
+        co_return 0;
+    };
+    auto h = run.spawn(when_any(shielded, slow(5)));
+    run.run_for(1h);
     CHECK_FALSE(h.done());
     e.set();
-    std::move(h).join();
-    CHECK(ended == 11);
+    CHECK(std::get<1>(std::move(h).join()) == 5);
+    CHECK_FALSE(cancelled);
 }
 
 namespace {
@@ -879,10 +797,6 @@ test::held races(test::tally& t, std::atomic<int>& begun, int& winner) {
                                        started(test::counted_once(t, 8), begun), fails("never"));
     winner = std::get<0>(got);
 }
-
-} // namespace
-
-namespace {
 
 task<> passes_on(bide::channel<int>& from, bide::channel<int>& to, int& passes, const bool& over) {
     while (!over) {

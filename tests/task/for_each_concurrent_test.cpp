@@ -1,6 +1,5 @@
 #include <bide/task/for_each_concurrent.hpp>
 
-#include <bide/channel/channel.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -18,16 +17,15 @@
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/scheduling.hpp>
+#include <support/simulated.hpp>
 #include <support/tasks.hpp>
-#include <support/waiting.hpp>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -42,12 +40,16 @@ using bide::map_concurrent;
 using bide::scheduler;
 using bide::sync_wait;
 using bide::task;
+using namespace std::chrono_literals;
 using test::runner;
 using test::what_of;
 using test::workers;
 namespace this_task = bide::this_task;
 
 namespace {
+
+// The functions of most cases have one type, because the templates are long to compile.
+using per_item = std::function<task<>(int)>;
 
 // How many are inside, now and at most.
 struct crowd {
@@ -113,7 +115,7 @@ TEST_CASE("for_each_concurrent: runs each item once, and never more than the lim
         for (const std::size_t limit : {1u, 2u, 7u, 1000u}) {
             crowd inside;
             std::vector<std::atomic<int>> runs(100);
-            const auto visit = [&](int n) -> task<> {
+            const per_item visit = [&](int n) -> task<> {
                 const crowd::visit here(inside);
                 co_await this_task::yield();
                 ++runs[static_cast<std::size_t>(n)];
@@ -133,7 +135,7 @@ TEST_CASE("for_each_concurrent: runs as many at a time as the limit, on one work
     scheduler s(workers(1));
     std::atomic<int> here{0};
     bide::event all_here;
-    const auto meets = [&](int) -> task<> {
+    const per_item meets = [&](int) -> task<> {
         if (++here % 5 == 0) {
             all_here.set();
         }
@@ -145,29 +147,27 @@ TEST_CASE("for_each_concurrent: runs as many at a time as the limit, on one work
 }
 
 TEST_CASE("for_each_concurrent: begins the items in order, and uses an lvalue by reference") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        std::vector<int> begun;
-        int ones[] = {1, 2, 3};
-        std::list<int> list{4, 5};
-        const auto doubles = [&](int& n) -> task<> {
-            begun.push_back(n);
-            n *= 2;
-            co_await this_task::yield();
-        };
-        run(for_each_concurrent(ones, 1, doubles));
-        run(for_each_concurrent(list, 1, doubles));
-        CHECK(begun == std::vector<int>{1, 2, 3, 4, 5});
-        CHECK(ones[2] == 6);
-        CHECK(list == std::list<int>{8, 10});
-        const auto never = [&](int) -> task<> {
-            begun.clear();
-            co_return;
-        };
-        run(for_each_concurrent(std::vector<int>(), 4, never));
-        run(for_each_concurrent(numbers(0), 4, never));
-        CHECK(begun.size() == 5);
-    }
+    test::simulated run;
+    std::vector<int> begun;
+    int ones[] = {1, 2, 3};
+    std::list<int> list{4, 5};
+    const auto doubles = [&](int& n) -> task<> {
+        begun.push_back(n);
+        n *= 2;
+        co_await this_task::yield();
+    };
+    run.run_until(for_each_concurrent(ones, 1, doubles));
+    run.run_until(for_each_concurrent(list, 1, doubles));
+    CHECK(begun == std::vector<int>{1, 2, 3, 4, 5});
+    CHECK(ones[2] == 6);
+    CHECK(list == std::list<int>{8, 10});
+    const per_item never = [&](int) -> task<> {
+        begun.clear();
+        co_return;
+    };
+    run.run_until(for_each_concurrent(std::vector<int>(), 4, never));
+    run.run_until(for_each_concurrent(numbers(0), 4, never));
+    CHECK(begun.size() == 5);
 }
 
 TEST_CASE(
@@ -198,30 +198,28 @@ TEST_CASE(
 
 TEST_CASE(
     "map_concurrent: items and values are moved, never copied, and destroyed as often as made") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        test::tally t;
-        struct source {
-            test::tally& of;
-            int left = 50;
-            std::optional<test::counted_once> next() {
-                return left-- > 0 ? std::optional<test::counted_once>(std::in_place, of, left)
-                                  : std::nullopt;
-            }
-        };
-        const auto passes_on = [](test::counted_once n) -> task<test::counted_once> {
-            co_await this_task::yield();
-            co_return std::move(n);
-        };
-        source from{t};
-        const auto all = run(map_concurrent(from, 4, passes_on));
-        REQUIRE(all.size() == 50);
-        for (int i = 0; i < 50; ++i) {
-            CHECK(all[static_cast<std::size_t>(i)].number() == 49 - i);
+    test::simulated run;
+    test::tally t;
+    struct source {
+        test::tally& of;
+        int left = 50;
+        std::optional<test::counted_once> next() {
+            return left-- > 0 ? std::optional<test::counted_once>(std::in_place, of, left)
+                              : std::nullopt;
         }
-        CHECK(t.alive() == 50);
-        CHECK(t.copied == 0);
+    };
+    const auto passes_on = [](test::counted_once n) -> task<test::counted_once> {
+        co_await this_task::yield();
+        co_return std::move(n);
+    };
+    source from{t};
+    const auto all = run.run_until(map_concurrent(from, 4, passes_on));
+    REQUIRE(all.size() == 50);
+    for (int i = 0; i < 50; ++i) {
+        CHECK(all[static_cast<std::size_t>(i)].number() == 49 - i);
     }
+    CHECK(t.alive() == 50);
+    CHECK(t.copied == 0);
 }
 
 namespace {
@@ -288,7 +286,7 @@ TEST_CASE("for_each_concurrent: runs inside of itself, and a failure in the dept
 }
 
 TEST_CASE("for_each_concurrent: refuses a limit of zero in the call", "[promise.misuse-refused]") {
-    const auto none = [](int) -> task<> { co_return; };
+    const per_item none = [](int) -> task<> { co_return; };
     CHECK_THROWS_AS(static_cast<void>(for_each_concurrent(up_to(3), 0, none)),
                     std::invalid_argument);
     CHECK_THROWS_AS(static_cast<void>(map_concurrent(up_to(3), 0, squared)), std::invalid_argument);
@@ -296,106 +294,92 @@ TEST_CASE("for_each_concurrent: refuses a limit of zero in the call", "[promise.
 
 TEST_CASE("for_each_concurrent: the first failure cancels the running tasks and begins no other",
           "[promise.for-each-stops]") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        std::atomic<int> waiting{0};
-        std::atomic<int> stopped{0};
-        std::atomic<int> begun{0};
-        bide::event three;
-        // Three wait until they are cancelled; then the fourth fails.
-        const auto fourth_fails = [&](int n) -> task<> {
-            ++begun;
-            if (n == 3) {
-                co_await three.async_wait();
-                throw std::runtime_error("the fourth");
-            }
-            if (++waiting == 3) {
-                three.set();
-            }
-            bide::semaphore none(0);
-            const auto got = co_await none.async_acquire().as_result();
-            stopped += got ? 0 : 1;
-            throw std::logic_error("a later one");
-        };
-        CHECK(what_of([&] { run(for_each_concurrent(up_to(100), 4, fourth_fails)); }) ==
-              "the fourth");
-        CHECK(stopped == 3);
-        CHECK(begun == 4);
-    }
+    test::simulated run;
+    int stopped = 0;
+    int begun = 0;
+    const per_item fourth_fails = [&](int n) -> task<> {
+        ++begun;
+        if (n == 3) {
+            co_await this_task::sleep_for(1h);
+            throw std::runtime_error("the fourth");
+        }
+        bide::semaphore none(0);
+        const auto got = co_await none.async_acquire().as_result();
+        stopped += got ? 0 : 1;
+        throw std::logic_error("a later one");
+    };
+    CHECK(what_of([&] { run.run_until(for_each_concurrent(up_to(100), 4, fourth_fails)); }) ==
+          "the fourth");
+    CHECK(stopped == 3);
+    CHECK(begun == 4);
 }
 
 TEST_CASE("for_each_concurrent: an exception of the function or of the range is a failure") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        for (const std::size_t limit : {1u, 3u}) {
-            std::atomic<int> begun{0};
-            const auto fails = [&](int n) -> task<> {
-                ++begun;
-                if (n == 10) {
-                    throw std::runtime_error("the function");
-                }
-                return [](int) -> task<> { co_await this_task::yield(); }(n);
-            };
-            CHECK(what_of([&] { run(for_each_concurrent(up_to(1000), limit, fails)); }) ==
-                  "the function");
-            CHECK(begun < 1000);
-            struct bad {
-                int left = 10;
-                std::optional<int> next() {
-                    if (--left == 0) {
-                        throw std::runtime_error("the range");
-                    }
-                    return left;
-                }
-            };
-            std::atomic<int> ran{0};
-            const auto counts = [&](int) -> task<> {
-                ++ran;
-                co_return;
-            };
-            CHECK(what_of([&] { run(for_each_concurrent(bad(), limit, counts)); }) == "the range");
-            CHECK(ran == 9);
-            struct slow_bad : bad {
-                task<std::optional<int>> next() {
-                    co_await this_task::yield();
-                    co_return bad::next();
-                }
-            };
-            ran = 0;
-            CHECK(what_of([&] { run(for_each_concurrent(slow_bad(), limit, counts)); }) ==
-                  "the range");
-            CHECK(ran == 9);
+    const std::size_t limit = GENERATE(1u, 3u);
+    test::simulated run;
+    int begun = 0;
+    const per_item fails = [&](int n) -> task<> {
+        ++begun;
+        if (n == 10) {
+            throw std::runtime_error("the function");
         }
-    }
+        return [](int) -> task<> { co_await this_task::yield(); }(n);
+    };
+    CHECK(what_of([&] { run.run_until(for_each_concurrent(up_to(1000), limit, fails)); }) ==
+          "the function");
+    CHECK(begun < 1000);
+
+    struct bad : numbers {
+        using numbers::numbers;
+        std::optional<int> next() {
+            auto number = numbers::next();
+            return number ? number : throw std::runtime_error("the range");
+        }
+    };
+    struct slow_bad : bad {
+        using bad::bad;
+        task<std::optional<int>> next() {
+            co_await this_task::yield();
+            co_return bad::next();
+        }
+    };
+    int ran = 0;
+    const per_item counts = [&](int) -> task<> {
+        ++ran;
+        co_return;
+    };
+    CHECK(what_of([&] { run.run_until(for_each_concurrent(bad(9), limit, counts)); }) ==
+          "the range");
+    CHECK(ran == 9);
+    CHECK(what_of([&] { run.run_until(for_each_concurrent(slow_bad(9), limit, counts)); }) ==
+          "the range");
+    CHECK(ran == 18);
 }
 
 TEST_CASE("for_each_concurrent: a cancellation stops the running tasks, and waits for them",
           "[promise.for-each-stops]") {
-    const test::watchdog guard;
-    for (const std::size_t limit : {1u, 3u}) {
-        scheduler s(workers(2));
-        std::atomic<int> waiting{0};
-        std::atomic<int> stopped{0};
-        std::atomic<int> begun{0};
-        bide::event may_end;
-        const auto waits = [&](int) -> task<> {
-            ++begun;
-            bide::semaphore none(0);
-            ++waiting;
-            const auto got = co_await none.async_acquire().as_result();
-            stopped += got ? 0 : 1;
-            const this_task::shield held;
-            co_await may_end.async_wait();
-        };
-        auto h = s.spawn(for_each_concurrent(up_to(100), limit, waits));
-        REQUIRE(test::eventually([&] { return waiting == static_cast<int>(limit); }));
-        CHECK(h.cancel());
-        REQUIRE(test::eventually([&] { return stopped == static_cast<int>(limit); }));
-        CHECK_FALSE(h.done());
-        may_end.set();
-        CHECK(test::ended_by_stop(std::move(h)));
-        CHECK(begun == static_cast<int>(limit));
-    }
+    const int limit = GENERATE(1, 3);
+    test::simulated run;
+    int stopped = 0;
+    int begun = 0;
+    bide::event may_end;
+    const per_item waits = [&](int) -> task<> {
+        ++begun;
+        bide::semaphore none(0);
+        const auto got = co_await none.async_acquire().as_result();
+        stopped += got ? 0 : 1;
+        const this_task::shield held;
+        co_await may_end.async_wait();
+    };
+    auto h = run.spawn(for_each_concurrent(up_to(100), static_cast<std::size_t>(limit), waits));
+    run.run_ready();
+    CHECK(h.cancel());
+    run.run_ready();
+    CHECK(stopped == limit);
+    CHECK_FALSE(h.done());
+    may_end.set();
+    CHECK(test::ended_by_stop(std::move(h)));
+    CHECK(begun == limit);
 }
 
 TEST_CASE("for_each_concurrent: a cancelled task never returns without the items that are left",
@@ -469,18 +453,17 @@ TEST_CASE("for_each_concurrent: a cancelled task never returns without the items
 
 TEST_CASE(
     "for_each_concurrent: a task that is cancelled in its last items returns if they end well") {
-    const test::watchdog guard;
-    scheduler s(workers(2));
-    std::atomic<int> waiting{0};
+    test::simulated run;
     bide::event may_end;
-    const auto shielded = [&](int) -> task<> {
+    const per_item shielded = [&](int) -> task<> {
         const this_task::shield held;
-        ++waiting;
         co_await may_end.async_wait();
     };
-    auto h = s.spawn(for_each_concurrent(up_to(3), 3, shielded));
-    REQUIRE(test::eventually([&] { return waiting == 3; }));
+    auto h = run.spawn(for_each_concurrent(up_to(3), 3, shielded));
+    run.run_ready();
     CHECK(h.cancel());
+    run.run_ready();
+    CHECK_FALSE(h.done());
     may_end.set();
     CHECK_FALSE(test::ended_by_stop(std::move(h)));
 }
@@ -492,7 +475,7 @@ TEST_CASE(
     {
         bide::event never;
         std::atomic<int> begun{0};
-        const auto holds = [&](int n) -> task<> {
+        const per_item holds = [&](int n) -> task<> {
             const test::counted local(t, n);
             ++begun;
             const auto held = co_await some.async_acquire();
@@ -526,7 +509,7 @@ TEST_CASE(
         bide::semaphore some(3);
         const int bad = static_cast<int>(chance.below(128)); // in half of the rounds none
         const int limit = 1 + static_cast<int>(chance.below(8));
-        const auto visit = [&](int n) -> task<> {
+        const per_item visit = [&](int n) -> task<> {
             ++begun;
             const crowd::visit here(inside);
             struct at_end {
