@@ -55,24 +55,18 @@ struct supplies {
 
 // ---- Loops that do not call is_cancelled()
 
-task<> acquires(supplies& of) {
+template <auto make> task<> repeats(supplies& of) {
     for (;;) {
-        const auto permit = co_await of.permits.async_acquire();
+        static_cast<void>(co_await make(of));
         ++of.rounds;
     }
 }
-task<> acquires_by_result(supplies& of) {
+template <auto make> task<> repeats_until_error(supplies& of) {
     for (;;) {
-        const auto permit = co_await of.permits.async_acquire().as_result();
-        if (!permit) {
+        const auto got = co_await make(of);
+        if (!got) {
             break;
         }
-        ++of.rounds;
-    }
-}
-task<> locks(supplies& of) {
-    for (;;) {
-        const auto guard = co_await of.lock.async_lock();
         ++of.rounds;
     }
 }
@@ -91,65 +85,6 @@ task<> sends_and_receives(supplies& of) {
         ++of.rounds;
     }
 }
-task<> waits_for_event(supplies& of) {
-    for (;;) {
-        co_await of.set.async_wait();
-        ++of.rounds;
-    }
-}
-task<> waits_for_latch(supplies& of) {
-    for (;;) {
-        const auto waited = co_await of.open.async_wait().as_result();
-        if (!waited) {
-            break;
-        }
-        ++of.rounds;
-    }
-}
-task<> selects(supplies& of) {
-    for (;;) {
-        auto s = co_await bide::async_select(bide::on_acquire(of.permits), bide::on_event(of.set));
-        ++of.rounds;
-    }
-}
-task<> selects_by_result(supplies& of) {
-    for (;;) {
-        auto s = co_await bide::async_select_biased(bide::on_recv(of.numbers),
-                                                    bide::on_acquire(of.permits))
-                     .as_result();
-        if (!s) {
-            break;
-        }
-        ++of.rounds;
-    }
-}
-task<> sleeps(supplies& of) {
-    for (;;) {
-        co_await bide::this_task::sleep_for(0s);
-        ++of.rounds;
-    }
-}
-task<> acquires_in_a_child(supplies& of) { co_await acquires(of); }
-task<> acquires_once(supplies& of) { const auto permit = co_await of.permits.async_acquire(); }
-task<> acquires_in_children(supplies& of) {
-    for (;;) {
-        co_await bide::when_all(acquires_once(of), acquires_once(of));
-        ++of.rounds;
-    }
-}
-task<> no_wait() { co_return; }
-task<> awaits_children_without_waits(supplies& of) {
-    for (;;) {
-        co_await bide::when_all(no_wait(), no_wait());
-        ++of.rounds;
-    }
-}
-task<> awaits_one_of_children_without_waits(supplies& of) {
-    for (;;) {
-        co_await bide::when_any(no_wait(), no_wait());
-        ++of.rounds;
-    }
-}
 task<> joins_an_empty_group(supplies& of) {
     bide::task_group none(scheduler::shared()); // also on a thread that is no worker
     for (;;) {
@@ -157,32 +92,39 @@ task<> joins_an_empty_group(supplies& of) {
         ++of.rounds;
     }
 }
-task<> acquires_with_a_limit(supplies& of) {
-    for (;;) {
-        const auto permit = co_await of.permits.async_acquire().with_timeout(1h);
-        if (!permit) {
-            break;
-        }
-        ++of.rounds;
-    }
-}
+task<> no_wait() { co_return; }
+task<> acquires_once(supplies& of) { const auto permit = co_await of.permits.async_acquire(); }
 
 using loop = task<> (*)(supplies&);
-constexpr loop all_loops[] = {acquires,
-                              acquires_by_result,
-                              locks,
-                              sends_and_receives,
-                              waits_for_event,
-                              waits_for_latch,
-                              selects,
-                              selects_by_result,
-                              sleeps,
-                              acquires_in_a_child,
-                              acquires_in_children,
-                              awaits_children_without_waits,
-                              awaits_one_of_children_without_waits,
-                              joins_an_empty_group,
-                              acquires_with_a_limit};
+constexpr loop acquires = repeats<[](supplies& of) { return of.permits.async_acquire(); }>;
+constexpr loop acquires_by_result =
+    repeats_until_error<[](supplies& of) { return of.permits.async_acquire().as_result(); }>;
+constexpr loop waits_for_event = repeats<[](supplies& of) { return of.set.async_wait(); }>;
+constexpr loop selects = repeats<[](supplies& of) {
+    return bide::async_select(bide::on_acquire(of.permits), bide::on_event(of.set));
+}>;
+task<> acquires_in_a_child(supplies& of) { co_await acquires(of); }
+
+constexpr loop all_loops[] = {
+    acquires,
+    acquires_by_result,
+    waits_for_event,
+    selects,
+    sends_and_receives,
+    joins_an_empty_group,
+    acquires_in_a_child,
+    repeats<[](supplies& of) { return of.lock.async_lock(); }>,
+    repeats_until_error<[](supplies& of) { return of.open.async_wait().as_result(); }>,
+    repeats_until_error<[](supplies& of) {
+        return bide::async_select_biased(bide::on_recv(of.numbers), bide::on_acquire(of.permits))
+            .as_result();
+    }>,
+    repeats<[](supplies&) { return bide::this_task::sleep_for(0s); }>,
+    repeats<[](supplies& of) { return when_all(acquires_once(of), acquires_once(of)); }>,
+    repeats<[](supplies&) { return when_all(no_wait(), no_wait()); }>,
+    repeats<[](supplies&) { return when_any(no_wait(), no_wait()); }>,
+    repeats_until_error<[](supplies& of) { return of.permits.async_acquire().with_timeout(1h); }>,
+};
 
 void nothing_is_missing(supplies& of) {
     CHECK(of.permits.available() == 3);

@@ -57,10 +57,7 @@ task<> chain(bide::semaphore& s, turns& t, const in_turn* parent, int depth) {
     static_cast<void>(parent);
 }
 
-test::held await_chain(bide::semaphore& s, turns& t, int depth) {
-    const in_turn local(t, depth + 1);
-    co_await chain(s, t, &local, depth);
-}
+test::held await_void(task<> t) { co_await std::move(t); }
 
 } // namespace
 
@@ -70,13 +67,13 @@ TEST_CASE("task: a waiting chain is destroyed innermost first, on a bounded stac
     bide::semaphore s(0);
     turns t;
     {
-        test::held root = await_chain(s, t, deep);
+        test::held root = await_void(chain(s, t, nullptr, deep));
         root.start();
         CHECK(s.waiters() == 1);
         CHECK(t.expected == 0);
     }
     CHECK(s.waiters() == 0);
-    CHECK(t.expected == deep + 2);
+    CHECK(t.expected == deep + 1);
     CHECK(t.in_order);
 }
 
@@ -105,18 +102,15 @@ task<> reads_parent(bide::semaphore& s, const std::unique_ptr<int>& parents, lon
         co_await reads_parent(s, mine, sum, depth - 1);
     }
 }
-test::held await_reads_parent(bide::semaphore& s, long& sum, int depth) {
-    const auto mine = std::make_unique<int>(depth + 1);
-    co_await reads_parent(s, mine, sum, depth);
-}
 
 } // namespace
 
 TEST_CASE("task: in a destroyed chain, a destructor may access the locals of its parent") {
     bide::semaphore s(0);
     long sum = 0;
+    const auto outermost = std::make_unique<int>(1'001);
     {
-        test::held root = await_reads_parent(s, sum, 1'000);
+        test::held root = await_void(reads_parent(s, outermost, sum, 1'000));
         root.start();
     }
     CHECK(sum == 1'001L * 1'002 / 2);
@@ -182,9 +176,6 @@ task<> broken_chain(bide::semaphore& s, turns& t, int depth, int foreign_at) {
         co_await broken_chain(s, t, depth - 1, foreign_at);
     }
 }
-test::held await_broken_chain(bide::semaphore& s, turns& t, int depth) {
-    co_await broken_chain(s, t, depth, depth / 2);
-}
 
 } // namespace
 
@@ -193,7 +184,7 @@ TEST_CASE("task: in a destroyed chain, a coroutine of another library is destroy
     bide::semaphore s(0);
     turns t;
     {
-        test::held root = await_broken_chain(s, t, deep);
+        test::held root = await_void(broken_chain(s, t, deep, deep / 2));
         root.start();
         CHECK(s.waiters() == 1);
     }
@@ -281,29 +272,15 @@ TEST_CASE("task: destroyed in a later wait, it does not destroy a child that has
 
 namespace {
 
-// Its destructor destroys another chain.
-class keeps {
-public:
-    explicit keeps(test::held&& chain) : chain_(std::make_unique<test::held>(std::move(chain))) {}
-
-private:
-    std::unique_ptr<test::held> chain_;
-};
-
-task<> keeps_another(bide::semaphore& s, turns& others, int depth) {
-    test::held other = await_chain(s, others, depth);
-    other.start();
-    const keeps local(std::move(other));
-    const auto permit = co_await s.async_acquire();
-}
-task<> above(bide::semaphore& s, turns& others, int depth) {
+task<> above_another(bide::semaphore& s, turns& others, int depth) {
     if (depth == 0) {
-        co_await keeps_another(s, others, deep);
+        test::held other = await_void(chain(s, others, nullptr, deep));
+        other.start();
+        const auto permit = co_await s.async_acquire();
     } else {
-        co_await above(s, others, depth - 1);
+        co_await above_another(s, others, depth - 1);
     }
 }
-test::held await_above(bide::semaphore& s, turns& others) { co_await above(s, others, 1'000); }
 
 } // namespace
 
@@ -312,12 +289,12 @@ TEST_CASE("task: a destructor in a destroyed chain may destroy a chain") {
     bide::semaphore s(0);
     turns others;
     {
-        test::held root = await_above(s, others);
+        test::held root = await_void(above_another(s, others, 1'000));
         root.start();
         CHECK(s.waiters() == 2);
     }
     CHECK(s.waiters() == 0);
-    CHECK(others.expected == deep + 2);
+    CHECK(others.expected == deep + 1);
     CHECK(others.in_order);
 }
 
@@ -343,7 +320,6 @@ task<> next_any(bide::semaphore& s, turns& t, int depth) {
         co_await bide::when_any(std::move(children));
     }
 }
-test::held await_void(task<> t) { co_await std::move(t); }
 
 } // namespace
 
@@ -398,19 +374,12 @@ TEST_CASE("compose: children of a destroyed parent are destroyed one after the o
 
 namespace {
 
-task<int> throws_at_the_bottom(bide::semaphore& s, int depth) {
+task<int> counts(bide::semaphore& s, int depth, bool throws) {
     if (depth == 0) {
         const auto permit = co_await s.async_acquire();
-        throw std::runtime_error("bottom");
+        co_return throws ? throw std::runtime_error("bottom") : 0;
     }
-    co_return 1 + co_await throws_at_the_bottom(s, depth - 1);
-}
-task<int> counts(bide::semaphore& s, int depth) {
-    if (depth == 0) {
-        const auto permit = co_await s.async_acquire();
-        co_return 0;
-    }
-    co_return 1 + co_await counts(s, depth - 1);
+    co_return 1 + co_await counts(s, depth - 1, throws);
 }
 task<int> counts_all(bide::semaphore& s, int depth) {
     if (depth == 0) {
@@ -430,31 +399,21 @@ test::held outcome_of(task<int> t, int& value, std::string& error) {
 
 } // namespace
 
-TEST_CASE("task: a deep chain ends by a value or an exception on a bounded stack") {
+TEST_CASE("task: deep chains, and deeply nested when_alls, end on a bounded stack") {
     const test::watchdog guard;
     bide::semaphore s(0);
     int value = 0;
     std::string error;
-    test::held counted = outcome_of(counts(s, deep), value, error);
-    counted.start();
-    s.release();
-    CHECK(counted.done());
+    const auto run = [&](task<int> t) {
+        test::held root = outcome_of(std::move(t), value, error);
+        root.start();
+        s.release();
+        return root.done();
+    };
+    CHECK(run(counts(s, deep, false)));
     CHECK(value == deep);
-    test::held thrown = outcome_of(throws_at_the_bottom(s, deep), value, error);
-    thrown.start();
-    s.release();
-    CHECK(thrown.done());
+    CHECK(run(counts(s, deep, true)));
     CHECK(error == "bottom");
-}
-
-TEST_CASE("compose: deeply nested when_alls end on a bounded stack") {
-    const test::watchdog guard;
-    bide::semaphore s(0);
-    int value = 0;
-    std::string error;
-    test::held counted = outcome_of(counts_all(s, deep / 2), value, error);
-    counted.start();
-    s.release();
-    CHECK(counted.done());
+    CHECK(run(counts_all(s, deep / 2)));
     CHECK(value == deep / 2);
 }
