@@ -1,9 +1,5 @@
-#define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
-
-#include "support/alloc.hpp"
 #include "support/catch.hpp"
 #include "support/gate.hpp"
-#include "support/shortage.hpp"
 
 #include <bide/interop/boost_asio.hpp>
 
