@@ -21,6 +21,7 @@
 template <class P> using memory = bide::detail::basic_frame_memory<P, true>;
 template <class P> using depot = bide::detail::basic_frame_depot<P>;
 
+// Of the threads that share the depot.
 #define BIDE_FRAME_MEMORY_TEST_CASE(name) TEMPLATE_TEST_CASE(name, "", test::native, test::jittery)
 
 namespace {
@@ -96,8 +97,8 @@ TEST_CASE("frame_memory: allocate returns the block that was released last") {
     }
 }
 
-BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: the second burst needs no new memory") {
-    using m = memory<TestType>;
+TEST_CASE("frame_memory: the second burst needs no new memory") {
+    using m = memory<test::native>;
     if (!test::counts_allocations()) {
         return;
     }
@@ -170,23 +171,25 @@ TEST_CASE("frame_memory: a user that does not recycle may release a block of one
     }
 }
 
-BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: keeps at most most_kept bytes, and trim frees them") {
-    using m = memory<TestType>;
+TEST_CASE("frame_memory: keeps at most most_kept bytes, and trim frees them") {
+    using m = memory<test::native>;
     m::trim();
     CHECK(m::kept() == 0);
     constexpr int n = 30'000; // of 1 KiB each: four times most_kept
     put_back<m>(take<m>(n, 1'000));
     CHECK(m::kept() <= m::most_kept);
-    CHECK(m::kept() > m::most_kept - depot<TestType>::batch_bytes(depot<TestType>::kind_of(1'000)));
+    CHECK(m::kept() >
+          m::most_kept - depot<test::native>::batch_bytes(depot<test::native>::kind_of(1'000)));
     if (test::counts_allocations()) {
         std::vector<held> all;
         const std::size_t anew =
             news([&] { all = take<m>(n, 1'000); }) - 1; // one is for the vector
         const std::size_t at_most =
-            m::most_kept / 1'000 + 2 * depot<TestType>::batch(depot<TestType>::kind_of(1'000));
+            m::most_kept / 1'000 +
+            2 * depot<test::native>::batch(depot<test::native>::kind_of(1'000));
         CHECK(anew >= n - at_most);
-        CHECK(anew <=
-              n - m::most_kept / 1'000 + depot<TestType>::batch(depot<TestType>::kind_of(1'000)));
+        CHECK(anew <= n - m::most_kept / 1'000 +
+                          depot<test::native>::batch(depot<test::native>::kind_of(1'000)));
         put_back<m>(all);
     }
     m::trim();
@@ -198,7 +201,7 @@ BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: keeps at most most_kept bytes, and tr
     m::trim();
     // The caches have room for as many blocks of another class.
     put_back<m>(take<m>(200'000, 60));
-    CHECK(m::kept() > m::most_kept - depot<TestType>::batch_bytes(0));
+    CHECK(m::kept() > m::most_kept - depot<test::native>::batch_bytes(0));
     m::trim();
     CHECK(m::kept() == 0);
 }

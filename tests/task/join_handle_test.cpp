@@ -263,71 +263,64 @@ TEST_CASE("join_handle: a move empties the source, and detaches the task of the 
 
 // ---- A task that joins itself
 
+namespace {
+
+// A task that owns its own handle, and joins it.
+struct joins_itself {
+    std::unique_ptr<join_handle<std::string>> own;
+    std::atomic<bool> there{false};
+    std::atomic<bool> over{false};
+    std::string said;
+
+    std::string blocks() {
+        test::spin_until(there);
+        said = thrown_by(std::move(*own));
+        over = true; // the last access of the task
+        return {};
+    }
+    task<std::string> blocks_in_task() { co_return blocks(); }
+    task<> joins() {
+        co_await yield();
+        try {
+            co_await std::move(*own).async_join();
+        } catch (const std::system_error& e) {
+            said = e.code() == std::errc::resource_deadlock_would_occur ? "itself" : "other";
+        }
+    }
+    task<std::string> waits(bool in_sync_wait) {
+        test::spin_until(there);
+        if (in_sync_wait) {
+            sync_wait(joins());
+        } else {
+            co_await joins();
+        }
+        over = true;
+        co_return {};
+    }
+};
+
+} // namespace
+
 TEST_CASE("join_handle: a task that joins itself gets resource_deadlock_would_occur") {
     const test::watchdog guard;
+    using way = join_handle<std::string> (*)(scheduler&, joins_itself&);
+    const way ways[] = {
+        [](scheduler& s, joins_itself& me) { return s.spawn(me.blocks_in_task()); },
+        [](scheduler& s, joins_itself& me) { return s.spawn(me.waits(false)); },
+        [](scheduler& s, joins_itself& me) { return s.spawn(me.waits(true)); },
+        [](scheduler& s, joins_itself& me) { return s.spawn([&me] { return me.blocks(); }); },
+        [](scheduler& s, joins_itself& me) {
+            return s.spawn_blocking([&me] { return me.blocks(); });
+        },
+    };
     scheduler s(with(2, false));
-    const auto meet = [](auto make) { // the task owns its own handle
-        std::unique_ptr<join_handle<std::string>> own;
-        std::atomic<bool> there{false};
-        std::atomic<bool> over{false};
-        std::string said;
-        own = std::make_unique<join_handle<std::string>>(make(own, there, said, over));
-        there = true;
-        return test::eventually([&] { return over.load(); }) ? said : "nothing";
-    };
-    using own_handle = std::unique_ptr<join_handle<std::string>>;
-    using flag = std::atomic<bool>;
-    struct body {
-        static task<std::string> blocks(own_handle& own, flag& there, std::string& said,
-                                        flag& over) {
-            test::spin_until(there);
-            said = thrown_by(std::move(*own));
-            over = true; // the last access of the task
-            co_return {};
-        }
-        static task<> inner(own_handle& own, std::string& said) {
-            co_await yield();
-            try {
-                co_await std::move(*own).async_join();
-            } catch (const std::system_error& e) {
-                said = e.code() == std::errc::resource_deadlock_would_occur ? "itself" : "other";
-            }
-        }
-        static task<std::string> waits(own_handle& own, flag& there, std::string& said, flag& over,
-                                       bool here) {
-            test::spin_until(there);
-            if (here) {
-                sync_wait(inner(own, said));
-            } else {
-                co_await inner(own, said);
-            }
-            over = true;
-            co_return {};
-        }
-    };
-    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
-              return s.spawn(body::blocks(own, there, said, over));
-          }) == "itself");
-    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
-              return s.spawn(body::waits(own, there, said, over, false));
-          }) == "itself");
-    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
-              return s.spawn(body::waits(own, there, said, over, true));
-          }) == "itself");
-    const auto function = [](auto& own, auto& there, auto& said, auto& over) {
-        return [&own, &there, &said, &over] {
-            test::spin_until(there);
-            said = thrown_by(std::move(*own));
-            over = true;
-            return std::string();
-        };
-    };
-    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
-              return s.spawn(function(own, there, said, over));
-          }) == "itself");
-    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
-              return s.spawn_blocking(function(own, there, said, over));
-          }) == "itself");
+    for (const way spawn : ways) {
+        joins_itself one;
+        one.own = std::make_unique<join_handle<std::string>>(spawn(s, one));
+        one.there = true;
+        REQUIRE(test::eventually([&one] { return one.over.load(); }));
+        CHECK(one.said == "itself");
+    }
 }
 
 // ---- Exceptions that no join throws
