@@ -1,13 +1,10 @@
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
-#include "support/death.hpp"
 #include "support/event_waits.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
-#include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/sync/event.hpp>
 #include <bide/task/task.hpp>
@@ -16,10 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <new>
-#include <optional>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -58,9 +52,8 @@ TEST_CASE("event: it can be constant-initialised") {
     unset_at_start.reset();
 }
 
-TEMPLATE_TEST_CASE("event: it is set from set() to reset(), however often each is called", "",
-                   test::native, test::portable) {
-    using event = bide::basic_event<TestType>;
+TEST_CASE("event: it is set from set() to reset(), however often each is called") {
+    using bide::event;
     const test::watchdog guard;
     event e;
     event begun_unset(false);
@@ -84,67 +77,8 @@ TEMPLATE_TEST_CASE("event: it is set from set() to reset(), however often each i
     CHECK_FALSE(begun_set.is_set());
 }
 
-TEMPLATE_TEST_CASE("event: a wait while it is set returns at once", "", test::native,
-                   test::portable) {
-    const test::watchdog guard;
-    bide::basic_event<TestType> e(true);
-    std::stop_source stop;
-    stop.request_stop();
-    e.wait();
-    CHECK(e.wait_for(-1h));
-    CHECK(e.wait_until(steady_clock::time_point::min()));
-    CHECK(e.wait(std::stop_token()));
-    CHECK(e.wait(stop.get_token()));
-    std::atomic<what> ends[2] = {};
-    note_stopped(e, stop.get_token(), ends[0]);
-    note_late(e, -1s, ends[1]);
-    CHECK(ends[0] == what::through);
-    CHECK(ends[1] == what::through);
-    test::journal turns;
-    note_turn(e, turns, 7);
-    CHECK(turns.entries() == counts{7});
-    CHECK(e.is_set()); // by hand alone
-}
-
-TEMPLATE_TEST_CASE("event: set() lets every waiter through, of every kind", "", test::native,
-                   test::portable) {
-    using platform = test::observing<TestType>;
-    const test::watchdog guard;
-    bide::basic_event<platform> e;
-    std::stop_source never;
-    test::journal turns;
-    std::atomic<what> ends[2] = {};
-    bool good[4] = {};
-    for (int i = 0; i < 3; ++i) {
-        note_turn(e, turns, i);
-    }
-    test::team threads(4, [&](int i) {
-        switch (i) {
-        case 0: e.wait(), good[i] = true; break;
-        case 1: good[i] = e.wait_for(1h); break;
-        case 2: good[i] = e.wait_until(steady_clock::now() + 1h); break;
-        default: good[i] = e.wait(never.get_token()).has_value(); break;
-        }
-    });
-    REQUIRE(test::are_asleep<TestType>(4));
-    note_stopped(e, never.get_token(), ends[0]);
-    note_late(e, 1h, ends[1]);
-    note_turn(e, turns, 3);
-    CHECK(turns.size() == 0);
-    e.set();
-    CHECK(e.is_set());
-    CHECK(turns.entries() == counts{0, 1, 2, 3}); // in the order they came
-    CHECK(ends[0] == what::through);
-    CHECK(ends[1] == what::through);
-    threads.join();
-    for (const bool g : good) {
-        CHECK(g);
-    }
-}
-
-TEMPLATE_TEST_CASE("event: a waiter that was let through stays let through after a reset", "",
-                   test::native, test::portable) {
-    using platform = test::observing<TestType>;
+TEST_CASE("event: a waiter that was let through stays let through after a reset") {
+    using platform = test::observing<test::native>;
     const test::watchdog guard;
     bide::basic_event<platform> e;
     for (int round = 0; round < 20; ++round) {
@@ -164,7 +98,7 @@ TEMPLATE_TEST_CASE("event: a waiter that was let through stays let through after
                 through[i] = e.wait(std::stop_token()).has_value();
             }
         });
-        in_time = test::are_asleep<TestType>(3);
+        in_time = test::are_asleep<test::native>(3);
         e.set();
         e.reset();
         REQUIRE(in_time);
@@ -180,10 +114,9 @@ TEMPLATE_TEST_CASE("event: a waiter that was let through stays let through after
     }
 }
 
-TEMPLATE_TEST_CASE("event: a reset neither lets waiters through nor ends their waits", "",
-                   test::native, test::portable) {
+TEST_CASE("event: a reset neither lets waiters through nor ends their waits") {
     const test::watchdog guard;
-    bide::basic_event<TestType> e;
+    bide::event e;
     bool through = false;
     auto c = pass(e, through);
     c.start();
@@ -287,34 +220,10 @@ TEMPLATE_TEST_CASE("event: sets and resets that race leave no waiter behind", ""
     }
 }
 
-TEMPLATE_TEST_CASE(
-    "event: what came before set() is seen by a waiter that it lets through, or that sees it set",
-    "[promise.release-visible]", test::native, test::portable) {
-    for (int round = 0; round < 200; ++round) {
-        bide::basic_event<TestType> e;
-        int news = 0;
-        int seen[2] = {};
-        test::run_threads(3, [&](int i) {
-            if (i == 0) {
-                news = 42;
-                e.set();
-            } else if (i == 1) {
-                e.wait();
-                seen[0] = news;
-            } else if (test::eventually([&] { return e.is_set(); })) {
-                seen[1] = news;
-            }
-        });
-        REQUIRE(seen[0] == 42);
-        REQUIRE(seen[1] == 42);
-    }
-}
-
-TEMPLATE_TEST_CASE(
-    "event: a consumer that resets, looks and waits misses no set() of two producers",
-    "[promise.event-set-before-reset]", test::native, test::portable) {
+TEST_CASE("event: a consumer that resets, looks and waits misses no set() of two producers",
+          "[promise.event-set-before-reset]") {
     constexpr int items = 2'000;
-    bide::basic_event<TestType> e;
+    bide::event e;
     std::atomic<int> stored[2] = {};
     std::atomic<int> taken[2] = {};
     int seen = 0;
@@ -351,22 +260,6 @@ TEMPLATE_TEST_CASE(
 
 // ---- Coroutines
 
-TEST_CASE("event: after its last waiter has left, it is set and reset as before") {
-    const test::watchdog guard;
-    bide::event e;
-    bool through = false;
-    auto gone = pass(e, through);
-    gone.start();
-    gone.destroy();
-    CHECK_FALSE(e.is_set());
-    CHECK_FALSE(e.wait_for(1ms));
-    e.set();
-    CHECK(e.is_set());
-    e.reset();
-    CHECK_FALSE(e.is_set());
-    CHECK_FALSE(through);
-}
-
 TEST_CASE("event: a chain of sets takes constant stack space") {
     constexpr std::size_t length = 20'000;
     std::vector<bide::event> chain(length + 1);
@@ -378,73 +271,4 @@ TEST_CASE("event: a chain of sets takes constant stack space") {
     }
     chain[0].set();
     CHECK(chain[length].is_set());
-}
-
-// ---- Destruction
-
-#if BIDE_TESTS_CAN_DIE
-
-TEST_CASE(
-    "event: destroying it while there are waiters terminates with its name and their number") {
-    const std::string said = test::dies([] {
-        bool through = false;
-        std::optional<bide::event> e(std::in_place);
-        auto first = pass(*e, through);
-        auto second = pass(*e, through);
-        auto third = pass(*e, through);
-        first.start();
-        second.start();
-        third.start();
-        second.destroy();
-        e->reset();
-        e.reset();
-    });
-    CHECK(test::contains(said, "event"));
-    CHECK(test::contains(said, "2 waiting"));
-}
-
-TEST_CASE("event: destroying it without waiters is allowed, set or not") {
-    CHECK(test::contains(test::dies([] {
-                             bool through = false;
-                             std::optional<bide::event> e(std::in_place);
-                             auto c = pass(*e, through);
-                             c.start();
-                             c.destroy();
-                             e.emplace(false);
-                             auto d = pass(*e, through);
-                             d.start();
-                             e->set();
-                             e->reset();
-                             e.emplace(true);
-                             e.reset();
-                         }),
-                         "[it lives on]"));
-}
-
-#endif
-
-TEMPLATE_TEST_CASE("event: a thread that sees it set may destroy it before set() returns",
-                   "[promise.destroy-after-success]", test::native, test::portable) {
-    using event = bide::basic_event<TestType>;
-    const auto make = [](void* at, int) { return ::new (at) event; };
-    const auto set = [](event& e) { e.set(); };
-    const auto pass_it = [](event& e, int round) {
-        switch (round % 5) {
-        case 0: static_cast<void>(e.wait(std::stop_token())); break;
-        case 1: e.wait(); break;
-        case 2:
-            while (!e.wait_for(std::chrono::nanoseconds(round % 1'000))) {
-            }
-            break;
-        case 3: // with a look
-            while (!e.is_set()) {
-                bide::native_platform::pause();
-            }
-            break;
-        default:
-            bide::sync_wait([](event& at) -> bide::task<void> { co_await at.async_wait(); }(e));
-        }
-    };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    CHECK(test::late_touches<event>(1, 4'000, make, set, pass_it) == 0);
 }
