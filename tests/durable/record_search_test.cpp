@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -49,6 +50,7 @@ using durable::acquire_status;
 using durable::contender;
 using durable::holder;
 using durable::record;
+using durable::renew_status;
 using durable::terms;
 using durable::waiter;
 
@@ -362,30 +364,61 @@ private:
     }
 };
 
-// The real rules; a mutant replaces one.
+// The arguments of a rule.
+struct acquire_call {
+    record& r;
+    const contender& self;
+    const terms& t;
+    std::int64_t now;
+    const judge& j;
+};
+struct renew_call {
+    record& r;
+    std::string_view nonce;
+    std::int64_t fence;
+    const terms& t;
+    std::int64_t now;
+    const judge& j;
+};
+struct release_call {
+    record& r;
+    std::string_view nonce;
+    std::int64_t fence;
+    const judge& j;
+    bool undo;
+};
+struct make_up_call {
+    record& r;
+    bool acknowledged;
+    const terms& t;
+    std::int64_t now;
+    const durable::origin& here;
+};
+
+durable::acquire_outcome acquires(const acquire_call& c) {
+    return durable::acquire(c.r, c.self, c.t, c.now, c.j);
+}
+durable::renew_outcome renews(const renew_call& c) {
+    return durable::renew(c.r, c.nonce, c.fence, c.t, c.now, c.j, c.j.here());
+}
+durable::release_outcome releases(const release_call& c) {
+    return durable::release(c.r, c.nonce, c.fence, c.j.now(), c.j.here(), {.undo = c.undo});
+}
+void makes_up(const make_up_call& c) {
+    durable::make_up_for_lost(c.r, c.acknowledged, c.t, c.now, c.here);
+}
+void passes_on(record& r, const terms& t, const judge& j) {
+    durable::pass_on(r, t, j.now(), j, j.here());
+}
+
+// The real rules; a planted fault replaces one.
 struct rules {
-    rules() = default;
-    virtual ~rules() = default;
-    virtual durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                             std::int64_t now, const judge& j) const {
-        return durable::acquire(r, self, t, now, j);
-    }
-    virtual durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                         const terms& t, std::int64_t now, const judge& j) const {
-        return durable::renew(r, nonce, fence, t, now, j, j.here());
-    }
-    virtual void make_up(record& r, bool acknowledged, const terms& t, std::int64_t now,
-                         const durable::origin& here) const {
-        durable::make_up_for_lost(r, acknowledged, t, now, here);
-    }
-    virtual record fresh(const terms& t) const { return durable::fresh_record(t); }
-    virtual durable::release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
-                                             const judge& j, bool undo) const {
-        return durable::release(r, nonce, fence, j.now(), j.here(), {.undo = undo});
-    }
-    virtual void pass_on(record& r, const terms& t, const judge& j) const {
-        durable::pass_on(r, t, j.now(), j, j.here());
-    }
+    std::function<durable::acquire_outcome(const acquire_call&)> acquire = acquires;
+    std::function<durable::renew_outcome(const renew_call&)> renew = renews;
+    std::function<durable::release_outcome(const release_call&)> release = releases;
+    std::function<void(const make_up_call&)> make_up = makes_up;
+    std::function<record(const terms&)> fresh = durable::fresh_record;
+    std::function<void(record&, const terms&, const judge&)> pass_on = passes_on;
 };
 
 std::vector<durable::stored_observation> observations_of(const scope& s,
@@ -671,9 +704,9 @@ public:
         const auto changes_nothing = [&](int nonce, int fence) {
             after_ = before_;
             const std::string name = nonce_text(nonce);
-            expect(!of_.release(after_, name, fence, j, false).changed && after_ == before_,
+            expect(!of_.release({after_, name, fence, j, false}).changed && after_ == before_,
                    "a release with what is nobody's changed something");
-            expect(!of_.renew(after_, name, fence, on_terms(renewing, 0), epoch, j).changed &&
+            expect(!of_.renew({after_, name, fence, on_terms(renewing, 0), epoch, j}).changed &&
                        after_ == before_,
                    "a renewal with what is nobody's changed something");
         };
@@ -829,14 +862,14 @@ private:
         const terms t = on_terms(q.what, q.goes_by);
         read_into(before_, s_, w);
         if (w.fell_back != 0) {
-            of_.make_up(before_, w.fell_back == 2, t, j.now(), j.here());
+            of_.make_up({before_, w.fell_back == 2, t, j.now(), j.here()});
         }
         after_ = before_;
         const std::string nonce = nonce_text(q.nonce);
         answer got;
         if (q.what == acquiring) {
             const contender self{"same", nonce, q.weight, j.here()};
-            const auto is = of_.acquire(after_, self, t, j.now(), j);
+            const auto is = of_.acquire({after_, self, t, j.now(), j});
             got.refused = is.status == acquire_status::refused;
             got.changed = is.changed || (w.fell_back == 2 && !got.refused); // as lock_engine does
             got.granted = is.status == acquire_status::granted;
@@ -861,11 +894,11 @@ private:
                        "a poll leaves a place that is soon over");
             }
         } else if (q.what == releasing || q.what == undoing) {
-            const auto is = of_.release(after_, nonce, q.fence, j, q.what == undoing);
+            const auto is = of_.release({after_, nonce, q.fence, j, q.what == undoing});
             got.changed = is.changed;
             got.had = is.status != durable::release_status::not_there;
         } else {
-            const auto is = of_.renew(after_, nonce, q.fence, t, j.now(), j);
+            const auto is = of_.renew({after_, nonce, q.fence, t, j.now(), j});
             got.changed = is.changed;
             got.refused = is.status == durable::renew_status::refused;
             got.had = is.status == durable::renew_status::renewed;
@@ -1563,452 +1596,56 @@ void finds(const char* name, const char* what, const scope& s, const rules& of =
 
 // ---- rules with planted faults
 
+constexpr const char* two_holders = "more is believed to be held than there is";
+constexpr const char* idle_permits = "permits lie idle although it is somebody's turn";
+constexpr const char* old_token = "a token was given out that is not larger than all before";
+constexpr const char* stuck = "somebody waits for ever";
+
 template <class T> auto named(T& entries, std::string_view nonce) {
     return std::find_if(entries.begin(), entries.end(),
                         [&](const auto& e) { return e.nonce == nonce; });
 }
+std::vector<durable::stored_observation> observations_of(record& r, std::string_view nonce) {
+    const auto mine = named(r.holders, nonce);
+    return mine == r.holders.end() ? decltype(mine->observed)() : mine->observed;
+}
+void begins_now(holder& h, const terms& t, std::int64_t now) {
+    h.lease_ms = t.lease_ms;
+    h.expires_at = now + t.lease_ms;
+}
 
-struct immortal_waiters final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        judge never_of_waiters = j;
-        never_of_waiters.waiters_expire = false;
-        return durable::acquire(r, self, t, now, never_of_waiters);
-    }
-};
-
-struct leases_end_early final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        judge early = j;
-        early.early = 1;
-        return durable::acquire(r, self, t, now, early);
-    }
-};
-
-struct no_delay final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        terms at_once = t;
-        at_once.reclaim_delay_ms = 0;
-        return durable::acquire(r, self, at_once, now, j);
-    }
-};
-
-struct no_refresh final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        const auto place = named(r.waiters, self.nonce);
-        const std::int64_t ends = place == r.waiters.end() ? 0 : place->expires_at;
-        const auto got = durable::acquire(r, self, t, now, j);
-        const auto mine = named(r.waiters, self.nonce);
-        if (ends != 0 && mine != r.waiters.end()) {
-            mine->expires_at = ends;
-        }
-        return got;
-    }
-};
-
-// Takes free permits before earlier waiters.
-struct barging final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        record alone = r;
-        std::erase_if(alone.waiters, [&](const waiter& a) { return a.nonce != self.nonce; });
-        const auto got = durable::acquire(alone, self, t, now, j);
-        if (got.status != acquire_status::granted) {
-            return durable::acquire(r, self, t, now, j);
-        }
-        std::erase_if(r.waiters, [&](const waiter& a) { return a.nonce == self.nonce; });
-        alone.waiters = r.waiters;
-        r = alone;
-        return got;
-    }
-};
-
-// Only the first waiter may take free permits.
-struct head_only final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        durable::sweep(r, j, t.reclaim_delay_ms, self.nonce);
-        const bool is_first = r.waiters.empty() || r.waiters.front().nonce == self.nonce;
-        if (is_first || named(r.holders, self.nonce) != r.holders.end()) {
-            return durable::acquire(r, self, t, now, j);
-        }
-        holder nobody;
-        nobody.nonce = nonce_text(25);
-        nobody.lane = t.permits;
-        nobody.weight = t.permits;
-        nobody.expires_at = now + 100;
-        r.holders.push_back(nobody);
-        const auto got = durable::acquire(r, self, t, now, j);
-        r.holders.pop_back();
-        return got;
-    }
-};
-
-// The next token is one more than those that are held.
-struct tokens_of_the_holders final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        auto got = durable::acquire(r, self, t, now, j);
-        if (got.status == acquire_status::granted) {
-            got.fence = 1;
-            for (const holder& h : r.holders) {
-                got.fence = h.nonce == self.nonce ? got.fence : std::max(got.fence, h.fence + 1);
-            }
-            named(r.holders, self.nonce)->fence = got.fence;
-            r.fence = got.fence + 1;
-        }
-        return got;
-    }
-};
-
-// Does not look for itself among the holders.
-struct forgetful final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        const auto mine = named(r.holders, self.nonce);
-        if (mine != r.holders.end()) {
-            mine->nonce = nonce_text(25);
-        }
-        const auto got = durable::acquire(r, self, t, now, j);
-        const auto again = named(r.holders, nonce_text(25));
-        if (again != r.holders.end()) {
-            again->nonce = self.nonce;
-        }
-        return got;
-    }
-};
-
-// A waiter that comes too late to its own place is sent to the end.
-struct sweeps_itself final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        durable::sweep(r, j, t.reclaim_delay_ms);
-        return durable::acquire(r, self, t, now, j);
-    }
-};
-
-// A waiter that asks again is sent to the end.
-struct queues_again final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        const auto got = durable::acquire(r, self, t, now, j);
-        const auto mine = named(r.waiters, self.nonce);
-        if (got.changed && mine != r.waiters.end()) {
-            std::rotate(mine, mine + 1, r.waiters.end());
-        }
-        return got;
-    }
-};
-
-struct renews_by_nonce final : rules {
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t, const terms& t,
-                                 std::int64_t now, const judge& j) const override {
-        const auto mine = named(r.holders, nonce);
-        return durable::renew(r, nonce, mine == r.holders.end() ? 1 : mine->fence, t, now, j, {});
-    }
-};
-
-struct renews_what_is_gone final : rules {
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                 const terms& t, std::int64_t now, const judge& j) const override {
-        const auto got = durable::renew(r, nonce, fence, t, now, j, {});
-        if (got.status != durable::renew_status::lost ||
-            named(r.holders, nonce) != r.holders.end()) {
-            return got;
-        }
-        holder& h = r.holders.emplace_back();
-        h.holder_id = "same";
-        h.nonce = nonce;
-        h.fence = fence;
-        h.lane = 0;
-        h.lease_ms = t.lease_ms;
-        h.expires_at = now + t.lease_ms;
-        return {durable::renew_status::renewed, true, {}};
-    }
-};
-
-struct renews_for_less final : rules {
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                 const terms& t, std::int64_t now, const judge& j) const override {
-        const auto got = durable::renew(r, nonce, fence, t, now, j, {});
-        const auto mine = named(r.holders, nonce);
-        if (got.status == durable::renew_status::renewed) {
-            mine->lease_ms = t.lease_ms;
-            mine->expires_at = now + t.lease_ms;
-        }
-        return got;
-    }
-};
-
-struct releases_by_nonce final : rules {
-    durable::release_outcome release(record& r, std::string_view nonce, std::int64_t,
-                                     const judge& j, bool) const override {
-        return durable::release(r, nonce, 0, j.now(), j.here());
-    }
-};
-
-struct releases_by_token final : rules {
-    durable::release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
-                                     const judge& j, bool) const override {
-        const auto of = std::find_if(r.holders.begin(), r.holders.end(), [&](const holder& h) {
-            return fence != 0 && h.fence == fence;
-        });
-        return of != r.holders.end()
-                   ? durable::release(r, std::string(of->nonce), 0, j.now(), j.here())
-                   : durable::release(r, nonce, fence, j.now(), j.here());
-    }
-};
-
-// A release ignores the minimum hold time.
-struct releases_at_once final : rules {
-    durable::release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
-                                     const judge& j, bool) const override {
-        return durable::release(r, nonce, fence, j.now(), j.here(), {.undo = true});
-    }
-};
-// A release takes the time of the grant for one of its own clock.
-struct rests_by_any_clock final : rules {
-    durable::release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
-                                     const judge& j, bool undo) const override {
-        record other = r;
-        for (holder& h : other.holders) {
-            h.held_boot = boot_text(j.q->boot);
-        }
-        const auto got = durable::release(other, nonce, fence, j.now(), j.here(), {.undo = undo});
-        r = got.changed ? other : r;
-        return got;
-    }
-};
-// A grant is only as long as its lease.
-struct holds_for_a_lease final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        const auto got = durable::acquire(r, self, t, now, j);
-        if (got.status == acquire_status::granted) {
-            const auto mine = named(r.holders, self.nonce);
-            mine->lease_ms = t.lease_ms;
-            mine->expires_at = now + t.lease_ms;
-        }
-        return got;
-    }
-};
-
-// Judges wrongly.
-struct judges_wrongly final : rules {
-    explicit judges_wrongly(bool judge::* how) : how_(how) {}
-
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        return durable::acquire(r, self, t, now, wrong(j));
-    }
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                 const terms& t, std::int64_t now, const judge& j) const override {
-        return durable::renew(r, nonce, fence, t, now, wrong(j), j.here());
-    }
-
-private:
-    judge wrong(judge j) const {
-        j.*how_ = true;
-        return j;
-    }
-    bool judge::* how_;
-};
-
-// A renewal writes times of its own clock, as if they were on the holder's.
-struct keeps_the_boot final : rules {
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                 const terms& t, std::int64_t now, const judge& j) const override {
-        const auto mine = named(r.holders, nonce);
-        const durable::origin from = mine == r.holders.end() ? durable::origin() : mine->from;
-        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        if (got.status == durable::renew_status::renewed) {
-            mine->from = from;
-        }
-        return got;
-    }
-};
-
-// Ignores what is left of a lease on another boot's clock.
-struct renews_elsewhere_for_less final : rules {
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                 const terms& t, std::int64_t now, const judge& j) const override {
-        const auto mine = named(r.holders, nonce);
-        const bool is_other = mine != r.holders.end() && boot_number(mine->from) != j.q->boot;
-        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        if (got.status == durable::renew_status::renewed && is_other) {
-            mine->lease_ms = t.lease_ms;
-            mine->expires_at = now + t.lease_ms;
-        }
-        return got;
-    }
-};
-
-// A renewal keeps earlier observations valid.
-struct keeps_observations final : rules {
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                 const terms& t, std::int64_t now, const judge& j) const override {
-        const auto mine = named(r.holders, nonce);
-        const auto observed = mine == r.holders.end() ? decltype(mine->observed)() : mine->observed;
-        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        if (got.status == durable::renew_status::renewed) {
-            mine->observed = observed;
-            for (durable::stored_observation& o : mine->observed) {
-                o.moves = mine->renewals;
-            }
-        }
-        return got;
-    }
-};
-// A renewal keeps earlier observations, as a program does that does not know the field.
-struct keeps_what_is_unknown final : rules {
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                 const terms& t, std::int64_t now, const judge& j) const override {
-        const auto mine = named(r.holders, nonce);
-        const auto observed = mine == r.holders.end() ? decltype(mine->observed)() : mine->observed;
-        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        if (got.status == durable::renew_status::renewed) {
-            mine->observed = observed;
-        }
-        return got;
-    }
-};
-// Contenders store no observations.
-struct stores_no_observations final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        const auto got = durable::acquire(r, self, t, now, j);
-        for (holder& h : r.holders) {
-            h.observed.clear();
-        }
-        return got;
-    }
-};
-// An observation replaces those of other boots.
-struct stores_the_last_boots_only final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        const auto got = durable::acquire(r, self, t, now, j);
-        for (holder& h : r.holders) {
-            std::erase_if(h.observed, [&](const auto& o) { return o.boot != self.from.boot; });
-        }
-        return got;
-    }
-};
-
-struct adopts_while_held final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        r.permits = t.permits;
-        return durable::acquire(r, self, t, now, j);
-    }
-};
-struct adopts_while_waited_for final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        record swept = r;
-        durable::sweep(swept, j, t.reclaim_delay_ms, self.nonce);
-        r.permits = swept.holders.empty() ? t.permits : r.permits;
-        return durable::acquire(r, self, t, now, j);
-    }
-};
-struct never_adopts final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        terms own = t;
-        own.adopt_permits = false;
-        return durable::acquire(r, self, own, now, j);
-    }
-};
-
-// Lost records are not compensated.
-struct forgets_what_was_lost final : rules {
-    void make_up(record&, bool, const terms&, std::int64_t, const durable::origin&) const override {
-    }
-};
-struct takes_all_for_torn final : rules {
-    void make_up(record& r, bool, const terms& t, std::int64_t now,
-                 const durable::origin& here) const override {
-        durable::make_up_for_lost(r, false, t, now, here);
-    }
-};
-struct unknown_for_too_short final : rules {
-    void make_up(record& r, bool acknowledged, const terms& t, std::int64_t now,
-                 const durable::origin& here) const override {
-        durable::make_up_for_lost(r, acknowledged, t, now, here);
-        if (acknowledged) {
-            --r.holders.back().lease_ms;
-            --r.holders.back().expires_at;
-        }
-    }
-};
-// An expired lease is revived although the record has an unknown holder.
-struct revives_past_the_unknown final : rules {
-    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
-                                 const terms& t, std::int64_t now, const judge& j) const override {
-        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        const auto mine = named(r.holders, nonce);
-        if (got.status != durable::renew_status::lost || mine == r.holders.end() ||
-            mine->fence != fence) {
-            return got;
-        }
-        mine->expires_at = now + t.lease_ms;
-        return {durable::renew_status::renewed, true, {}};
-    }
-};
-struct counts_from_one_again final : rules {
-    record fresh(const terms& t) const override {
-        terms from_one = t;
-        from_one.first_fence = 1;
-        return durable::fresh_record(from_one);
-    }
-};
+template <class F> rules acquires_by(F fault) {
+    rules of;
+    of.acquire = fault;
+    return of;
+}
+template <class F> rules renews_by(F fault) {
+    rules of;
+    of.renew = fault;
+    return of;
+}
+template <class F> rules releases_by(F fault) {
+    rules of;
+    of.release = fault;
+    return of;
+}
+// Judges wrongly, in acquisitions and renewals.
+rules judges_by(void (*fault)(judge&)) {
+    rules of;
+    of.acquire = [fault](const acquire_call& c) {
+        judge wrong = c.j;
+        fault(wrong);
+        return acquires({c.r, c.self, c.t, c.now, wrong});
+    };
+    of.renew = [fault](const renew_call& c) {
+        judge wrong = c.j;
+        fault(wrong);
+        return renews({c.r, c.nonce, c.fence, c.t, c.now, wrong});
+    };
+    return of;
+}
 
 } // namespace
-
-// ---- the judge
-
-// Changes what pass_on() has made.
-struct passes_on_wrongly final : rules {
-    using fault = void (*)(record& before, record& after);
-    explicit passes_on_wrongly(fault how) : how_(how) {}
-
-    void pass_on(record& r, const terms& t, const judge& j) const override {
-        record before = r;
-        durable::pass_on(r, t, j.now(), j, j.here());
-        how_(before, r);
-    }
-
-private:
-    fault how_;
-};
-// Passes permits on that are not free.
-struct passes_on_what_is_held final : rules {
-    void pass_on(record& r, const terms& t, const judge& j) const override {
-        const std::int64_t permits = std::exchange(r.permits, r.permits + 1);
-        durable::pass_on(r, t, j.now(), j, j.here());
-        r.permits = permits;
-    }
-};
-// Passes permits on to the last waiter.
-struct passes_on_to_the_last final : rules {
-    void pass_on(record& r, const terms& t, const judge& j) const override {
-        std::reverse(r.waiters.begin(), r.waiters.end());
-        durable::pass_on(r, t, j.now(), j, j.here());
-        std::reverse(r.waiters.begin(), r.waiters.end());
-    }
-};
-// A contender takes the grant that it finds for one that begins now, and stores nothing.
-struct begins_unstored final : rules {
-    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
-                                     std::int64_t now, const judge& j) const override {
-        auto got = durable::acquire(r, self, t, now, j);
-        got.expires_at = got.expires_at != 0 ? now + t.lease_ms : 0;
-        return got;
-    }
-};
 
 TEST_CASE("record: the judge of the search decides as expiry_judge does") {
     struct marks final : durable::process_knowledge {
@@ -2088,103 +1725,16 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
 TEST_CASE(
     "record: whatever three clients do, one permit has one holder, and every client acquires it",
     "[promise.durable-exclusion]") {
-    scope s;
-    holds("three clients, one permit", s);
-    s.ttl = 2;
-    s.lost_answers = false;
-    s.ghosts = 0;
-    s.clients = 4;
-    holds("four clients, one permit", s);
+    holds("three clients, one permit", {});
+    holds("four clients, one permit", {.clients = 4, .ttl = 2, .ghosts = 0, .lost_answers = false});
     if (is_long_run()) {
-        s.lost_answers = true;
-        s.ttl = 3;
-        s.ghosts = 1;
-        holds("four clients, ghosts, lost answers", s);
+        holds("four clients, ghosts, lost answers", {.clients = 4});
     }
-}
-
-// Three clients of one machine.
-scope listeners() {
-    scope s;
-    s.clock = lock_clock::boottime;
-    s.boot = {1, 1, 1, 1};
-    s.listens = true;
-    s.lease = s.ttl = 2;
-    s.ghosts = 0;
-    return s;
-}
-
-TEST_CASE("record: permits that are passed on go to the first waiters, and to no other") {
-    scope s = listeners();
-    s.lease = 3;
-    holds("listeners, one permit", s);
-    s.clock = lock_clock::server;
-    s.ghosts = 1;
-    s.clients = 2;
-    s.asks_again = s.undoes = true;
-    holds("listeners, by the server's clock", s);
-    s = listeners();
-    s.permits = 2;
-    s.weight = {1, 1, 2, 0};
-    s.lost_answers = is_long_run();
-    holds("listeners of two weights", s);
-    s = listeners();
-    s.clients = 2;
-    s.at_least = 3;
-    s.grace = 1;
-    holds("listeners with a minimum hold time", s);
-    s = listeners();
-    s.clients = 2;
-    s.longest_way = 2;
-    s.two_steps = true;
-    holds("listeners, and requests on their way", s);
-    s = listeners();
-    s.boot = {1, 1, 2, 0};
-    s.offset = {0, 0, 5, 0};
-    s.bounded = true;
-    s.lost_answers = false;
-    if (!is_long_run()) {
-        s.clients = 2;
-        s.boot = {1, 2, 0, 0};
-        s.offset = {0, 5, 0, 0};
-    }
-    holds("listeners of two boots", s);
-}
-
-TEST_CASE("record: the search finds permits that are passed on wrongly") {
-    const scope s = listeners();
-    const auto keeps = [](record& before, record& after) { after = before; };
-    finds("not passed on", "free permits were not passed on", s, passes_on_wrongly(+keeps));
-    finds("passed on though held", "somebody holds it to whom it was not granted", s,
-          passes_on_what_is_held());
-    finds("passed on to the last", "somebody was passed over", s, passes_on_to_the_last());
-    const auto waits = [](record& before, record& after) { after.waiters = before.waiters; };
-    finds("its place is kept", "who holds it waits for it, too", s, passes_on_wrongly(+waits));
-    const auto repeats = [](record& before, record& after) { after.fence = before.fence; };
-    finds("its token is given again", "the next token is not a new one", s,
-          passes_on_wrongly(+repeats));
-    scope longer = listeners();
-    longer.lease = 3;
-    finds("a lease that begins when it is found", "more is believed to be held than there is",
-          longer, begins_unstored());
-    scope kept = listeners();
-    kept.at_least = 3;
-    const auto shortens = [](record&, record& after) {
-        for (holder& h : after.holders) {
-            h.held_until = 0;
-        }
-    };
-    finds("without the minimum hold time", "a hold ended before its minimum time", kept,
-          passes_on_wrongly(+shortens));
 }
 
 TEST_CASE("record: weights share the permits, and a heavy request is not overtaken",
           "[promise.durable-exclusion]") {
-    scope s;
-    s.ttl = 2;
-    s.lost_answers = is_long_run();
-    s.permits = 2;
-    s.weight = {1, 1, 2, 0};
+    scope s{.permits = 2, .weight = {1, 1, 2, 0}, .ttl = 2, .lost_answers = is_long_run()};
     holds("two permits, two readers and a writer", s);
     s.ghosts = is_long_run() ? 1 : 0;
     s.permits = 3;
@@ -2193,21 +1743,18 @@ TEST_CASE("record: weights share the permits, and a heavy request is not overtak
     s.weight = {1, 1, 1, 0};
     holds("three permits, weights of 1", s);
     if (is_long_run()) {
-        s.clients = 4;
-        s.lost_answers = false;
-        s.ghosts = 0;
-        s.weight = {1, 1, 2, 2};
-        holds("three permits, weights of 1, 1, 2 and 2", s);
+        holds("three permits, weights of 1, 1, 2 and 2", {.clients = 4,
+                                                          .permits = 3,
+                                                          .weight = {1, 1, 2, 2},
+                                                          .ttl = 2,
+                                                          .ghosts = 0,
+                                                          .lost_answers = false});
     }
 }
 
 TEST_CASE("record: late, overtaken and abandoned requests do no harm",
           "[promise.durable-exclusion]") {
-    scope s;
-    s.clients = 2;
-    s.ttl = 2;
-    s.two_steps = true;
-    s.longest_way = 2;
+    scope s{.clients = 2, .ttl = 2, .two_steps = true, .longest_way = 2};
     holds("two clients, requests on their way, ghosts", s);
     s.ghosts = 0;
     s.late = true;
@@ -2217,18 +1764,13 @@ TEST_CASE("record: late, overtaken and abandoned requests do no harm",
         s.longest_way = 3;
         s.ghosts = 1;
         holds("two clients, requests that come very late, ghosts", s);
-        s.longest_way = 2;
-        s.clients = 3;
-        s.ghosts = 0;
-        s.lost_answers = s.late = false;
-        holds("three clients, requests on their way", s);
+        holds("three clients, requests on their way",
+              {.ttl = 2, .ghosts = 0, .two_steps = true, .lost_answers = false, .longest_way = 2});
     }
 }
 
 TEST_CASE("record: the invariants hold with every option") {
-    scope s;
-    s.clients = 2;
-    s.asks_again = true;
+    scope s{.clients = 2, .asks_again = true};
     holds("a holder that asks again", s);
     s.grace = 1;
     holds("a delay before a lease is taken over", s);
@@ -2242,11 +1784,7 @@ TEST_CASE("record: the invariants hold with every option") {
 
 TEST_CASE("record: the invariants hold with observed leases, without a common time",
           "[promise.durable-clocks]") {
-    scope s;
-    s.clock = lock_clock::observed;
-    s.ttl = 2;
-    s.clients = 2;
-    s.offset = {0, 7, 0, 0};
+    scope s{.clients = 2, .ttl = 2, .clock = lock_clock::observed, .offset = {0, 7, 0, 0}};
     holds("observed, two clients, clocks apart", s);
     s.lost_answers = false;
     s.ghosts = 0;
@@ -2254,11 +1792,7 @@ TEST_CASE("record: the invariants hold with observed leases, without a common ti
     s.short_lease = 1;
     s.asks_again = true;
     holds("observed, leases of two lengths", s);
-    s = scope{};
-    s.clock = lock_clock::observed;
-    s.ttl = 2;
-    s.lost_answers = false;
-    s.ghosts = 0;
+    s = {.ttl = 2, .ghosts = 0, .lost_answers = false, .clock = lock_clock::observed};
     holds("observed, three clients", s);
     s.clients = 2;
     s.two_steps = true;
@@ -2272,39 +1806,71 @@ TEST_CASE("record: the invariants hold with observed leases, without a common ti
 }
 
 TEST_CASE("record: with a margin, observed leases tolerate clocks of different rates") {
-    scope s;
-    s.clock = lock_clock::observed;
-    s.clients = is_long_run() ? 3 : 2;
-    s.lease = s.ttl = 5;
-    s.rate = {2, 3, 3, 0};
-    s.ghosts = 0;
-    s.lost_answers = false;
-    s.margin = 3;
+    scope s{.clients = is_long_run() ? 3 : 2,
+            .lease = 5,
+            .ttl = 5,
+            .ghosts = 0,
+            .lost_answers = false,
+            .clock = lock_clock::observed,
+            .rate = {2, 3, 3, 0},
+            .margin = 3};
     holds("observed, two rates, a margin", s);
     s.margin = 0;
-    finds("two rates, no margin", "more is believed to be held than there is", s);
+    finds("two rates, no margin", two_holders, s);
+}
+
+// Three clients of one machine.
+const scope listeners{
+    .ttl = 2, .ghosts = 0, .listens = true, .clock = lock_clock::boottime, .boot = {1, 1, 1, 1}};
+
+TEST_CASE("record: permits that are passed on go to the first waiters, and to no other") {
+    scope s = listeners;
+    s.lease = 3;
+    holds("listeners, one permit", s);
+    s.clock = lock_clock::server;
+    s.ghosts = 1;
+    s.clients = 2;
+    s.asks_again = s.undoes = true;
+    holds("listeners, by the server's clock", s);
+    s = listeners;
+    s.permits = 2;
+    s.weight = {1, 1, 2, 0};
+    s.lost_answers = is_long_run();
+    holds("listeners of two weights", s);
+    s = listeners;
+    s.clients = 2;
+    s.at_least = 3;
+    s.grace = 1;
+    holds("listeners with a minimum hold time", s);
+    s = listeners;
+    s.clients = 2;
+    s.longest_way = 2;
+    s.two_steps = true;
+    holds("listeners, and requests on their way", s);
+    s = listeners;
+    s.bounded = true;
+    s.lost_answers = false;
+    s.clients = is_long_run() ? 3 : 2;
+    s.boot = is_long_run() ? decltype(s.boot){1, 1, 2, 0} : decltype(s.boot){1, 2, 0, 0};
+    s.offset = is_long_run() ? decltype(s.offset){0, 0, 5, 0} : decltype(s.offset){0, 5, 0, 0};
+    holds("listeners of two boots", s);
 }
 
 TEST_CASE("record: a minimum hold time keeps others out, whatever becomes of its holder",
           "[promise.durable-minimum-hold]") {
-    scope s;
-    s.clients = 2;
-    s.ttl = 2;
-    s.at_least = 3;
-    s.undoes = true;
+    scope s{.clients = 2, .ttl = 2, .at_least = 3, .undoes = true};
     holds("a minimum hold time longer than the lease", s);
     s.at_least = 2;
     s.lease = 3;
     s.grace = 1;
     s.asks_again = true;
     holds("a minimum hold time and a delay", s);
-    s = scope{};
-    s.ttl = 2;
-    s.at_least = is_long_run() ? 3 : 2;
-    s.permits = 2;
-    s.weight = {1, 1, 2, 0};
-    s.lost_answers = false;
-    s.ghosts = 0;
+    s = {.permits = 2,
+         .weight = {1, 1, 2, 0},
+         .ttl = 2,
+         .at_least = is_long_run() ? 3 : 2,
+         .ghosts = 0,
+         .lost_answers = false};
     holds("minimum hold times of two permits", s);
     s.permits = 1;
     s.weight = {1, 1, 0, 0};
@@ -2313,36 +1879,27 @@ TEST_CASE("record: a minimum hold time keeps others out, whatever becomes of its
     s.two_steps = true;
     s.late = s.undoes = is_long_run();
     holds("minimum hold times, and requests on their way", s);
-    s = scope{};
-    s.clients = 2;
-    s.ttl = 2;
-    s.at_least = 3;
-    s.clock = lock_clock::server;
-    s.marked = true;
-    holds("a minimum hold time longer than the mark", s);
+    holds("a minimum hold time longer than the mark",
+          {.clients = 2, .ttl = 2, .at_least = 3, .clock = lock_clock::server, .marked = true});
 }
 
 // Two clients of two machines.
-scope two_machines() {
-    scope s;
-    s.clock = lock_clock::observed;
-    s.ttl = 2;
-    s.at_least = 3;
-    s.clients = 2;
-    s.boot = {1, 2, 0, 0};
-    s.offset = {0, 7, 0, 0};
-    s.lost_answers = false;
-    s.ghosts = 0;
-    return s;
-}
+const scope two_machines{.clients = 2,
+                         .ttl = 2,
+                         .at_least = 3,
+                         .ghosts = 0,
+                         .lost_answers = false,
+                         .clock = lock_clock::observed,
+                         .offset = {0, 7, 0, 0},
+                         .boot = {1, 2, 0, 0}};
 
 TEST_CASE("record: a minimum hold time of an observed lease is not shorter") {
-    scope s = two_machines();
+    scope s = two_machines;
     s.undoes = true;
     holds("observed, a minimum hold time", s);
     s.boot = {0, 0, 0, 0};
     holds("observed, a minimum hold time, boots that are not known", s);
-    s = two_machines();
+    s = two_machines;
     s.moves = true;
     s.offset = {0, 2, 0, 0};
     s.at_least = s.lease = 2;
@@ -2350,22 +1907,18 @@ TEST_CASE("record: a minimum hold time of an observed lease is not shorter") {
 }
 
 // Two boots, whose clocks are far apart, and contenders of both.
-scope two_boots() {
-    scope s;
-    s.clock = lock_clock::boottime;
-    s.bounded = true;
-    s.clients = 2;
-    s.boot = {1, 2, 0, 0};
-    s.offset = {0, 5, 0, 0};
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.lost_answers = false;
-    s.ghosts = 0;
-    return s;
-}
+const scope two_boots{.clients = 2,
+                      .ttl = 2,
+                      .ghosts = 0,
+                      .lost_answers = false,
+                      .longest_way = 0,
+                      .clock = lock_clock::boottime,
+                      .offset = {0, 5, 0, 0},
+                      .bounded = true,
+                      .boot = {1, 2, 0, 0}};
 
 TEST_CASE("record: the invariants hold with contenders of different boots") {
-    scope s = two_boots();
+    scope s = two_boots;
     s.lost_answers = true;
     s.ghosts = 1;
     holds("two boots", s);
@@ -2373,7 +1926,7 @@ TEST_CASE("record: the invariants hold with contenders of different boots") {
     s.ghosts = 0;
     s.boot = {0, 0, 0, 0};
     holds("boots that are not known", s);
-    s = two_boots();
+    s = two_boots;
     s.clients = 3;
     s.boot = {1, 1, 2, 0};
     s.offset = {0, 0, 5, 0};
@@ -2382,7 +1935,7 @@ TEST_CASE("record: the invariants hold with contenders of different boots") {
 
 TEST_CASE(
     "record: a ticket used in another boot never gets a shorter lease than its holder believes") {
-    scope s = two_boots();
+    scope s = two_boots;
     s.moves = true;
     s.asks_again = true;
     s.offset = {0, 3, 0, 0};
@@ -2391,7 +1944,7 @@ TEST_CASE(
     s.short_lease = 1;
     s.asks_again = is_long_run();
     holds("a ticket that changes its boot, leases of two lengths", s);
-    s = two_boots();
+    s = two_boots;
     s.moves = true;
     s.offset = {0, 2, 0, 0};
     s.at_least = 2;
@@ -2399,23 +1952,23 @@ TEST_CASE(
 }
 
 // Contenders that remember only their one read.
-scope brief_contenders() {
-    scope s = two_boots();
+const scope brief_contenders = [] {
+    scope s = two_boots;
     s.brief = true;
     return s;
-}
+}();
 
 // The clocks of two boots, one of which goes faster by half.
-scope boots_of_two_rates() {
-    scope s = brief_contenders();
+const scope boots_of_two_rates = [] {
+    scope s = brief_contenders;
     s.lease = s.ttl = 5;
     s.rate = {2, 3, 0, 0};
     s.margin = 3;
     return s;
-}
+}();
 
 TEST_CASE("record: the invariants hold with contenders that try once and observe together") {
-    scope s = brief_contenders();
+    scope s = brief_contenders;
     s.lost_answers = true;
     s.ghosts = 1;
     holds("brief contenders of two boots", s);
@@ -2428,76 +1981,78 @@ TEST_CASE("record: the invariants hold with contenders that try once and observe
     s.boot = {1, 2, 3, 0};
     s.offset = {0, 5, 9, 0};
     holds("brief contenders of three boots", s);
-    s = brief_contenders();
+    s = brief_contenders;
     s.two_steps = true;
     s.longest_way = 1;
     holds("brief contenders, requests on their way", s);
-    s = brief_contenders();
+    s = brief_contenders;
     s.enqueue = false;
     s.lost_answers = true;
     s.ghosts = 1;
     holds("brief contenders without a queue", s);
-    s = brief_contenders();
+    s = brief_contenders;
     s.moves = true;
     s.asks_again = true;
     s.lease = 3;
     s.short_lease = 1;
     s.offset = {0, 3, 0, 0};
     holds("brief contenders, a ticket that changes its boot", s);
-    s = brief_contenders();
+    s = brief_contenders;
     s.loses = true;
     holds("brief contenders, the newest record is lost", s);
     s.loses = false;
     s.grace = 1;
     holds("brief contenders, a delay before a lease is taken over", s);
-    holds("brief contenders, clocks of two rates, a margin", boots_of_two_rates());
+    holds("brief contenders, clocks of two rates, a margin", boots_of_two_rates);
 }
 
 TEST_CASE("record: a renewal by a program that does not know observations makes them void") {
-    scope s = brief_contenders();
+    scope s = brief_contenders;
     s.lost_answers = true;
-    holds("observations that a renewal keeps", s, keeps_what_is_unknown());
+    holds("observations that a renewal keeps", s, renews_by([](const renew_call& c) {
+              const auto before = observations_of(c.r, c.nonce);
+              const auto got = renews(c);
+              if (got.status == renew_status::renewed) {
+                  named(c.r.holders, c.nonce)->observed = before;
+              }
+              return got;
+          }));
 }
 
 // A clock that is set back once, by far more than a lease.
-scope clock_set_back() {
-    scope s;
-    s.bounded = true;
-    s.jump = 8;
-    s.rounds = 7;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.clients = 2;
-    s.ghosts = 0;
-    s.lost_answers = false;
-    return s;
-}
+const scope clock_set_back{.clients = 2,
+                           .ttl = 2,
+                           .ghosts = 0,
+                           .lost_answers = false,
+                           .longest_way = 0,
+                           .bounded = true,
+                           .jump = 8,
+                           .rounds = 7};
 
 TEST_CASE("record: if the clock is set back, observation ends the lease") {
-    scope s = clock_set_back();
+    scope s = clock_set_back;
     s.lost_answers = is_long_run();
     s.ghosts = is_long_run() ? 1 : 0;
     holds("a clock that is set back, two clients", s);
-    s = clock_set_back();
+    s = clock_set_back;
     s.revive = true;
     s.asks_again = is_long_run();
     s.short_lease = 1;
     s.enqueue = is_long_run();
     holds("a clock that is set back, leases of two lengths, revived", s);
     if (is_long_run()) {
-        s = clock_set_back();
+        s = clock_set_back;
         s.clients = 3;
         holds("a clock that is set back, three clients", s);
     }
 }
 
 TEST_CASE("record: a grant that is bound to a mark alone lasts as long as the mark") {
-    scope s;
-    s.bounded = true;
-    s.marked = true;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.clients = is_long_run() ? 3 : 2;
+    scope s{.clients = is_long_run() ? 3 : 2,
+            .ttl = 2,
+            .longest_way = 0,
+            .bounded = true,
+            .marked = true};
     holds("marks", s);
     s.clock = lock_clock::boottime;
     s.boot = {1, 2, 0, 0};
@@ -2508,23 +2063,22 @@ TEST_CASE("record: a grant that is bound to a mark alone lasts as long as the ma
     holds("marks, and boots that are not known", s);
 }
 
+// Contenders with one permit and with two.
+const scope two_groups{.ttl = 2, .lost_answers = false, .longest_way = 0, .goes_by = {1, 2, 2, 0}};
+
 TEST_CASE("record: permits are adopted if there is no holder and no waiter") {
-    scope s;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.goes_by = {1, 2, 2, 0};
+    scope s = two_groups;
     s.lost_answers = is_long_run();
     holds("groups with one and two permits", s);
 }
 
 TEST_CASE("record: if the newest record is lost, tokens grow and contenders wait for a lease") {
-    scope s;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.ghosts = 0;
-    s.loses = true;
-    s.lost_answers = false;
-    s.clients = 2;
+    scope s{.clients = 2,
+            .ttl = 2,
+            .ghosts = 0,
+            .lost_answers = false,
+            .longest_way = 0,
+            .loses = true};
     holds("the newest record is lost, two clients", s);
     s.permits = 2;
     s.revive = true;
@@ -2532,233 +2086,409 @@ TEST_CASE("record: if the newest record is lost, tokens grow and contenders wait
     s.permits = 1;
     s.clients = 3;
     holds("the newest record is lost, three clients, revived", s);
-    s.revive = false;
-    s.clients = 2;
-    s.clock = lock_clock::boottime;
-    s.bounded = true;
-    s.boot = {1, 2, 0, 0};
-    s.offset = {0, 5, 0, 0};
+    s = two_boots;
+    s.loses = true;
     s.enqueue = is_long_run();
     holds("the newest record is lost, two boots", s);
 }
 
 TEST_CASE("record: if the record vanishes, the latest holder has the largest token") {
-    scope s;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.vanishes = true;
-    s.lost_answers = false;
-    s.ghosts = is_long_run() ? 1 : 0;
-    holds("the record vanishes", s);
+    holds("the record vanishes", {.ttl = 2,
+                                  .ghosts = is_long_run() ? 1 : 0,
+                                  .lost_answers = false,
+                                  .longest_way = 0,
+                                  .vanishes = true});
 }
 
 // ---- the search finds planted faults
 
+TEST_CASE("record: the search finds an admission that is wrong") {
+    const char* const earlier = "somebody who came earlier does not fit any more";
+    const auto barging = acquires_by([](const acquire_call& c) { // past earlier waiters
+        record alone = c.r;
+        std::erase_if(alone.waiters, [&](const waiter& a) { return a.nonce != c.self.nonce; });
+        const auto got = acquires({alone, c.self, c.t, c.now, c.j});
+        if (got.status != acquire_status::granted) {
+            return acquires(c);
+        }
+        std::erase_if(c.r.waiters, [&](const waiter& a) { return a.nonce == c.self.nonce; });
+        alone.waiters = c.r.waiters;
+        c.r = alone;
+        return got;
+    });
+    finds("barging", earlier, {}, barging);
+    finds("barging past the heavy", earlier, {.permits = 2, .weight = {1, 1, 2, 0}}, barging);
+    finds(
+        "first in line only", idle_permits, {.permits = 2}, acquires_by([](const acquire_call& c) {
+            durable::sweep(c.r, c.j, c.t.reclaim_delay_ms, c.self.nonce);
+            const bool is_first = c.r.waiters.empty() || c.r.waiters.front().nonce == c.self.nonce;
+            if (is_first || named(c.r.holders, c.self.nonce) != c.r.holders.end()) {
+                return acquires(c);
+            }
+            holder nobody;
+            nobody.nonce = nonce_text(25);
+            nobody.lane = nobody.weight = c.t.permits;
+            nobody.expires_at = c.now + 100;
+            c.r.holders.push_back(nobody);
+            const auto got = acquires(c);
+            c.r.holders.pop_back();
+            return got;
+        }));
+    finds("a lost answer", "who holds it waits for it, too", {},
+          acquires_by([](const acquire_call& c) { // does not look for itself among the holders
+              const auto mine = named(c.r.holders, c.self.nonce);
+              if (mine != c.r.holders.end()) {
+                  mine->nonce = nonce_text(25);
+              }
+              const auto got = acquires(c);
+              const auto again = named(c.r.holders, nonce_text(25));
+              if (again != c.r.holders.end()) {
+                  again->nonce = c.self.nonce;
+              }
+              return got;
+          }));
+    finds("known by name", two_holders, {.by_name = true});
+}
+
+TEST_CASE("record: the search finds a place in the queue that is lost, or never expires") {
+    finds("swept by oneself", idle_permits, {}, acquires_by([](const acquire_call& c) {
+              durable::sweep(c.r, c.j, c.t.reclaim_delay_ms);
+              return acquires(c);
+          }));
+    finds("not refreshed", "a poll leaves a place that is soon over", {},
+          acquires_by([](const acquire_call& c) {
+              const auto place = named(c.r.waiters, c.self.nonce);
+              const std::int64_t ends = place == c.r.waiters.end() ? 0 : place->expires_at;
+              const auto got = acquires(c);
+              const auto mine = named(c.r.waiters, c.self.nonce);
+              if (ends != 0 && mine != c.r.waiters.end()) {
+                  mine->expires_at = ends;
+              }
+              return got;
+          }));
+    finds("queued again by each poll", "the order of those who wait has changed", {},
+          acquires_by([](const acquire_call& c) {
+              const auto got = acquires(c);
+              const auto mine = named(c.r.waiters, c.self.nonce);
+              if (got.changed && mine != c.r.waiters.end()) {
+                  std::rotate(mine, mine + 1, c.r.waiters.end());
+              }
+              return got;
+          }));
+    finds("waiters that never expire", stuck, {},
+          judges_by([](judge& j) { j.waiters_expire = false; }));
+}
+
+TEST_CASE("record: the search finds tokens that are granted twice or start again") {
+    finds("tokens of the holders", old_token, {}, acquires_by([](const acquire_call& c) {
+              auto got = acquires(c);
+              if (got.status == acquire_status::granted) { // one more than those that are held
+                  got.fence = 1;
+                  for (const holder& h : c.r.holders) {
+                      got.fence =
+                          h.nonce == c.self.nonce ? got.fence : std::max(got.fence, h.fence + 1);
+                  }
+                  named(c.r.holders, c.self.nonce)->fence = got.fence;
+                  c.r.fence = got.fence + 1;
+              }
+              return got;
+          }));
+    rules from_one;
+    from_one.fresh = [](terms t) {
+        t.first_fence = 1;
+        return durable::fresh_record(t);
+    };
+    finds("tokens from one", old_token,
+          {.clients = 2, .ttl = 2, .longest_way = 0, .vanishes = true}, from_one);
+}
+
+TEST_CASE("record: the search finds leases that end too early") {
+    finds("leases over too early", two_holders, {}, judges_by([](judge& j) { j.early = 1; }));
+    finds("taken over at once", "a hold was taken over before the delay was over", {.grace = 1},
+          acquires_by([](const acquire_call& c) {
+              terms at_once = c.t;
+              at_once.reclaim_delay_ms = 0;
+              return acquires({c.r, c.self, at_once, c.now, c.j});
+          }));
+    finds("one clock, a tick apart", two_holders, {.offset = {0, 1, 0, 0}});
+    const auto for_less = renews_by([](const renew_call& c) {
+        const auto got = durable::renew(c.r, c.nonce, c.fence, c.t, c.now, c.j, {});
+        if (got.status == renew_status::renewed) {
+            begins_now(*named(c.r.holders, c.nonce), c.t, c.now);
+        }
+        return got;
+    });
+    finds("a lease renewed for less", "a lease was shortened", {.short_lease = 1}, for_less);
+    finds("a length renewed for less", two_holders,
+          {.clients = 2, .lease = 3, .short_lease = 1, .clock = lock_clock::observed}, for_less);
+}
+
+TEST_CASE("record: the search finds renewals and releases that are not exactly the holder's") {
+    const char* const renewed = "a renewal with what is nobody's changed something";
+    const char* const released = "a release with what is nobody's changed something";
+    const auto by_nonce = [](const renew_call& c) {
+        const auto mine = named(c.r.holders, c.nonce);
+        const std::int64_t fence = mine == c.r.holders.end() ? 1 : mine->fence;
+        return durable::renew(c.r, c.nonce, fence, c.t, c.now, c.j, {});
+    };
+    const auto what_is_gone = [](const renew_call& c) -> durable::renew_outcome {
+        const auto got = durable::renew(c.r, c.nonce, c.fence, c.t, c.now, c.j, {});
+        if (got.status != renew_status::lost || named(c.r.holders, c.nonce) != c.r.holders.end()) {
+            return got;
+        }
+        holder& h = c.r.holders.emplace_back();
+        h.holder_id = "same";
+        h.nonce = c.nonce;
+        h.fence = c.fence;
+        begins_now(h, c.t, c.now);
+        return {renew_status::renewed, true, {}};
+    };
+    finds("renewed by nonce", renewed, {}, renews_by(by_nonce));
+    finds("renewed though gone", renewed, {}, renews_by(what_is_gone));
+    finds("renewed though gone, by those who do so", "somebody holds it to whom it was not granted",
+          {.probed = false}, renews_by(what_is_gone));
+    finds("released by nonce", released, {}, releases_by([](const release_call& c) {
+              return durable::release(c.r, c.nonce, 0, c.j.now(), c.j.here());
+          }));
+    finds("released by token", released, {}, releases_by([](const release_call& c) {
+              const auto of =
+                  std::find_if(c.r.holders.begin(), c.r.holders.end(),
+                               [&](const holder& h) { return c.fence != 0 && h.fence == c.fence; });
+              return of != c.r.holders.end()
+                         ? durable::release(c.r, std::string(of->nonce), 0, c.j.now(), c.j.here())
+                         : durable::release(c.r, c.nonce, c.fence, c.j.now(), c.j.here());
+          }));
+}
+
+TEST_CASE("record: the search finds minimum hold times that are shorter") {
+    const char* const over = "a hold ended before its minimum time";
+    finds("a release that frees the permits at once", over, {.at_least = 3},
+          releases_by(
+              [](const release_call& c) { return releases({c.r, c.nonce, c.fence, c.j, true}); }));
+    finds("a lease shorter than the minimum", over, {.at_least = 3},
+          acquires_by([](const acquire_call& c) {
+              const auto got = acquires(c);
+              if (got.status == acquire_status::granted) {
+                  begins_now(*named(c.r.holders, c.self.nonce), c.t, c.now);
+              }
+              return got;
+          }));
+    finds("a mark that ends before the minimum", over,
+          {.at_least = 3, .clock = lock_clock::server, .marked = true},
+          judges_by([](judge& j) { j.leaves_minimum_out = true; }));
+    const auto by_any_clock = releases_by([](const release_call& c) {
+        record other = c.r;
+        for (holder& h : other.holders) {
+            h.held_boot = boot_text(c.j.q->boot);
+        }
+        const auto got = releases({other, c.nonce, c.fence, c.j, c.undo});
+        c.r = got.changed ? other : c.r;
+        return got;
+    });
+    scope s = two_boots;
+    s.at_least = 3;
+    s.moves = true;
+    s.offset = {0, 3, 0, 0};
+    finds("a minimum on another boot's clock", over, s, by_any_clock);
+    s = two_machines;
+    s.moves = true;
+    finds("a minimum on another machine's clock", over, s, by_any_clock);
+}
+
 TEST_CASE("record: the search finds faults with other boots") {
-    const char* const two = "more is believed to be held than there is";
-    finds("other boots are gone", two, two_boots(), judges_wrongly(&judge::other_boots_are_gone));
-    scope s = two_boots();
-    finds("another boot's times on the own clock", two, s,
-          judges_wrongly(&judge::reads_other_boots));
+    finds("other boots are gone", two_holders, two_boots,
+          judges_by([](judge& j) { j.other_boots_are_gone = true; }));
+    finds("another boot's times on the own clock", two_holders, two_boots,
+          judges_by([](judge& j) { j.reads_other_boots = true; }));
+    scope s = two_boots;
     s.bounded = false;
-    finds("other boots, not observed", "somebody waits for ever", s);
-    s = two_boots();
+    finds("other boots, not observed", stuck, s);
+    s = two_boots;
     s.moves = true;
     s.offset = {5, 0, 0, 0};
-    finds("a renewal that keeps the boot", "a lease was shortened", s, keeps_the_boot());
+    finds("a renewal that keeps the boot", "a lease was shortened", s,
+          renews_by([](const renew_call& c) {
+              const auto mine = named(c.r.holders, c.nonce);
+              const auto from = mine == c.r.holders.end() ? durable::origin() : mine->from;
+              const auto got = renews(c);
+              if (got.status == renew_status::renewed) {
+                  mine->from = from;
+              }
+              return got;
+          }));
     s.lease = 3;
     s.short_lease = 1;
-    finds("renewed elsewhere for less", two, s, renews_elsewhere_for_less());
+    finds("renewed elsewhere for less", two_holders, s, renews_by([](const renew_call& c) {
+              const auto mine = named(c.r.holders, c.nonce);
+              const bool is_other =
+                  mine != c.r.holders.end() && boot_number(mine->from) != c.j.q->boot;
+              const auto got = renews(c);
+              if (got.status == renew_status::renewed && is_other) {
+                  begins_now(*mine, c.t, c.now);
+              }
+              return got;
+          }));
 }
 
 TEST_CASE("record: the search finds observations that are stored or read wrongly") {
-    const char* const two = "more is believed to be held than there is";
-    const char* const stuck = "somebody waits for ever";
-    scope s = brief_contenders();
-    finds("an observation that a renewal keeps", two, s, keeps_observations());
-    finds("observations that are not stored", stuck, s, stores_no_observations());
+    scope s = brief_contenders;
+    finds("an observation that a renewal keeps", two_holders, s, renews_by([](const renew_call& c) {
+              const auto before = observations_of(c.r, c.nonce);
+              const auto got = renews(c);
+              if (got.status == renew_status::renewed) {
+                  const auto mine = named(c.r.holders, c.nonce);
+                  mine->observed = before;
+                  for (durable::stored_observation& o : mine->observed) {
+                      o.moves = mine->renewals;
+                  }
+              }
+              return got;
+          }));
+    const auto changes_observations = [](auto change) {
+        return acquires_by([change](const acquire_call& c) {
+            const auto got = acquires(c);
+            for (holder& h : c.r.holders) {
+                change(h.observed, c.self.from.boot);
+            }
+            return got;
+        });
+    };
+    finds("observations that are not stored", stuck, s,
+          changes_observations([](auto& observed, const std::string&) { observed.clear(); }));
     s.clients = 3;
     s.boot = {1, 2, 2, 0};
     s.offset = {0, 5, 5, 0};
     finds("an observation of another boot, on the own clock",
           "a hold was taken away before its lease was over", s,
-          judges_wrongly(&judge::reads_observations_of_other_boots));
+          judges_by([](judge& j) { j.reads_observations_of_other_boots = true; }));
     s.boot = {1, 2, 3, 0};
     s.offset = {0, 5, 9, 0};
-    finds("two boots that overwrite each other", stuck, s, stores_the_last_boots_only());
-    s = boots_of_two_rates();
-    finds("an observation without the margin", two, s,
-          judges_wrongly(&judge::leaves_the_margin_out));
+    finds("two boots that overwrite each other", stuck, s,
+          changes_observations([](auto& observed, const std::string& boot) {
+              std::erase_if(observed, [&](const auto& o) { return o.boot != boot; });
+          }));
+    s = boots_of_two_rates;
+    finds("an observation without the margin", two_holders, s,
+          judges_by([](judge& j) { j.leaves_the_margin_out = true; }));
     s.margin = 0;
-    finds("brief contenders, two rates, no margin", two, s);
+    finds("brief contenders, two rates, no margin", two_holders, s);
 }
 
 TEST_CASE("record: the search finds a lease that a clock keeps from expiring") {
-    const scope s = clock_set_back();
-    finds("by the clock alone", "somebody waits for ever", s,
-          judges_wrongly(&judge::goes_by_clock_alone));
+    finds("by the clock alone", stuck, clock_set_back,
+          judges_by([](judge& j) { j.goes_by_clock_alone = true; }));
 }
 
 TEST_CASE("record: the search finds marks that are ignored") {
-    scope s;
-    s.bounded = true;
-    s.marked = true;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.clients = 2;
-    const char* const two = "more is believed to be held than there is";
-    finds("leases end marks", two, s, judges_wrongly(&judge::leases_end_marks));
-    finds("a mark that has ended", "permits lie idle although it is somebody's turn", s,
-          judges_wrongly(&judge::sees_no_mark_end));
+    scope s{.clients = 2, .ttl = 2, .longest_way = 0, .bounded = true, .marked = true};
+    finds("leases end marks", two_holders, s,
+          judges_by([](judge& j) { j.leases_end_marks = true; }));
+    finds("a mark that has ended", idle_permits, s,
+          judges_by([](judge& j) { j.sees_no_mark_end = true; }));
     s.cannot_ask = true; // then the lease counts, so it has to be renewed
-    finds("marks that cannot be asked for", two, s);
+    finds("marks that cannot be asked for", two_holders, s);
 }
 
 TEST_CASE("record: the search finds permits that are adopted too early, or never") {
-    scope s;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.goes_by = {1, 2, 2, 0};
-    s.lost_answers = false;
-    finds("adopted while it is held", "more is held than there is", s, adopts_while_held());
-    finds("adopted while somebody waits", "one that waits is refused", s,
-          adopts_while_waited_for());
-    finds("never adopted", "one is refused though nobody else is there", s, never_adopts());
+    finds("adopted while it is held", "more is held than there is", two_groups,
+          acquires_by([](const acquire_call& c) {
+              c.r.permits = c.t.permits;
+              return acquires(c);
+          }));
+    finds("adopted while somebody waits", "one that waits is refused", two_groups,
+          acquires_by([](const acquire_call& c) {
+              record swept = c.r;
+              durable::sweep(swept, c.j, c.t.reclaim_delay_ms, c.self.nonce);
+              c.r.permits = swept.holders.empty() ? c.t.permits : c.r.permits;
+              return acquires(c);
+          }));
+    finds("never adopted", "one is refused though nobody else is there", two_groups,
+          acquires_by([](const acquire_call& c) {
+              terms own = c.t;
+              own.adopt_permits = false;
+              return acquires({c.r, c.self, own, c.now, c.j});
+          }));
 }
 
 TEST_CASE("record: the search finds lost records that are not compensated") {
-    scope s;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.ghosts = 0;
-    s.loses = true;
-    s.clients = 2;
-    const char* const two = "more is believed to be held than there is";
-    finds("what was lost is forgotten", "a token was given out that is not larger than all before",
-          s, forgets_what_was_lost());
-    finds("what was lost was not acknowledged", two, s, takes_all_for_torn());
-    finds("waited for too short a time", two, s, unknown_for_too_short());
+    scope s{.clients = 2, .ttl = 2, .ghosts = 0, .longest_way = 0, .loses = true};
+    rules of;
+    of.make_up = [](const make_up_call&) {};
+    finds("what was lost is forgotten", old_token, s, of);
+    of.make_up = [](const make_up_call& c) { makes_up({c.r, false, c.t, c.now, c.here}); };
+    finds("what was lost was not acknowledged", two_holders, s, of);
+    of.make_up = [](const make_up_call& c) {
+        makes_up(c);
+        if (c.acknowledged) {
+            --c.r.holders.back().lease_ms;
+            --c.r.holders.back().expires_at;
+        }
+    };
+    finds("waited for too short a time", two_holders, s, of);
     s.revive = true;
-    finds("revived past the unknown", two, s, revives_past_the_unknown());
+    finds("revived past the unknown", two_holders, s,
+          renews_by([](const renew_call& c) -> durable::renew_outcome {
+              const auto got = renews(c);
+              const auto mine = named(c.r.holders, c.nonce);
+              if (got.status != renew_status::lost || mine == c.r.holders.end() ||
+                  mine->fence != c.fence) {
+                  return got;
+              }
+              mine->expires_at = c.now + c.t.lease_ms;
+              return {renew_status::renewed, true, {}};
+          }));
     // With observed leases a ticket may renew a lease that had expired for other clients, if the
     // record that said so is lost. A guard does not renew a lease that it knows to have expired.
     s.revive = false;
     s.clock = lock_clock::observed;
-    finds("what was lost took an observed lease over", two, s);
+    finds("what was lost took an observed lease over", two_holders, s);
 }
 
-TEST_CASE("record: the search finds tokens that start again") {
-    scope s;
-    s.ttl = 2;
-    s.longest_way = 0;
-    s.vanishes = true;
-    s.clients = 2;
-    finds("tokens from one", "a token was given out that is not larger than all before", s,
-          counts_from_one_again());
-}
-
-TEST_CASE("record: the search finds waiters that never expire") {
-    finds("waiters that never expire", "somebody waits for ever", scope{}, immortal_waiters());
-}
-
-TEST_CASE("record: the search finds times that are read on another clock, one tick apart") {
-    scope s;
-    s.offset = {0, 1, 0, 0};
-    finds("one clock, a tick apart", "more is believed to be held than there is", s);
-}
-
-TEST_CASE("record: the search finds minimum hold times that are shorter") {
-    const char* const over = "a hold ended before its minimum time";
-    scope s;
-    s.at_least = 3;
-    finds("a release that frees the permits at once", over, s, releases_at_once());
-    finds("a lease shorter than the minimum", over, s, holds_for_a_lease());
-    s.marked = true;
-    s.clock = lock_clock::server;
-    finds("a mark that ends before the minimum", over, s,
-          judges_wrongly(&judge::leaves_minimum_out));
-    s = two_boots();
-    s.at_least = 3;
-    s.moves = true;
-    s.offset = {0, 3, 0, 0};
-    finds("a minimum on another boot's clock", over, s, rests_by_any_clock());
-    s = two_machines();
-    s.moves = true;
-    finds("a minimum on another machine's clock", over, s, rests_by_any_clock());
-}
-
-TEST_CASE("record: the search finds leases that expire a tick too early") {
-    finds("leases over too early", "more is believed to be held than there is", scope{},
-          leases_end_early());
-}
-
-TEST_CASE("record: the search finds a lease that is taken over before the delay is over") {
-    scope s;
-    s.grace = 1;
-    finds("taken over at once", "a hold was taken over before the delay was over", s, no_delay());
-}
-
-TEST_CASE("record: the search finds contenders that are identified by name") {
-    scope s;
-    s.by_name = true;
-    finds("known by name", "more is believed to be held than there is", s);
-}
-
-TEST_CASE("record: the search finds an admission of the first waiter only") {
-    scope s;
-    s.permits = 2;
-    finds("first in line only", "permits lie idle although it is somebody's turn", s, head_only());
-}
-
-TEST_CASE("record: the search finds an admission past earlier waiters") {
-    finds("barging", "somebody who came earlier does not fit any more", scope{}, barging());
-    scope s;
-    s.permits = 2;
-    s.weight = {1, 1, 2, 0};
-    finds("barging past the heavy", "somebody who came earlier does not fit any more", s,
-          barging());
-}
-
-TEST_CASE("record: the search finds a place in the queue that is lost") {
-    finds("swept by oneself", "permits lie idle although it is somebody's turn", scope{},
-          sweeps_itself());
-    finds("not refreshed", "a poll leaves a place that is soon over", scope{}, no_refresh());
-    finds("queued again by each poll", "the order of those who wait has changed", scope{},
-          queues_again());
-}
-
-TEST_CASE("record: the search finds tokens that are granted twice") {
-    finds("tokens of the holders", "a token was given out that is not larger than all before",
-          scope{}, tokens_of_the_holders());
-}
-
-TEST_CASE("record: the search finds a lost reply that makes a second grant") {
-    finds("a lost answer", "who holds it waits for it, too", scope{}, forgetful());
-}
-
-TEST_CASE("record: the search finds renewals that are not exactly the holder's") {
-    const char* const nobodys = "a renewal with what is nobody's changed something";
-    finds("renewed by nonce", nobodys, scope{}, renews_by_nonce());
-    finds("renewed though gone", nobodys, scope{}, renews_what_is_gone());
-    scope s;
-    s.probed = false;
-    finds("renewed though gone, by those who do so", "somebody holds it to whom it was not granted",
-          s, renews_what_is_gone());
-}
-
-TEST_CASE("record: the search finds renewals that shorten a lease") {
-    scope s;
-    s.short_lease = 1;
-    finds("a lease renewed for less", "a lease was shortened", s, renews_for_less());
+TEST_CASE("record: the search finds permits that are passed on wrongly") {
+    const auto after_passing_on = [](auto change) { // of what pass_on() has made
+        rules of;
+        of.pass_on = [change](record& r, const terms& t, const judge& j) {
+            const record before = r;
+            passes_on(r, t, j);
+            change(before, r);
+        };
+        return of;
+    };
+    finds("not passed on", "free permits were not passed on", listeners,
+          after_passing_on([](const record& before, record& after) { after = before; }));
+    finds("its place is kept", "who holds it waits for it, too", listeners,
+          after_passing_on(
+              [](const record& before, record& after) { after.waiters = before.waiters; }));
+    finds(
+        "its token is given again", "the next token is not a new one", listeners,
+        after_passing_on([](const record& before, record& after) { after.fence = before.fence; }));
+    rules of;
+    of.pass_on = [](record& r, const terms& t, const judge& j) {
+        const std::int64_t permits = std::exchange(r.permits, r.permits + 1);
+        passes_on(r, t, j);
+        r.permits = permits;
+    };
+    finds("passed on though held", "somebody holds it to whom it was not granted", listeners, of);
+    of.pass_on = [](record& r, const terms& t, const judge& j) {
+        std::reverse(r.waiters.begin(), r.waiters.end());
+        passes_on(r, t, j);
+        std::reverse(r.waiters.begin(), r.waiters.end());
+    };
+    finds("passed on to the last", "somebody was passed over", listeners, of);
+    scope s = listeners;
     s.lease = 3;
-    s.clients = 2;
-    s.clock = lock_clock::observed;
-    finds("a length renewed for less", "more is believed to be held than there is", s,
-          renews_for_less());
-}
-
-TEST_CASE("record: the search finds releases that are not exactly the holder's") {
-    const char* const nobodys = "a release with what is nobody's changed something";
-    finds("released by nonce", nobodys, scope{}, releases_by_nonce());
-    finds("released by token", nobodys, scope{}, releases_by_token());
+    finds("a lease that begins when it is found", two_holders, s,
+          acquires_by([](const acquire_call& c) { // and stores nothing
+              auto got = acquires(c);
+              got.expires_at = got.expires_at != 0 ? c.now + c.t.lease_ms : 0;
+              return got;
+          }));
+    s = listeners;
+    s.at_least = 3;
+    finds("without the minimum hold time", "a hold ended before its minimum time", s,
+          after_passing_on([](const record&, record& after) {
+              for (holder& h : after.holders) {
+                  h.held_until = 0;
+              }
+          }));
 }
