@@ -1,4 +1,3 @@
-#include <bide/durable/expiry.hpp>
 #include <bide/durable/record_admin.hpp>
 
 #include <bide/durable/record.hpp>
@@ -8,7 +7,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <vector>
 
 using namespace bide::durable;
 using bide::durable_errc;
@@ -64,38 +62,6 @@ TEST_CASE("record_admin: more permits admit more contenders of the new number") 
     REQUIRE(b.lane == 1);
 }
 
-TEST_CASE(
-    "record_admin: with fewer permits than are held, none is granted until enough are released") {
-    table lock(3);
-    for (const char* const name : {"a", "b", "c"}) {
-        lock.acquire(name, 1000);
-    }
-    REQUIRE(resize(lock.r, 1, {}));
-    lock.t.permits = 1;
-    REQUIRE(free_permits(lock.r) == -2);
-    REQUIRE(is(lock.acquire("d", 1001), acquire_status::waiting));
-    lock.release("a", 1);
-    lock.release("b", 2);
-    REQUIRE(is(lock.acquire("d", 1002), acquire_status::waiting));
-    REQUIRE(lock.renew("c", 3, 1002).status == renew_status::renewed);
-    lock.release("c", 3);
-    const auto d = lock.acquire("d", 1003);
-    REQUIRE(is(d, acquire_status::granted));
-    REQUIRE(d.lane == 0);
-}
-
-TEST_CASE(
-    "record_admin: a waiter that is too heavy after a resize does not block the queue forever") {
-    table lock(3);
-    lock.acquire("a", 1000);
-    lock.acquire(who("writer", 3), 1000);
-    resize(lock.r, 2, {});
-    lock.t.permits = 2;
-    REQUIRE(is(lock.acquire("b", 1001), acquire_status::waiting)); // the queue is a queue
-    REQUIRE(is_refused(lock.acquire(who("writer", 3), 1080), durable_errc::too_heavy));
-    REQUIRE(is(lock.acquire("b", 1090), acquire_status::granted));
-}
-
 TEST_CASE("record_admin: a number of permits out of range is refused") {
     table lock(2);
     const record before = lock.r;
@@ -142,17 +108,6 @@ TEST_CASE("record_admin: for a lost acknowledged record, a holder of all permits
     REQUIRE(lock.r.holders[0].fence == next + fence_leap);
 }
 
-TEST_CASE(
-    "record_admin: for a lost unacknowledged record, the tokens leap and no holder is entered") {
-    table lock;
-    lock.acquire("a", 1000);
-    const record before = lock.r;
-    make_up_for_lost(lock.r, false, lock.t, 1000, {});
-    REQUIRE(lock.holders() == "a");
-    REQUIRE(lock.r.holders[0].fence == before.holders[0].fence);
-    REQUIRE(lock.r.fence == before.fence + fence_leap);
-}
-
 TEST_CASE("record_admin: a record that is lost twice gets different tokens while the time grows") {
     table lock;
     lock.t.first_fence = floor_of(1'000'000);
@@ -174,28 +129,4 @@ TEST_CASE("record_admin: a record that is lost twice gets different tokens while
     lock.t.first_fence = 1; // a clock that was set back
     make_up_for_lost(lock.r, false, lock.t, 1000, {});
     REQUIRE(lock.r.fence == before.fence + fence_leap);
-}
-
-TEST_CASE(
-    "record_admin: an expired lease is not revived if a lost record may have granted its permits") {
-    table lock;
-    lock.t.revive = true;
-    const auto a = lock.acquire("a", 1000);
-    // At 1100 the lock was granted to another contender, and that record was lost.
-    make_up_for_lost(lock.r, true, lock.t, 1110, {});
-    REQUIRE(lock.renew("a", a.fence, 1110).status == renew_status::lost);
-}
-
-TEST_CASE("record_admin: observers can tell a renewal from a lost one") {
-    const bool acknowledged = GENERATE(false, true);
-    table lock;
-    const auto a = lock.acquire("a", 5000); // and then the clock is set back
-    const record before = lock.r;
-    REQUIRE(lock.renew("a", a.fence, 1010).status == renew_status::renewed);
-    observations seen;
-    seen.note(lock.r, 10);
-    lock.r = before;
-    make_up_for_lost(lock.r, acknowledged, lock.t, 1020, {});
-    REQUIRE(lock.renew("a", a.fence, 1020).status == renew_status::renewed);
-    REQUIRE(seen.still_for(lock.r.holders[0], 200) == 0);
 }

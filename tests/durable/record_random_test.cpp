@@ -943,7 +943,7 @@ void try_courses(lock_clock clock, int courses, std::size_t length, besides with
 
 } // namespace
 
-TEST_CASE("record: 50,000 random steps on one clock match the model") {
+TEST_CASE("record: 50,000 random steps on one clock match the model", "[promise.durable-fifo]") {
     try_courses(lock_clock::caller, 100, 500);
 }
 
