@@ -4,10 +4,12 @@
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
+#include "support/waiting.hpp"
 
 #include <bide/channel/channel.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <deque>
@@ -146,25 +148,68 @@ TEST_CASE("channel: a coroutine that is resumed may send, receive, close and des
     }
 }
 
-// ---- Chains
+// ---- Order
 
-TEST_CASE("channel: a chain of a thousand channels passes a value on in constant stack space") {
+TEST_CASE("channel: receivers that come again and again get the same share") {
     const test::watchdog guard;
-    const std::size_t capacity = GENERATE(0u, 1u);
-    constexpr int length = 1'000;
-    std::deque<channel> chain;
-    for (int i = 0; i <= length; ++i) {
-        chain.emplace_back(capacity);
+    const std::size_t capacity = GENERATE(0u, 1u, 5u);
+    channel ch(capacity);
+    std::array<ints, 3> got;
+    for (ints& mine : got) {
+        [](channel& from, ints& out) -> test::detached {
+            for (;;) {
+                const std::optional<int> item = co_await from.async_recv();
+                if (!item) {
+                    co_return;
+                }
+                out.push_back(*item);
+            }
+        }(ch, mine);
     }
-    for (std::size_t i = 0; i < length; ++i) {
-        [](channel& from, channel& to) -> test::detached {
-            const std::optional<int> got = co_await from.async_recv();
-            const auto went = co_await to.async_send(*got + 1);
-            static_cast<void>(went);
-        }(chain[i], chain[i + 1]);
+    for (int i = 0; i < 300; ++i) {
+        REQUIRE(ch.try_send(i));
     }
-    CHECK(chain.front().try_send(1));
-    CHECK(chain.back().try_recv().value() == length + 1);
+    ch.close();
+    for (int i = 0; i < 3; ++i) {
+        const ints& mine = got[static_cast<std::size_t>(i)];
+        REQUIRE(mine.size() == 100);
+        for (int k = 0; k < 100; ++k) {
+            REQUIRE(mine[static_cast<std::size_t>(k)] == 3 * k + i);
+        }
+    }
+}
+
+TEST_CASE("channel: waiters resume in the order of the items") {
+    const test::watchdog guard;
+    channel ch(8);
+    test::journal notes;
+    for (int i = 0; i < 5; ++i) {
+        recv_one(ch, notes);
+    }
+    ints items = numbers(0, 8);
+    CHECK(ch.try_send_n(items) == 8);
+    CHECK(notes.entries() == numbers(0, 5));
+    CHECK(take_all(ch) == numbers(5, 8));
+}
+
+TEST_CASE("channel: what came before a send is seen by the receiver") {
+    const std::size_t capacity = GENERATE(0u, 1u, 3u);
+    constexpr int n = 300;
+    channel ch(capacity);
+    std::array<int, n> news{}; // plain: a sanitizer sees whether it is ordered
+    bool good = true;
+    test::run_threads(2, [&](int i) {
+        for (int k = 0; k < n; ++k) {
+            if (i == 0) {
+                news[static_cast<std::size_t>(k)] = k;
+                static_cast<void>(ch.send(k));
+            } else {
+                const std::optional<int> got = ch.recv();
+                good = good && got == k && news[static_cast<std::size_t>(k)] == k;
+            }
+        }
+    });
+    CHECK(good);
 }
 
 TEST_CASE("channel: a sieve of coroutines finds the primes") {

@@ -3,13 +3,11 @@
 #include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
-#include "support/death.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
-#include "support/service.hpp"
 #include "support/stop.hpp"
 #include "support/waiting.hpp"
 
@@ -22,7 +20,6 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,52 +27,9 @@
 using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
-#if BIDE_TESTS_CAN_DIE
-
-TEST_CASE(
-    "channel: destroying it while there are waiters terminates with its name and their number") {
-    const bool sends = GENERATE(false, true);
-    const std::string said = test::dies([sends] {
-        const std::size_t capacity = 2;
-        std::optional<channel> ch(std::in_place, capacity);
-        if (sends) {
-            fill(*ch);
-        }
-        recv_ending recv[3];
-        send_ending send[3];
-        std::vector<test::held> waiting;
-        for (int i = 0; i < 3; ++i) {
-            waiting.push_back(sends ? hold(ch->async_send(i), send[i])
-                                    : hold(ch->async_recv(), recv[i]));
-            waiting.back().start();
-        }
-        waiting[1].destroy();
-        ch.reset();
-    });
-    CHECK(test::contains(said, "channel"));
-    CHECK(test::contains(said, "2 waiting"));
-}
-
-TEST_CASE("channel: destroying it without waiters is allowed, with and without items in it") {
-    CHECK(test::contains(test::dies([] {
-                             std::optional<channel> ch(std::in_place, 2u);
-                             recv_ending none;
-                             auto receiver = hold(ch->async_recv(), none);
-                             receiver.start();
-                             receiver.destroy();
-                             fill(*ch);
-                             ch->close();
-                             ch.emplace(0u);
-                             ch.reset();
-                         }),
-                         "[it lives on]"));
-}
-
-#endif
-
-TEMPLATE_TEST_CASE("channel: a receiver of what was sent may destroy it before the sends return",
-                   "[promise.destroy-channel]", test::native, test::jittery) {
-    using any_channel = bide::basic_channel<int, TestType>;
+TEST_CASE("channel: a receiver of what was sent may destroy it before the sends return",
+          "[promise.destroy-channel]") {
+    using any_channel = bide::basic_channel<int, test::jittery>;
     constexpr int senders = 2;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     const auto make = [](void* at, int round) {
@@ -111,10 +65,9 @@ TEMPLATE_TEST_CASE("channel: a receiver of what was sent may destroy it before t
     CHECK(test::late_touches<any_channel>(senders, 1'500, make, help, receive) == 0);
 }
 
-TEMPLATE_TEST_CASE(
-    "channel: a sender that knows its item was received may destroy it before the receives return",
-    "", test::native, test::jittery) {
-    using any_channel = bide::basic_channel<int, TestType>;
+TEST_CASE("channel: a sender that knows its item was received may destroy it before the receives "
+          "return") {
+    using any_channel = bide::basic_channel<int, test::jittery>;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     const auto make = [](void* at, int round) {
         return ::new (at) any_channel(static_cast<std::size_t>(round % 4));
@@ -378,9 +331,8 @@ template <class Channel> struct last_words {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("channel: a thread may wait in the destructor of a thread_local", "",
-                   test::native) {
-    using platform = test::observing<TestType>;
+TEST_CASE("channel: a thread may wait in the destructor of a thread_local") {
+    using platform = test::observing<test::native>;
     using any_channel = bide::basic_channel<int, platform>;
     const test::watchdog guard;
     const bool waited_before =
@@ -397,7 +349,7 @@ TEMPLATE_TEST_CASE("channel: a thread may wait in the destructor of a thread_loc
         last.in = &in;
         last.out = &out;
     });
-    REQUIRE(test::are_asleep<TestType>(1));
+    REQUIRE(test::are_asleep<test::native>(1));
     CHECK(in.try_send(41));
     CHECK(out.recv() == 42);
     ending.join();

@@ -1,5 +1,7 @@
 #include "support/catch.hpp"
+#include "support/channel_forms.hpp"
 #include "support/coroutines.hpp"
+#include "support/platforms.hpp"
 #include "support/text.hpp"
 
 #include <bide/channel/channel.hpp>
@@ -279,27 +281,9 @@ TEST_CASE("async_send: takes of an aggregate what a parameter by value takes, an
 
 namespace {
 
-template <class T> struct bounded {
-    channel<T> ch{1};
-    auto& to() { return ch; }
-    auto& from() { return ch; }
-};
-template <class T> struct unbounded {
-    bide::unbounded_channel<T> ch;
-    auto& to() { return ch; }
-    auto& from() { return ch; }
-};
-template <class T> struct by_handles {
-    std::pair<bide::sender<T>, bide::receiver<T>> both = bide::make_channel<T>(1);
-    auto& to() { return both.first; }
-    auto& from() { return both.second; }
-};
-template <class T> struct by_unbounded_handles {
-    std::pair<bide::unbounded_sender<T>, bide::unbounded_receiver<T>> both =
-        bide::make_unbounded_channel<T>();
-    auto& to() { return both.first; }
-    auto& from() { return both.second; }
-};
+template <class T> using bounded = test::forms::bounded<T, test::native>;
+template <class T> using unbounded = test::forms::unbounded<T, test::native>;
+template <class T> using handles = test::forms::bounded_handles<T, test::native>;
 
 // Refuses to be made of 0.
 class picky {
@@ -334,31 +318,31 @@ static_assert(std::same_as<decltype(std::declval<channel<item>&>().async_emplace
 } // namespace
 
 TEMPLATE_TEST_CASE("emplace: every form makes the item of its arguments and sends it", "",
-                   bounded<item>, unbounded<item>, by_handles<item>, by_unbounded_handles<item>) {
+                   bounded<item>, unbounded<item>, handles<item>) {
     const lives texts;
     {
-        TestType end;
-        CHECK(end.to().emplace(1, "x"));
-        CHECK(receives(end.from(), item{1, "x"}));
-        CHECK(end.to().try_emplace(2, "x"));
-        CHECK(receives(end.from(), item{2, "x"}));
-        CHECK(end.to().try_emplace_for(1h, 3, "x"));
-        CHECK(receives(end.from(), item{3, "x"}));
-        CHECK(end.to().try_emplace_until(std::chrono::steady_clock::now() + 1h, 4, "x"));
-        CHECK(receives(end.from(), item{4, "x"}));
+        TestType end(1);
+        CHECK(end.tx().emplace(1, "x"));
+        CHECK(receives(end.rx(), item{1, "x"}));
+        CHECK(end.tx().try_emplace(2, "x"));
+        CHECK(receives(end.rx(), item{2, "x"}));
+        CHECK(end.tx().try_emplace_for(1h, 3, "x"));
+        CHECK(receives(end.rx(), item{3, "x"}));
+        CHECK(end.tx().try_emplace_until(std::chrono::steady_clock::now() + 1h, 4, "x"));
+        CHECK(receives(end.rx(), item{4, "x"}));
         const auto send = [](TestType& through) -> test::held {
-            static_cast<void>(co_await through.to().async_emplace(5, "x"));
+            static_cast<void>(co_await through.tx().async_emplace(5, "x"));
         };
         send(end).start();
-        CHECK(receives(end.from(), item{5, "x"}));
+        CHECK(receives(end.rx(), item{5, "x"}));
         CHECK(texts.copies() == 0);
 
-        end.to().close();
-        CHECK(end.to().emplace(6, "x").error().value == item{6, "x"});
-        CHECK(end.to().try_emplace(6, "x").error().code == errc::closed);
-        CHECK(end.to().try_emplace_for(1h, 6, "x").error().value == item{6, "x"});
+        end.tx().close();
+        CHECK(end.tx().emplace(6, "x").error().value == item{6, "x"});
+        CHECK(end.tx().try_emplace(6, "x").error().code == errc::closed);
+        CHECK(end.tx().try_emplace_for(1h, 6, "x").error().value == item{6, "x"});
         const auto in_vain = [](TestType& through, std::optional<item>& back) -> test::held {
-            auto sent = co_await through.to().async_emplace(7, "x");
+            auto sent = co_await through.tx().async_emplace(7, "x");
             if (!sent) {
                 back.emplace(std::move(sent.error().value));
             }
@@ -381,16 +365,15 @@ TEST_CASE("emplace: an item for which there is no room comes back, at once or in
 }
 
 TEMPLATE_TEST_CASE("emplace: a constructor that throws leaves the channel as it was", "",
-                   bounded<picky>, unbounded<picky>, by_handles<picky>,
-                   by_unbounded_handles<picky>) {
-    TestType end;
-    CHECK_THROWS_AS(static_cast<void>(end.to().emplace(0)), std::invalid_argument);
-    CHECK_THROWS_AS(static_cast<void>(end.to().try_emplace(0)), std::invalid_argument);
-    CHECK_THROWS_AS(static_cast<void>(end.to().try_emplace_for(1h, 0)), std::invalid_argument);
-    CHECK_THROWS_AS(static_cast<void>(end.to().async_emplace(0)), std::invalid_argument);
-    CHECK(end.from().empty());
-    CHECK(end.to().try_emplace(1)); // of one place, none is taken
-    auto got = end.from().try_recv();
+                   bounded<picky>, unbounded<picky>, handles<picky>) {
+    TestType end(1);
+    CHECK_THROWS_AS(static_cast<void>(end.tx().emplace(0)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(end.tx().try_emplace(0)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(end.tx().try_emplace_for(1h, 0)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(end.tx().async_emplace(0)), std::invalid_argument);
+    CHECK(end.rx().empty());
+    CHECK(end.tx().try_emplace(1)); // of one place, none is taken
+    auto got = end.rx().try_recv();
     REQUIRE(got);
     CHECK(got->number() == 1);
 }

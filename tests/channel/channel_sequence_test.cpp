@@ -6,7 +6,6 @@
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
-#include "support/last_touch.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
 
@@ -268,7 +267,7 @@ private:
         ch_.close();
     }
 
-    bide::channel<item> ch_;
+    bide::basic_channel<item, test::native, std::uint16_t> ch_;
     test::jitter chance_;
     int next_ = 0;
     bool closed_ = false;
@@ -285,9 +284,9 @@ TEST_CASE(
     const test::watchdog guard;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (std::uint32_t round = 0; round < 60; ++round) {
-        constexpr std::size_t capacities[] = {0, 1, 2, 3, 5};
+        constexpr std::size_t capacities[] = {0, 1, 2, 3, 5, 64};
         CAPTURE(round);
-        auto w = std::make_unique<walk>(capacities[round % 5], test::run_seed() + round);
+        auto w = std::make_unique<walk>(capacities[round % 6], test::run_seed() + round);
         for (int i = 0; i < 1'000; ++i) {
             CAPTURE(i);
             REQUIRE(w->step());

@@ -4,8 +4,6 @@
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
-#include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 
@@ -13,7 +11,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <optional>
 #include <stop_token>
@@ -49,13 +46,12 @@ static_assert(std::is_same_v<decltype(any::a().async_recv().resume_on(any::elsew
 
 } // namespace
 
-TEMPLATE_TEST_CASE("channel: a time-out is not early, by its own clock, and leaves nothing", "",
-                   test::native) {
+TEST_CASE("channel: a time-out is not early, by its own clock, and leaves nothing") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);
-    bide::basic_channel<int, TestType> ch(capacity);
+    channel ch(capacity);
     fill(ch);
-    bide::basic_channel<int, TestType> none(capacity);
+    channel none(capacity);
     const auto start = steady_clock::now();
     CHECK(came_back(ch.try_send_for(5, 10'000'000ns), errc::timeout, 5));
     CHECK(steady_clock::now() >= start + 10ms);
@@ -120,8 +116,8 @@ TEST_CASE(
     }
 }
 
-TEMPLATE_TEST_CASE("channel: a huge time-out never ends the wait, an item does", "", test::native) {
-    using platform = test::observing<TestType>;
+TEST_CASE("channel: a huge time-out never ends the wait, an item does") {
+    using platform = test::observing<test::native>;
     using seconds = std::chrono::duration<double>;
     const test::watchdog guard;
     bide::basic_channel<int, platform> full(1);
@@ -143,7 +139,7 @@ TEMPLATE_TEST_CASE("channel: a huge time-out never ends the wait, an item does",
                 empty.try_recv_until(std::chrono::system_clock::time_point::max()).has_value();
         }
     });
-    REQUIRE(test::are_asleep<TestType>(6));
+    REQUIRE(test::are_asleep<test::native>(6));
     send_ending send;
     let_go(full.async_send(9).with_timeout(std::chrono::hours::max()), send);
     for (int i = 0; i < 3; ++i) {
@@ -157,33 +153,4 @@ TEMPLATE_TEST_CASE("channel: a huge time-out never ends the wait, an item does",
     CHECK(full.try_recv());
     CHECK(is_sent(send));
     CHECK(full.size() == 1);
-}
-
-TEMPLATE_TEST_CASE(
-    "channel: a waiter that times out and tries again loses nothing and keeps the order", "",
-    test::native) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    for (const std::size_t capacity : {0u, 1u, 2u}) {
-        bide::basic_channel<int, TestType> ch(capacity);
-        constexpr int n = 400;
-        ints got;
-        bool back = true;
-        test::run_threads(2, [&](int i) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-            for (int k = 0; k < n;) {
-                chance.dawdle(15);
-                if (i == 0) {
-                    const auto went = ch.try_send_for(k, chance.rest(15));
-                    back = back && (went || came_back(went, errc::timeout, k));
-                    k += went ? 1 : 0;
-                } else if (const auto came = ch.try_recv_for(chance.rest(15))) {
-                    got.push_back(*came);
-                    ++k;
-                }
-            }
-        });
-        CHECK(back);
-        CHECK(got == numbers(0, n));
-        CHECK(ch.empty());
-    }
 }

@@ -3,7 +3,6 @@
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
 #include "support/lifetime.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
@@ -13,12 +12,8 @@
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -82,48 +77,7 @@ struct unbounded {
     }
 };
 
-template <class Receiver> test::detached recv_into(Receiver from, ints& out) {
-    for (;;) {
-        const std::optional<int> got = co_await from.async_recv();
-        out.push_back(got.value_or(-1));
-        if (!got) {
-            co_return;
-        }
-    }
-}
-
 } // namespace
-
-TEMPLATE_TEST_CASE("handles: what a sender sends its receiver receives, in every form", "", bounded,
-                   unbounded) {
-    const test::watchdog guard;
-    auto [tx, rx] = TestType::template make<int>();
-    CHECK(rx.empty());
-    CHECK(tx.send(1));
-    CHECK(tx.send(std::stop_token(), 2));
-    CHECK(tx.try_send(3));
-    CHECK(tx.try_send_for(4, 1h));
-    CHECK(tx.size() == 4);
-    CHECK(rx.size() == 4);
-    CHECK(rx.recv() == 1);
-    CHECK(rx.recv(std::stop_token()).value() == 2);
-    CHECK(rx.try_recv().value() == 3);
-    CHECK(rx.try_recv_for(1h).value() == 4);
-    CHECK(is(rx.try_recv(), errc::empty));
-    CHECK(is(rx.try_recv_for(1ms), errc::timeout));
-    ints batch{5, 6, 7};
-    CHECK(tx.try_send_n(batch) == 3);
-    ints out;
-    CHECK(rx.try_recv_n(out, 1) == 1);
-    CHECK(rx.recv_n(out, 1) == 1);
-    {
-        const auto gone = std::move(tx);
-    }
-    for (const int i : rx) {
-        out.push_back(i);
-    }
-    CHECK(out == batch);
-}
 
 TEST_CASE("handles: a channel has the capacity that was asked for") {
     for (std::size_t capacity = 0; capacity < 4; ++capacity) {
@@ -150,16 +104,6 @@ TEST_CASE("handles: an unbounded channel has the largest capacity and is never f
     CHECK_FALSE(rx.empty());
 }
 
-TEST_CASE("handles: a bounded channel is full with as many items as its capacity") {
-    auto [tx, rx] = make_channel<int>(1);
-    CHECK_FALSE(tx.is_full());
-    REQUIRE(tx.try_send(1));
-    CHECK(tx.is_full());
-    CHECK(rx.is_full());
-    CHECK(rx.try_recv());
-    CHECK_FALSE(rx.is_full());
-}
-
 TEMPLATE_TEST_CASE("handles: same_channel() tells the handles of two channels apart", "", bounded,
                    unbounded) {
     auto [tx, rx] = TestType::template make<int>();
@@ -178,43 +122,6 @@ TEMPLATE_TEST_CASE("handles: same_channel() tells the handles of two channels ap
     CHECK_FALSE(copy.same_channel(copy));
     tx = other_tx;
     CHECK(tx.same_channel(other_rx));
-}
-
-TEMPLATE_TEST_CASE("handles: try_iter() gives what is inside and does not wait for more", "",
-                   bounded, unbounded) {
-    auto [tx, rx] = TestType::template make<int>();
-    ints got;
-    for (const int i : rx.try_iter()) {
-        got.push_back(i);
-    }
-    CHECK(got.empty());
-    for (const int i : {1, 2, 3}) {
-        REQUIRE(tx.send(i));
-    }
-    for (int& i : rx.try_iter()) {
-        got.push_back(i);
-        if (i == 2) {
-            break;
-        }
-    }
-    CHECK(got == ints{1, 2});
-    CHECK(rx.size() == 1);
-    REQUIRE(tx.send(4));
-    for (const int i : rx.try_iter()) {
-        got.push_back(i);
-        if (i == 3) {
-            REQUIRE(tx.send(5)); // meanwhile
-        }
-    }
-    CHECK(got == ints{1, 2, 3, 4, 5});
-    {
-        const auto gone = std::move(tx);
-    }
-    CHECK(rx.try_iter().begin() == std::default_sentinel); // closed
-    {
-        const auto gone = std::move(rx);
-    }
-    CHECK(rx.try_iter().begin() == std::default_sentinel); // moved from
 }
 
 TEST_CASE("handles: the channel and its counts are one allocation, and a copy is none") {
@@ -289,122 +196,7 @@ TEMPLATE_TEST_CASE(
     CHECK(t.copied == 0);
 }
 
-TEMPLATE_TEST_CASE("handles: close() through any handle closes the channel for all", "", bounded,
-                   unbounded) {
-    auto [tx, rx] = TestType::template make<int>();
-    auto tx2 = tx;
-    auto rx2 = rx;
-    REQUIRE(tx.send(1));
-    CHECK(rx2.close());
-    CHECK_FALSE(tx.close());
-    CHECK(tx2.is_closed());
-    CHECK(came_back(tx2.send(2), 2));
-    CHECK(rx.recv() == 1); // is not discarded
-    CHECK_FALSE(rx2.recv());
-}
-
-TEMPLATE_TEST_CASE("handles: a waiting receiver learns that the last sender is destroyed", "",
-                   bounded, unbounded) {
-    using platform = test::observing<test::native>;
-    const test::watchdog guard;
-    auto [tx, rx] = TestType::template make<int, platform>();
-    ints told;
-    recv_into(rx, told);
-    bool closed[2] = {};
-    {
-        auto other = tx;
-        test::team waiting(2, [&, from = rx](int i) mutable {
-            closed[i] = i == 0 ? !from.recv() : is(from.try_recv_for(1h), errc::closed);
-        });
-        REQUIRE(test::are_asleep<test::native>(2));
-        {
-            const auto gone = std::move(tx);
-        }
-        CHECK(told.empty()); // there is one left
-        {
-            const auto gone = std::move(other);
-        }
-        waiting.join();
-    }
-    CHECK(told == ints{-1});
-    CHECK(closed[0]);
-    CHECK(closed[1]);
-}
-
-TEST_CASE("handles: a waiting sender gets its item back when the last receiver is destroyed") {
-    using platform = test::observing<test::native>;
-    const test::watchdog guard;
-    const std::size_t capacity = GENERATE(0u, 1u);
-    test::tally t;
-    auto [tx, rx] = make_channel<test::counted_once, platform>(capacity);
-    if (capacity == 1) {
-        REQUIRE(tx.try_send(test::counted_once(t, 1)));
-    }
-    int back[2] = {};
-    [](auto to, test::tally& in, int& out) -> test::detached {
-        auto got = co_await to.async_send(test::counted_once(in, 2));
-        out = got ? -1 : got.error().value.number();
-    }(tx, t, back[0]);
-    test::team waiting(1, [&, &to = tx](int) {
-        const auto got = to.send(test::counted_once(t, 3));
-        back[1] = got ? -1 : got.error().value.number();
-    });
-    REQUIRE(test::are_asleep<test::native>(1));
-    {
-        const auto gone = std::move(rx);
-    }
-    waiting.join();
-    CHECK(back[0] == 2);
-    CHECK(back[1] == 3);
-    CHECK(t.alive() == 0);
-}
-
 // ---- Moved from, assigned
-
-TEMPLATE_TEST_CASE("handles: a moved-from handle acts as one of a closed channel", "", bounded,
-                   unbounded) {
-    const test::watchdog guard;
-    auto [tx, rx] = TestType::template make<int>();
-    auto live_tx = std::move(tx);
-    auto live_rx = std::move(rx);
-    const auto use = [](auto& sends, auto& receives) {
-        CHECK(came_back(sends.send(1), 1));
-        CHECK(came_back(sends.send(std::stop_token(), 2), 2));
-        CHECK(came_back(sends.try_send(3), 3));
-        CHECK(came_back(sends.try_send_for(4, 1h), 4));
-        ints batch{5};
-        CHECK(sends.try_send_n(batch) == 0);
-        bool back = false;
-        [](auto& to, bool& out) -> test::detached {
-            const auto got = co_await to.async_send(6);
-            out = came_back(got, 6);
-        }(sends, back);
-        CHECK(back);
-        CHECK_FALSE(receives.recv());
-        CHECK(is(receives.recv(std::stop_token()), errc::closed));
-        CHECK(is(receives.try_recv(), errc::closed));
-        CHECK(is(receives.try_recv_for(1h), errc::closed));
-        CHECK(receives.recv_n(batch, 1) == 0);
-        CHECK(receives.begin() == receives.end());
-        ints told;
-        recv_into(receives, told);
-        CHECK(told == ints{-1});
-        CHECK(sends.is_closed());
-        CHECK(receives.empty());
-        CHECK_FALSE(receives.close());
-    };
-    use(tx, rx);
-    auto copy_tx = tx;
-    auto copy_rx(rx);
-    auto moved_tx = std::move(tx);
-    use(copy_tx, copy_rx);
-    use(moved_tx, copy_rx);
-    CHECK_FALSE(live_tx.is_closed());
-    tx = live_tx; // may be used again
-    rx = std::move(live_rx);
-    CHECK(tx.send(7));
-    CHECK(rx.recv() == 7);
-}
 
 TEST_CASE("handles: an assignment gives up one handle and takes another") {
     auto [tx, rx] = make_unbounded_channel<int>();
@@ -473,30 +265,6 @@ TEMPLATE_TEST_CASE("handles: an operation that waits keeps the channel's memory 
         later.drop_all();
     }
     CHECK(told == ints{-1, 4});
-}
-
-TEST_CASE("handles: a thread that waits by a handle may see that handle destroyed") {
-    using platform = test::observing<test::native>;
-    const test::watchdog guard;
-    auto [tx, rx] = make_channel<int, platform>(0);
-    auto mine = std::make_unique<decltype(rx)>(std::move(rx));
-    bool closed = false;
-    test::team waiting(1, [&closed, from = mine.get()](int) { closed = !from->recv(); });
-    REQUIRE(test::are_asleep<test::native>(1));
-    mine.reset(); // the last one
-    waiting.join();
-    CHECK(closed);
-
-    auto [tx2, rx2] = make_channel<int, platform>(0);
-    auto to = std::make_unique<decltype(tx2)>(std::move(tx2));
-    bool back = false;
-    test::team sending(1, [&back, at = to.get()](int) { back = came_back(at->send(3), 3); });
-    REQUIRE(test::are_asleep<test::native>(1));
-    {
-        const auto gone = std::move(rx2);
-    }
-    sending.join();
-    CHECK(back);
 }
 
 namespace {
@@ -716,104 +484,4 @@ TEST_CASE("handles: a chain of nested channels of any length can be destroyed") 
         const auto gone = std::move(tx);
     }
     CHECK_FALSE(from.recv()); // each closed the next
-}
-
-// ---- In a select
-
-TEST_CASE("handles: a select takes them, and an unbounded channel, as it takes a channel") {
-    const test::watchdog guard;
-    auto [tx, rx] = make_channel<int>(1);
-    auto [utx, urx] = make_unbounded_channel<int>();
-    bide::unbounded_channel<int> ch;
-    CHECK_FALSE(bide::try_select(bide::on_recv(rx), bide::on_recv(urx), bide::on_recv(ch)));
-    std::array<std::size_t, 3> chosen{};
-    std::array<int, 3> got{};
-    test::team selecting(1, [&, &a = rx, &b = urx](int) {
-        for (std::size_t i = 0; i < chosen.size(); ++i) {
-            auto s = bide::select(bide::on_recv(a), bide::on_recv(b), bide::on_recv(ch));
-            chosen[i] = s.index();
-            got[i] = *(s.index() == 0   ? s.template get<0>()
-                       : s.index() == 1 ? s.template get<1>()
-                                        : s.template get<2>());
-        }
-    });
-    REQUIRE(tx.send(10));
-    REQUIRE(test::eventually([&, &a = rx] { return a.empty(); }));
-    REQUIRE(utx.send(11));
-    REQUIRE(test::eventually([&, &b = urx] { return b.empty(); }));
-    REQUIRE(ch.send(12));
-    selecting.join();
-    CHECK(got[0] == 10);
-    CHECK(got[2] == 12);
-    CHECK(chosen == std::array<std::size_t, 3>{0, 1, 2});
-
-    int value = 7;
-    int other = 8;
-    REQUIRE(tx.send(1)); // full
-    auto sent = bide::select(bide::on_send(tx, value), bide::on_send(utx, other));
-    CHECK(sent.index() == 1);
-    CHECK(sent.template get<1>());
-    CHECK(urx.recv() == 8);
-    {
-        const auto gone = std::move(utx);
-        const auto gone_too = std::move(tx);
-    }
-    CHECK(rx.recv() == 1);
-    auto closed = bide::select(bide::on_recv(ch), bide::on_recv(rx));
-    CHECK(closed.index() == 1);
-    CHECK_FALSE(closed.template get<1>());
-    auto none = bide::select(bide::on_send(tx, value), bide::on_recv(ch)); // moved from
-    CHECK(none.index() == 0);
-    CHECK(is(none.template get<0>(), errc::closed));
-}
-
-// ---- Many
-
-TEMPLATE_TEST_CASE("handles: threads that copy, use and drop handles lose no item and no channel",
-                   "", bounded, unbounded) {
-    INFO("seed " << test::run_seed());
-    test::tally t;
-    std::atomic<int> wrong{0};
-    for (int round = 0; round < 200; ++round) {
-        std::atomic<int> sent{0};
-        std::atomic<int> received{0};
-        {
-            auto [tx, rx] = TestType::template make<test::counted_once, test::jittery>();
-            using tx_type = decltype(tx);
-            using rx_type = decltype(rx);
-            // Each thread's own, given up by it.
-            std::array<std::optional<tx_type>, 2> sends{tx, std::move(tx)};
-            std::array<std::optional<rx_type>, 2> receives{rx, std::move(rx)};
-            test::run_threads(4, [&](int i) {
-                const auto at = static_cast<std::size_t>(i / 2);
-                if (i % 2 == 0) {
-                    for (int n = 0; n < 5; ++n) {
-                        auto copy = *sends[at];
-                        if (!copy.send(test::counted_once(t, n))) {
-                            wrong += round % 2 == 0 ? 1 : 0;
-                            break;
-                        }
-                        ++sent;
-                        *sends[at] = std::move(copy);
-                    }
-                    sends[at].reset();
-                } else {
-                    auto copy = *receives[at];
-                    receives[at].reset();
-                    // Every other round the receivers leave early.
-                    for (int n = 0; round % 2 == 0 || n < 3; ++n) {
-                        if (!copy.recv()) {
-                            break;
-                        }
-                        ++received;
-                    }
-                }
-            });
-        }
-        wrong += round % 2 == 0 && sent != received ? 1 : 0;
-        wrong += received > sent ? 1 : 0;
-        wrong += t.alive() != 0 ? 1 : 0;
-    }
-    CHECK(wrong == 0);
-    CHECK(t.copied == 0);
 }

@@ -86,6 +86,35 @@ bide::task<std::size_t> select_once(bide::selector& any) {
 
 // ---- Scenarios
 
+// A send that fails leaves its item with its sender, and one that succeeds puts it in last.
+template <class Send> void sends_or_leaves(trial& t, Send send_it) {
+    tally all;
+    unbounded c;
+    fill(c, all);
+    item mine(all, segment);
+    const bool done = t.attempt([&] { send_it(c, mine); });
+    t.expect(mine.number() == (done ? -1 : segment));
+    t.expect(c.size() == static_cast<std::size_t>(segment + done));
+    t.expect(done || c.send(std::move(mine)).has_value());
+    t.expect(holds(c, segment + 1));
+}
+
+// A receive that fails leaves in the channel what is not in the vector.
+template <class Receive> void receives_or_leaves(trial& t, Receive receive_into) {
+    tally all;
+    bounded c(8);
+    fill(c, all, 8);
+    items out;
+    std::size_t n = 0;
+    const bool done = t.attempt([&] { n = receive_into(c, out); });
+    t.expect(!done || n == 8);
+    t.expect(out.size() + c.size() == 8 && all.alive() == 8);
+    c.try_recv_n(out, 8);
+    for (int i = 0; i < 8; ++i) {
+        t.expect(out[static_cast<std::size_t>(i)].number() == i);
+    }
+}
+
 const scenario channels[] = {
     {"channel: construction",
      [](trial& t) {
@@ -121,33 +150,12 @@ const scenario channels[] = {
      }},
     {"channel: recv_n into a vector",
      [](trial& t) {
-         tally all;
-         bounded c(8);
-         fill(c, all, 8);
-         items out;
-         std::size_t n = 0;
-         const bool done = t.attempt([&] { n = c.recv_n(out, 8); });
-         t.expect(!done || n == 8);
-         t.expect(out.size() + c.size() == 8 && all.alive() == 8);
-         c.try_recv_n(out, 8);
-         for (int i = 0; i < 8; ++i) {
-             t.expect(out[static_cast<std::size_t>(i)].number() == i);
-         }
+         receives_or_leaves(t, [](bounded& c, items& out) { return c.recv_n(out, 8); });
      }},
     {"channel: async_recv_n into a vector",
      [](trial& t) {
-         tally all;
-         bounded c(8);
-         fill(c, all, 8);
-         items out;
-         std::size_t n = 0;
-         const bool done = t.attempt([&] { n = bide::sync_wait(recv_n(c, out, 8)); });
-         t.expect(!done || n == 8);
-         t.expect(out.size() + c.size() == 8 && all.alive() == 8);
-         c.try_recv_n(out, 8);
-         for (int i = 0; i < 8; ++i) {
-             t.expect(out[static_cast<std::size_t>(i)].number() == i);
-         }
+         receives_or_leaves(
+             t, [](bounded& c, items& out) { return bide::sync_wait(recv_n(c, out, 8)); });
      }},
     {"channel: a coroutine's send",
      [](trial& t) {
@@ -161,15 +169,8 @@ const scenario channels[] = {
 const scenario unbounded_channels[] = {
     {"unbounded_channel: send",
      [](trial& t) {
-         tally all;
-         unbounded c;
-         fill(c, all);
-         item mine(all, segment);
-         const bool done = t.attempt([&] { static_cast<void>(c.send(std::move(mine))); });
-         t.expect(mine.number() == (done ? -1 : segment)); // the sender still has it
-         t.expect(c.size() == static_cast<std::size_t>(segment + done));
-         t.expect(done || c.send(std::move(mine)).has_value());
-         t.expect(holds(c, segment + 1));
+         sends_or_leaves(
+             t, [](unbounded& c, item& mine) { static_cast<void>(c.send(std::move(mine))); });
      }},
     {"unbounded_channel: send of a copy",
      [](trial& t) {
@@ -181,14 +182,8 @@ const scenario unbounded_channels[] = {
      }},
     {"unbounded_channel: try_send",
      [](trial& t) {
-         tally all;
-         unbounded c;
-         fill(c, all);
-         item mine(all, segment);
-         const bool done = t.attempt([&] { static_cast<void>(c.try_send(std::move(mine))); });
-         t.expect(mine.number() == (done ? -1 : segment));
-         t.expect(done || c.send(std::move(mine)).has_value());
-         t.expect(holds(c, segment + 1));
+         sends_or_leaves(
+             t, [](unbounded& c, item& mine) { static_cast<void>(c.try_send(std::move(mine))); });
      }},
     {"unbounded_channel: send to a receiver that waits",
      [](trial& t) {
@@ -228,13 +223,7 @@ const scenario unbounded_channels[] = {
      }},
     {"unbounded_channel: a coroutine's async_send_from",
      [](trial& t) {
-         tally all;
-         unbounded c;
-         fill(c, all);
-         item mine(all, segment);
-         const bool done = t.attempt([&] { bide::sync_wait(send_from(c, mine)); });
-         t.expect(mine.number() == (done ? -1 : segment));
-         t.expect(holds(c, segment + done));
+         sends_or_leaves(t, [](unbounded& c, item& mine) { bide::sync_wait(send_from(c, mine)); });
      }},
     {"unbounded_channel: emplace",
      [](trial& t) {
@@ -245,38 +234,18 @@ const scenario unbounded_channels[] = {
      }},
     {"unbounded_channel: on_send of a select",
      [](trial& t) {
-         tally all;
-         unbounded c;
-         fill(c, all);
-         item mine(all, segment);
          bounded never(1);
-         const bool done = t.attempt([&] {
+         sends_or_leaves(t, [&](unbounded& c, item& mine) {
              static_cast<void>(bide::select(bide::on_recv(never), bide::on_send(c, mine)));
          });
-         t.expect(mine.number() == (done ? -1 : segment));
-         t.expect(holds(c, segment + done));
-         fill(never, all, 1);
+         tally all;
+         fill(never, all, 1); // no receiver is left
          t.expect(holds(never, 1));
      }},
     {"unbounded_channel: on_send of a coroutine's select",
      [](trial& t) {
-         tally all;
-         unbounded c;
-         fill(c, all);
-         item mine(all, segment);
-         const bool done = t.attempt([&] { bide::sync_wait(select_send(c, mine)); });
-         t.expect(mine.number() == (done ? -1 : segment));
-         t.expect(holds(c, segment + done));
-     }},
-    {"unbounded_channel: receives",
-     [](trial& t) {
-         tally all;
-         unbounded c;
-         fill(c, all, 3 * segment);
-         t.expect(t.attempt([&] { c.recv(); }));
-         for (int i = 1; i < 3 * segment; ++i) {
-             t.expect(c.try_recv()->number() == i);
-         }
+         sends_or_leaves(t,
+                         [](unbounded& c, item& mine) { bide::sync_wait(select_send(c, mine)); });
      }},
 };
 

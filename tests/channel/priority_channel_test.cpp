@@ -2,14 +2,8 @@
 #include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/counted.hpp"
-#include "support/death.hpp"
-#include "support/foreign_wait.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
-#include "support/last_touch.hpp"
-#include "support/observing.hpp"
-#include "support/platforms.hpp"
-#include "support/stop.hpp"
 
 #include <bide/channel/priority_channel.hpp>
 #include <bide/channel/select.hpp>
@@ -20,12 +14,8 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
-#include <memory>
-#include <new>
 #include <optional>
-#include <span>
 #include <stdexcept>
-#include <stop_token>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -163,100 +153,6 @@ TEST_CASE("priority_channel: waiting senders go in in their order, whatever they
     CHECK(is_sent(waits[2]));
 }
 
-TEMPLATE_TEST_CASE("priority_channel: each form of wait is served, first come first served", "",
-                   test::native, test::portable) {
-    using platform = test::observing<TestType>;
-    const test::watchdog guard;
-    bide::basic_priority_channel<int, std::less<>, platform> ch(1);
-    std::stop_source never = test::new_stop();
-    int got[forms_of_recv] = {};
-    for (int i = 0; i < forms_of_recv; ++i) {
-        // One after the other: a thread that sleeps has queued.
-        test::team one(1, [&](int) { got[i] = recv_by(i, ch, never.get_token()).value_or(-1); });
-        REQUIRE(test::are_asleep<TestType>(1));
-        REQUIRE(ch.send(10 + i));
-        one.join();
-        REQUIRE(got[i] == 10 + i);
-        REQUIRE(ch.empty());
-    }
-    REQUIRE(ch.send(99));
-    for (int i = 0; i < forms_of_send; ++i) {
-        bool sent = false;
-        test::team one(1, [&](int) { sent = send_by(i, ch, i, never.get_token()).has_value(); });
-        REQUIRE(test::are_asleep<TestType>(1));
-        REQUIRE(ch.recv() == (i == 0 ? 99 : i - 1));
-        one.join();
-        REQUIRE(sent);
-    }
-    CHECK(ch.recv() == forms_of_send - 1);
-}
-
-TEMPLATE_TEST_CASE("priority_channel: close brings the items of senders back, and receivers drain "
-                   "it in order",
-                   "", test::native, test::portable) {
-    using platform = test::observing<TestType>;
-    const test::watchdog guard;
-    std::stop_source never = test::new_stop();
-    {
-        bide::basic_priority_channel<int, std::less<>, platform> ch(2);
-        REQUIRE(ch.send(1));
-        REQUIRE(ch.send(2));
-        bool back[forms_of_send] = {};
-        test::team waiting(forms_of_send, [&](int i) {
-            back[i] = came_back(send_by(i, ch, 10 + i, never.get_token()), errc::closed, 10 + i);
-        });
-        REQUIRE(test::are_asleep<TestType>(forms_of_send));
-        CHECK(ch.close());
-        CHECK_FALSE(ch.close());
-        waiting.join();
-        CHECK(std::count(back, back + forms_of_send, true) == forms_of_send);
-        CHECK(came_back(ch.try_send(3), errc::closed, 3));
-        CHECK(ch.recv() == 2);
-        CHECK(ch.try_recv() == 1);
-        CHECK(is(ch.try_recv(), errc::closed));
-        CHECK_FALSE(ch.recv());
-    }
-    bide::basic_priority_channel<int, std::less<>, platform> ch(2);
-    bool told[forms_of_recv] = {};
-    test::team waiting(forms_of_recv, [&](int i) { told[i] = !recv_by(i, ch, never.get_token()); });
-    REQUIRE(test::are_asleep<TestType>(forms_of_recv));
-    ch.close();
-    waiting.join();
-    CHECK(std::count(told, told + forms_of_recv, true) == forms_of_recv);
-}
-
-TEST_CASE("priority_channel: a wait that ends early has no effect on either side") {
-    const test::watchdog guard;
-    priority ch(1);
-    std::stop_source stop = test::new_stop();
-    CHECK(is(ch.try_recv(), errc::empty));
-    CHECK(is(ch.try_recv_for(1ms), errc::timeout));
-    limited_ending stopped;
-    let_go(ch.async_recv().with_stop(stop.get_token()), stopped);
-    recv_ending next;
-    let_go(ch.async_recv(), next);
-    stop.request_stop();
-    REQUIRE(ends(stopped));
-    CHECK(is(*stopped.out, errc::stopped));
-    CHECK(ch.send(3)); // to the one behind it
-    CHECK(has(next, 3));
-    CHECK(is(ch.recv(stop.get_token()), errc::stopped));
-
-    CHECK(ch.send(5));
-    CHECK(came_back(ch.try_send_for(6, 1ms), errc::timeout, 6));
-    CHECK(came_back(ch.send(stop.get_token(), 7), errc::stopped, 7));
-    send_ending behind;
-    {
-        send_ending gone;
-        auto destroyed = hold(ch.async_send(8), gone);
-        destroyed.start();
-        let_go(ch.async_send(2), behind);
-    } // destroyed while it waits
-    CHECK(ch.recv() == 5);
-    CHECK(is_sent(behind));
-    CHECK(take_all(ch) == ints{2});
-}
-
 TEST_CASE("priority_channel: an item of a destroyed coroutine goes on, or back before its equals",
           "[promise.item-of-destroyed-coroutine]") {
     test::manual_executor later;
@@ -365,21 +261,6 @@ TEST_CASE(
     CHECK(take_all(full) == ints{0, 1, 2, 3});
 }
 
-TEST_CASE("priority_channel: an event loop waits for an item with its own waker") {
-    priority ch(1);
-    test::journal turns;
-    test::foreign_wait foreign(ch.async_recv().as_case(), turns, 2);
-    CHECK_FALSE(foreign.start());
-    CHECK(ch.send(4));
-    CHECK(turns.entries() == ints{2});
-    CHECK(*foreign.collect() == 4);
-    test::foreign_wait gone(ch.async_recv().as_case(), turns, 3);
-    CHECK_FALSE(gone.start());
-    CHECK(gone.cancel());
-    CHECK(ch.send(5));
-    CHECK(ch.size() == 1);
-}
-
 TEST_CASE("priority_channel: its handles close it when a side has gone") {
     auto [tx, rx] = bide::make_priority_channel<int>(2);
     CHECK(tx.send(1));
@@ -416,82 +297,3 @@ TEST_CASE("priority_channel: it allocates in its constructor, which rejects what
     }
     CHECK(test::allocations_here() == before + 1);
 }
-
-namespace {
-
-// An item whose destructor uses its channel, unless it was moved from.
-class nosy {
-public:
-    struct order {
-        bool operator()(const nosy&, const nosy&) const noexcept { return false; }
-    };
-    using home = bide::priority_channel<nosy, order>;
-
-    nosy(home& at, int& visits) noexcept : home_(&at), visits_(&visits) {}
-    nosy(nosy&& other) noexcept
-        : home_(std::exchange(other.home_, nullptr)), visits_(other.visits_) {}
-    ~nosy() {
-        if (home_ != nullptr) {
-            ++*visits_;
-            static_cast<void>(home_->size());
-            static_cast<void>(home_->try_recv());
-            home_->close();
-        }
-    }
-
-private:
-    home* home_;
-    int* visits_;
-};
-
-} // namespace
-
-TEST_CASE("priority_channel: the destructor of an item may use it, even the dying one") {
-    const test::watchdog guard;
-    int visits = 0;
-    {
-        nosy::home ch(30);
-        for (int i = 0; i < 30; ++i) {
-            REQUIRE(ch.send(nosy(ch, visits)));
-        }
-    }
-    CHECK(visits == 30);
-}
-
-TEST_CASE(
-    "priority_channel: a receiver that has its item, or is told of the close, may destroy it") {
-    using jittery = bide::basic_priority_channel<int, std::less<>, test::jittery>;
-    INFO("seed " << test::run_seed());
-    std::atomic<int> wrong{0};
-    int touched = test::late_touches<jittery>(
-        2, 500,
-        [](void* place, int round) {
-            return ::new (place) jittery(static_cast<std::size_t>(1 + round % 2));
-        },
-        [&](jittery& ch) { wrong += ch.send(3) ? 0 : 1; },
-        [&](jittery& ch, int) {
-            for (int i = 0; i < 2; ++i) {
-                wrong += ch.recv() == 3 ? 0 : 1;
-            }
-        });
-    touched += test::late_touches<jittery>(
-        1, 500, [](void* place, int) { return ::new (place) jittery(1); },
-        [](jittery& ch) { ch.close(); }, [&](jittery& ch, int) { wrong += ch.recv() ? 1 : 0; });
-    CHECK(touched == 0);
-    CHECK(wrong == 0);
-}
-
-#if BIDE_TESTS_CAN_DIE
-TEST_CASE("priority_channel: destroying it while there are waiters terminates with a message") {
-    const std::string said = test::dies([] {
-        auto ch = std::make_unique<priority>(1);
-        static_cast<void>(ch->send(1));
-        send_ending none;
-        auto waits = hold(ch->async_send(2), none);
-        waits.start();
-        ch.reset();
-    });
-    CHECK(test::contains(said, "bide: priority_channel 0x"));
-    CHECK(test::contains(said, "destroyed with 1 waiting"));
-}
-#endif

@@ -13,11 +13,9 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <memory>
 #include <new>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -323,59 +321,6 @@ TEST_CASE("ring: a batch ends before a slot that is busy") {
     r.end(second);
     CHECK(pop_n(r, out, 4) == 2);
     CHECK(out == std::vector<int>{1, 2, 3});
-}
-
-// ---- Elements
-
-namespace {
-
-struct no_default {
-    explicit no_default(std::unique_ptr<std::string> s) noexcept : text(std::move(s)) {}
-    std::unique_ptr<std::string> text;
-};
-struct alignas(128) over_aligned {
-    explicit over_aligned(int n) noexcept : number(n) {}
-    int number;
-};
-struct large {
-    explicit large(int n) noexcept { bytes.fill(static_cast<char>(n)); }
-    std::array<char, 65'536> bytes;
-};
-
-template <class T> bool is_aligned(const T& object) {
-    return reinterpret_cast<std::uintptr_t>(&object) % alignof(T) == 0;
-}
-
-} // namespace
-
-TEST_CASE("ring: elements may be move-only, without a default constructor, aligned, and large") {
-    bide::basic_ring<no_default> texts(3);
-    std::vector<no_default> out;
-    REQUIRE(push(texts, std::make_unique<std::string>("one")) == attempt::done);
-    REQUIRE(push(texts, std::make_unique<std::string>("two")) == attempt::done);
-    REQUIRE(pop(texts, out) == attempt::done);
-    REQUIRE(pop(texts, out) == attempt::done);
-    CHECK(*out[0].text == "one");
-    CHECK(*out[1].text == "two");
-
-    bide::basic_ring<over_aligned> lines(3);
-    bide::basic_ring<over_aligned>::claim c;
-    REQUIRE(lines.begin_push(c, 3) == attempt::done);
-    REQUIRE(c.size() == 3);
-    for (std::size_t i = 0; i < 3; ++i) {
-        CHECK(is_aligned(*::new (lines.place(c, i)) over_aligned(static_cast<int>(i))));
-        lines.end(c, i);
-    }
-
-    bide::basic_ring<large> pages(2);
-    const auto page = std::make_unique<large>(7);
-    bide::basic_ring<large>::claim p;
-    for (int round = 0; round < 5; ++round) {
-        REQUIRE(push(pages, *page) == attempt::done);
-        REQUIRE(pages.begin_pop(p) == attempt::done);
-        CHECK(pages.item(p).bytes == page->bytes);
-        pages.end(p);
-    }
 }
 
 TEST_CASE("ring: it neither constructs nor destroys items") {

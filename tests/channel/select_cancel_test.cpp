@@ -108,21 +108,28 @@ TEST_CASE("select: a huge time-out never ends the wait, an item does") {
     each(std::chrono::system_clock::time_point::max());
 }
 
-TEST_CASE("select: a time-out is not early, and the first to come wins") {
+TEST_CASE("select: a time-out or a deadline is not early, and the first to come wins") {
     const test::watchdog guard;
     channel ch(1);
-    const auto start = steady_clock::now();
-    CHECK(bide::select(on_timeout(1h), on_recv(ch), on_timeout(15ms)).index() == 2);
-    CHECK(steady_clock::now() >= start + 15ms);
-    const auto system = std::chrono::system_clock::now() + 15ms;
-    CHECK(bide::select(on_timeout(system), on_recv(ch), on_timeout(1h)).index() == 0);
-    CHECK(std::chrono::system_clock::now() >= system);
-    const auto before = steady_clock::now();
-    waiting w(bide::async_select(on_timeout(1h), on_recv(ch), on_timeout(15ms)));
-    REQUIRE(test::eventually([&] { return w.is_over(); }));
-    CHECK(steady_clock::now() >= before + 15ms);
-    test::service_thread();
-    CHECK(w.got().index() == 2);
+    const auto check = [&](auto later, auto make) {
+        auto start = steady_clock::now();
+        CHECK(bide::select(later(), on_recv(ch), make(start + 15ms)).index() == 2);
+        CHECK(steady_clock::now() >= start + 15ms);
+        const auto system = std::chrono::system_clock::now() + 15ms;
+        CHECK(bide::select(make(system), on_recv(ch), later()).index() == 0);
+        CHECK(std::chrono::system_clock::now() >= system);
+        start = steady_clock::now();
+        waiting w(bide::async_select(later(), on_recv(ch), make(start + 15ms)));
+        REQUIRE(test::eventually([&] { return w.is_over(); }));
+        CHECK(steady_clock::now() >= start + 15ms);
+        test::service_thread();
+        CHECK(w.got().index() == 2);
+    };
+    const auto in_an_hour = steady_clock::now() + 1h;
+    check([] { return on_timeout(1h); }, [](auto when) { return on_timeout(when); });
+    check([=] { return on_deadline(in_an_hour); }, [](auto when) { return on_deadline(when); });
+    CHECK(bide::select(on_deadline(steady_clock::time_point::min())).index() == 0);
+    CHECK_FALSE(bide::try_select(on_deadline(steady_clock::time_point::max())));
 }
 
 TEST_CASE("select: a time from now counts from the beginning of the wait, not of the case") {
@@ -140,26 +147,6 @@ TEST_CASE("select: a time from now counts from the beginning of the wait, not of
     REQUIRE(test::eventually([&] { return w.is_over(); }));
     CHECK(steady_clock::now() >= start + 15ms);
     test::service_thread();
-}
-
-TEST_CASE("select: a deadline is not early, and the first to come wins") {
-    const test::watchdog guard;
-    channel ch(1);
-    const auto later = steady_clock::now() + 1h;
-    auto end = steady_clock::now() + 15ms;
-    CHECK(bide::select(on_deadline(later), on_recv(ch), on_deadline(end)).index() == 2);
-    CHECK(steady_clock::now() >= end);
-    const auto system = std::chrono::system_clock::now() + 15ms;
-    CHECK(bide::select(on_deadline(system), on_recv(ch), on_timeout(1h)).index() == 0);
-    CHECK(std::chrono::system_clock::now() >= system);
-    end = steady_clock::now() + 15ms;
-    waiting w(bide::async_select(on_timeout(1h), on_recv(ch), on_deadline(end)));
-    REQUIRE(test::eventually([&] { return w.is_over(); }));
-    CHECK(steady_clock::now() >= end);
-    test::service_thread();
-    CHECK(w.got().index() == 2);
-    CHECK(bide::select(on_deadline(steady_clock::time_point::min())).index() == 0);
-    CHECK_FALSE(bide::try_select(on_deadline(steady_clock::time_point::max())));
 }
 
 TEST_CASE("select: a time-out and a deadline by another clock come by that clock") {
@@ -512,45 +499,10 @@ TEST_CASE("select: what came to a coroutine that is destroyed goes to the next, 
     CHECK(tally.copied == 0);
 }
 
-TEST_CASE("select: of all items that go through, or do not, none is left, and none copied") {
-    const test::watchdog guard;
-    test::tally tally;
-    using item = test::counted_once;
-    {
-        bide::channel<item> a(0);
-        bide::channel<item> b(3);
-        item value(tally, 1);
-        for (int round = 0; round < 4; ++round) {
-            value = item(tally, round);
-            REQUIRE(bide::select(on_recv(a), on_send(b, value)).index() == 1);
-            waiting w(bide::async_select(on_send(a, value), on_recv(b)));
-            REQUIRE(w.is_over());
-            REQUIRE(w.got().get<1>()->number() == round);
-            item other(tally, -2);
-            waiting left(bide::async_select(on_recv(a), on_recv(a)));
-            waiting right(bide::async_select(on_send(a, other), on_send(a, other)));
-            REQUIRE(left.is_over());
-            REQUIRE(right.is_over());
-            REQUIRE(bide::try_select(on_send(b, other)).has_value()); // moved from: -1
-            REQUIRE(b.try_recv()->number() == -1);
-        }
-        value = item(tally, 9);
-        REQUIRE(bide::try_select(on_send(b, value)).has_value()); // left inside
-        b.close();
-        item refused(tally, 8);
-        CHECK(is(bide::select(on_send(b, refused)).get<0>(), errc::closed));
-        CHECK(refused.number() == 8);
-    }
-    CHECK(tally.alive() == 0);
-    CHECK(tally.copied == 0);
-}
-
-TEMPLATE_TEST_CASE("select: a select may destroy what it waited for, whatever the "
-                   "other side still does",
-                   "", test::native, test::portable) {
-    using items = bide::basic_channel<int, TestType>;
-    using semaphore = bide::basic_semaphore<TestType>;
-    using event = bide::basic_event<TestType>;
+TEST_CASE("select: a select may destroy what it waited for, whatever the other side still does") {
+    using items = channel;
+    using bide::event;
+    using bide::semaphore;
     items never(1);
     constexpr int rounds = 1'000;
     const std::size_t capacity = GENERATE(0u, 1u);
@@ -575,7 +527,7 @@ TEMPLATE_TEST_CASE("select: a select may destroy what it waited for, whatever th
                   [&](semaphore& s, int) {
                       auto got = bide::select(on_recv(never), on_acquire(s, 2));
                       right = right && got.index() == 1;
-                      got.template get<1>()->forget();
+                      got.get<1>()->forget();
                   }) == 0);
         CHECK(test::late_touches<event>(
                   1, rounds, [](void* place, int) { return ::new (place) event; },

@@ -55,11 +55,9 @@ using std::chrono::steady_clock;
 using ints = std::vector<int>;
 using channel = bide::channel<int>;
 using other_clock = test::fake_clock<struct other_clock_tag>;
-using test::awaiting;
-using test::blocking;
 using test::each_kind;
 using test::is_left_alone;
-using test::trying;
+using test::select_by;
 using test::waiting;
 
 // ---- The face
@@ -103,60 +101,62 @@ template <class R> bool is(const R& got, errc why) { return !got && got.error() 
 
 // ---- What can happen at once
 
-TEMPLATE_TEST_CASE("select: each case that can happen at once does, alone, in every form", "",
-                   BIDE_EACH_FORM) {
+TEST_CASE("select: each case that can happen at once does, alone, in every form") {
+    const int how = GENERATE(range(0, test::all_forms));
     const test::watchdog guard;
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
         for (int round = 0; round < (kind < each_kind::latch ? 3 : 1); ++round) {
             all.make_happen(kind);
-            auto got = all.run<TestType>();
+            auto got = all.run(how);
             REQUIRE(got.has_value());
             CHECK(all.is_right(kind, *got));
         }
     }
 }
 
-TEMPLATE_TEST_CASE("select: what is ready comes before a time-out that has passed",
-                   "[promise.select-stop-and-time]", BIDE_EACH_FORM) {
+TEST_CASE("select: what is ready comes before a time-out that has passed",
+          "[promise.select-stop-and-time]") {
+    const int how = GENERATE(range(0, test::all_forms));
     const test::watchdog guard;
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         for (int round = 0; round < 10 && kind != each_kind::timeout; ++round) {
             each_kind all;
             all.rest = -1s;
             all.make_happen(kind);
-            auto got = all.run<TestType>();
+            auto got = all.run(how);
             REQUIRE(got.has_value());
             REQUIRE(all.is_right(kind, *got));
         }
     }
 }
 
-TEMPLATE_TEST_CASE("select: closed is ready", "", BIDE_EACH_FORM) {
+TEST_CASE("select: closed is ready") {
+    const int how = GENERATE(range(0, test::all_forms));
     const test::watchdog guard;
     each_kind all;
     SECTION("a channel that is drained") {
         REQUIRE(all.in.try_send(42));
         all.in.close();
-        auto last = all.run<TestType>();
+        auto last = all.run(how);
         REQUIRE(last.has_value());
         REQUIRE(last->index() == each_kind::recv);
-        CHECK(last->template get<each_kind::recv>() == 42);
+        CHECK(last->get<each_kind::recv>() == 42);
         for (int again = 0; again < 3; ++again) {
-            auto got = all.run<TestType>();
+            auto got = all.run(how);
             REQUIRE(got.has_value());
             REQUIRE(got->index() == each_kind::recv);
-            CHECK_FALSE(got->template get<each_kind::recv>().has_value());
+            CHECK_FALSE(got->get<each_kind::recv>().has_value());
         }
     }
     SECTION("a channel that is to be sent to, and the value stays") {
         all.out.close();
         for (int again = 0; again < 3; ++again) {
-            auto got = all.run<TestType>();
+            auto got = all.run(how);
             REQUIRE(got.has_value());
             REQUIRE(got->index() == each_kind::send);
-            CHECK(is(got->template get<each_kind::send>(), errc::closed));
+            CHECK(is(got->get<each_kind::send>(), errc::closed));
             CHECK(all.value == 7);
         }
         CHECK(all.out.size() == 1);
@@ -164,27 +164,27 @@ TEMPLATE_TEST_CASE("select: closed is ready", "", BIDE_EACH_FORM) {
     SECTION("a semaphore") {
         all.permits.close();
         for (int again = 0; again < 3; ++again) {
-            auto got = all.run<TestType>();
+            auto got = all.run(how);
             REQUIRE(got.has_value());
             REQUIRE(got->index() == each_kind::acquire);
-            CHECK(is(got->template get<each_kind::acquire>(), errc::closed));
+            CHECK(is(got->get<each_kind::acquire>(), errc::closed));
         }
         CHECK(all.permits.available() == 1);
     }
 }
 
-TEMPLATE_TEST_CASE("select: try_select returns nothing if no case is ready, and has no effect", "",
-                   trying<false>, trying<true>) {
+TEST_CASE("select: try_select returns nothing if no case is ready, and has no effect") {
+    const int how = GENERATE(test::trying, test::trying_biased);
     const test::watchdog guard;
     each_kind all;
     channel hand(0);
     int value = 3;
     for (int round = 0; round < 20; ++round) {
-        REQUIRE_FALSE(all.run<TestType>().has_value());
-        REQUIRE_FALSE(TestType::run(on_recv(hand), on_send(hand, value)).has_value());
-        REQUIRE_FALSE(TestType::run(on_recv(hand)).has_value());
-        REQUIRE_FALSE(TestType::run(on_timeout(1h)).has_value());
-        REQUIRE_FALSE(TestType::run(on_timeout(steady_clock::now() + 1h)).has_value());
+        REQUIRE_FALSE(all.run(how).has_value());
+        REQUIRE_FALSE(select_by(how, on_recv(hand), on_send(hand, value)).has_value());
+        REQUIRE_FALSE(select_by(how, on_recv(hand)).has_value());
+        REQUIRE_FALSE(select_by(how, on_timeout(1h)).has_value());
+        REQUIRE_FALSE(select_by(how, on_timeout(steady_clock::now() + 1h)).has_value());
         REQUIRE(all.permits.available() == 1);
         REQUIRE(all.permits.waiters() == 0);
         REQUIRE(all.out.size() == 1);
@@ -196,8 +196,8 @@ TEMPLATE_TEST_CASE("select: try_select returns nothing if no case is ready, and 
     CHECK(all.in.size() == 1);
 }
 
-TEMPLATE_TEST_CASE("select: without a capacity, a try_select meets a waiting select", "",
-                   trying<false>, awaiting<false>) {
+TEST_CASE("select: without a capacity, a try_select meets a waiting select") {
+    const int how = GENERATE(test::trying, test::awaiting);
     const test::watchdog guard;
     channel a(0);
     channel b(0);
@@ -205,7 +205,7 @@ TEMPLATE_TEST_CASE("select: without a capacity, a try_select meets a waiting sel
         int value = round;
         waiting receiver(a.async_recv());
         waiting sender(b.async_send(round));
-        auto got = TestType::run(on_send(a, value), on_recv(b));
+        auto got = select_by(how, on_send(a, value), on_recv(b));
         REQUIRE(got.has_value());
         if (got->index() == 0) {
             REQUIRE(receiver.is_over());
@@ -214,7 +214,7 @@ TEMPLATE_TEST_CASE("select: without a capacity, a try_select meets a waiting sel
             REQUIRE(b.try_recv().value() == round);
         } else {
             REQUIRE(sender.is_over());
-            REQUIRE(got->template get<1>() == round);
+            REQUIRE(got->get<1>() == round);
             REQUIRE_FALSE(receiver.is_over());
             REQUIRE(a.try_send(round));
         }
@@ -224,7 +224,7 @@ TEMPLATE_TEST_CASE("select: without a capacity, a try_select meets a waiting sel
 namespace {
 
 // How often each of N cases was chosen; the ready ones are given as bits.
-template <class Form, std::size_t N> ints shares(unsigned ready, int rounds) {
+template <std::size_t N> ints shares(int how, unsigned ready, int rounds) {
     std::array<bide::event, N> events;
     for (std::size_t i = 0; i < N; ++i) {
         if ((ready >> i & 1) != 0) {
@@ -234,37 +234,38 @@ template <class Form, std::size_t N> ints shares(unsigned ready, int rounds) {
     ints hits(N);
     for (int round = 0; round < rounds; ++round) {
         const auto got = [&]<std::size_t... I>(std::index_sequence<I...>) {
-            return Form::run(on_event(events[I])...);
+            return test::select_fairly(how, on_event(events[I])...);
         }(std::make_index_sequence<N>());
         ++hits[got->index()];
     }
     return hits;
 }
 
-template <class Form, std::size_t N> bool is_uniform(unsigned ready) {
+template <std::size_t N> bool is_uniform(int how, unsigned ready) {
     constexpr int rounds = 20'000;
-    return test::is_uniform(shares<Form, N>(ready, rounds), ready);
+    return test::is_uniform(shares<N>(how, ready, rounds), ready);
 }
 
 } // namespace
 
-TEMPLATE_TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones stand",
-                   "[promise.select-fair]", BIDE_EACH_FAIR_FORM) {
+TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones stand",
+          "[promise.select-fair]") {
+    const int how = GENERATE(range(0, test::first_biased));
     const test::watchdog guard;
-    CHECK(is_uniform<TestType, 2>(0b11));
-    CHECK(is_uniform<TestType, 2>(0b10));
-    CHECK(is_uniform<TestType, 3>(0b101));
-    CHECK(is_uniform<TestType, 3>(0b110));
-    CHECK(is_uniform<TestType, 3>(0b111));
-    CHECK(is_uniform<TestType, 4>(0b1001));
+    CHECK(is_uniform<2>(how, 0b11));
+    CHECK(is_uniform<2>(how, 0b10));
+    CHECK(is_uniform<3>(how, 0b101));
+    CHECK(is_uniform<3>(how, 0b110));
+    CHECK(is_uniform<3>(how, 0b111));
+    CHECK(is_uniform<4>(how, 0b1001));
     for (const unsigned ready : {0b00011u, 0b10001u, 0b11010u, 0b10111u, 0b11111u}) {
-        CHECK(is_uniform<TestType, 5>(ready));
+        CHECK(is_uniform<5>(how, ready));
     }
-    CHECK(is_uniform<TestType, 9>(0b100010001));
+    CHECK(is_uniform<9>(how, 0b100010001));
 }
 
-TEMPLATE_TEST_CASE("select: disabled cases and time-outs change no share", "",
-                   BIDE_EACH_FAIR_FORM) {
+TEST_CASE("select: disabled cases and time-outs change no share") {
+    const int how = GENERATE(range(0, test::first_biased));
     const test::watchdog guard;
     channel quiet(1);
     bide::event set(true);
@@ -272,15 +273,17 @@ TEMPLATE_TEST_CASE("select: disabled cases and time-outs change no share", "",
     constexpr int rounds = 20'000;
     ints hits(7);
     for (int round = 0; round < rounds; ++round) {
-        const auto got = TestType::run(on_event(set), on_recv(none), on_timeout(0s), on_event(set),
-                                       on_recv(quiet), on_timeout(1h), on_event(set));
+        const auto got =
+            test::select_fairly(how, on_event(set), on_recv(none), on_timeout(0s), on_event(set),
+                                on_recv(quiet), on_timeout(1h), on_event(set));
         ++hits[got->index()];
     }
     CHECK(test::is_uniform(hits, 0b1001001));
 }
 
-TEMPLATE_TEST_CASE("select: a requested stop and a passed deadline have the share of a ready case",
-                   "[promise.select-stop-and-time]", BIDE_EACH_FAIR_FORM) {
+TEST_CASE("select: a requested stop and a passed deadline have the share of a ready case",
+          "[promise.select-stop-and-time]") {
+    const int how = GENERATE(range(0, test::first_biased));
     const test::watchdog guard;
     channel quiet(1);
     bide::event set(true);
@@ -294,63 +297,17 @@ TEMPLATE_TEST_CASE("select: a requested stop and a passed deadline have the shar
         other_clock::set(passed ? 1s : 0s);
         ints hits(7);
         for (int round = 0; round < 20'000; ++round) {
-            const auto got =
-                TestType::run(on_recv(quiet), on_deadline(past), on_stop(never.get_token()),
-                              on_event(set), on_timeout(0s), on_stop(token), on_deadline(other));
+            const auto got = test::select_fairly(
+                how, on_recv(quiet), on_deadline(past), on_stop(never.get_token()), on_event(set),
+                on_timeout(0s), on_stop(token), on_deadline(other));
             ++hits[got->index()];
         }
         CHECK(test::is_uniform(hits, passed ? 0b1101010 : 0b0101010));
     }
 }
 
-TEMPLATE_TEST_CASE("select: a loop over what is always ready ends by a stop and by a deadline", "",
-                   BIDE_EACH_FAIR_FORM) {
-    const test::watchdog guard;
-    channel busy(1);
-    std::stop_source stopped = test::new_stop();
-    stopped.request_stop();
-    const auto rounds_until = [&](auto make_end) {
-        int round = 0;
-        for (bool ended = false; !ended && round < 1'000; ++round) {
-            static_cast<void>(busy.try_send(1));
-            ended = TestType::run(on_recv(busy), make_end())->index() == 1;
-        }
-        return round;
-    };
-    CHECK(rounds_until([&] { return on_stop(stopped.get_token()); }) < 1'000);
-    CHECK(rounds_until([] { return on_deadline(steady_clock::now()); }) < 1'000);
-    CHECK(rounds_until([] { return on_timeout(0s); }) == 1'000);
-}
-
-TEMPLATE_TEST_CASE("select: of the cases that can happen each does, now and then", "",
-                   BIDE_EACH_FAIR_FORM) {
-    const test::watchdog guard;
-    channel full(1);
-    channel empty(1);
-    channel closed(1);
-    bide::semaphore permits(1);
-    bide::event set(true);
-    closed.close();
-    ints hits(5);
-    for (int round = 0; round < 500; ++round) {
-        int value = 1;
-        static_cast<void>(full.try_send(2));
-        static_cast<void>(empty.try_recv());
-        auto got = TestType::run(on_recv(full), on_send(empty, value), on_acquire(permits),
-                                 on_event(set), on_recv(closed));
-        REQUIRE(got.has_value());
-        ++hits[got->index()];
-        REQUIRE(full.empty() == (got->index() == 0));
-        REQUIRE(empty.empty() == (got->index() != 1));
-        REQUIRE(permits.available() == (got->index() == 2 ? 0 : 1));
-    }
-    for (const int h : hits) {
-        CHECK(h > 0);
-    }
-}
-
-TEMPLATE_TEST_CASE("select: operations on one channel that stand twice are all hit over time", "",
-                   BIDE_EACH_FAIR_FORM) {
+TEST_CASE("select: operations on one channel that stand twice are all hit over time") {
+    const int how = GENERATE(range(0, test::first_biased));
     const test::watchdog guard;
     channel ch(2);
     REQUIRE(ch.try_send(0));
@@ -358,8 +315,8 @@ TEMPLATE_TEST_CASE("select: operations on one channel that stand twice are all h
     for (int round = 0; round < 500; ++round) {
         int one_value = 1;
         int other_value = 2;
-        auto got = TestType::run(on_recv(ch), on_send(ch, one_value), on_recv(ch),
-                                 on_send(ch, other_value));
+        auto got = test::select_fairly(how, on_recv(ch), on_send(ch, one_value), on_recv(ch),
+                                       on_send(ch, other_value));
         REQUIRE(got.has_value());
         ++hits[got->index()];
         if (got->index() % 2 == 0) {
@@ -375,8 +332,8 @@ TEMPLATE_TEST_CASE("select: operations on one channel that stand twice are all h
     }
 }
 
-TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen",
-                   "[promise.select-fair]", BIDE_EACH_BIASED_FORM) {
+TEST_CASE("select: the biased forms take the first that can happen", "[promise.select-fair]") {
+    const int how = GENERATE(range(test::first_biased, test::all_forms));
     const test::watchdog guard;
     for (unsigned ready = 1; ready < 16; ++ready) {
         for (int round = 0; round < 5; ++round) {
@@ -392,16 +349,16 @@ TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen",
                 ++first;
             }
             // The time-out stands first and still comes last.
-            auto got = TestType::run(on_timeout(0s), on_recv(in), on_send(out, value),
-                                     on_acquire(permits), on_event(set));
+            auto got = test::select_biased(how, on_timeout(0s), on_recv(in), on_send(out, value),
+                                           on_acquire(permits), on_event(set));
             REQUIRE(got.has_value());
             REQUIRE(got->index() == first + 1);
         }
     }
 }
 
-TEMPLATE_TEST_CASE("select: the biased forms look at stops and deadlines in their places", "",
-                   BIDE_EACH_BIASED_FORM) {
+TEST_CASE("select: the biased forms look at stops and deadlines in their places") {
+    const int how = GENERATE(range(test::first_biased, test::all_forms));
     const test::watchdog guard;
     channel ch(1);
     std::stop_source stopped = test::new_stop();
@@ -409,17 +366,21 @@ TEMPLATE_TEST_CASE("select: the biased forms look at stops and deadlines in thei
     const std::stop_token stop = stopped.get_token();
     const auto past = steady_clock::now();
     bide::event set(true);
+    const auto index = [how](auto... c) {
+        return test::select_biased(how, std::move(c)...)->index();
+    };
     for (int round = 0; round < 5; ++round) {
-        CHECK(TestType::run(on_recv(ch), on_timeout(0s), on_timeout(-1s))->index() == 1);
-        CHECK(TestType::run(on_timeout(0s), on_recv(ch), on_stop(stop))->index() == 2);
-        CHECK(TestType::run(on_timeout(0s), on_recv(ch), on_deadline(past))->index() == 2);
-        CHECK(TestType::run(on_event(set), on_stop(stop), on_deadline(past))->index() == 0);
-        CHECK(TestType::run(on_stop(stop), on_event(set), on_deadline(past))->index() == 0);
-        CHECK(TestType::run(on_deadline(past), on_stop(stop), on_event(set))->index() == 0);
+        CHECK(index(on_recv(ch), on_timeout(0s), on_timeout(-1s)) == 1);
+        CHECK(index(on_timeout(0s), on_recv(ch), on_stop(stop)) == 2);
+        CHECK(index(on_timeout(0s), on_recv(ch), on_deadline(past)) == 2);
+        CHECK(index(on_event(set), on_stop(stop), on_deadline(past)) == 0);
+        CHECK(index(on_stop(stop), on_event(set), on_deadline(past)) == 0);
+        CHECK(index(on_deadline(past), on_stop(stop), on_event(set)) == 0);
     }
 }
 
-TEMPLATE_TEST_CASE("select: a case of a null pointer never happens", "", BIDE_EACH_FORM) {
+TEST_CASE("select: a case of a null pointer never happens") {
+    const int how = GENERATE(range(0, test::all_forms));
     const test::watchdog guard;
     channel* const no_channel = nullptr;
     bide::semaphore* const no_semaphore = nullptr;
@@ -429,8 +390,8 @@ TEMPLATE_TEST_CASE("select: a case of a null pointer never happens", "", BIDE_EA
     bide::event set(true);
     int value = 1;
     auto run = [&](channel* in, channel* out, bide::semaphore* s, bide::event* e) {
-        return TestType::run(on_recv(in), on_send(out, value), on_acquire(s), on_event(e),
-                             on_timeout(0s));
+        return select_by(how, on_recv(in), on_send(out, value), on_acquire(s), on_event(e),
+                         on_timeout(0s));
     };
     for (int round = 0; round < 10; ++round) {
         CHECK(run(no_channel, no_channel, no_semaphore, no_event)->index() == 4);
@@ -440,7 +401,7 @@ TEMPLATE_TEST_CASE("select: a case of a null pointer never happens", "", BIDE_EA
         permits.release();
         CHECK(run(no_channel, no_channel, &permits, no_event)->index() == 2);
         // A token without a source is as good as none.
-        CHECK(TestType::run(on_stop(std::stop_token()), on_recv(no_channel), on_timeout(0s))
+        CHECK(select_by(how, on_stop(std::stop_token()), on_recv(no_channel), on_timeout(0s))
                   ->index() == 2);
     }
 }
@@ -480,8 +441,9 @@ TEST_CASE("select: each case ends the wait of a coroutine, and only that one hap
     }
 }
 
-TEMPLATE_TEST_CASE("select: each case ends the wait of a thread, and only that one happens",
-                   "[promise.select-one-case]", blocking<false>, blocking<true>) {
+TEST_CASE("select: each case ends the wait of a thread, and only that one happens",
+          "[promise.select-one-case]") {
+    const int how = GENERATE(test::blocking, test::blocking_biased);
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
@@ -489,7 +451,7 @@ TEMPLATE_TEST_CASE("select: each case ends the wait of a thread, and only that o
         bool right = false;
         test::run_threads(2, [&](int i) {
             if (i == 0) {
-                auto got = all.run<TestType>();
+                auto got = all.run(how);
                 right = got.has_value() && all.is_right(kind, *got);
             } else if (!each_kind::is_time(kind) && test::has_waiters(all.permits, 1)) {
                 all.make_happen(kind);
@@ -543,12 +505,11 @@ TEST_CASE("select: a close ends the wait, once, whichever case it is of") {
     }
 }
 
-TEMPLATE_TEST_CASE("select: send and receive of one select on a channel without capacity do not "
-                   "meet each other",
-                   "[promise.select-meets-once]", test::native, test::portable) {
-    using hand_channel = bide::basic_channel<int, TestType>;
+TEST_CASE("select: send and receive of one select on a channel without capacity do not meet each "
+          "other",
+          "[promise.select-meets-once]") {
     const test::watchdog guard;
-    hand_channel hand(0);
+    channel hand(0);
     for (int round = 0; round < 20; ++round) {
         int value = round;
         CHECK_FALSE(bide::try_select(on_send(hand, value), on_recv(hand)).has_value());
@@ -661,51 +622,11 @@ TEST_CASE("select: which of two waits on one channel is served is a matter of ch
     CHECK(hits[1] > 0);
 }
 
-TEST_CASE("select: over channels of every capacity each item comes once, in its channel's order") {
-    struct sender {
-        static test::detached run(channel& to, int items) {
-            for (int n = 1; n <= items; ++n) {
-                const auto sent = co_await to.async_send(n);
-                if (!sent) {
-                    co_return;
-                }
-            }
-            to.close();
-        }
-    };
-    const test::watchdog guard;
-    constexpr int items = 50;
-    channel by_hand(0);
-    channel single(1);
-    channel several(3);
-    sender::run(by_hand, items);
-    sender::run(single, items);
-    sender::run(several, items);
-    channel* open[] = {&by_hand, &single, &several};
-    int last[3] = {};
-    bool in_order = true;
-    for (int left = 3; left != 0;) {
-        auto got = bide::select(on_recv(open[0]), on_recv(open[1]), on_recv(open[2]));
-        const std::size_t from = got.index();
-        const auto item = from == 0 ? got.get<0>() : from == 1 ? got.get<1>() : got.get<2>();
-        if (item) {
-            in_order = in_order && *item == ++last[from];
-        } else {
-            open[from] = nullptr; // closed and drained
-            --left;
-        }
-    }
-    CHECK(in_order);
-    for (const int n : last) {
-        CHECK(n == items);
-    }
-}
-
 // ---- What is not chosen leaves no trace
 
-TEMPLATE_TEST_CASE(
-    "select: a case that is not chosen holds no permit and no item, and its value stays",
-    "[promise.select-one-case]", blocking<false>, awaiting<false>) {
+TEST_CASE("select: a case that is not chosen holds no permit and no item, and its value stays",
+          "[promise.select-one-case]") {
+    const int how = GENERATE(test::blocking, test::awaiting);
     const test::watchdog guard;
     bide::channel<std::string> out(1);
     bide::channel<std::string> in(1);
@@ -716,21 +637,21 @@ TEMPLATE_TEST_CASE(
     REQUIRE(in.try_send(text));
     for (int round = 0; round < 50; ++round) {
         auto got =
-            TestType::run(on_send(out, value), on_recv(in), on_acquire(permits, 2), on_event(set));
+            select_by(how, on_send(out, value), on_recv(in), on_acquire(permits, 2), on_event(set));
         REQUIRE(got.has_value());
         switch (got->index()) {
         case 0:
-            REQUIRE(got->template get<0>());
+            REQUIRE(got->get<0>());
             REQUIRE(value != text);
             value = out.try_recv().value();
             break;
         case 1:
-            REQUIRE(got->template get<1>() == text);
+            REQUIRE(got->get<1>() == text);
             REQUIRE(in.empty());
             REQUIRE(in.try_send(text));
             break;
         case 2:
-            REQUIRE(got->template get<2>());
+            REQUIRE(got->get<2>());
             REQUIRE(permits.available() == 1);
             break;
         default: break;
@@ -743,14 +664,11 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEMPLATE_TEST_CASE(
-    "select: what a case that is not chosen had in part goes to the waiters behind it",
-    "[promise.select-one-case]", test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
-    using items = bide::basic_channel<int, TestType>;
+TEST_CASE("select: what a case that is not chosen had in part goes to the waiters behind it",
+          "[promise.select-one-case]") {
     const test::watchdog guard;
-    semaphore s(2);
-    items ch(1);
+    bide::semaphore s(2);
+    channel ch(1);
     test::foreign next(s, 1);
     test::foreign after(s, 4);
     SECTION("by an item for a coroutine") {
@@ -786,7 +704,7 @@ TEMPLATE_TEST_CASE(
         after.start();
         stop.request_stop();
         REQUIRE(test::eventually([&] { return w.is_over(); }));
-        test::service_thread<TestType>();
+        test::service_thread();
         CHECK(is(w.got(), errc::stopped));
     }
     REQUIRE(test::eventually([&] { return next.is_complete(); }));
@@ -867,27 +785,6 @@ TEST_CASE("select: a case of the same semaphore further back does not overtake")
     CHECK(between.is_complete());
 }
 
-TEST_CASE("select: a sender or receiver behind a select that has ended is served") {
-    const test::watchdog guard;
-    channel hand(0);
-    channel other(1);
-    int value = 9;
-    waiting w(bide::async_select(on_recv(hand), on_recv(other)));
-    waiting behind(hand.async_recv());
-    REQUIRE(other.try_send(1));
-    REQUIRE(w.is_over());
-    REQUIRE(hand.try_send(2));
-    REQUIRE(behind.is_over());
-    CHECK(behind.got() == 2);
-    waiting sends(bide::async_select(on_send(hand, value), on_recv(other)));
-    waiting sends_behind(hand.async_send(3));
-    REQUIRE(other.try_send(1));
-    REQUIRE(sends.is_over());
-    CHECK(hand.try_recv().value() == 3);
-    CHECK(sends_behind.is_over());
-    CHECK(value == 9);
-}
-
 namespace {
 
 // Two selects wait for `first` and then for `other`, another wait for `behind`. The selects are
@@ -961,7 +858,8 @@ TEST_CASE("select: a grant passes over selects that have ended, to the next wait
 
 // ---- Operands
 
-TEMPLATE_TEST_CASE("select: each operand is evaluated once, in every form", "", BIDE_EACH_FORM) {
+TEST_CASE("select: each operand is evaluated once, in every form") {
+    const int how = GENERATE(range(0, test::all_forms));
     const test::watchdog guard;
     channel ch(1);
     int value = 1;
@@ -971,8 +869,8 @@ TEMPLATE_TEST_CASE("select: each operand is evaluated once, in every form", "", 
         return what;
     };
     std::chrono::seconds none(0);
-    auto got = TestType::run(on_recv(count(0, ch)), on_recv(count(1, ch)),
-                             on_send(count(2, ch), value), on_timeout(count(3, none)));
+    auto got = select_by(how, on_recv(count(0, ch)), on_recv(count(1, ch)),
+                         on_send(count(2, ch), value), on_timeout(count(3, none)));
     CHECK(got->index() == 2);
     CHECK(ints(asked, asked + 4) == ints(4, 1));
 }
@@ -1130,24 +1028,6 @@ TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other
     }
 }
 
-TEMPLATE_TEST_CASE("select: a thread's lock ends its select, a stop or a time-out leaves no trace",
-                   "", BIDE_EACH_MUTEX) {
-    const test::watchdog guard;
-    TestType m;
-    bide::event e;
-    m.lock();
-    CHECK(bide::select(on_lock(m), on_timeout(1ms)).index() == 1);
-    std::size_t first = 9;
-    test::team thread(1, [&](int) {
-        auto got = bide::select(on_event(e), on_lock(m));
-        first = got.index();
-    });
-    m.unlock();
-    thread.join();
-    CHECK(first == 1);
-    REQUIRE(test::is_free(m));
-}
-
 TEST_CASE("select: a shared lock is a case, too, beside others that share it") {
     const test::watchdog guard;
     bide::shared_mutex m;
@@ -1233,24 +1113,6 @@ TEMPLATE_TEST_CASE("select: a lock is held by one and never lost, with whatever 
 }
 
 // ---- Other channels
-
-TEST_CASE("select: an unbounded channel has cases as any other") {
-    const test::watchdog guard;
-    bide::unbounded_channel<int> ch;
-    channel other(0);
-    int value = 1;
-    CHECK_FALSE(bide::try_select(on_recv(ch), on_recv(other)).has_value());
-    CHECK(bide::select(on_send(ch, value), on_recv(other)).index() == 0);
-    CHECK(bide::select(on_recv(other), on_recv(ch)).get<1>() == 1);
-    waiting w(bide::async_select(on_recv(ch), on_recv(other)));
-    CHECK_FALSE(w.is_over());
-    value = 2;
-    CHECK(bide::select(on_send(ch, value), on_recv(other)).index() == 0);
-    REQUIRE(w.is_over());
-    CHECK(w.got().get<0>() == 2);
-    ch.close();
-    CHECK_FALSE(bide::select(on_recv(other), on_recv(ch)).get<1>().has_value());
-}
 
 TEST_CASE("select: a send to an unbounded channel has decided before its receiver goes on") {
     using platform = bide::native_platform;
@@ -1353,10 +1215,10 @@ TEST_CASE("select: no form allocates, with few cases or many", "[promise.no-wait
 
 // ---- At every instant
 
-TEMPLATE_TEST_CASE("select: it does not say that nothing can happen while at every instant "
-                   "something can",
-                   "[promise.attempt-fails-rightly]", trying<false>, blocking<false>,
-                   awaiting<false>) {
+TEST_CASE("select: it does not say that nothing can happen while at every instant "
+          "something can",
+          "[promise.attempt-fails-rightly]") {
+    const int how = GENERATE(range(0, test::first_biased));
     // While the one channel still has its item, the other one gets one; then the first loses it.
     constexpr int rounds = 3'000;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
@@ -1371,7 +1233,8 @@ TEMPLATE_TEST_CASE("select: it does not say that nothing can happen while at eve
                 static_cast<void>(first.try_send(1));
                 both.meet();
                 chance();
-                auto got = TestType::run(on_recv(first), on_recv(second), on_timeout(0s));
+                auto got =
+                    test::select_fairly(how, on_recv(first), on_recv(second), on_timeout(0s));
                 blind += !got || got->index() == 2 ? 1 : 0;
                 both.meet();
                 static_cast<void>(second.try_recv());
@@ -1418,8 +1281,8 @@ struct acting_clock {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("select: of the same for a deadline that passes before an item goes", "",
-                   BIDE_EACH_FORM) {
+TEST_CASE("select: of the same for a deadline that passes before an item goes") {
+    const int how = GENERATE(range(0, test::all_forms));
     const test::watchdog guard;
     channel ch(1);
     acting_clock::ch = &ch;
@@ -1433,15 +1296,15 @@ TEMPLATE_TEST_CASE("select: of the same for a deadline that passes before an ite
                 static_cast<void>(acting_clock::ch->try_recv());
             }
         });
-        const auto got = TestType::run(std::move(end), on_recv(ch), on_timeout(0s));
+        const auto got = select_by(how, std::move(end), on_recv(ch), on_timeout(0s));
         REQUIRE(got);
         CHECK(got->index() == (acting_clock::looks != 0 ? 0u : 1u));
         acting_clock::begin(nullptr);
     }
 }
 
-TEMPLATE_TEST_CASE("select: a send that finds room while the receive of its channel is queued", "",
-                   BIDE_EACH_BIASED_FORM) {
+TEST_CASE("select: a send that finds room while the receive of its channel is queued") {
+    const int how = GENERATE(range(test::first_biased, test::all_forms));
     const test::watchdog guard;
     channel ch(1);
     int value = 2;
@@ -1456,8 +1319,8 @@ TEMPLATE_TEST_CASE("select: a send that finds room while the receive of its chan
             static_cast<void>(acting_clock::ch->try_recv());
         }
     });
-    const auto got =
-        TestType::run(on_recv(ch), std::move(full), on_send(ch, value), std::move(empty));
+    const auto got = test::select_biased(how, on_recv(ch), std::move(full), on_send(ch, value),
+                                         std::move(empty));
     acting_clock::begin(nullptr);
     REQUIRE(got);
     CHECK(got->index() == 2);
@@ -1466,48 +1329,13 @@ TEMPLATE_TEST_CASE("select: a send that finds room while the receive of its chan
     CHECK(ch.size() == 1);
 }
 
-TEMPLATE_TEST_CASE("select: of the same for sends, room is always found", "", trying<true>,
-                   blocking<true>) {
-    constexpr int rounds = 3'000;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    channel first(1);
-    channel second(1);
-    test::rendezvous both(2);
-    int blind = 0;
-    test::run_threads(2, [&](int i) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-        for (int round = 0; round < rounds; ++round) {
-            if (i == 0) {
-                static_cast<void>(first.try_recv());
-                static_cast<void>(second.try_send(0));
-                both.meet();
-                chance();
-                int value = 1;
-                int other = 2;
-                auto got =
-                    TestType::run(on_send(first, value), on_send(second, other), on_timeout(0s));
-                blind += !got || got->index() == 2 ? 1 : 0;
-                both.meet();
-            } else {
-                both.meet();
-                chance();
-                static_cast<void>(second.try_recv());
-                static_cast<void>(first.try_send(2));
-                both.meet();
-            }
-            both.meet();
-        }
-    });
-    CHECK(blind == 0);
-}
-
 // ---- Threads
 
-TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pair up exactly",
-                   "[promise.select-meets-once]", test::native, test::jittery) {
+TEST_CASE("select: 44 threads that each offer to send and to receive pair up exactly",
+          "[promise.select-meets-once]") {
     constexpr int threads = 44;
     constexpr int rounds = 5;
-    bide::basic_channel<int, TestType> hand(0);
+    bide::basic_channel<int, test::jittery> hand(0);
     test::rendezvous all(threads);
     std::vector<ints> met(threads); // the partner of each; -1: it has sent
     test::run_threads(threads, [&](int i) {
@@ -1516,7 +1344,7 @@ TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pa
         for (int round = 0; round < rounds; ++round) {
             int value = i;
             auto got = bide::select(on_send(hand, value), on_recv(hand));
-            mine.push_back(got.index() == 0 ? -1 : got.template get<1>().value_or(-2));
+            mine.push_back(got.index() == 0 ? -1 : got.get<1>().value_or(-2));
             all.meet(); // no thread is left over
         }
     });
@@ -1542,112 +1370,6 @@ TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pa
         REQUIRE(times[static_cast<std::size_t>(i)] == mine);
     }
     CHECK(is_left_alone(hand));
-}
-
-TEST_CASE("select: two threads whose selects time out again and again lose and double nothing") {
-    constexpr int items = 2'000;
-    const std::size_t capacity = GENERATE(0u, 2u);
-    channel ch(capacity);
-    channel never(0);
-    bool in_order = true;
-    int timeouts[2] = {};
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    test::run_threads(2, [&](int i) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-        for (int n = 0; n < items;) {
-            const auto rest = chance.rest(16);
-            if (i == 0) {
-                int value = n;
-                auto got = bide::select(on_send(ch, value), on_recv(never), on_timeout(rest));
-                in_order = in_order && (got.index() != 2 || value == n);
-                n += got.index() == 0 ? 1 : 0;
-                timeouts[i] += got.index() == 2 ? 1 : 0;
-            } else {
-                chance.dawdle(14);
-                auto got = bide::select(on_recv(ch), on_timeout(rest));
-                if (got.index() == 0 && got.get<0>() != n) {
-                    return; // the other one gives up in time
-                }
-                n += got.index() == 0 ? 1 : 0;
-                timeouts[i] += got.index() == 1 ? 1 : 0;
-            }
-        }
-    });
-    INFO(timeouts[0] << " and " << timeouts[1] << " time-outs");
-    CHECK(in_order);
-    CHECK(ch.empty());
-}
-
-TEMPLATE_TEST_CASE("select: selects, senders and receivers share channels of every capacity, and "
-                   "each item comes once",
-                   "", test::native, test::portable) {
-    using items = bide::basic_channel<int, TestType>;
-    constexpr int each = 600;
-    items a(0);
-    items b(1);
-    items c(3);
-    std::vector<ints> got(3);
-    int sent[3] = {};
-    std::atomic<int> sending{3};
-    test::run_threads(6, [&](int i) {
-        if (i < 3) {
-            for (int n = 0; n < each; ++n) {
-                int value = i * each + n;
-                if (i == 0) {
-                    auto to = bide::select(on_send(a, value), on_send(b, value), on_send(c, value));
-                    sent[i] += to.index() <= 2 ? 1 : 0;
-                } else if (i == 1) {
-                    auto to = bide::select(on_send(c, value), on_send(a, value));
-                    sent[i] += to.index() <= 1 ? 1 : 0;
-                } else {
-                    sent[i] += (n % 2 == 0 ? a : b).send(value) ? 1 : 0;
-                }
-            }
-            if (--sending == 0) {
-                a.close();
-                b.close();
-                c.close();
-            }
-            return;
-        }
-        ints& mine = got[static_cast<std::size_t>(i - 3)];
-        items* open[] = {&a, &b, &c};
-        for (;;) {
-            if (i == 3) { // a plain receiver
-                const auto item = a.recv();
-                if (!item) {
-                    return;
-                }
-                mine.push_back(*item);
-                continue;
-            }
-            auto s = bide::select(on_recv(open[0]), on_recv(open[1]), on_recv(open[2]));
-            const std::optional<int> item = s.index() == 0   ? s.template get<0>()
-                                            : s.index() == 1 ? s.template get<1>()
-                                                             : s.template get<2>();
-            if (item) {
-                mine.push_back(*item);
-            } else {
-                open[s.index()] = nullptr;
-                if (!open[0] && !open[1] && !open[2]) {
-                    return;
-                }
-            }
-        }
-    });
-    ints times(3 * each);
-    for (const ints& of : got) {
-        for (const int item : of) {
-            REQUIRE(item >= 0);
-            REQUIRE(item < 3 * each);
-            ++times[static_cast<std::size_t>(item)];
-        }
-    }
-    CHECK(times == ints(3 * each, 1));
-    CHECK(sent[0] + sent[1] + sent[2] == 3 * each);
-    CHECK(a.empty());
-    CHECK(b.empty());
-    CHECK(c.empty());
 }
 
 TEST_CASE("select: threads that select once each share the ready cases evenly") {

@@ -2,29 +2,20 @@
 #include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/counted.hpp"
-#include "support/death.hpp"
-#include "support/foreign_wait.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
-#include "support/last_touch.hpp"
-#include "support/observing.hpp"
-#include "support/platforms.hpp"
 #include "support/stop.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/channel/sliding_channel.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <limits>
 #include <memory>
-#include <new>
 #include <optional>
 #include <stdexcept>
 #include <stop_token>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -110,64 +101,6 @@ TEST_CASE("sliding_channel: replace returns the item that made room, and send de
     CHECK(t.copied == 0);
 }
 
-TEMPLATE_TEST_CASE("sliding_channel: waiting receivers of each form get one item each, in their "
-                   "order, and none is displaced",
-                   "", test::native, test::portable) {
-    using platform = test::observing<TestType>;
-    const test::watchdog guard;
-    bide::basic_sliding_channel<int, platform> ch;
-    std::stop_source never = test::new_stop();
-    ints got(forms_of_recv);
-    for (int i = 0; i < forms_of_recv; ++i) {
-        // A coroutine first, then a thread; one after the other: a thread that sleeps has queued.
-        ending<std::optional<int>> coroutine;
-        let_go(ch.async_recv(), coroutine);
-        test::team one(1, [&](int) {
-            got[static_cast<std::size_t>(i)] = recv_by(i, ch, never.get_token()).value_or(-1);
-        });
-        REQUIRE(test::are_asleep<TestType>(1));
-        REQUIRE(ch.send(10 * i));
-        const auto old = ch.replace(10 * i + 1);
-        REQUIRE((old && !*old));
-        one.join();
-        REQUIRE(*coroutine.out == 10 * i);
-        REQUIRE(got[static_cast<std::size_t>(i)] == 10 * i + 1);
-    }
-    CHECK(ch.empty());
-    bool told[forms_of_recv] = {};
-    test::team waiting(forms_of_recv, [&](int i) { told[i] = !recv_by(i, ch, never.get_token()); });
-    REQUIRE(test::are_asleep<TestType>(forms_of_recv));
-    CHECK(ch.close());
-    waiting.join();
-    CHECK(std::count(told, told + forms_of_recv, true) == forms_of_recv);
-    CHECK(came_back(ch.send(1), errc::closed, 1));
-}
-
-TEST_CASE("sliding_channel: a receiver that gives up takes nothing") {
-    const test::watchdog guard;
-    sliding ch;
-    std::stop_source stop = test::new_stop();
-    limited_ending stopped;
-    let_go(ch.async_recv().with_stop(stop.get_token()), stopped);
-    stop.request_stop();
-    REQUIRE(ends(stopped));
-    CHECK(is(*stopped.out, errc::stopped));
-    CHECK(is(ch.try_recv_for(1ms), errc::timeout));
-    CHECK(is(ch.recv(stop.get_token()), errc::stopped));
-    test::journal turns;
-    test::foreign_wait foreign(ch.async_recv().as_case(), turns, 2);
-    CHECK_FALSE(foreign.start());
-    CHECK(foreign.cancel());
-    {
-        recv_ending none;
-        auto gone = hold(ch.async_recv(), none);
-        gone.start();
-    }
-    CHECK(ch.send(5));
-    CHECK(ch.size() == 1);
-    CHECK(turns.size() == 0);
-}
-
 TEST_CASE("sliding_channel: an item of a destroyed coroutine comes back as the oldest",
           "[promise.item-of-destroyed-coroutine]") {
     test::manual_executor later;
@@ -230,67 +163,3 @@ TEST_CASE("sliding_channel: its handles close it when a side has gone") {
     CHECK_FALSE(rx.recv());
     CHECK(came_back(tx.send(3), errc::closed, 3)); // moved from
 }
-
-namespace {
-
-// An item whose destructor uses its channel, unless it was moved from.
-class nosy {
-public:
-    using home = bide::sliding_channel<nosy>;
-
-    nosy(home& at, int& visits) noexcept : home_(&at), visits_(&visits) {}
-    nosy(nosy&& other) noexcept
-        : home_(std::exchange(other.home_, nullptr)), visits_(other.visits_) {}
-    ~nosy() {
-        if (home_ != nullptr) {
-            ++*visits_;
-            static_cast<void>(home_->size());
-            static_cast<void>(home_->is_closed());
-            const auto got = home_->try_recv();
-        }
-    }
-
-private:
-    home* home_;
-    int* visits_;
-};
-
-} // namespace
-
-TEST_CASE("sliding_channel: the destructor of a displaced item may use it") {
-    const test::watchdog guard;
-    int visits = 0;
-    {
-        nosy::home ch;
-        for (int i = 0; i < 9; ++i) {
-            REQUIRE(ch.send(nosy(ch, visits)));
-        }
-    }
-    CHECK(visits == 9);
-}
-
-TEST_CASE("sliding_channel: a receiver that has its item may destroy it before the send returns") {
-    using jittery = bide::basic_sliding_channel<int, test::jittery>;
-    INFO("seed " << test::run_seed());
-    std::atomic<int> wrong{0};
-    const int touched = test::late_touches<jittery>(
-        1, 1'000, [](void* place, int) { return ::new (place) jittery; },
-        [&](jittery& ch) { wrong += ch.send(3) ? 0 : 1; },
-        [&](jittery& ch, int) { wrong += ch.recv() == 3 ? 0 : 1; });
-    CHECK(touched == 0);
-    CHECK(wrong == 0);
-}
-
-#if BIDE_TESTS_CAN_DIE
-TEST_CASE("sliding_channel: destroying it while there are waiters terminates with a message") {
-    const std::string said = test::dies([] {
-        auto ch = std::make_unique<sliding>();
-        recv_ending none;
-        auto waits = hold(ch->async_recv(), none);
-        waits.start();
-        ch.reset();
-    });
-    CHECK(test::contains(said, "bide: sliding_channel 0x"));
-    CHECK(test::contains(said, "destroyed with 1 waiting"));
-}
-#endif

@@ -33,6 +33,7 @@ using namespace std::chrono_literals;
 namespace {
 
 using bide::errc;
+using std::chrono::steady_clock;
 
 enum class what { nothing_yet, news, closed, stopped, late };
 
@@ -55,10 +56,13 @@ template <class Platform> struct a_broadcast {
     };
 
     static auto async_news(reader& r) { return r.async_recv(); }
-    static bool wait(reader& r) { return r.recv().has_value(); }
-    static bool wait(reader& r, std::stop_token t) { return r.recv(std::move(t)).has_value(); }
-    static bool wait_for(reader& r, std::chrono::nanoseconds rest) {
-        return r.try_recv_for(rest).has_value();
+    static what wait(reader& r) { return outcome(r.recv()); }
+    static what wait(reader& r, std::stop_token t) { return outcome(r.recv(std::move(t))); }
+    static what wait_for(reader& r, std::chrono::nanoseconds rest) {
+        return outcome(r.try_recv_for(rest));
+    }
+    static what wait_until(reader& r, steady_clock::time_point when) {
+        return outcome(r.try_recv_until(when));
     }
     static bool look(reader& r) { return r.try_recv().has_value(); }
     static what outcome(const bide::result<int, bide::recv_error>& got) {
@@ -77,10 +81,13 @@ template <class Platform> struct a_watch {
     using publisher = bide::basic_watch<int, Platform>;
 
     static auto async_news(reader& r) { return r.async_changed(); }
-    static bool wait(reader& r) { return r.changed().has_value(); }
-    static bool wait(reader& r, std::stop_token t) { return r.changed(std::move(t)).has_value(); }
-    static bool wait_for(reader& r, std::chrono::nanoseconds rest) {
-        return r.changed_for(rest).has_value();
+    static what wait(reader& r) { return outcome(r.changed()); }
+    static what wait(reader& r, std::stop_token t) { return outcome(r.changed(std::move(t))); }
+    static what wait_for(reader& r, std::chrono::nanoseconds rest) {
+        return outcome(r.changed_for(rest));
+    }
+    static what wait_until(reader& r, steady_clock::time_point when) {
+        return outcome(r.changed_until(when));
     }
     static bool look(reader& r) { return r.has_changed(); }
     static what outcome(const bide::result<void>& got) {
@@ -147,6 +154,71 @@ TEMPLATE_TEST_CASE("broadcast and watch: waiters resume in the order in which th
     wait(second, 2);
     p.send(7);
     CHECK(turns.entries() == std::vector<int>{3, 1, 2});
+}
+
+TEMPLATE_TEST_CASE("broadcast and watch: a send reaches every waiter, of every form; so does the "
+                   "close",
+                   "", a_broadcast<watched>, a_watch<watched>) {
+    const test::watchdog guard;
+    const TestType kind;
+    typename TestType::publisher p;
+    std::vector<typename TestType::reader> readers(7, p.subscribe());
+    std::stop_source never = test::new_stop();
+    std::atomic<what> ends[3] = {};
+    what got[4] = {};
+    auto c = note(kind, readers[4], ends[0]);
+    c.start();
+    note_until(kind, readers[5], never.get_token(), ends[1]);
+    note_for(kind, readers[6], 1h, ends[2]);
+    test::team threads(4, [&](int i) {
+        auto& mine = readers[static_cast<std::size_t>(i)];
+        switch (i) {
+        case 0: got[i] = TestType::wait(mine); break;
+        case 1: got[i] = TestType::wait(mine, never.get_token()); break;
+        case 2: got[i] = TestType::wait_for(mine, 1h); break;
+        default: got[i] = TestType::wait_until(mine, steady_clock::now() + 1h); break;
+        }
+    });
+    REQUIRE(test::are_asleep<test::native>(4));
+    const bool sends = GENERATE(true, false);
+    if (sends) {
+        p.send(7);
+    } else {
+        CHECK(p.close());
+    }
+    threads.join();
+    for (const what g : got) {
+        CHECK(g == (sends ? what::news : what::closed));
+    }
+    for (const auto& e : ends) {
+        CHECK(e == (sends ? what::news : what::closed));
+    }
+}
+
+TEMPLATE_TEST_CASE("broadcast and watch: a time that has passed is one attempt, and ready comes "
+                   "first",
+                   "", a_broadcast<watched>, a_watch<watched>) {
+    const test::watchdog guard(20s);
+    const TestType kind;
+    typename TestType::publisher p;
+    auto r = p.subscribe();
+    std::stop_source stop = test::new_stop();
+    stop.request_stop();
+    for (const auto rest : {std::chrono::nanoseconds(-1h), 0ns, std::chrono::nanoseconds(1ms)}) {
+        CHECK(TestType::wait_for(r, rest) == what::late);
+    }
+    CHECK(TestType::wait_until(r, steady_clock::time_point::min()) == what::late);
+    CHECK(TestType::wait(r, stop.get_token()) == what::stopped);
+    std::atomic<what> end{};
+    note_for(kind, r, -1s, end);
+    CHECK(end == what::late);
+    p.send(1);
+    CHECK(TestType::wait_for(r, -1h) == what::news);
+    p.send(2);
+    CHECK(TestType::wait(r, stop.get_token()) == what::news);
+    p.send(3);
+    note_until(kind, r, stop.get_token(), end);
+    CHECK(end == what::news);
 }
 
 TEMPLATE_TEST_CASE("broadcast and watch: a wait that is cancelled has no effect", "",

@@ -4,9 +4,7 @@
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
 #include "support/observing.hpp"
-#include "support/platforms.hpp"
 #include "support/stop.hpp"
 #include "support/waiting.hpp"
 
@@ -16,7 +14,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <stop_token>
@@ -29,24 +26,13 @@ using namespace std::chrono_literals;
 namespace {
 
 using bide::errc;
-using std::chrono::steady_clock;
 using watched = test::observing<test::native>;
 using watch = bide::basic_watch<int, watched>;
 using receiver = watch::receiver;
 
-enum class what { nothing_yet, changed, closed, stopped, late };
+enum class what { nothing_yet, changed, failed };
 
-what of(const bide::result<void>& got) {
-    if (got) {
-        return what::changed;
-    }
-    switch (got.error()) {
-    case errc::closed: return what::closed;
-    case errc::stopped: return what::stopped;
-    case errc::timeout: return what::late;
-    default: return what::nothing_yet;
-    }
-}
+what of(const bide::result<void>& got) { return got ? what::changed : what::failed; }
 bool is(const bide::result<void>& got, errc error) { return !got && got.error() == error; }
 
 template <class Receiver> test::held note(Receiver& r, std::atomic<what>& out) {
@@ -58,17 +44,6 @@ test::held note_on(test::manual_executor& on, Receiver& r, std::atomic<what>& ou
     const auto got = co_await r.async_changed().resume_on(on);
     out = of(got);
 }
-template <class Receiver>
-test::detached note_until(Receiver& r, std::stop_token stop, std::atomic<what>& out) {
-    const auto got = co_await r.async_changed().with_stop(std::move(stop));
-    out = of(got);
-}
-template <class Receiver>
-test::detached note_for(Receiver& r, std::chrono::nanoseconds rest, std::atomic<what>& out) {
-    const auto got = co_await r.async_changed().with_timeout(rest);
-    out = of(got);
-}
-
 } // namespace
 
 // ---- Versions
@@ -296,70 +271,6 @@ TEST_CASE("watch: a copy that throws in modify() changes nothing and gives the t
 
 // ---- Waiting
 
-TEST_CASE("watch: a version reaches every waiter, of every kind; so does the close") {
-    const test::watchdog guard;
-    watch w(1);
-    std::vector<receiver> receivers(7, w.subscribe());
-    std::stop_source never = test::new_stop();
-    std::atomic<what> ends[3] = {};
-    what got[4] = {};
-    auto c = note(receivers[4], ends[0]);
-    c.start();
-    note_until(receivers[5], never.get_token(), ends[1]);
-    note_for(receivers[6], 1h, ends[2]);
-    test::team threads(4, [&](int i) {
-        receiver& mine = receivers[static_cast<std::size_t>(i)];
-        switch (i) {
-        case 0: got[i] = of(mine.changed()); break;
-        case 1: got[i] = of(mine.changed(never.get_token())); break;
-        case 2: got[i] = of(mine.changed_for(1h)); break;
-        default: got[i] = of(mine.changed_until(steady_clock::now() + 1h)); break;
-        }
-    });
-    REQUIRE(test::are_asleep<test::native>(4));
-    const int kind = GENERATE(0, 1, 2);
-    switch (kind) {
-    case 0: w.send(2); break;
-    case 1: w.modify([](int& i) { ++i; }); break;
-    default: w.close();
-    }
-    const what expected = kind == 2 ? what::closed : what::changed;
-    threads.join();
-    for (const what g : got) {
-        CHECK(g == expected);
-    }
-    for (const auto& e : ends) {
-        CHECK(e == expected);
-    }
-    for (receiver& r : receivers) {
-        CHECK(r.get() == (kind == 2 ? 1 : 2));
-        CHECK_FALSE(r.has_changed());
-    }
-}
-
-TEST_CASE("watch: times that have passed are one look; ready comes first") {
-    const test::watchdog guard(20s);
-    watch w;
-    auto r = w.subscribe();
-    std::stop_source stop = test::new_stop();
-    stop.request_stop();
-    CHECK(is(r.changed_for(0s), errc::timeout));
-    CHECK(is(r.changed_for(-1h), errc::timeout));
-    CHECK(is(r.changed_for(1ms), errc::timeout));
-    CHECK(is(r.changed_until(steady_clock::time_point::min()), errc::timeout));
-    CHECK(is(r.changed(stop.get_token()), errc::stopped));
-    std::atomic<what> end{};
-    note_for(r, -1s, end);
-    CHECK(end == what::late);
-    w.send(1);
-    CHECK(r.changed_for(-1h));
-    w.send(2);
-    CHECK(r.changed(stop.get_token()));
-    w.send(3);
-    note_until(r, stop.get_token(), end);
-    CHECK(end == what::changed);
-}
-
 TEST_CASE("watch: a change that was granted stays one, whatever comes after") {
     const test::watchdog guard;
     watch w;
@@ -536,64 +447,6 @@ TEST_CASE("watch: a function that modify() runs must not write to the watch or d
 }
 
 #endif
-
-// ---- Storm
-
-TEST_CASE("watch: no modification is lost, and every receiver sees the last version") {
-    using storm = bide::basic_watch<std::uint64_t, test::jittery>;
-    const test::watchdog guard;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    constexpr std::uint64_t each = 60; // of each of two
-    const std::int64_t enough = test::native::now() + 2'000'000'000;
-    for (std::uint32_t round = 0; round < 60 && test::native::now() < enough; ++round) {
-        storm w;
-        std::vector<storm::receiver> receivers(2, w.subscribe());
-        std::atomic<int> changing{2};
-        std::uint64_t last[2] = {};
-        bool grows[2] = {true, true};
-        test::run_threads(4, [&](int i) {
-            test::jitter pause(test::run_seed() + round * 4 + static_cast<std::uint32_t>(i));
-            if (i < 2) {
-                for (std::uint64_t n = 0; n < each; ++n) {
-                    pause();
-                    w.modify([](std::uint64_t& sum) { ++sum; });
-                }
-                if (--changing == 0) {
-                    w.close();
-                }
-                return;
-            }
-            auto& mine = receivers[static_cast<std::size_t>(i - 2)];
-            std::stop_source stop = test::new_stop();
-            stop.request_stop();
-            for (;;) {
-                pause();
-                const std::uint32_t kind = pause.below(4);
-                const auto got =
-                    kind == 0   ? mine.changed()
-                    : kind == 1 ? mine.changed_for(pause.rest(14))
-                    : kind == 2 ? mine.changed(stop.get_token())
-                                : bide::sync_wait([](auto& r) -> bide::task<bide::result<void>> {
-                                      const auto g = co_await r.async_changed();
-                                      co_return g;
-                                  }(mine));
-                if (got) {
-                    const std::uint64_t now = mine.get();
-                    // Equal: this version had come between the last wait and its get().
-                    grows[i - 2] = grows[i - 2] && now >= last[i - 2];
-                    last[i - 2] = now;
-                } else if (got.error() == errc::closed) {
-                    break;
-                }
-            }
-        });
-        REQUIRE(w.get() == 2 * each);
-        for (int i = 0; i < 2; ++i) {
-            REQUIRE(grows[i]);
-            REQUIRE(last[i] == 2 * each);
-        }
-    }
-}
 
 namespace {
 

@@ -10,6 +10,9 @@
 #include "support/stress.hpp"
 
 #include <bide/channel/channel.hpp>
+#include <bide/channel/handles.hpp>
+#include <bide/channel/priority_channel.hpp>
+#include <bide/channel/sliding_channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/task/task.hpp>
 
@@ -20,13 +23,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,6 +40,8 @@ using std::chrono::microseconds;
 using std::chrono::steady_clock;
 
 constexpr std::size_t capacities[] = {0, 1, 2, 3, 5, 6, 7, 64, 1'000};
+
+constexpr std::uint32_t levels = 3; // of priority
 
 // ---- The books
 
@@ -68,6 +73,12 @@ public:
     std::uint32_t from() const noexcept { return from_; }
     std::uint32_t number() const noexcept { return number_; }
     std::uint64_t name() const noexcept { return std::uint64_t{from_} << 32 | number_; }
+
+    struct less {
+        bool operator()(const parcel& a, const parcel& b) const noexcept {
+            return a.number_ % levels < b.number_ % levels;
+        }
+    };
 
     inline static std::atomic<int> alive{0};
 
@@ -109,6 +120,7 @@ struct sender {
     const std::uint32_t name;
     std::uint32_t next = 0;
     std::vector<std::uint64_t> went;
+    std::vector<std::uint64_t> displaced; // by it, from a sliding channel
     stoppable stop;
     bool good = true;
     bool closed = false;
@@ -197,6 +209,22 @@ template <class Channel> void send_once(Channel& ch, sender& s, test::jitter& ch
     }
     case 5: bide::sync_wait(send_in_task(ch, s, chance)); break;
     default: s.note(ch.send(s.make()), chance); break;
+    }
+}
+
+// Of a sliding channel: no send waits, and what makes room comes back.
+template <class P>
+void send_once(bide::basic_sliding_channel<parcel, P>& ch, sender& s, test::jitter&) {
+    const auto got = ch.replace(s.make());
+    if (!got) {
+        s.good = s.good && got.error().value.name() == s.make().name();
+        s.closed = true;
+        return;
+    }
+    s.went_one();
+    if (*got) {
+        s.good = s.good && (*got)->is_intact();
+        s.displaced.push_back((*got)->name());
     }
 }
 
@@ -330,10 +358,18 @@ struct crowd {
 // If receivers stay until it is closed, all is received. If they leave, items may be left.
 enum class mood { all_stay, some_leave, all_leave };
 
+template <class Channel> inline constexpr bool is_sliding = false;
+template <class P> inline constexpr bool is_sliding<bide::basic_sliding_channel<parcel, P>> = true;
+// Items of one sender and one level come in their order.
+template <class Channel> inline constexpr std::uint32_t levels_of = 1;
+template <class P>
+inline constexpr std::uint32_t levels_of<bide::basic_priority_channel<parcel, parcel::less, P>> =
+    levels;
+
 template <class Channel> class storm {
 public:
     storm(std::size_t capacity, crowd who, std::uint32_t seed, test::thread_executor& where)
-        : ch_(capacity), who_(who), seed_(seed), where_(where) {
+        : ch_(made(capacity)), who_(who), seed_(seed), where_(where) {
         for (int i = 0; i < who.senders + who.coroutines; ++i) {
             senders_.emplace_back(static_cast<std::uint32_t>(i));
         }
@@ -353,8 +389,12 @@ public:
         for (int i = 0; i < who_.coroutines; ++i) {
             recv_all(ch_, receivers_[at(who_.receivers + i)], turns_of(i), i % 2 == 0, where_,
                      running_);
-            send_all(ch_, senders_[at(who_.senders + i)], who_.turns, chance_of(1'000 + i),
-                     i % 2 == 0, where_, running_);
+            if constexpr (is_sliding<Channel>) {
+                running_.fetch_sub(1);
+            } else {
+                send_all(ch_, senders_[at(who_.senders + i)], who_.turns, chance_of(1'000 + i),
+                         i % 2 == 0, where_, running_);
+            }
         }
         test::run_threads(1 + who_.senders + who_.receivers, [&, patient](int i) {
             test::jitter chance = chance_of(i);
@@ -394,11 +434,14 @@ public:
         for (const sender& s : senders_) {
             good = good && s.good && std::is_sorted(s.went.begin(), s.went.end());
             went.insert(went.end(), s.went.begin(), s.went.end());
+            came.insert(came.end(), s.displaced.begin(), s.displaced.end());
         }
         for (const receiver& r : receivers_) {
-            std::vector<std::uint64_t> last(senders_.size(), 0);
+            constexpr std::uint32_t kept = levels_of<Channel>;
+            std::vector<std::uint64_t> last(senders_.size() * kept, 0);
             for (const std::uint64_t name : r.came) {
-                std::uint64_t& before = last[static_cast<std::size_t>(name >> 32)];
+                const auto level = static_cast<std::uint32_t>(name) % kept;
+                std::uint64_t& before = last[static_cast<std::size_t>(name >> 32) * kept + level];
                 good = good && name + 1 > before;
                 before = name + 1;
             }
@@ -411,6 +454,15 @@ public:
     }
 
 private:
+    static Channel made(std::size_t capacity) {
+        if constexpr (is_sliding<Channel> || levels_of<Channel> != 1) {
+            return Channel(std::max<std::size_t>(capacity, 1));
+        } else if constexpr (std::is_constructible_v<Channel, std::size_t>) {
+            return Channel(capacity);
+        } else {
+            return Channel();
+        }
+    }
     static std::size_t at(int i) { return static_cast<std::size_t>(i); }
     test::jitter chance_of(int i) const {
         return test::jitter(seed_ + static_cast<std::uint32_t>(i) * 7'919u);
@@ -468,16 +520,24 @@ template <class Channel> void storms(crowd who) {
 
 using native_channel = bide::channel<parcel>;
 using jittery_channel = bide::basic_channel<parcel, test::jittery, std::uint16_t>;
+using native_unbounded = bide::unbounded_channel<parcel>;
+using jittery_unbounded = bide::basic_unbounded_channel<parcel, test::jittery>;
+using native_priority = bide::priority_channel<parcel, parcel::less>;
+using jittery_priority = bide::basic_priority_channel<parcel, parcel::less, test::jittery>;
+using native_sliding = bide::sliding_channel<parcel>;
+using jittery_sliding = bide::basic_sliding_channel<parcel, test::jittery>;
 
 } // namespace
 
-TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutines",
-          "[promise.item-once]") {
-    storms<native_channel>({2, 2, 2, 60});
+TEMPLATE_TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutines",
+                   "[promise.item-once]", native_channel, native_unbounded) {
+    storms<TestType>({2, 2, 2, 60});
 }
 
-TEST_CASE("channel: nothing is lost or doubled in storms with random delays and spurious wakes") {
-    storms<jittery_channel>({2, 2, 2, 30});
+TEMPLATE_TEST_CASE(
+    "channel: nothing is lost or doubled in storms with random delays and spurious wakes", "",
+    jittery_channel, jittery_unbounded) {
+    storms<TestType>({2, 2, 2, 30});
 }
 
 TEST_CASE("channel: nothing is lost or doubled with many more threads than processors",
@@ -485,9 +545,83 @@ TEST_CASE("channel: nothing is lost or doubled with many more threads than proce
     storms<native_channel>({32, 32, 4, 10});
 }
 
-TEST_CASE("channel: nothing is lost or doubled on a single processor", "[promise.item-once]") {
+TEMPLATE_TEST_CASE("channel: nothing is lost or doubled on a single processor",
+                   "[promise.item-once]", native_channel, native_unbounded) {
     const test::on_one_processor one;
-    storms<native_channel>({3, 3, 2, 40});
+    storms<TestType>({3, 3, 2, 40});
+}
+
+TEMPLATE_TEST_CASE(
+    "priority_channel: no item is lost, doubled or overtaken by an equal one in storms",
+    "[promise.priority-order]", native_priority, jittery_priority) {
+    storms<TestType>({2, 2, 2, 40});
+}
+
+TEMPLATE_TEST_CASE("sliding_channel: each item is received or displaced once in storms",
+                   "[promise.sliding-displaces]", native_sliding, jittery_sliding) {
+    storms<TestType>({3, 3, 2, 60});
+}
+
+// ---- Handles
+
+namespace {
+
+template <class Make> void handle_storm(Make make) {
+    const test::stress_time time;
+    const int before = parcel::alive;
+    std::uint64_t rounds = 0;
+    int wrong = 0;
+    do {
+        const bool drain = rounds % 2 == 0; // or receivers leave early
+        std::atomic<int> sent{0};
+        std::atomic<int> received{0};
+        {
+            auto [tx, rx] = make(1 + rounds % 3);
+            std::array<std::optional<decltype(tx)>, 2> sends{tx, std::move(tx)};
+            std::array<std::optional<decltype(rx)>, 2> receives{rx, std::move(rx)};
+            test::stress_threads(4, [&](int i) {
+                test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i) * 7'919u +
+                                    static_cast<std::uint32_t>(rounds));
+                const auto at = static_cast<std::size_t>(i / 2);
+                if (i % 2 == 0) {
+                    const int n = static_cast<int>(chance.below(30));
+                    for (int k = 0; k < n; ++k) {
+                        auto copy = *sends[at];
+                        if (!copy.send(parcel(static_cast<std::uint32_t>(i),
+                                              static_cast<std::uint32_t>(k)))) {
+                            break;
+                        }
+                        sent.fetch_add(1);
+                        *sends[at] = std::move(copy);
+                    }
+                    sends[at].reset();
+                } else {
+                    const int n = static_cast<int>(chance.below(20));
+                    auto mine = std::move(*receives[at]);
+                    receives[at].reset();
+                    for (int k = 0; drain || k < n; ++k) {
+                        const auto copy = mine;
+                        if (!mine.recv()) {
+                            break;
+                        }
+                        received.fetch_add(1);
+                    }
+                }
+            });
+        }
+        wrong += drain ? (sent != received ? 1 : 0) : (sent < received ? 1 : 0);
+        wrong += parcel::alive != before ? 1 : 0;
+        ++rounds;
+    } while (time.is_left());
+    INFO("seed " << test::run_seed() << ", rounds " << rounds);
+    CHECK(wrong == 0);
+}
+
+} // namespace
+
+TEST_CASE("handles: copied, used and dropped in a storm, they lose no item and no channel") {
+    handle_storm([](std::size_t) { return bide::make_unbounded_channel<parcel, test::jittery>(); });
+    handle_storm([](std::size_t n) { return bide::make_channel<parcel, test::jittery>(n - 1); });
 }
 
 // ---- crossbeam-channel's
@@ -784,45 +918,4 @@ TEMPLATE_TEST_CASE("channel: coroutines that are destroyed lose no item for whic
         bide::basic_unbounded_channel<entry, TestType> unbounded;
         REQUIRE(quitters(unbounded, test::run_seed() + ++round * 104'729u) == 0);
     } while (time.is_left());
-}
-
-// ---- Last touches
-
-TEST_CASE("channel: a receiver of all items may free it before the sends return") {
-    const test::stress_time time;
-    constexpr int senders = 3;
-    std::array<std::atomic<bide::channel<int>*>, senders> of_round{};
-    std::atomic<bool> over{false};
-    std::uint64_t rounds = 0;
-    test::stress_threads(senders + 1, [&](int i) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-        if (i == senders) {
-            while (time.is_left()) {
-                // Freed at once, ring and all: for a sanitizer to see.
-                auto ch = std::make_unique<bide::channel<int>>(rounds % 5);
-                for (auto& slot : of_round) {
-                    slot = ch.get();
-                }
-                if (chance.below(2) == 0) {
-                    chance();
-                }
-                for (int left = senders; left > 0; --left) {
-                    ch->recv();
-                }
-                ++rounds;
-            }
-            over = true;
-            return;
-        }
-        auto& slot = of_round[static_cast<std::size_t>(i)];
-        while (!over) {
-            if (bide::channel<int>* const ch = slot.exchange(nullptr)) {
-                chance();
-                static_cast<void>(ch->send(1));
-            } else {
-                std::this_thread::yield();
-            }
-        }
-    });
-    CHECK(rounds > 0);
 }

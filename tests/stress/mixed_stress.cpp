@@ -27,31 +27,6 @@ namespace {
 
 using std::chrono::microseconds;
 
-// n threads meet here, again and again. None waits in the kernel: they leave within nanoseconds.
-class rendezvous {
-public:
-    explicit rendezvous(int n) : size_(n) {}
-
-    void meet() noexcept {
-        const int lap = lap_.load();
-        if (arrived_.fetch_add(1) + 1 == size_) {
-            arrived_ = 0;
-            lap_ = lap + 1;
-            return;
-        }
-        for (int looked = 0; lap_.load() == lap; ++looked) {
-            if (looked > 100) {
-                std::this_thread::yield();
-            }
-        }
-    }
-
-private:
-    const int size_;
-    std::atomic<int> arrived_{0};
-    std::atomic<int> lap_{0};
-};
-
 // ---- Back and forth
 
 // The value is plain data: only the thread that has the turn touches it.
@@ -117,36 +92,6 @@ template <class S> void to_and_fro() {
     } while (time.is_left());
 }
 
-// One permit for both.
-template <class S> bide::task<void> share(S& one, int rounds, std::uint64_t& sum) {
-    for (int i = 0; i < rounds; ++i) {
-        const auto got = co_await one.async_acquire();
-        ++sum;
-    }
-}
-
-template <class S> void take_turns() {
-    constexpr int rounds = 500;
-    const test::stress_time time;
-    do {
-        S one(1);
-        std::uint64_t sum = 0;
-        test::run_threads(2, [&](int i) {
-            if (i == 0) {
-                bide::sync_wait(share(one, rounds, sum));
-                return;
-            }
-            for (int k = 0; k < rounds; ++k) {
-                one.acquire();
-                ++sum;
-                one.release();
-            }
-        });
-        REQUIRE(sum == 2 * rounds);
-        REQUIRE(one.available() == 1);
-    } while (time.is_left());
-}
-
 } // namespace
 
 TEMPLATE_TEST_CASE("semaphore: a thread and a coroutine pass a permit back and forth", "",
@@ -154,15 +99,9 @@ TEMPLATE_TEST_CASE("semaphore: a thread and a coroutine pass a permit back and f
     to_and_fro<bide::basic_semaphore<TestType>>();
 }
 
-TEMPLATE_TEST_CASE("semaphore: a thread and a coroutine share one permit", "", test::native,
-                   test::portable, test::jittery) {
-    take_turns<bide::basic_semaphore<TestType>>();
-}
-
 TEST_CASE("semaphore: a thread and a coroutine pass a permit back and forth on one processor") {
     const test::on_one_processor here;
     to_and_fro<bide::semaphore>();
-    take_turns<bide::semaphore>();
 }
 
 // ---- Races for the outcome
@@ -252,7 +191,7 @@ template <class S> struct encounter {
 template <class S> void encounters() {
     const test::stress_time time;
     constexpr std::ptrdiff_t released = 3;
-    rendezvous meeting(3);
+    test::rendezvous meeting(3);
     std::unique_ptr<encounter<S>> round;
     std::atomic<bool> over{false};
     std::uint64_t rounds = 0;

@@ -56,47 +56,34 @@ private:
     held frame_;
 };
 
-// The six forms as one: what was chosen at once, or nothing.
-template <bool Biased> struct blocking {
-    static constexpr bool is_biased = Biased;
-    template <class... Cases> static std::optional<bide::selected<Cases...>> run(Cases... c) {
-        if constexpr (Biased) {
-            return bide::select_biased(std::move(c)...);
-        } else {
-            return bide::select(std::move(c)...);
-        }
-    }
-};
-template <bool Biased> struct trying {
-    static constexpr bool is_biased = Biased;
-    template <class... Cases> static std::optional<bide::selected<Cases...>> run(Cases... c) {
-        if constexpr (Biased) {
-            return bide::try_select_biased(std::move(c)...);
-        } else {
-            return bide::try_select(std::move(c)...);
-        }
-    }
-};
-template <bool Biased> struct awaiting {
-    static constexpr bool is_biased = Biased;
-    template <class... Cases> static std::optional<bide::selected<Cases...>> run(Cases... c) {
-        waiting w(make(std::move(c)...));
-        return w.is_over() ? std::optional(std::move(w.got())) : std::nullopt;
-    }
-    template <class... Cases> static auto make(Cases... c) {
-        if constexpr (Biased) {
-            return bide::async_select_biased(std::move(c)...);
-        } else {
-            return bide::async_select(std::move(c)...);
-        }
-    }
-};
+// The six forms as one: what was chosen at once, or nothing. GENERATE(range(...)) runs a test by each.
+enum form : int { blocking, trying, awaiting, blocking_biased, trying_biased, awaiting_biased };
+inline constexpr int first_biased = blocking_biased;
+inline constexpr int all_forms = 6;
 
-#define BIDE_EACH_FORM                                                                             \
-    test::blocking<false>, test::blocking<true>, test::trying<false>, test::trying<true>,          \
-        test::awaiting<false>, test::awaiting<true>
-#define BIDE_EACH_FAIR_FORM test::blocking<false>, test::trying<false>, test::awaiting<false>
-#define BIDE_EACH_BIASED_FORM test::blocking<true>, test::trying<true>, test::awaiting<true>
+template <class... Cases> using chosen = std::optional<bide::selected<Cases...>>;
+template <class Op> std::optional<typename Op::value_type> chosen_at_once(Op op) {
+    waiting w(std::move(op));
+    return w.is_over() ? std::optional(std::move(w.got())) : std::nullopt;
+}
+template <class... Cases> chosen<Cases...> select_fairly(int how, Cases... c) {
+    switch (how) {
+    case blocking: return bide::select(std::move(c)...);
+    case trying: return bide::try_select(std::move(c)...);
+    default: return chosen_at_once(bide::async_select(std::move(c)...));
+    }
+}
+template <class... Cases> chosen<Cases...> select_biased(int how, Cases... c) {
+    switch (how) {
+    case blocking_biased: return bide::select_biased(std::move(c)...);
+    case trying_biased: return bide::try_select_biased(std::move(c)...);
+    default: return chosen_at_once(bide::async_select_biased(std::move(c)...));
+    }
+}
+template <class... Cases> chosen<Cases...> select_by(int how, Cases... c) {
+    return how < first_biased ? select_fairly(how, std::move(c)...)
+                              : select_biased(how, std::move(c)...);
+}
 
 // A case of each kind, none of which can happen until it is made to.
 struct each_kind {
@@ -123,8 +110,8 @@ struct each_kind {
                  bide::on_event(set), bide::on_event(open), bide::on_timeout(rest),
                  bide::on_stop(stopping.get_token()), bide::on_deadline(when));
     }
-    template <class Form> auto run() {
-        return apply([](auto... c) { return Form::run(std::move(c)...); });
+    auto run(int how) {
+        return apply([how](auto... c) { return select_by(how, std::move(c)...); });
     }
     auto async() {
         return apply([](auto... c) { return bide::async_select(std::move(c)...); });
