@@ -2,7 +2,8 @@
 #define BIDE_TESTS_SUPPORT_GATE_HPP
 
 // Threads that start together and end in time. A wait that does not end is a failure with a message,
-// and not a hang: where the time is up, the process says where it waits, and exits.
+// and not a hang: where the time is up, the process says where it waits, and exits. Each test case has
+// a deadline anyway (main.cpp); these are shorter ones.
 
 #include "support/seed.hpp"
 
@@ -89,6 +90,32 @@ private:
     std::thread thread_;
 };
 
+// A function of a number, of any type: so that a team is no template. Each copy has a copy of it.
+class numbered_call {
+public:
+    template <class F>
+    explicit numbered_call(F f)
+        : it_(new F(std::move(f))), copy_(&copy<F>), call_(&call<F>), drop_(&drop<F>) {}
+    numbered_call(const numbered_call& other)
+        : it_(other.copy_(other.it_)), copy_(other.copy_), call_(other.call_), drop_(other.drop_) {}
+    numbered_call& operator=(const numbered_call&) = delete;
+    ~numbered_call() { drop_(it_); }
+
+    void operator()(int i) { call_(it_, i); }
+
+private:
+    template <class F> static void* copy(const void* of) {
+        return new F(*static_cast<const F*>(of));
+    }
+    template <class F> static void call(void* it, int i) { (*static_cast<F*>(it))(i); }
+    template <class F> static void drop(void* it) { delete static_cast<F*>(it); }
+
+    void* it_;
+    void* (*copy_)(const void*);
+    void (*call_)(void*, int);
+    void (*drop_)(void*);
+};
+
 // n threads that run f(0) ... f(n - 1), none before all are there. They do not assert: they record
 // into slots of their own, which the main thread looks at after join().
 class team {
@@ -96,16 +123,7 @@ public:
     template <class F>
     team(int n, F f, std::chrono::steady_clock::duration limit = patience, where at = where())
         : size_(n), limit_(limit), at_(at) {
-        threads_.reserve(static_cast<std::size_t>(n));
-        for (int i = 0; i < n; ++i) {
-            threads_.emplace_back([this, i, f]() mutable {
-                start();
-                f(i);
-                const std::lock_guard lock(mutex_);
-                ++ended_;
-                changed_.notify_one();
-            });
-        }
+        begin(numbered_call(std::move(f)));
     }
     team(const team&) = delete;
     team& operator=(const team&) = delete;
@@ -126,6 +144,19 @@ public:
     }
 
 private:
+    void begin(const numbered_call& f) {
+        threads_.reserve(static_cast<std::size_t>(size_));
+        for (int i = 0; i < size_; ++i) {
+            threads_.emplace_back([this, i, mine = numbered_call(f)]() mutable {
+                start();
+                mine(i);
+                const std::lock_guard lock(mutex_);
+                ++ended_;
+                changed_.notify_one();
+            });
+        }
+    }
+
     // A look in a loop and no lock, so that all leave within nanoseconds.
     void start() noexcept {
         arrived_.fetch_add(1);

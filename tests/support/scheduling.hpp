@@ -2,11 +2,14 @@
 #define BIDE_TESTS_SUPPORT_SCHEDULING_HPP
 
 #include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <vector>
 
 // Whether a child process may have schedulers of its own: ThreadSanitizer lets it start no threads.
 #define BIDE_TESTS_CAN_DIE_AT_WORK BIDE_TESTS_CAN_DIE
@@ -31,6 +34,14 @@ inline bide::scheduler_options with(unsigned workers, bool naps) {
         wanted.longest_nap = std::chrono::microseconds(0);
     }
     return wanted;
+}
+
+// In turn, as GENERATE() does: each of these numbers of workers, with naps and without.
+inline bide::scheduler_options each_of(const std::vector<unsigned>& workers) {
+    const auto i =
+        static_cast<std::size_t>(GENERATE_COPY(range(0, 2 * static_cast<int>(workers.size()))));
+    UNSCOPED_INFO(workers[i / 2] << " workers, naps: " << (i % 2 == 0));
+    return with(workers[i / 2], i % 2 == 0);
 }
 
 // Gives the workers the time to go to sleep. Without naps, true: they all do.

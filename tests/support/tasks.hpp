@@ -38,6 +38,21 @@ private:
     std::optional<bide::scheduler> pool_;
 };
 
+// Waits for tasks, whose values are dropped.
+template <class Handles> void join_all(Handles& of) {
+    for (auto& handle : of) {
+        static_cast<void>(std::move(handle).join());
+    }
+}
+// Whether each of these tasks returned true.
+template <class Handles> bool all_true(Handles& of) {
+    bool all = true;
+    for (auto& handle : of) {
+        all = std::move(handle).join() && all;
+    }
+    return all;
+}
+
 // What it says when it fails.
 template <class F> std::string what_of(F f) {
     try {
