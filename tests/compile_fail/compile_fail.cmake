@@ -1,20 +1,22 @@
-# One misuse; see CMakeLists.txt.
+# One misuse, or a file without one; see CMakeLists.txt.
 
 separate_arguments(flags UNIX_COMMAND "${FLAGS}")
-set(compile ${COMPILER} ${flags} -I${INCLUDE} -fsyntax-only ${SOURCE})
-
-execute_process(COMMAND ${compile} -DBIDE_CONTROL RESULT_VARIABLE failed ERROR_VARIABLE said)
-if(failed)
-    message(FATAL_ERROR "does not compile even with BIDE_CONTROL:\n${said}")
+execute_process(
+    COMMAND ${COMPILER} ${flags} -I${INCLUDE} -DBIDE_MISUSE=${MISUSE} -fsyntax-only ${SOURCE}
+    RESULT_VARIABLE failed ERROR_VARIABLE said
+)
+if(MISUSE EQUAL 0)
+    if(failed)
+        message(FATAL_ERROR "does not compile even without a misuse:\n${said}")
+    endif()
+    return()
 endif()
 
-file(STRINGS ${SOURCE} first LIMIT_COUNT 1)
-if(NOT first MATCHES "^// expect: (.+)$")
-    message(FATAL_ERROR "the first line is not `// expect: <regex>`")
+file(STRINGS ${SOURCE} first REGEX "^namespace .* { // ${MISUSE}: ")
+string(REGEX REPLACE "^namespace .* { // [0-9]+: " "" expected "${first}")
+if(expected STREQUAL "")
+    message(FATAL_ERROR "has no misuse ${MISUSE}")
 endif()
-set(expected "${CMAKE_MATCH_1}")
-
-execute_process(COMMAND ${compile} RESULT_VARIABLE failed ERROR_VARIABLE said)
 if(NOT failed)
     message(FATAL_ERROR "compiles")
 endif()

@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <shared_mutex>
 
 using namespace std::chrono_literals;

@@ -18,7 +18,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -167,7 +166,7 @@ TEMPLATE_TEST_CASE("condition_variable: a wait unlocks, and returns with the loc
 
 TEMPLATE_TEST_CASE(
     "condition_variable: threads and coroutines are notified in the order in which they came",
-    "[promise.condition-wakes-as-owner]", with_mutex<test::native>, with_mutex<test::portable>,
+    "[promise.condition-wakes-as-owner]", with_mutex<test::native>,
     with_adaptive_mutex<test::native>, with_shared_mutex<test::native>) {
     using base = typename TestType::base;
     const bool all = GENERATE(false, true);
@@ -249,12 +248,12 @@ TEST_CASE("condition_variable: readers and writers of a set follow each other") 
     CHECK(g.is_free());
 }
 
-TEMPLATE_TEST_CASE("condition_variable: a notification without waiters is not kept", "",
-                   EACH_LOCK) {
-    guarded<TestType> g;
+TEST_CASE("condition_variable: a notification without waiters is not kept") {
+    using kind = with_mutex<test::native>;
+    guarded<kind> g;
     g.changed.notify_one();
     g.changed.notify_all();
-    typename TestType::lock lock(g.mutex);
+    kind::lock lock(g.mutex);
     CHECK_FALSE(g.changed.wait_for(lock, 1ms));
     CHECK(lock.owns_lock());
     CHECK_FALSE(g.is_free());
@@ -311,7 +310,8 @@ TEMPLATE_TEST_CASE(
 // ---- Predicates
 
 TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the lock",
-                   "[promise.condition-predicate]", EACH_LOCK) {
+                   "[promise.condition-predicate]", with_mutex<test::native>,
+                   with_shared_lock<test::native>) {
     guarded<TestType> g;
     std::atomic<bool> good[3] = {true, true, true};
     std::atomic<int> calls{0};
@@ -344,7 +344,7 @@ TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the
 }
 
 TEMPLATE_TEST_CASE("condition_variable: a coroutine resumes only when its predicate is true", "",
-                   EACH_LOCK) {
+                   with_adaptive_mutex<test::native>, with_shared_mutex<test::native>) {
     const test::watchdog guard;
     guarded<TestType> g;
     int calls = 0;
@@ -432,11 +432,11 @@ TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutin
 
 // ---- Time-outs and stops
 
-TEMPLATE_TEST_CASE("condition_variable: zero, negative and past times end a wait at once", "",
-                   EACH_LOCK) {
+TEST_CASE("condition_variable: zero, negative and past times end a wait at once") {
+    using kind = with_mutex<test::native>;
     const test::watchdog guard;
-    guarded<TestType> g;
-    typename TestType::lock lock(g.mutex);
+    guarded<kind> g;
+    kind::lock lock(g.mutex);
     int calls = 0;
     const auto never = [&] { return ++calls < 0; };
     CHECK_FALSE(g.changed.wait_for(lock, 0s));
@@ -454,11 +454,11 @@ TEMPLATE_TEST_CASE("condition_variable: zero, negative and past times end a wait
     CHECK(g.is_free());
 }
 
-TEMPLATE_TEST_CASE("condition_variable: a time-out is not early, and returns with the lock", "",
-                   EACH_LOCK) {
-    guarded<TestType> g;
+TEST_CASE("condition_variable: a time-out is not early, and returns with the lock") {
+    using kind = with_mutex<test::native>;
+    guarded<kind> g;
     {
-        typename TestType::lock lock(g.mutex);
+        kind::lock lock(g.mutex);
         const auto start = steady_clock::now();
         CHECK_FALSE(g.changed.wait_for(lock, 15ms));
         CHECK(steady_clock::now() >= start + 15ms);
@@ -473,16 +473,16 @@ TEMPLATE_TEST_CASE("condition_variable: a time-out is not early, and returns wit
     CHECK(g.is_free());
 }
 
-TEMPLATE_TEST_CASE(
-    "condition_variable: a notification that leaves the predicate false ends no limit of the wait",
-    "", EACH_LOCK) {
+TEST_CASE("condition_variable: a notification that leaves the predicate false ends no limit of the "
+          "wait") {
+    using kind = with_mutex<test::native>;
     const test::watchdog guard;
-    guarded<TestType> g;
+    guarded<kind> g;
     std::stop_source stop;
     std::atomic<what> ended[2] = {};
-    const auto wait = [](guarded<TestType>& in, std::chrono::nanoseconds rest,
-                         std::stop_token token, std::atomic<what>& end) -> test::detached {
-        typename TestType::lock lock(in.mutex);
+    const auto wait = [](guarded<kind>& in, std::chrono::nanoseconds rest, std::stop_token token,
+                         std::atomic<what>& end) -> test::detached {
+        kind::lock lock(in.mutex);
         const auto is_ready = [&in] { return in.ready; };
         const auto got =
             co_await in.changed.async_wait(lock, is_ready).with_timeout(rest).with_stop(token);
@@ -502,18 +502,18 @@ TEMPLATE_TEST_CASE(
     CHECK(g.is_free());
 }
 
-TEMPLATE_TEST_CASE("condition_variable: the limit that ended a wait is its outcome, also if the "
-                   "other one comes then",
-                   "", EACH_LOCK) {
+TEST_CASE("condition_variable: the limit that ended a wait is its outcome, also if the "
+          "other one comes then") {
+    using kind = with_mutex<test::native>;
     const test::watchdog guard;
-    guarded<TestType> g;
+    guarded<kind> g;
     std::stop_source stop;
     std::atomic<what> end{};
     std::atomic<int> calls{0};
     SECTION("a time-out, then a stop") {
-        const auto wait = [](guarded<TestType>& in, std::stop_source& source, std::atomic<int>& n,
+        const auto wait = [](guarded<kind>& in, std::stop_source& source, std::atomic<int>& n,
                              std::atomic<what>& ended) -> test::detached {
-            typename TestType::lock lock(in.mutex);
+            kind::lock lock(in.mutex);
             const auto stops = [&source, &n] {
                 if (++n == 2) { // the time is over
                     source.request_stop();
@@ -531,10 +531,10 @@ TEMPLATE_TEST_CASE("condition_variable: the limit that ended a wait is its outco
     }
     SECTION("a stop, then the deadline") {
         const auto until = steady_clock::now() + 20ms;
-        const auto wait = [](guarded<TestType>& in, std::stop_token token,
+        const auto wait = [](guarded<kind>& in, std::stop_token token,
                              steady_clock::time_point when, std::atomic<int>& n,
                              std::atomic<what>& ended) -> test::detached {
-            typename TestType::lock lock(in.mutex);
+            kind::lock lock(in.mutex);
             const auto waits = [when, &n] {
                 while (++n > 1 && steady_clock::now() < when + 1ms) {
                 }

@@ -26,7 +26,6 @@
 #include <new>
 #include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -404,24 +403,6 @@ TEST_CASE("gate: a stop and the opening at once end a wait once, as one of the t
 }
 
 // ---- Coroutines
-
-TEMPLATE_TEST_CASE("gate: a stop resumes no coroutine on the thread that requests it", "",
-                   an_event<test::native>, a_latch<test::native>, a_barrier<test::native>) {
-    const test::watchdog guard;
-    TestType g;
-    std::stop_source stop;
-    std::thread::id on;
-    std::atomic<bool> over{false};
-    [](TestType& at, std::stop_token t, std::thread::id& id,
-       std::atomic<bool>& end) -> test::detached {
-        const auto got = co_await at.async_wait().with_stop(t);
-        id = test::this_thread();
-        end = !got;
-    }(g, stop.get_token(), on, over);
-    stop.request_stop();
-    REQUIRE(test::eventually([&] { return over.load(); }));
-    CHECK(on != test::this_thread());
-}
 
 TEST_CASE("gate: a coroutine that is destroyed while it waits leaves the queue") {
     const test::watchdog guard;

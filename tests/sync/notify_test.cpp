@@ -25,8 +25,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <stop_token>
@@ -89,10 +87,10 @@ TEST_CASE("notify: it can be constant-initialised") {
     CHECK(ready_at_start.try_wait());
 }
 
-TEMPLATE_TEST_CASE("notify: without waiters notify_one() stores one permit, notify_all() none",
-                   "[promise.notify-remembered]", test::native, test::portable) {
+TEST_CASE("notify: without waiters notify_one() stores one permit, notify_all() none",
+          "[promise.notify-remembered]") {
     const test::watchdog guard;
-    bide::basic_notify<TestType> n;
+    bide::notify n;
     std::stop_source stop;
     stop.request_stop();
     n.notify_all();
@@ -124,9 +122,8 @@ TEMPLATE_TEST_CASE("notify: without waiters notify_one() stores one permit, noti
 
 // ---- Order
 
-TEMPLATE_TEST_CASE("notify: each notify_one() lets the waiter through that came first", "",
-                   test::native, test::portable) {
-    using platform = test::observing<TestType>;
+TEST_CASE("notify: each notify_one() lets the waiter through that came first") {
+    using platform = test::observing<test::native>;
     const test::watchdog guard;
     bide::basic_notify<platform> n;
     test::journal turns;
@@ -135,10 +132,10 @@ TEMPLATE_TEST_CASE("notify: each notify_one() lets the waiter through that came 
         turns.add(name);
     };
     test::team first(1, [&](int) { come(0); });
-    REQUIRE(test::are_asleep<TestType>(1));
+    REQUIRE(test::are_asleep<test::native>(1));
     note_turn(n, turns, 1);
     test::team second(1, [&](int) { come(2); });
-    REQUIRE(test::are_asleep<TestType>(2));
+    REQUIRE(test::are_asleep<test::native>(2));
     note_turn(n, turns, 3);
     for (std::size_t i = 1; i <= 4; ++i) {
         n.notify_one();
@@ -179,9 +176,8 @@ TEST_CASE("notify: coroutines, listeners and foreign wakers are served in one or
     CHECK_FALSE(n.try_wait());
 }
 
-TEMPLATE_TEST_CASE("notify: notify_all() lets every present waiter through, of every kind", "",
-                   test::native, test::portable) {
-    using platform = test::observing<TestType>;
+TEST_CASE("notify: notify_all() lets every present waiter through, of every kind") {
+    using platform = test::observing<test::native>;
     const test::watchdog guard;
     bide::basic_notify<platform> n;
     std::stop_source never;
@@ -201,7 +197,7 @@ TEMPLATE_TEST_CASE("notify: notify_all() lets every present waiter through, of e
         }
         }
     });
-    REQUIRE(test::are_asleep<TestType>(4));
+    REQUIRE(test::are_asleep<test::native>(4));
     note_stopped(n, never.get_token(), ends[0]);
     note_late(n, 1h, ends[1]);
     note_turn(n, turns, 1);
@@ -556,23 +552,6 @@ TEST_CASE("notify: a seat whose choice selects another wait keeps its mark, and 
     q.require_no_waiters();
 }
 
-TEST_CASE("notify: a stop resumes no coroutine on the thread that requests it") {
-    const test::watchdog guard;
-    bide::notify n;
-    std::stop_source stop;
-    std::thread::id on;
-    std::atomic<bool> over{false};
-    [](bide::notify& at, std::stop_token t, std::thread::id& id,
-       std::atomic<bool>& end) -> test::detached {
-        const auto got = co_await at.async_wait().with_stop(t);
-        id = test::this_thread();
-        end = !got;
-    }(n, stop.get_token(), on, over);
-    stop.request_stop();
-    REQUIRE(test::eventually([&] { return over.load(); }));
-    CHECK(on != test::this_thread());
-}
-
 // ---- Memory, the end
 
 TEST_CASE("notify: no wait allocates", "[promise.no-wait-allocates]") {
@@ -628,10 +607,9 @@ TEST_CASE("notify: destroying a foreign waiter that is queued terminates and nam
 
 #endif
 
-TEMPLATE_TEST_CASE(
-    "notify: a waiter that was let through may destroy it before the notification returns",
-    "[promise.destroy-after-success]", test::native, test::portable) {
-    using notify = bide::basic_notify<TestType>;
+TEST_CASE("notify: a waiter that was let through may destroy it before the notification returns",
+          "[promise.destroy-after-success]") {
+    using notify = bide::notify;
     const auto make = [](void* at, int) { return ::new (at) notify; };
     const auto tell = [](notify& n) { n.notify_one(); };
     const auto wait = [](notify& n, int round) {

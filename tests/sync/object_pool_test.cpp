@@ -125,12 +125,11 @@ test::held_on<test::manual_executor> hold_on(test::manual_executor&, Pool& p, bo
 
 } // namespace
 
-TEMPLATE_TEST_CASE("object_pool: objects are made on demand, lent again, the last returned first",
-                   "", test::native, test::portable) {
+TEST_CASE("object_pool: objects are made on demand, lent again, the last returned first") {
     const test::watchdog guard;
     census all;
     {
-        pool_on<TestType> p(of(2), [&] { return connection(all); });
+        pool_on<test::native> p(of(2), [&] { return connection(all); });
         CHECK(p.limit() == 2);
         CHECK(all.made == 0);
         auto one = p.acquire();
@@ -167,9 +166,9 @@ TEMPLATE_TEST_CASE("object_pool: objects are made on demand, lent again, the las
     CHECK(all.gone == 2);
 }
 
-TEMPLATE_TEST_CASE("object_pool: waiters of every kind get an object in the order of arrival",
-                   "[promise.object-pool]", test::native, test::portable) {
-    using platform = test::observing<TestType>;
+TEST_CASE("object_pool: waiters of every kind get an object in the order of arrival",
+          "[promise.object-pool]") {
+    using platform = test::observing<test::native>;
     const test::watchdog guard;
     census all;
     pool_on<platform> p(of(1), [&] { return connection(all); });
@@ -183,7 +182,7 @@ TEMPLATE_TEST_CASE("object_pool: waiters of every kind get an object in the orde
         const auto held = p.acquire();
         turns.add(1);
     });
-    REQUIRE(test::are_asleep<TestType>(1));
+    REQUIRE(test::are_asleep<test::native>(1));
     test::foreign_wait foreign(p.async_acquire().as_result().as_case(), turns, 2);
     CHECK_FALSE(foreign.start());
     note_end(p.async_acquire().with_stop(stop.get_token()), ends[0]);
@@ -493,10 +492,9 @@ TEST_CASE("object_pool: with an idle time of zero, no object is lent twice") {
     CHECK(p.acquire()->number() == 2);
 }
 
-TEMPLATE_TEST_CASE("object_pool: close ends waits and idle objects, and leases when they return",
-                   "", test::native, test::portable) {
+TEST_CASE("object_pool: close ends waits and idle objects, and leases when they return") {
     const test::watchdog guard;
-    using platform = test::observing<TestType>;
+    using platform = test::observing<test::native>;
     census all;
     pool_on<platform> p(of(2), [&] { return connection(all); });
     auto a = p.acquire();
@@ -528,7 +526,7 @@ TEMPLATE_TEST_CASE("object_pool: close ends waits and idle objects, and leases w
         ends[i + 1] = i == 0 ? what_of(q.acquire(std::stop_token()))
                              : (q.try_acquire_for(1h) ? what::got : what::closed);
     });
-    REQUIRE(test::are_asleep<TestType>(2));
+    REQUIRE(test::are_asleep<test::native>(2));
     q.close();
     thread.join();
     CHECK((ends[0] == what::closed && ends[1] == what::closed && ends[2] == what::closed));

@@ -1,4 +1,3 @@
-#include "support/alloc.hpp"
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
@@ -15,9 +14,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -99,10 +95,9 @@ struct counted_value {
 
 // ---- once_flag
 
-TEMPLATE_TEST_CASE("once_flag: the first caller has the turn, and set() lets all others through",
-                   "", test::native, test::portable) {
+TEST_CASE("once_flag: the first caller has the turn, and set() lets all others through") {
     const test::watchdog guard;
-    bide::basic_once_flag<TestType> f;
+    bide::once_flag f;
     CHECK_FALSE(f.is_set());
     auto turn = f.begin();
     REQUIRE(turn);
@@ -136,10 +131,9 @@ TEST_CASE("once_flag: it can be constant-initialised") {
     CHECK(cell_at_start.get_or_init([] { return 3; }) == 3);
 }
 
-TEMPLATE_TEST_CASE(
-    "once_flag: waiters of every kind get the turn in their order, until one sets it",
-    "[promise.once]", test::native, test::portable) {
-    using platform = test::observing<TestType>;
+TEST_CASE("once_flag: waiters of every kind get the turn in their order, until one sets it",
+          "[promise.once]") {
+    using platform = test::observing<test::native>;
     const test::watchdog guard;
     bide::basic_once_flag<platform> f;
     auto turn = f.begin();
@@ -155,7 +149,7 @@ TEMPLATE_TEST_CASE(
         turns.add(1);
         of_thread = of(got);
     });
-    REQUIRE(test::are_asleep<TestType>(1));
+    REQUIRE(test::are_asleep<test::native>(1));
     test::foreign_wait foreign(f.async_begin().as_result().as_case(), turns, 2);
     CHECK_FALSE(foreign.start());
     begin_and(f, true, ends[1], turns, 3);
@@ -179,11 +173,9 @@ TEMPLATE_TEST_CASE(
     CHECK(f.is_set());
 }
 
-TEMPLATE_TEST_CASE(
-    "once_flag: a waiter that is stopped, times out or is destroyed passes no turn by", "",
-    test::native, test::portable) {
+TEST_CASE("once_flag: a waiter that is stopped, times out or is destroyed passes no turn by") {
     const test::watchdog guard;
-    bide::basic_once_flag<TestType> f;
+    bide::once_flag f;
     std::stop_source stop;
     std::atomic<what> ends[3] = {};
     test::journal turns;
@@ -249,22 +241,6 @@ TEMPLATE_TEST_CASE("once_flag: of many callers one initialises, and all see what
             REQUIRE(s == 1);
         }
     }
-}
-
-TEST_CASE("once_flag: no wait allocates") {
-    const test::watchdog guard;
-    bide::basic_once_flag<test::observing<test::native>> f;
-    auto turn = f.begin();
-    std::size_t made = 1;
-    test::team waiting(1, [&](int) {
-        const std::size_t before = test::allocations_here();
-        static_cast<void>(f.begin());
-        made = test::allocations_here() - before;
-    });
-    REQUIRE(test::are_asleep<test::native>(1));
-    turn.set();
-    waiting.join();
-    CHECK(made == 0);
 }
 
 // ---- once_cell
@@ -394,9 +370,8 @@ TEST_CASE("once: misuse terminates with its name", "[promise.misuse-refused]") {
 
 #endif
 
-TEMPLATE_TEST_CASE("once_flag: a caller that finds it set may destroy it before set() returns", "",
-                   test::native, test::portable) {
-    using flag = bide::basic_once_flag<TestType>;
+TEST_CASE("once_flag: a caller that finds it set may destroy it before set() returns") {
+    using flag = bide::once_flag;
     const auto make = [](void* at, int) { return ::new (at) flag; };
     const auto set = [](flag& f) { f.call([] {}); };
     const auto wait = [](flag& f, int round) {

@@ -20,7 +20,6 @@
 #include <bide/task/task.hpp>
 
 #include <chrono>
-#include <cstddef>
 #include <stdexcept>
 #include <stop_token>
 #include <string>

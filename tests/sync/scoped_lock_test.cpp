@@ -11,8 +11,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <stop_token>

@@ -51,9 +51,8 @@ TEST_CASE("semaphore: it can be constant-initialised") {
     ready_at_start.release(3);
 }
 
-TEMPLATE_TEST_CASE("semaphore: an acquired permit is not free until it is released", "",
-                   test::native, test::portable) {
-    bide::basic_semaphore<TestType> s(5);
+TEST_CASE("semaphore: an acquired permit is not free until it is released") {
+    bide::semaphore s(5);
     CHECK(s.available() == 5);
     CHECK(s.waiters() == 0);
     CHECK_FALSE(s.is_closed());
@@ -75,8 +74,8 @@ TEMPLATE_TEST_CASE("semaphore: an acquired permit is not free until it is releas
     CHECK(s.available() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: it counts up to max()", "", test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
+TEST_CASE("semaphore: it counts up to max()") {
+    using bide::semaphore;
     constexpr std::ptrdiff_t max = semaphore::max();
     STATIC_REQUIRE(max >= std::numeric_limits<std::int32_t>::max() / 4);
 
@@ -108,10 +107,9 @@ TEMPLATE_TEST_CASE("semaphore: it counts up to max()", "", test::native, test::p
     CHECK(s.available() == max - 1);
 }
 
-TEMPLATE_TEST_CASE("semaphore: a count outside [0, max()] is refused and changes nothing", "",
-                   test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
-    using permit = bide::basic_permit<TestType>;
+TEST_CASE("semaphore: a count outside [0, max()] is refused and changes nothing") {
+    using bide::semaphore;
+    using permit = bide::permit;
     const bool has_waiter = GENERATE(false, true);
     CAPTURE(has_waiter);
     const test::watchdog guard;
@@ -149,9 +147,8 @@ TEMPLATE_TEST_CASE("semaphore: a count outside [0, max()] is refused and changes
     CHECK(head.is_complete() == has_waiter);
 }
 
-TEMPLATE_TEST_CASE("semaphore: forgotten permits are gone, as many as were free", "", test::native,
-                   test::portable) {
-    bide::basic_semaphore<TestType> s(5);
+TEST_CASE("semaphore: forgotten permits are gone, as many as were free") {
+    bide::semaphore s(5);
     CHECK(s.forget_permits(0) == 0);
     CHECK(s.forget_permits(2) == 2);
     CHECK(s.available() == 3);
@@ -205,10 +202,9 @@ TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served
     }
 }
 
-TEMPLATE_TEST_CASE(
-    "semaphore: a large request is served in part, and smaller requests behind it wait",
-    "[promise.no-overtaking]", test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
+TEST_CASE("semaphore: a large request is served in part, and smaller requests behind it wait",
+          "[promise.no-overtaking]") {
+    using bide::semaphore;
     semaphore s(0);
     test::journal turns;
     test::foreign large(s, 5, turns, 0);
@@ -229,9 +225,9 @@ TEMPLATE_TEST_CASE(
     CHECK(s.available() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: while there are waiters no permit is free and no caller overtakes",
-                   "[promise.no-overtaking]", test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
+TEST_CASE("semaphore: while there are waiters no permit is free and no caller overtakes",
+          "[promise.no-overtaking]") {
+    using bide::semaphore;
     semaphore s(2);
     test::foreign head(s, 5);
     head.start();
@@ -240,7 +236,7 @@ TEMPLATE_TEST_CASE("semaphore: while there are waiters no permit is free and no 
         CHECK_FALSE(s.try_acquire());
         CHECK_FALSE(s.try_acquire_for(0s));
         CHECK_FALSE(s.try_acquire_for(1ms));
-        CHECK_FALSE(bide::basic_permit<TestType>(s, std::try_to_lock));
+        CHECK_FALSE(bide::permit(s, std::try_to_lock));
         CHECK(s.forget_permits(1) == 0);
         s.release();
     }
@@ -250,9 +246,8 @@ TEMPLATE_TEST_CASE("semaphore: while there are waiters no permit is free and no 
     CHECK(s.try_acquire());
 }
 
-TEMPLATE_TEST_CASE("semaphore: one release serves as many waiters as it can and keeps the rest", "",
-                   test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
+TEST_CASE("semaphore: one release serves as many waiters as it can and keeps the rest") {
+    using bide::semaphore;
     semaphore s(0);
     test::journal turns;
     test::foreign<semaphore> wakers[4] = {
@@ -272,9 +267,8 @@ TEMPLATE_TEST_CASE("semaphore: one release serves as many waiters as it can and 
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: acquire(0) does not wait behind other waiters", "", test::native,
-                   test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
+TEST_CASE("semaphore: acquire(0) does not wait behind other waiters") {
+    using bide::semaphore;
     const test::watchdog guard;
     semaphore s(0);
     test::foreign head(s, 1);
@@ -319,9 +313,9 @@ TEMPLATE_TEST_CASE(
 
 // ---- Close
 
-TEMPLATE_TEST_CASE("semaphore: close fails every waiter, and partial grants return",
-                   "[promise.close-semaphore]", test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
+TEST_CASE("semaphore: close fails every waiter, and partial grants return",
+          "[promise.close-semaphore]") {
+    using bide::semaphore;
     const test::watchdog guard;
     semaphore s(0);
     test::foreign head(s, 5);
@@ -373,26 +367,25 @@ TEMPLATE_TEST_CASE("semaphore: close fails every waiter, and partial grants retu
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: only the first close() returns true", "", test::native,
-                   test::portable) {
-    bide::basic_semaphore<TestType> s(1);
+TEST_CASE("semaphore: only the first close() returns true") {
+    bide::semaphore s(1);
     STATIC_REQUIRE(noexcept(s.close()));
     CHECK(s.close());
     CHECK_FALSE(s.close());
     CHECK_FALSE(s.close());
 
     for (int round = 0; round < 100; ++round) {
-        bide::basic_semaphore<TestType> contended(0);
+        bide::semaphore contended(0);
         std::atomic<int> firsts{0};
         test::run_threads(3, [&](int) { firsts += contended.close() ? 1 : 0; });
         REQUIRE(firsts == 1);
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: after close every acquire fails and releases still count",
-                   "[promise.close-semaphore]", test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
-    using permit = bide::basic_permit<TestType>;
+TEST_CASE("semaphore: after close every acquire fails and releases still count",
+          "[promise.close-semaphore]") {
+    using bide::semaphore;
+    using permit = bide::permit;
     const test::watchdog guard;
     semaphore s(4);
     permit kept(s, 2);
@@ -442,15 +435,14 @@ TEMPLATE_TEST_CASE("semaphore: after close every acquire fails and releases stil
 
 // ---- Allocation
 
-TEMPLATE_TEST_CASE("semaphore: no wait allocates", "[promise.no-wait-allocates]", test::native,
-                   test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
+TEST_CASE("semaphore: no wait allocates", "[promise.no-wait-allocates]") {
+    using bide::semaphore;
     const test::watchdog guard;
     semaphore s(0);
     std::stop_source stop;
     const std::stop_token token = stop.get_token();
-    bide::timer_service<TestType>(); // its thread, once
-    bool good = true;                // nothing is asserted while allocations are counted
+    bide::timer_service<test::native>(); // its thread, once
+    bool good = true;                    // nothing is asserted while allocations are counted
 
     SECTION("of a thread") {
         std::size_t made = 1;
@@ -536,9 +528,8 @@ TEST_CASE("semaphore: destroying it without waiters is allowed") {
 
 #endif
 
-TEMPLATE_TEST_CASE("semaphore: a coroutine that is granted inside release may destroy it there", "",
-                   test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
+TEST_CASE("semaphore: a coroutine that is granted inside release may destroy it there") {
+    using bide::semaphore;
     auto s = std::make_unique<semaphore>(0);
     SECTION("a coroutine") {
         [](std::unique_ptr<semaphore>& from) -> test::detached {

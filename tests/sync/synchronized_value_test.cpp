@@ -18,7 +18,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 
@@ -303,21 +302,6 @@ TEST_CASE("synchronized_value: its value may have an operator& of its own") {
     (*v.lock()).n += 2;
     v.with([](without_address& inside) { inside.n += 4; });
     CHECK(v.try_lock()->n == 7);
-}
-
-TEST_CASE("synchronized_value: with std::mutex, threads count together") {
-    constexpr int rounds = 2'000;
-    bide::synchronized_value<int, std::mutex> v(0);
-    test::run_threads(3, [&](int i) {
-        for (int n = 0; n < rounds; ++n) {
-            if (i == 0) {
-                v.with([](int& count) { ++count; });
-            } else {
-                ++*v.lock();
-            }
-        }
-    });
-    CHECK(*v.lock() == 3 * rounds);
 }
 
 TEMPLATE_TEST_CASE("synchronized_value: a coroutine is handed the value and its lock", "",

@@ -1,6 +1,6 @@
-// expect: may forget what it acknowledged
 #include <bide/durable/slot.hpp>
 
+namespace relaxed_slot { // 1: may forget what it acknowledged
 struct cache_slot {
     static constexpr bide::slot_guarantees guarantees{false, true, bide::lock_clock::observed};
 
@@ -8,11 +8,12 @@ struct cache_slot {
     bide::cas_result compare_exchange(bide::slot_version, std::string_view) { return {}; }
 };
 
-int main() {
-#if defined(BIDE_CONTROL)
+int use() {
+#if BIDE_MISUSE != 1
     bide::slot_ref slot(bide::allow_relaxed, cache_slot());
 #else
     bide::slot_ref slot(cache_slot{}); // two may hold a lock in it
 #endif
     return slot.load() ? 0 : 1;
 }
+} // namespace relaxed_slot

@@ -1,11 +1,12 @@
-// expect: co_await it
 #include <bide/sched/epoll_driver.hpp>
 
-int main() {
+namespace epoll_driver_wait_is_not_discarded { // 1: co_await it
+void use() {
     bide::epoll_driver files;
-#if defined(BIDE_CONTROL)
+#if BIDE_MISUSE != 1
     [[maybe_unused]] const auto operation = files.async_wait_readable(0);
 #else
     files.async_wait_readable(0); // does nothing
 #endif
 }
+} // namespace epoll_driver_wait_is_not_discarded
