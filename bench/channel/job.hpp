@@ -4,9 +4,7 @@
 // What every workload of channels is: a number of messages through channels of one capacity, by
 // threads on given processors, counted and timed.
 
-#include "support/cpus.hpp"
-#include "support/table.hpp"
-#include "support/team.hpp"
+#include "peers/run.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 namespace bench {
@@ -21,10 +20,11 @@ namespace bench {
 // As crossbeam-channel's own benchmark has it: so many threads where there are several on a side,
 // and so many channels to select from.
 inline constexpr std::size_t channel_threads = 4;
+inline constexpr std::size_t messages_multiple = 16; // of the threads, and of a batch
 
 struct job {
     std::size_t capacity;
-    std::uint64_t messages; // channel_threads divides it
+    std::uint64_t messages; // a multiple of messages_multiple
     cpu_list cpus;          // thread i runs on cpus[i mod n]
 };
 
@@ -65,12 +65,53 @@ template <class Part> double run_job(const job& j, std::size_t threads, Part par
 }
 
 // run(job), after a warm-up with a tenth of the messages.
-template <class Run> sample after_warm_up(const job& j, Run run) {
+template <class Run> measured after_warm_up(const job& j, Run run) {
     job warm_up = j;
-    warm_up.messages = std::max<std::uint64_t>(j.messages / 10, channel_threads);
-    warm_up.messages -= warm_up.messages % channel_threads;
+    warm_up.messages = std::max<std::uint64_t>(j.messages / 10, messages_multiple);
+    warm_up.messages -= warm_up.messages % messages_multiple;
     run(warm_up);
     return {run(j)};
+}
+
+// Where every message is waited for, there are fewer.
+inline std::uint64_t messages_at(std::size_t capacity) {
+    return scaled(capacity <= 1     ? 50'000
+                  : capacity <= 128 ? 500'000
+                                    : 1'000'000,
+                  messages_multiple);
+}
+
+inline constexpr std::size_t room_for_all = ~std::size_t{0};
+
+// The name of a table, and its job.
+inline std::string table_name(const std::string& shape, std::size_t capacity) {
+    return shape + "/capacity=" + (capacity == room_for_all ? "N" : std::to_string(capacity));
+}
+inline job job_of(std::size_t capacity) {
+    const std::uint64_t messages = messages_at(capacity);
+    return {std::min<std::size_t>(capacity, messages), messages, allowed_cpus()};
+}
+
+// Adds a row that measures run(job).
+template <class Run>
+void add_run(table& t, const char* row, const job& j, Run run,
+             placement where = placement::own_process) {
+    t.add(row, [=] { return after_warm_up(j, run); }, where);
+}
+
+// crossbeam-channel runs the same workloads in a program of its own, ../peers/rust, which may use these processors.
+inline void add_crossbeam([[maybe_unused]] table& t, [[maybe_unused]] const char* workload,
+                          [[maybe_unused]] const job& j, [[maybe_unused]] const cpu_list& allowed) {
+#if defined(BIDE_BENCH_CROSSBEAM)
+    std::string cpus;
+    for (const int cpu : j.cpus) {
+        cpus += (cpus.empty() ? "" : ",") + std::to_string(cpu);
+    }
+    const std::vector<std::string> command{BIDE_BENCH_CROSSBEAM, workload,
+                                           std::to_string(j.capacity), std::to_string(j.messages),
+                                           cpus};
+    t.add("crossbeam-channel", [=] { return measured{numbers_of(command, allowed).at(0)}; });
+#endif
 }
 
 } // namespace bench

@@ -2,7 +2,9 @@
 #define BIDE_BENCH_CHANNEL_PEERS_HPP
 
 // Every channel under one shape: made with a capacity, send(message), recv(). So a workload is
-// written once and each variant is compiled into it. (crossbeam-channel is in crossbeam.hpp.)
+// written once and each variant is compiled into it. (crossbeam-channel is in job.hpp.)
+
+#include "channel/job.hpp"
 
 #include <bide/channel/channel.hpp>
 
@@ -223,6 +225,15 @@ void for_each_channel(std::size_t capacity, [[maybe_unused]] bounds which, Visit
         visit(std::type_identity<moodycamel_channel>(), "moodycamel, unbounded");
     }
 #endif
+}
+
+// Adds a row for each channel: measure(std::type_identity<Channel>(), job).
+template <class Measure>
+void add_channels(table& t, const job& j, bounds which, placement where, Measure measure) {
+    for_each_channel(j.capacity, which,
+                     [&]<class Channel>(std::type_identity<Channel> type, const char* name) {
+                         add_run(t, name, j, [=](const job& k) { return measure(type, k); }, where);
+                     });
 }
 
 } // namespace bench

@@ -4,10 +4,7 @@
 // tbb::concurrent_priority_queue has no capacity and no wait: it takes part if there is room for all
 // messages, and a receiver that finds it empty yields.
 
-#include "channel/job.hpp"
 #include "channel/peers.hpp"
-#include "channel/workloads.hpp"
-#include "support/isolated.hpp"
 
 #include <bide/channel/priority_channel.hpp>
 
@@ -139,38 +136,33 @@ template <class Channel> double priorities(const job& j, const shape& s) {
     });
 }
 
-template <class Channel> void add_row(table& t, const job& j, const shape& s, const char* name) {
-    const auto once = [=] {
-        return after_warm_up(j, [=](const job& k) { return priorities<Channel>(k, s); });
+void add_table(const shape& s, std::size_t capacity) {
+    table t(table_name(s.name, capacity), "the greatest first");
+    const job j = job_of(capacity);
+    const auto add = [&]<class Channel>(std::type_identity<Channel>, const char* row) {
+        add_run(t, row, j, [s](const job& k) { return priorities<Channel>(k, s); });
     };
-    t.rows.push_back({name, once, placement::own_process});
-}
-
-void add_table(harness& h, const load& l, const shape& s) {
-    const job j{l.capacity, l.messages, h.opts().cpus};
-    table t{l.name, "the greatest first", {{"message", "ns", 1, true}}, {}};
-    add_row<bide_priority>(t, j, s, "bide::priority_channel");
-    add_row<condition_priority>(t, j, s, "std::priority_queue, mutex and condition_variable");
+    add(std::type_identity<bide_priority>(), "bide::priority_channel");
+    add(std::type_identity<condition_priority>(),
+        "std::priority_queue, mutex and condition_variable");
 #if defined(BIDE_BENCH_HAS_TBB)
-    if (s.receivers == 0 || l.capacity >= l.messages) {
-        add_row<tbb_priority>(t, j, s, "tbb::concurrent_priority_queue, yielding");
+    if (s.receivers == 0 || capacity == room_for_all) {
+        add(std::type_identity<tbb_priority>(), "tbb::concurrent_priority_queue, yielding");
     }
 #endif
-    h.add(std::move(t));
 }
 
 } // namespace
 
-void add_priorities(harness& h) {
-    const shape alone{"priority_seq", 1, 0};
-    add_table(h, load_of(h, alone.name, 16), alone);
-    add_table(h, load_of(h, alone.name, 1024), alone);
+void add_priorities() {
+    add_table({"priority_seq", 1, 0}, 16);
+    add_table({"priority_seq", 1, 0}, 1024);
     for (const shape& s :
          {shape{"priority_spsc", 1, 1}, shape{"priority_mpmc", channel_threads, channel_threads}}) {
-        for (const std::size_t capacity : {1u, 16u, 1024u}) {
-            add_table(h, load_of(h, s.name, capacity), s);
+        for (const std::size_t capacity :
+             {std::size_t{1}, std::size_t{16}, std::size_t{1024}, room_for_all}) {
+            add_table(s, capacity);
         }
-        add_table(h, load_with_room_for_all(h, s.name), s);
     }
 }
 

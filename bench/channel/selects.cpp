@@ -2,9 +2,7 @@
 // four senders and four receivers, and every one of them selects from all. The shapes are those of
 // crossbeam-channel's own benchmark; the other peers have no select over channels.
 
-#include "channel/job.hpp"
 #include "channel/peers.hpp"
-#include "channel/workloads.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
@@ -72,29 +70,20 @@ double select_from_all(const job& j, bool both) {
     });
 }
 
-void add_select(harness& h, const load& l, const char* shape, bool both) {
-    const job j{l.capacity, l.messages, h.opts().cpus};
-    table t{l.name,
-            both ? "4 senders and 4 receivers select from 4 channels"
-                 : "a receiver selects from 4 channels with a sender each",
-            {{"message", "ns", 1, true}},
-            {}};
-    add_crossbeam(t, shape, j, h.opts().cpus);
-    const auto run = [=](const job& k) { return select_from_all(k, both); };
-    t.rows.push_back(
-        {"bide::channel", [=] { return after_warm_up(j, run); }, placement::own_process});
-    h.add(std::move(t));
-}
-
 } // namespace
 
-void add_selects(harness& h) {
+void add_selects() {
     for (const bool both : {false, true}) {
         const char* const shape = both ? "select_both" : "select_rx";
-        for (const std::size_t capacity : {0u, 1u, 16u, 128u, 1024u}) {
-            add_select(h, load_of(h, shape, capacity), shape, both);
+        for (const std::size_t capacity : {std::size_t{0}, std::size_t{1}, std::size_t{16},
+                                           std::size_t{128}, std::size_t{1024}, room_for_all}) {
+            table t(table_name(shape, capacity),
+                    both ? "4 senders and 4 receivers select from 4 channels"
+                         : "a receiver selects from 4 channels with a sender each");
+            const job j = job_of(capacity);
+            add_crossbeam(t, shape, j, j.cpus);
+            add_run(t, "bide::channel", j, [=](const job& k) { return select_from_all(k, both); });
         }
-        add_select(h, load_with_room_for_all(h, shape), shape, both);
     }
 }
 

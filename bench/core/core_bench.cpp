@@ -1,5 +1,7 @@
-// What the parts cost by themselves, with Google Benchmark: nothing here waits, and nothing is
-// contended. What needs threads, peers and ratios is in bench/sync.
+// What the parts cost by themselves: nothing here waits, and nothing is contended. What needs threads and
+// peers is in bench/sync.
+
+#include "support/bench.hpp"
 
 #include <bide/core/event_count.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -18,17 +20,10 @@
 #include <cstdint>
 #include <mutex>
 #include <semaphore>
-#include <thread>
 
 namespace {
 
 using platform = bide::native_platform;
-
-// glibc leaves locks out of a process that never had a second thread.
-const bool second_thread = [] {
-    std::thread([] {}).join();
-    return true;
-}();
 
 // ---- A token to and from oneself
 
@@ -169,4 +164,6 @@ BENCHMARK(task_sync_wait);
 
 } // namespace
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+    return bench::run(argc, argv, [] {});
+}

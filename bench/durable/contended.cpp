@@ -8,8 +8,8 @@
 // need not wait until those have taken theirs.)
 
 #include "durable/job.hpp"
-#include "durable/workloads.hpp"
-#include "support/histogram.hpp"
+
+#include <bide/durable/slot.hpp>
 
 #include <algorithm>
 #include <array>
@@ -17,15 +17,28 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 namespace bench {
 namespace {
+
+// The least that one has gained over the most.
+double fairness(const std::vector<std::uint64_t>& before, const std::vector<std::uint64_t>& after) {
+    std::vector<std::uint64_t> shares(after.size());
+    std::transform(after.begin(), after.end(), before.begin(), shares.begin(), std::minus<>());
+    const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
+    return static_cast<double>(*least) / static_cast<double>(*most);
+}
 
 constexpr std::size_t most_contestants = 32;
 constexpr std::int64_t held_ns = 20'000;
@@ -113,8 +126,8 @@ std::uint64_t sum(const std::vector<std::uint64_t>& of) {
     return std::accumulate(of.begin(), of.end(), std::uint64_t{0});
 }
 
-sample compete(const lock_kind& kind, std::size_t size, std::int64_t permits,
-               std::chrono::nanoseconds duration) {
+measured compete(const lock_kind& kind, std::size_t size, std::int64_t permits,
+                 std::chrono::nanoseconds duration) {
     const std::string place = begin_place(kind);
     const shared_with_children<contest> c;
     lock_terms terms;
@@ -148,58 +161,221 @@ sample compete(const lock_kind& kind, std::size_t size, std::int64_t permits,
         throw std::runtime_error(kind.name + ": too many held the lock at a time");
     }
 
-    const std::vector<std::uint64_t> shares = gained(before.acquired, after.acquired);
-    const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
     histogram waits;
     for (std::size_t i = 0; i < size; ++i) {
         waits.merge(c->of[i].waits);
     }
     const double seconds = static_cast<double>(after.at - before.at) / 1e9;
     const auto acquired = static_cast<double>(sum(in_all.acquired));
-    const std::uint64_t turns = sum(shares);
+    const std::uint64_t turns = sum(after.acquired) - sum(before.acquired);
     const bool is_telling = turns >= few_turns * size;
-    const bool ours = kind.is_ours;
-    return {static_cast<double>(turns) / seconds,
-            ours ? in_all.stores / acquired : not_measured,
-            ours ? in_all.conflicts / in_all.stores : not_measured,
-            ours ? in_all.loads / acquired : not_measured,
-            is_telling ? static_cast<double>(*least) / static_cast<double>(*most) : not_measured,
-            ours && permits == 1 ? overtaken(*c) : not_measured,
-            static_cast<double>(waits.percentile(0.5)) / 1e3,
-            static_cast<double>(waits.percentile(0.99)) / 1e3};
+    measured found{1e9 * seconds / static_cast<double>(turns),
+                   {{"per s", static_cast<double>(turns) / seconds},
+                    {"wait p50", waits.percentile(0.5) / 1e3},
+                    {"wait p99", waits.percentile(0.99) / 1e3}}};
+    if (is_telling) {
+        found.counters["fairness"] = fairness(before.acquired, after.acquired);
+    }
+    if (kind.is_ours) {
+        found.counters["writes"] = in_all.stores / acquired;
+        found.counters["conflicts"] = in_all.conflicts / in_all.stores;
+        found.counters["loads"] = in_all.loads / acquired;
+    }
+    if (kind.is_ours && permits == 1) {
+        found.counters["overtaken"] = overtaken(*c);
+    }
+    return found;
 }
 
-std::vector<column> contest_columns() {
-    return {{"acquisitions", "/s", 0},  {"writes", "/acquisition", 2},
-            {"conflicts", "/write", 3}, {"loads", "/acquisition", 1},
-            {"fairness", "", 2},        {"overtaken", "", 0},
-            {"wait p50", "us", 0},      {"p99", "us", 0}};
+// ---- Storms
+//
+// Processes count up a number in a bare slot, as fast as they can; a process that meets a conflict rests for a
+// random time, longer the more often, as the locks do, and so does a process that is told that the store was
+// busy for too long, which is counted. The number is exact in the end, or the row fails.
+
+constexpr std::size_t most_in_storm = 64;
+
+struct storm {
+    struct alignas(128) counter {
+        slot_meter meter;
+        std::atomic<std::uint64_t> counted{0};
+        std::atomic<std::uint64_t> errors{0};
+    };
+    std::array<counter, most_in_storm> of{};
+    std::atomic<bool> stop{false};
+    std::atomic<std::size_t> left{0};
+    std::atomic<std::uint64_t> number{0}; // in the end
+};
+
+class counting {
+public:
+    counting(bide::slot_ref slot, std::size_t seed, std::atomic<std::uint64_t>& errors)
+        : slot_(std::move(slot)), errors_(&errors), random_(static_cast<unsigned>(seed + 1)) {}
+
+    // One more.
+    void up() {
+        for (unsigned attempt = 0;; ++attempt) {
+            if (!known_ && !look()) {
+                back_off(attempt);
+                continue;
+            }
+            std::string value = std::to_string(number_in(*known_) + 1);
+            value.resize(300, ' ');
+            bide::cas_result tried = slot_.compare_exchange(known_->version, value);
+            if (tried.status == bide::cas_status::stored) {
+                known_.reset();
+                return;
+            }
+            if (tried.status == bide::cas_status::indeterminate) {
+                throw std::system_error(tried.error, "compare_exchange");
+            }
+            if (tried.status == bide::cas_status::failed) {
+                note(tried.error, "compare_exchange");
+            }
+            known_ = std::move(tried.current);
+            if (!known_) {
+                back_off(attempt);
+            }
+        }
+    }
+
+    std::uint64_t number() {
+        known_.reset();
+        while (!look()) {
+        }
+        return number_in(*known_);
+    }
+
+private:
+    static constexpr std::uint64_t too_many_errors = 5;
+
+    bool look() {
+        auto loaded = slot_.load();
+        if (!loaded) {
+            note(loaded.error(), "load");
+            return false;
+        }
+        known_ = std::move(*loaded);
+        return true;
+    }
+    void note(std::error_code error, const char* what) {
+        if (++*errors_ > too_many_errors) {
+            throw std::system_error(error, what);
+        }
+    }
+    static std::uint64_t number_in(const bide::slot_snapshot& from) {
+        return std::strtoull(from.value.c_str(), nullptr, 10);
+    }
+    void back_off(unsigned attempt) {
+        const std::int64_t most = std::int64_t{200'000} << std::min(attempt, 7U);
+        rest(std::chrono::nanoseconds(
+            std::uniform_int_distribution<std::int64_t>(0, most)(random_)));
+    }
+
+    bide::slot_ref slot_;
+    std::atomic<std::uint64_t>* errors_;
+    std::optional<bide::slot_snapshot> known_;
+    std::minstd_rand random_;
+};
+
+struct storm_tally {
+    std::vector<std::uint64_t> counted;
+    double stores = 0;
+    double conflicts = 0;
+    std::int64_t at = now_ns();
+};
+
+storm_tally count(const storm& s, std::size_t size) {
+    storm_tally all;
+    for (std::size_t i = 0; i < size; ++i) {
+        all.counted.push_back(s.of[i].counted);
+        all.stores += static_cast<double>(s.of[i].meter.stores);
+        all.conflicts += static_cast<double>(s.of[i].meter.conflicts);
+    }
+    return all;
+}
+
+measured rage(store& on, std::size_t size, std::chrono::nanoseconds duration) {
+    const std::string place = begin_place(on);
+    const shared_with_children<storm> s;
+    s->left = size;
+    crew all(on.shared_by(), size, [&](std::size_t i, const crew::gate& gate) {
+        storm::counter& me = s->of[i];
+        counting it(on.open(place, me.meter), i, me.errors);
+        static_cast<void>(it.number());
+        gate.wait();
+        while (!s->stop) {
+            it.up();
+            ++me.counted;
+        }
+        if (--s->left == 0) {
+            s->number = it.number();
+        }
+    });
+    all.start();
+    rest(duration / 4); // they are under way
+    const storm_tally before = count(*s, size);
+    rest(duration);
+    const storm_tally after = count(*s, size);
+    s->stop = true;
+    all.finish();
+
+    std::uint64_t counted = 0;
+    double errors = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+        counted += s->of[i].counted;
+        errors += static_cast<double>(s->of[i].errors);
+    }
+    if (s->number != counted) {
+        throw std::runtime_error(std::string(on.name()) + ": counted to " +
+                                 std::to_string(s->number) + " in " + std::to_string(counted) +
+                                 " steps");
+    }
+    const double stores = after.stores - before.stores;
+    const auto elapsed = static_cast<double>(after.at - before.at);
+    return {elapsed / stores,
+            {{"per s", 1e9 * stores / elapsed},
+             {"conflicts", (after.conflicts - before.conflicts) / stores},
+             {"fairness", fairness(before.counted, after.counted)},
+             {"errors", errors}}};
 }
 
 } // namespace
 
-void add_contended(harness& h) {
-    const std::chrono::nanoseconds duration = h.make_setting(700, 120).duration;
-    table mutex{
-        "contended/16", "16 processes (memory: threads) want one lock", contest_columns(), {}};
-    table semaphore{"semaphore/32",
-                    "32 processes (memory: threads) want one of 4 permits",
-                    contest_columns(),
-                    {}};
+void add_contended() {
+    const std::chrono::nanoseconds duration = a_round(7);
+    table mutex("contended/16", "16 processes (memory: threads) want one lock");
+    table semaphore("semaphore/32", "32 processes (memory: threads) want one of 4 permits");
     for (const lock_kind& kind : other_locks()) {
         add_row(mutex, kind.name, [&kind, duration] { return compete(kind, 16, 1, duration); });
     }
     for (const lock_kind& kind : our_locks()) {
-        if (is_for_many(h, kind) || kind.name == "PostgreSQL") {
+        if (is_for_many(kind) || kind.name == "PostgreSQL") {
             add_row(mutex, kind.name, [&kind, duration] { return compete(kind, 16, 1, duration); });
         }
-        if (is_for_many(h, kind) && !kind.is_variant) {
+        if (is_for_many(kind) && !kind.is_variant) {
             add_row(semaphore, kind.name,
                     [&kind, duration] { return compete(kind, 32, 4, duration); });
         }
     }
-    h.add(std::move(mutex));
-    h.add(std::move(semaphore));
+}
+
+void add_storms() {
+    const std::chrono::nanoseconds duration = a_round(4);
+    const std::size_t quick_most = 16;
+    for (const std::size_t size : {std::size_t{2}, std::size_t{16}, most_in_storm}) {
+        if (is_short() && size > quick_most) {
+            continue;
+        }
+        table t("storm/" + std::to_string(size),
+                std::to_string(size) + " processes (memory: threads) count in a bare slot");
+        for (store* const each : stores()) {
+            if (!each->is_variant() && is_for_many(each->name())) {
+                add_row(t, each->name(),
+                        [each, size, duration] { return rage(*each, size, duration); });
+            }
+        }
+    }
 }
 
 } // namespace bench

@@ -142,7 +142,7 @@ lock_kind kind_over(store& on) {
 
 lock_kind flock_kind() {
     lock_kind kind;
-    kind.name = flock_row;
+    kind.name = "flock(2)";
     kind.is_ours = false;
     kind.prepare = [] {};
     kind.join = [](const std::string& place, slot_meter&, const lock_terms&) {
@@ -154,7 +154,7 @@ lock_kind flock_kind() {
 #if defined(BIDE_BENCH_HAS_POSTGRES)
 lock_kind advisory_kind() {
     lock_kind kind;
-    kind.name = advisory_row;
+    kind.name = "pg_advisory_lock";
     kind.is_ours = false;
     kind.prepare = [] { static_cast<void>(postgres_conninfo()); };
     kind.join = [](const std::string& place, slot_meter&, const lock_terms&) {

@@ -54,9 +54,6 @@ const std::vector<lock_kind>& our_locks();
 // ever, nor a token by which a resource could tell; neither remembers anything.
 const std::vector<lock_kind>& other_locks();
 
-inline const char* const flock_row = "flock(2)";
-inline const char* const advisory_row = "pg_advisory_lock";
-
 } // namespace bench
 
 #endif

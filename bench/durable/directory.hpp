@@ -1,19 +1,15 @@
 #ifndef BIDE_BENCH_DURABLE_DIRECTORY_HPP
 #define BIDE_BENCH_DURABLE_DIRECTORY_HPP
 
-// Where the files of the slots are: in a fresh directory below the one that --directory names, or
-// else the working directory, since /tmp is often memory.
+// Where the files of the slots are: in a fresh directory below BIDE_BENCH_DIRECTORY, or else the working
+// directory, since /tmp is often memory.
 
-#include "support/options.hpp"
-
-#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -47,16 +43,17 @@ inline std::string filesystem_of(const std::string& path) {
 // Made with the first use, removed by the process that made it.
 class work_directory {
 public:
-    // Before the first use.
-    static void choose(std::string below) { here().below_ = std::move(below); }
-    static const std::string& below() { return here().below_; }
+    static std::string below() {
+        const char* const chosen = std::getenv("BIDE_BENCH_DIRECTORY");
+        return chosen == nullptr ? "." : chosen;
+    }
 
     static const std::string& path() {
         work_directory& self = here();
         if (self.path_.empty()) {
-            std::string pattern = self.below_ + "/bide-bench-XXXXXX";
+            std::string pattern = below() + "/bide-bench-XXXXXX";
             if (::mkdtemp(pattern.data()) == nullptr) {
-                throw usage_error("--directory: cannot write to " + self.below_);
+                throw std::system_error(errno, std::generic_category(), below());
             }
             self.path_ = std::filesystem::absolute(pattern).string();
             self.owner_ = ::getpid();
@@ -82,22 +79,10 @@ private:
         return it;
     }
 
-    std::string below_ = ".";
     std::string path_;
     pid_t owner_ = 0;
     unsigned names_ = 0;
 };
-
-// Takes `--directory DIR` out.
-inline std::vector<char*> without_directory(int argc, char** argv) {
-    std::vector<char*> rest(argv, argv + argc);
-    const auto option = std::find(rest.begin(), rest.end(), std::string_view("--directory"));
-    if (option != rest.end() && option + 1 != rest.end()) {
-        work_directory::choose(*(option + 1));
-        rest.erase(option, option + 2);
-    }
-    return rest;
-}
 
 } // namespace bench
 

@@ -7,17 +7,12 @@
 #include "durable/crew.hpp"
 #include "durable/directory.hpp"
 #include "durable/stores.hpp"
-#include "support/harness.hpp"
-#include "support/options.hpp"
+#include "support/bench.hpp"
 #include "support/stats.hpp"
-#include "support/table.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
 #include <functional>
 #include <string>
 #include <thread>
@@ -39,23 +34,10 @@ inline std::string begin_place(store& on) {
 }
 
 // Workloads that take long have these stores only, where it has to be quick.
-inline bool is_for_many(const harness& h, const std::string& store_name) {
-    return !h.opts().quick || store_name == "memory" || store_name == "file";
+inline bool is_for_many(const std::string& store_name) {
+    return !is_short() || store_name == "memory" || store_name == "file";
 }
-inline bool is_for_many(const harness& h, const lock_kind& kind) {
-    return is_for_many(h, kind.name);
-}
-
-// Of times in nanoseconds, in microseconds.
-inline double percentile_us(std::vector<std::int64_t> times, double share) {
-    if (times.empty()) {
-        return not_measured;
-    }
-    const auto at = static_cast<std::size_t>(share * static_cast<double>(times.size() - 1) + 0.5);
-    const auto found = times.begin() + static_cast<std::ptrdiff_t>(at);
-    std::nth_element(times.begin(), found, times.end());
-    return static_cast<double>(*found) / 1e3;
-}
+inline bool is_for_many(const lock_kind& kind) { return is_for_many(kind.name); }
 
 // A few numbers that a child leaves.
 struct numbers {
@@ -64,29 +46,12 @@ struct numbers {
 
 inline void rest(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
 
-// How many measurements have failed.
-inline std::size_t& failures() noexcept {
-    static std::size_t count = 0;
-    return count;
-}
-
-// Adds a row that may fail: it says why, nothing stands in its place, and the program fails in the
-// end; the other rows are measured all the same.
-inline void add_row(table& to, std::string name, std::function<sample()> measure) {
-    const std::size_t width = to.columns.size();
-    const std::string full_name = to.name + '/' + name;
-    to.add(std::move(name), [=, measure = std::move(measure)] {
+// Adds a row, all of which runs in processes that are made for it: this one has no slot, no lock, no connection, and
+// no thread but one, which sleeps.
+inline void add_row(table& to, const std::string& name, std::function<measured()> measure) {
+    to.add(name, [measure = std::move(measure)] {
         interruption::check();
-        try {
-            return measure();
-        } catch (const usage_error&) {
-            throw;
-        } catch (const std::exception& wrong) {
-            interruption::check();
-            ++failures();
-            std::fprintf(stderr, "bench: %s failed: %s\n", full_name.c_str(), wrong.what());
-            return sample(width, not_measured);
-        }
+        return measure();
     });
 }
 

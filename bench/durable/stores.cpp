@@ -238,7 +238,7 @@ std::string describe_stores() {
 #if defined(BIDE_BENCH_HAS_SQLITE)
     text += std::string("; SQLite ") + sqlite3_libversion();
 #endif
-    text += only_few ? "; the others without --quick, or with --filter" : "";
+    text += only_few ? "; the others in rounds of full length, or with a filter" : "";
     return text;
 }
 

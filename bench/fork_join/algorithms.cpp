@@ -2,9 +2,7 @@
 // and TBB's own loop. From a thousand elements, where a fork-join costs more
 // than it brings, to more than fit into a cache. The costly rows compute about 100 ns for an element.
 
-#include "fork_join/job.hpp"
 #include "fork_join/pools.hpp"
-#include "fork_join/workloads.hpp"
 
 #include <bide/parallel/parallel_count.hpp>
 #include <bide/parallel/parallel_find.hpp>
@@ -241,17 +239,14 @@ std::string in_powers(std::uint64_t size) {
     return "1e" + std::to_string(zeros);
 }
 
-template <class Algorithm> void add(harness& h, std::uint64_t least, std::uint64_t most) {
+template <class Algorithm> void add(std::uint64_t least, std::uint64_t most) {
     for (std::uint64_t size = least; size <= most; size *= 10) {
         std::string key = Algorithm::name;
         std::replace(key.begin(), key.end(), ' ', '_');
-        fork_table t(h, {.name = "algorithms/" + key + "/" + in_powers(size),
-                         .note = "over numbers of 32 bits",
-                         .size = size,
-                         .count = static_cast<double>(size),
-                         .counted = "element",
-                         .rayon = {},
-                         .in_us = true});
+        fork_table t({.name = "algorithms/" + key + "/" + in_powers(size),
+                      .note = "over numbers of 32 bits",
+                      .size = size,
+                      .count = static_cast<double>(size)});
         add_std_row<Algorithm, with_std>(t, serial_row, 1);
         t.add_work<bide_pool>(
             bide_row, workers(), [](bide_pool& pool, run_timer& timer, std::uint64_t n) {
@@ -277,30 +272,29 @@ template <class Algorithm> void add(harness& h, std::uint64_t least, std::uint64
         }
         add_std_row<Algorithm, with_par>(t, std_row, workers());
 #endif
-        t.finish();
     }
 }
 
 } // namespace
 
-void add_algorithms(harness& h) {
-    const std::uint64_t most = h.opts().quick ? 100'000 : 10'000'000;
-    const std::uint64_t most_costly = h.opts().quick ? 10'000 : 1'000'000;
-    add<for_each_algorithm<false>>(h, 1'000, most);
-    add<transform_algorithm<false>>(h, 1'000, most);
-    add<reduce_algorithm<false>>(h, 1'000, most);
-    add<copy_algorithm>(h, 1'000, most);
-    add<fill_algorithm>(h, 1'000, most);
-    add<find_algorithm>(h, 1'000, most);
-    add<find_if_algorithm<false>>(h, 1'000, most);
-    add<any_of_algorithm>(h, 1'000, most);
-    add<count_if_algorithm<false>>(h, 1'000, most);
-    add<min_algorithm>(h, 1'000, most);
-    add<for_each_algorithm<true>>(h, 1'000, most_costly);
-    add<transform_algorithm<true>>(h, 1'000, most_costly);
-    add<reduce_algorithm<true>>(h, 1'000, most_costly);
-    add<find_if_algorithm<true>>(h, 1'000, most_costly);
-    add<count_if_algorithm<true>>(h, 1'000, most_costly);
+void add_algorithms() {
+    const std::uint64_t most = is_short() ? 100'000 : 10'000'000;
+    const std::uint64_t most_costly = is_short() ? 10'000 : 1'000'000;
+    add<for_each_algorithm<false>>(1'000, most);
+    add<transform_algorithm<false>>(1'000, most);
+    add<reduce_algorithm<false>>(1'000, most);
+    add<copy_algorithm>(1'000, most);
+    add<fill_algorithm>(1'000, most);
+    add<find_algorithm>(1'000, most);
+    add<find_if_algorithm<false>>(1'000, most);
+    add<any_of_algorithm>(1'000, most);
+    add<count_if_algorithm<false>>(1'000, most);
+    add<min_algorithm>(1'000, most);
+    add<for_each_algorithm<true>>(1'000, most_costly);
+    add<transform_algorithm<true>>(1'000, most_costly);
+    add<reduce_algorithm<true>>(1'000, most_costly);
+    add<find_if_algorithm<true>>(1'000, most_costly);
+    add<count_if_algorithm<true>>(1'000, most_costly);
 }
 
 } // namespace bench

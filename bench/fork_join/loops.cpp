@@ -1,8 +1,6 @@
 // Loops over a range, and a sum.
 
-#include "fork_join/job.hpp"
 #include "fork_join/pools.hpp"
-#include "fork_join/workloads.hpp"
 
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
@@ -12,10 +10,10 @@
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/parallel_reduce.h>
 
-#include <algorithm>
 #include <execution>
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -206,44 +204,36 @@ std::uint64_t sum_openmp(openmp_loop::pool& on, numbers_to_add numbers) {
 
 } // namespace
 
-void add_loops(harness& h) {
-    const std::uint64_t empty = h.opts().quick ? 100'000 : 1'000'000;
-    fork_table nothing(h, {.name = "parallel_for/empty",
-                           .note = std::to_string(empty) + " bodies that do nothing",
-                           .size = empty,
-                           .count = static_cast<double>(empty),
-                           .counted = "body",
-                           .rayon = "for_empty",
-                           .in_us = true});
+void add_loops() {
+    const std::uint64_t empty = is_short() ? 100'000 : 1'000'000;
+    fork_table nothing({.name = "parallel_for/empty",
+                        .note = std::to_string(empty) + " bodies that do nothing",
+                        .size = empty,
+                        .count = static_cast<double>(empty),
+                        .rayon = "for_empty"});
     add_all_loops(nothing, [](run_timer& timer, std::size_t count, auto loop) {
         work_empty(timer, count, loop);
     });
-    nothing.finish();
 
     for (const std::uint64_t count : {100u, 10'000u}) {
-        fork_table t(h, {.name = "parallel_for/" + std::to_string(count) + "_of_1us",
-                         .note = "so many bodies of 1000 multiplications",
-                         .size = count,
-                         .count = static_cast<double>(count),
-                         .counted = "body",
-                         .rayon = "for_1us",
-                         .in_us = true});
+        fork_table t({.name = "parallel_for/" + std::to_string(count) + "_of_1us",
+                      .note = "so many bodies of 1000 multiplications",
+                      .size = count,
+                      .count = static_cast<double>(count),
+                      .rayon = "for_1us"});
         add_all_loops(t, [](run_timer& timer, std::size_t size, auto loop) {
             work_one_us(timer, size, loop);
         });
-        t.finish();
     }
 }
 
-void add_sum(harness& h) {
-    const std::uint64_t count = h.opts().quick ? 1'000'000 : 10'000'000;
-    fork_table t(h, {.name = std::string("sum/") + (h.opts().quick ? "1M" : "10M"),
-                     .note = "of numbers of 64 bits in memory",
-                     .size = count,
-                     .count = static_cast<double>(count),
-                     .counted = "number",
-                     .rayon = "sum",
-                     .in_us = true});
+void add_sum() {
+    const std::uint64_t count = is_short() ? 1'000'000 : 10'000'000;
+    fork_table t({.name = std::string("sum/") + (is_short() ? "1M" : "10M"),
+                  .note = "of numbers of 64 bits in memory",
+                  .size = count,
+                  .count = static_cast<double>(count),
+                  .rayon = "sum"});
     add_sum_row<serial_pool>(t, serial_row, 1, sum_serially);
     add_sum_row<bide_pool>(t, bide_row, workers(), sum_bide);
     if (workers() > 1) {
@@ -257,7 +247,6 @@ void add_sum(harness& h) {
 #if defined(BIDE_BENCH_HAS_OPENMP)
     add_sum_row<openmp_loop::pool>(t, openmp_row, workers(), sum_openmp);
 #endif
-    t.finish();
 }
 
 } // namespace bench

@@ -1,57 +1,42 @@
-// Benchmarks of fork-join: one table for each workload, with ratios to the same work without forks.
+// Benchmarks of fork-join. In serial rows, a plain call that is not inlined stands where the others fork.
 
-#include "fork_join/rayon.hpp"
-#include "fork_join/targets.hpp"
-#include "fork_join/workloads.hpp"
-#include "support/harness.hpp"
-#include "support/program.hpp"
-#include "support/workers.hpp"
+#include "fork_join/pools.hpp"
+#include "support/bench.hpp"
 
-#include <cstdio>
-
-// Which peers CMake did not find.
-#ifndef BIDE_BENCH_FORK_JOIN_WITHOUT
-#define BIDE_BENCH_FORK_JOIN_WITHOUT ""
-#endif
+#include <string>
 
 namespace bench {
-namespace {
 
-void add_all(harness& h) {
-    add_spread(h);
-    add_fib(h);
-    add_tree(h);
-    add_spine(h);
-    add_scopes(h);
-    add_skynet(h);
-    add_nqueens(h);
-    add_uts(h);
-    add_matmul(h);
-    add_loops(h);
-    add_sum(h);
-    add_algorithms(h);
-    add_packs(h);
-    add_sorts(h);
-    add_pipelines(h);
-    add_selections(h);
-}
+void add_spread();
+void add_fib();
+void add_tree(); // and from outside
+void add_spine();
+void add_scopes();
+void add_skynet();
+void add_nqueens();
+void add_uts();
+void add_matmul();
+void add_loops();
+void add_sum();
+void add_algorithms(); // those of std
+void add_packs();
+void add_sorts();
+void add_pipelines();
+void add_selections();
 
-void print_peers() {
-    constexpr const char* without = BIDE_BENCH_FORK_JOIN_WITHOUT;
-    std::printf("peers     %s%s%s\n", describe_rayon().c_str(),
-                *without != '\0' ? "; left out, not found: " : "", without);
-    std::printf("pools     %u workers each (--workers N); serial rows: one thread, and a plain\n"
-                "          call, not inlined, where the others fork\n",
-                workers());
-}
-
-} // namespace
 } // namespace bench
 
 int main(int argc, char** argv) {
-    const bench::program fork_join{
-        "Fork-join",        "targets (of ratios: the median of the rounds')",
-        bench::add_all,     bench::judge_all,
-        bench::print_peers, bench::print_summary};
-    return bench::run_program_with_workers(fork_join, argc, argv);
+    using namespace bench;
+    return run(argc, argv, [] {
+#if defined(BIDE_BENCH_RAYON)
+        note_version(rayon_row, BIDE_BENCH_RAYON);
+#endif
+        benchmark::AddCustomContext("workers", std::to_string(workers()));
+        for (const auto add : {add_spread, add_fib, add_tree, add_spine, add_scopes, add_skynet,
+                               add_nqueens, add_uts, add_matmul, add_loops, add_sum, add_algorithms,
+                               add_packs, add_sorts, add_pipelines, add_selections}) {
+            add();
+        }
+    });
 }

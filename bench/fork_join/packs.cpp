@@ -1,13 +1,15 @@
 // Algorithms in which a place depends on all elements before it: scans, filters, groups.
 
-#include "fork_join/job.hpp"
 #include "fork_join/pools.hpp"
-#include "fork_join/workloads.hpp"
 
 #include <bide/parallel/parallel_collect.hpp>
 #include <bide/parallel/parallel_compact.hpp>
 #include <bide/parallel/parallel_pack.hpp>
 #include <bide/parallel/parallel_scan.hpp>
+
+#if defined(BIDE_BENCH_HAS_TBB)
+#include <execution>
+#endif
 
 #include <algorithm>
 #include <cstddef>
@@ -18,10 +20,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#if defined(BIDE_BENCH_HAS_TBB)
-#include <execution>
-#endif
 
 namespace bench {
 namespace {
@@ -44,7 +42,7 @@ numbers make_numbers(std::size_t count) {
 
 bool is_kept(number n) { return n % 2 == 0; }
 
-// What an algorithm gives, for the harness to compare.
+// What an algorithm gives, to compare.
 template <class Range> std::uint64_t digest(const Range& all) {
     std::uint64_t sum = 0;
     for (const auto& each : all) {
@@ -172,7 +170,7 @@ struct collect_if : work {
     }
 };
 
-struct histogram : work {
+struct byte_histogram : work {
     using work::work;
     static constexpr const char* name = "histogram_of_256";
     std::vector<std::size_t> counts;
@@ -205,19 +203,16 @@ template <class Work, class Pool> void add_row(fork_table& t, const char* row, u
     });
 }
 
-template <class Work> void add_sizes(harness& h) {
+template <class Work> void add_sizes() {
     for (const std::uint64_t size : {1'000u, 100'000u, 10'000'000u}) {
-        if (h.opts().quick && size > 100'000) {
+        if (is_short() && size > 100'000) {
             continue;
         }
         const std::string shown = size == 1'000 ? "1k" : size == 100'000 ? "100k" : "10M";
-        fork_table t(h, {.name = std::string(Work::name) + "/" + shown,
-                         .note = "numbers in memory",
-                         .size = size,
-                         .count = static_cast<double>(size),
-                         .counted = "number",
-                         .rayon = "",
-                         .in_us = true});
+        fork_table t({.name = std::string(Work::name) + "/" + shown,
+                      .note = "numbers in memory",
+                      .size = size,
+                      .count = static_cast<double>(size)});
         add_row<Work, serial_pool>(t, serial_row, 1);
         add_row<Work, bide_pool>(t, bide_row, workers());
         if (workers() > 1) {
@@ -228,21 +223,20 @@ template <class Work> void add_sizes(harness& h) {
             add_row<Work, tbb_pool>(t, std_row, workers());
         }
 #endif
-        t.finish();
     }
 }
 
 } // namespace
 
-void add_packs(harness& h) {
-    add_sizes<scan>(h);
-    add_sizes<float_scan>(h);
-    add_sizes<copy_if>(h);
-    add_sizes<remove_if>(h);
-    add_sizes<unique>(h);
-    add_sizes<stable_partition>(h);
-    add_sizes<collect_if>(h);
-    add_sizes<histogram>(h);
+void add_packs() {
+    add_sizes<scan>();
+    add_sizes<float_scan>();
+    add_sizes<copy_if>();
+    add_sizes<remove_if>();
+    add_sizes<unique>();
+    add_sizes<stable_partition>();
+    add_sizes<collect_if>();
+    add_sizes<byte_histogram>();
 }
 
 } // namespace bench

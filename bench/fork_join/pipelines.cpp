@@ -1,9 +1,7 @@
 // Pipelines: a source, a stage that runs in parallel, and a stage that takes the items in order. With cheap
 // stages the pipeline itself is measured, with costly ones how well its threads are busy.
 
-#include "fork_join/job.hpp"
 #include "fork_join/pools.hpp"
-#include "fork_join/workloads.hpp"
 
 #include <bide/channel/handles.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
@@ -158,14 +156,12 @@ std::uint64_t run(tbb_pool&, const shape& of) {
 
 } // namespace
 
-void add_pipelines(harness& h) {
+void add_pipelines() {
     for (const shape& s : shapes) {
-        fork_table t(h, {.name = s.name,
-                         .note = s.note,
-                         .size = s.items,
-                         .count = static_cast<double>(s.items),
-                         .counted = "item",
-                         .rayon = ""});
+        fork_table t({.name = s.name,
+                      .note = s.note,
+                      .size = s.items,
+                      .count = static_cast<double>(s.items)});
         const auto add = [&]<class Pool>(const char* row, unsigned count,
                                          std::type_identity<Pool>) {
             t.add_work<Pool>(row, count, [&s](Pool& pool, run_timer& timer, std::uint64_t) {
@@ -183,7 +179,6 @@ void add_pipelines(harness& h) {
 #if defined(BIDE_BENCH_HAS_TBB)
         add(tbb_row, workers(), std::type_identity<tbb_pool>());
 #endif
-        t.finish();
     }
 }
 

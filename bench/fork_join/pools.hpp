@@ -1,14 +1,16 @@
 #ifndef BIDE_BENCH_FORK_JOIN_POOLS_HPP
 #define BIDE_BENCH_FORK_JOIN_POOLS_HPP
 
-// The pools that are compiled in, with one face, so that every workload is written once. (Rayon is
-// in rayon.hpp.) Each forks in the way that it is best at, and no workload cuts its recursion off:
+// The pools that are compiled in, with one face, so that every workload is written once. (Rayon is a program of
+// its own, ../peers/rust.) Each forks in the way that it is best at, and no workload cuts its recursion off:
 //     run(body)           body(), with the pool around it: on a worker, or as one of the workers
 //     join(f, g)          both; a pair of what they return
 //     many<N>(body)       body(0) to body(N - 1)
 //     some(count, body)   body(0) to body(count - 1), where count is small and at least 1
 //     scope(body)         body(spawn), and all that spawn(f) was given; f(spawn), too, may spawn
-// The process may use the processors of --cpu-list; no thread is pinned to one of them.
+// No thread is pinned to one of them.
+
+#include "sched/programs.hpp"
 
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_scope.hpp>
@@ -22,6 +24,9 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -31,6 +36,7 @@ inline constexpr const char* serial_row = "serial";
 inline constexpr const char* inlined_row = "serial, inlined";
 inline constexpr const char* bide_row = "bide";
 inline constexpr const char* bide_one_row = "bide, one worker";
+inline constexpr const char* rayon_row = "rayon";
 inline constexpr const char* tbb_row = "tbb";
 inline constexpr const char* std_row = "std::execution::par";
 inline constexpr const char* openmp_row = "openmp";
@@ -255,6 +261,101 @@ private:
 };
 
 #endif
+
+// The most memory that this process has had in use. What the process that started it had does not
+// count, as it does for getrusage.
+inline double peak_resident_bytes() {
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;) {
+        if (word == "VmHWM:") {
+            double kilobytes = 0;
+            status >> kilobytes;
+            return kilobytes * 1024;
+        }
+    }
+    return not_measured;
+}
+
+// What a table measures.
+struct workload {
+    std::string name;
+    std::string note;
+    std::uint64_t size; // as the workload understands it
+    double count;       // of what is forked (or done) in a run
+    std::string rayon = {}; // what its program calls it
+    bool with_slow = true;
+};
+
+// The time of a run; the time that all workers together spend for one of what is counted; memory.
+class fork_table {
+public:
+    explicit fork_table(workload w)
+        : workload_(std::move(w)), table_(workload_.name, workload_.note) {}
+
+    // measure(job): as run_timer::result() has it.
+    template <class Measure>
+    void add(const char* row, unsigned count, Measure measure,
+             placement where = placement::own_process) {
+        const job j{workload_.size, count};
+        const auto once = [=, of = workload_.count] {
+            measured found = measure(j);
+            found.counters["core ns"] = found.ns * j.workers / of;
+            found.counters.try_emplace("bytes", peak_resident_bytes());
+            return found;
+        };
+        table_.add(row, once, where);
+    }
+
+    // work(pool, timer, size), on a worker of such a pool.
+    template <class Pool, class Work> void add_work(const char* row, unsigned count, Work work) {
+        add(row, count, [=](const job& j) {
+            Pool pool(j.workers);
+            run_timer timer(j);
+            pool.run([&] { work(pool, timer, j.count); });
+            return timer.result();
+        });
+    }
+
+    // On all workers, and on one.
+    template <class Work> void add_bide(Work work) {
+        add_work<bide_pool>(bide_row, workers(), work);
+        if (workers() > 1) {
+            add_work<bide_pool>(bide_one_row, 1, work);
+        }
+    }
+
+    void add_rayon() {
+#if defined(BIDE_BENCH_RAYON)
+        const auto measure = [name = workload_.rayon](const job& j) {
+            return run_peer(BIDE_BENCH_RAYON, name, j, {"fastest", "bytes"});
+        };
+        add(rayon_row, workers(), measure, placement::here);
+#endif
+    }
+
+    // All that fork: serial first. Those that are a hundred times as slow only where that does not
+    // take minutes.
+    template <class Work> void add_all(Work work, bool with_inlined = false) {
+        add_work<serial_pool>(serial_row, 1, work);
+        if (with_inlined) {
+            add_work<inlined_pool>(inlined_row, 1, work);
+        }
+        add_bide(work);
+        add_rayon();
+#if defined(BIDE_BENCH_HAS_TBB)
+        add_work<tbb_pool>(tbb_row, workers(), work);
+#endif
+#if defined(BIDE_BENCH_HAS_OPENMP)
+        if (workload_.with_slow) {
+            add_work<openmp_pool>(openmp_row, workers(), work);
+        }
+#endif
+    }
+
+private:
+    workload workload_;
+    table table_;
+};
 
 } // namespace bench
 

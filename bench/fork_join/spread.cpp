@@ -2,9 +2,7 @@
 // one with W processors would. The ideal is the time of one leaf. And one leaf that takes as long as all
 // others together: a worker that becomes free while another one is in it has to find the rest.
 
-#include "fork_join/job.hpp"
 #include "fork_join/pools.hpp"
-#include "fork_join/workloads.hpp"
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -59,43 +57,36 @@ auto sleeping(leaf_time each, std::size_t all, bool is_uneven) {
 }
 
 // Adds, in ideal times: a tree of joins, a fork of all at once, a loop. The ideal time of the long leaf is
-// its own.
+// its own. Returns the time of the tree.
 template <class Pool, std::size_t Leaves>
-void measure(unsigned count, leaf_time each, bool is_uneven, sample& all) {
+double measure(unsigned count, leaf_time each, bool is_uneven, measured& to) {
     Pool pool(count);
     const auto leaf = sleeping(each, Leaves, is_uneven);
     const double ideal = std::chrono::duration<double, std::nano>(each).count() *
                          static_cast<double>(is_uneven ? Leaves - 1 : 1);
-    const auto add = [&](auto run) {
+    const auto add = [&](std::string name, auto run) {
         run_timer timer({Leaves, count, std::chrono::milliseconds(1)});
         pool.run([&] { timer.time([&] { return run(), 0; }, 0); });
-        all.push_back(timer.result()[0] / ideal);
+        to.counters[name + (is_uneven ? ", a long leaf" : "")] = timer.result().ns / ideal;
     };
-    add([&] { tree(pool, 0, Leaves, leaf); });
-    add([&] { pool.template many<Leaves>(leaf); });
-    add([&] { loop(pool, Leaves, leaf); });
+    add("tree", [&] { tree(pool, 0, Leaves, leaf); });
+    add("all at once", [&] { pool.template many<Leaves>(leaf); });
+    add("loop", [&] { loop(pool, Leaves, leaf); });
+    return ideal * to.counters["tree"];
 }
 
-template <unsigned Count> void add(harness& h, leaf_time each) {
-    constexpr unsigned count = Count;
-    table t{"spread/" + std::to_string(count) + "/" + std::to_string(each.count()) + "us",
-            std::to_string(count) + " workers, as many leaves that sleep; in ideal times",
-            {{"tree", "x", 2, true},
-             {"all at once", "x", 2, false},
-             {"loop", "x", 2, false},
-             {"tree, a long leaf", "x", 2, false},
-             {"all at once, a long leaf", "x", 2, false},
-             {"loop, a long leaf", "x", 2, false}},
-            {}};
+template <unsigned Count> void add(leaf_time each) {
+    const std::string count = std::to_string(Count);
+    table t("spread/" + count + "/" + std::to_string(each.count()) + "us",
+            count + " workers, as many leaves that sleep; the tree, and counters in ideal times");
     const auto add_row = [&]<class Pool>(const char* name, std::type_identity<Pool>) {
-        t.rows.push_back({name,
-                          [=] {
-                              sample all;
-                              measure<Pool, count>(count, each, false, all);
-                              measure<Pool, count + 1>(count, each, true, all);
-                              return all;
-                          },
-                          placement::own_process});
+        const auto both = [=] {
+            measured all;
+            all.ns = measure<Pool, Count>(Count, each, false, all);
+            measure<Pool, Count + 1>(Count, each, true, all);
+            return all;
+        };
+        t.add(name, both, placement::own_process);
     };
     add_row(bide_row, std::type_identity<bide_pool>());
 #if defined(BIDE_BENCH_HAS_TBB)
@@ -104,18 +95,17 @@ template <unsigned Count> void add(harness& h, leaf_time each) {
 #if defined(BIDE_BENCH_HAS_OPENMP)
     add_row(openmp_row, std::type_identity<openmp_pool>());
 #endif
-    h.add(std::move(t));
 }
 
 } // namespace
 
-void add_spread(harness& h) {
+void add_spread() {
     for (const leaf_time each : {leaf_time(20'000), leaf_time(1'000)}) {
-        add<2>(h, each);
-        add<4>(h, each);
-        add<8>(h, each);
-        add<16>(h, each);
-        add<64>(h, each);
+        add<2>(each);
+        add<4>(each);
+        add<8>(each);
+        add<16>(each);
+        add<64>(each);
     }
 }
 

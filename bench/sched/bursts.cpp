@@ -1,11 +1,6 @@
 // How long tasks wait under overload: four times as many tasks as workers always want to run.
 
-#include "sched/job.hpp"
 #include "sched/pools.hpp"
-#include "sched/programs.hpp"
-#include "sched/workloads.hpp"
-#include "support/histogram.hpp"
-#include "support/table.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/oneshot.hpp>
@@ -34,9 +29,9 @@ void compute() {
     }
 }
 
-// client(waits, count) in each of so many tasks, which add what each of their waits took: microseconds,
-// median, 99 % and 99.9 %.
-template <class Client> sample waits(bide::scheduler& s, const job& j, Client client) {
+// client(waits, count) in each of so many tasks, which add what each of their waits took: the median, and in microseconds
+// 99 % and 99.9 %.
+template <class Client> measured waits(bide::scheduler& s, const job& j, Client client) {
     const std::uint64_t tasks = overload * j.workers;
     std::vector<histogram> of(tasks);
     std::vector<bide::join_handle<>> handles;
@@ -50,8 +45,8 @@ template <class Client> sample waits(bide::scheduler& s, const job& j, Client cl
     for (const histogram& each : of) {
         all.merge(each);
     }
-    const auto us = [&](double share) { return static_cast<double>(all.percentile(share)) / 1e3; };
-    return {us(0.5), us(0.99), us(0.999)};
+    return {all.percentile(0.5),
+            {{"p99", all.percentile(0.99) / 1e3}, {"p99.9", all.percentile(0.999) / 1e3}}};
 }
 
 void add_wait(histogram& to, steady::time_point began) {
@@ -70,7 +65,7 @@ bide::task<> work_with_permit(bide::semaphore& free, histogram& waited, std::uin
     }
 }
 
-sample permits(const job& j) {
+measured permits(const job& j) {
     bide::semaphore free(static_cast<std::ptrdiff_t>(j.workers));
     bide::scheduler s(scheduler_options_of(j));
     return waits(s, j, [&](histogram& waited, std::uint64_t count) {
@@ -98,14 +93,14 @@ bide::task<> ask(requests& to, histogram& waited, std::uint64_t count) {
     }
 }
 
-sample round_trips(const job& j) {
+measured round_trips(const job& j) {
     requests to(j.workers);
     bide::scheduler s(scheduler_options_of(j));
     std::vector<bide::join_handle<>> servers;
     for (unsigned i = 0; i < j.workers; ++i) {
         servers.push_back(s.spawn(answer_all(to)));
     }
-    sample result =
+    measured result =
         waits(s, j, [&](histogram& waited, std::uint64_t count) { return ask(to, waited, count); });
     to.close();
     for (bide::join_handle<>& server : servers) {
@@ -114,24 +109,21 @@ sample round_trips(const job& j) {
     return result;
 }
 
-void add(harness& h, const char* name, const char* note, sample (*measure)(const job&)) {
-    const job j{h.opts().quick ? 20'000u : 200'000u, workers(), {}};
-    table t{name,
-            note,
-            {{"waits, median", "us", 1, true}, {"99 %", "us", 1, true}, {"99.9 %", "us", 1, true}},
-            {}};
-    add_program(t, tokio_peer, name, j, h.opts().cpus);
-    add_program(t, go_peer, name, j, h.opts().cpus);
-    t.rows.push_back({bide_row, [=] { return measure(j); }, placement::own_process});
-    h.add(std::move(t));
+void add(const char* name, const char* note, measured (*measure)(const job&)) {
+    const job j{scaled(200'000)};
+    table t(name, note);
+    for (const peer_program& peer : {tokio_peer, go_peer}) {
+        add_peer(t, peer, name, j, {"p99", "p99.9"}, 1e3);
+    }
+    t.add(bide_row, [=] { return measure(j); }, placement::own_process);
 }
 
 } // namespace
 
-void add_bursts(harness& h) {
-    add(h, "bursts/permit", "a permit for each worker, four tasks that want it; 4 us with it",
+void add_bursts() {
+    add("bursts/permit", "a permit for each worker, four tasks that want it; 4 us with it",
         permits);
-    add(h, "bursts/request_reply",
+    add("bursts/request_reply",
         "a server for each worker, four tasks that ask it over one channel; 2 us for each answer",
         round_trips);
 }

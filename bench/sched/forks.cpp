@@ -1,11 +1,12 @@
 // Coroutines that fork: what a fork costs if each is a coroutine. fib and skynet are those of the
-// runtime-benchmarks suite, which has fib(39) and 1e8 leaves.
+// runtime-benchmarks suite, which has fib(39) and 1e8 leaves. And what an item of a generator takes that never waits,
+// beside a plain loop.
 
-#include "sched/job.hpp"
 #include "sched/pools.hpp"
-#include "sched/workloads.hpp"
 
 #include <bide/sched/scheduler.hpp>
+#include <bide/stream/stream.hpp>
+#include <bide/task/async_generator.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
@@ -103,13 +104,65 @@ template <class Make> auto rooted(integer expected, Make make) {
     });
 }
 
+// ---- Generators
+
+// The compiler does not know the numbers, and computes each.
+std::uint64_t next_number(std::uint64_t n) {
+    asm volatile("" : "+r"(n));
+    return n + 1;
+}
+
+bide::async_generator<std::uint64_t> numbers(std::uint64_t count) {
+    for (std::uint64_t n = 0; n < count;) {
+        n = next_number(n);
+        std::uint64_t item = n;
+        co_yield std::move(item);
+    }
+}
+
+template <class Stream> bide::task<> sum_up(Stream of) {
+    std::uint64_t sum = 0;
+    while (auto item = co_await of.next()) {
+        sum += *item;
+    }
+    next_number(sum);
+}
+
+bide::task<> plain_loop(bide::scheduler&, std::uint64_t count) {
+    std::uint64_t sum = 0;
+    for (std::uint64_t n = 0; n < count;) {
+        n = next_number(n);
+        sum += n;
+    }
+    next_number(sum);
+    co_return;
+}
+
+bide::task<std::uint64_t> number(std::uint64_t n) { co_return next_number(n); }
+bide::task<> await_each(bide::scheduler&, std::uint64_t count) {
+    std::uint64_t sum = 0;
+    for (std::uint64_t n = 0; n < count;) {
+        n = co_await number(n);
+        sum += n;
+    }
+    next_number(sum);
+}
+
+bide::task<> generator(bide::scheduler&, std::uint64_t count) { return sum_up(numbers(count)); }
+bide::task<> mapped(bide::scheduler&, std::uint64_t count) {
+    return sum_up(bide::map(numbers(count), [](std::uint64_t n) { return 2 * n; }));
+}
+bide::task<> filtered(bide::scheduler&, std::uint64_t count) {
+    return sum_up(bide::filter(numbers(count), [](std::uint64_t n) { return n != 0; }));
+}
+
 } // namespace
 
-void add_forks(harness& h) {
+void add_forks() {
     constexpr integer n = 27;
     constexpr integer leaves = 1'000'000;
-    run_table fib(h, "forks/fib", "fib(27), each call a coroutine", n,
-                  ns_each("a fork", forks_of(n)));
+    run_table fib("forks/fib", "fib(27), each call a coroutine", n,
+                  static_cast<double>(forks_of(n)));
     fib.add(tmc_peer, "forks/fib");
     fib.add(libfork_peer, "forks/fib");
     fib.add(bide_await_row, rooted(fib_of(n), [](bide::scheduler&) { return fib_awaited(n); }));
@@ -117,18 +170,32 @@ void add_forks(harness& h) {
             rooted(fib_of(n), [](bide::scheduler&) { return fib_by_when_all(n); }));
     fib.add(bide_spawn_row,
             rooted(fib_of(n), [](bide::scheduler& s) { return fib_by_spawn(s, n); }));
-    fib.finish();
 
     constexpr integer sum = leaves * (leaves - 1) / 2;
-    run_table skynet(h, "forks/skynet", "a million leaves, ten to a parent", leaves,
-                     ns_each("a leaf", leaves));
+    run_table skynet("forks/skynet", "a million leaves, ten to a parent", leaves,
+                     static_cast<double>(leaves));
     skynet.add(tmc_peer, "forks/skynet");
     skynet.add(libfork_peer, "forks/skynet");
     skynet.add(bide_when_all_row,
                rooted(sum, [](bide::scheduler&) { return skynet_by_when_all(0, leaves); }));
     skynet.add(bide_spawn_row,
                rooted(sum, [](bide::scheduler& s) { return skynet_by_spawn(s, 0, leaves); }));
-    skynet.finish();
+}
+
+void add_generators() {
+    constexpr std::uint64_t count = 100'000;
+    run_table t("step/generator", "items that are ready, one consumer", count,
+                static_cast<double>(count));
+    const auto add = [&t](const char* row, bide_root root) {
+        t.add(row, repeat_on_bide([root](bide::scheduler& s, std::uint64_t n) {
+                  s.spawn(root(s, n)).join();
+              }));
+    };
+    add("plain loop", plain_loop);
+    add("bide::async_generator", generator);
+    add("bide::map of it", mapped);
+    add("bide::filter of it", filtered);
+    add("a bide::task for each item", await_each);
 }
 
 } // namespace bench

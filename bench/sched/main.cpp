@@ -1,66 +1,61 @@
-// Benchmarks of the scheduler: one table for each workload, with ratios to its first row.
+// Benchmarks of the scheduler. A peer in another language is a program of its own (../peers).
 
 #include "sched/programs.hpp"
-#include "sched/targets.hpp"
-#include "sched/workloads.hpp"
-#include "support/harness.hpp"
-#include "support/program.hpp"
-#include "support/workers.hpp"
+#include "support/bench.hpp"
 
-#include <cstdio>
-
-// Which peers CMake did not find.
-#ifndef BIDE_BENCH_SCHED_WITHOUT
-#define BIDE_BENCH_SCHED_WITHOUT ""
-#endif
+#include <string>
 
 namespace bench {
 namespace {
 
-void add_all(harness& h) {
-    add_spawn_many(h);
-    add_chained_spawn(h);
-    add_yield_many(h);
-    add_ping_pong(h);
-    add_request_reply(h);
-    add_spawn_await(h);
-    add_forks(h);
-    add_single_yield(h);
-    add_generators(h);
-    add_round_trip(h);
-    add_mpsc(h);
-    add_locks(h);
-    add_scaling(h);
-    add_parked(h);
-    add_timers(h);
-    add_wake(h);
-    add_idle(h);
-    add_contended(h);
-    add_bounded(h);
-    add_strands(h);
-    add_priorities(h);
-    add_bursts(h);
-}
-
-void print_peers() {
-    constexpr const char* without = BIDE_BENCH_SCHED_WITHOUT;
-    std::printf("peers     %s; %s; %s; %s%s%s\n", describe(tokio_peer).c_str(),
-                describe(go_peer).c_str(), describe(tmc_peer).c_str(),
-                describe(libfork_peer).c_str(), *without != '\0' ? "; left out, not found: " : "",
-                without);
-    std::printf("pools     %u workers each (--workers N)\n", workers());
+void note_versions() {
+    for (const peer_program& peer : {tokio_peer, go_peer, tmc_peer, libfork_peer}) {
+        if (peer.path != nullptr) {
+            note_version(peer.row, peer.path);
+        }
+    }
+    benchmark::AddCustomContext("workers", std::to_string(workers()));
 }
 
 } // namespace
+
+void add_spawn_many(); // local, remote_idle, remote_busy1, remote_busy2
+void add_chained_spawn();
+void add_yield_many();
+void add_ping_pong();
+void add_request_reply();
+void add_spawn_await();
+void add_forks(); // fib, skynet by coroutines
+void add_single_yield();
+void add_generators(); // map and filter too
+void add_round_trip();
+void add_mpsc();
+void add_locks();   // semaphore, shared_mutex
+void add_scaling(); // ten times the tasks
+void add_parked();  // a million that wait: what each takes, in time and memory
+void add_timers();  // that fire
+void add_wake();    // from outside, of a pool that sleeps
+void add_idle();
+void add_contended();  // by workers
+void add_bounded();    // at most 64 tasks at a time
+void add_strands();    // posts that must not overlap
+void add_priorities(); // classes of tasks
+void add_bursts();     // waits under overload
+
 } // namespace bench
 
 int main(int argc, char** argv) {
-    const bench::program scheduler{
-        "Scheduler",
-        "targets (of ratios: the median of the rounds', and of these the geometric mean)",
-        bench::add_all,
-        bench::judge_all,
-        bench::print_peers,
-        bench::print_summary};
-    return bench::run_program_with_workers(scheduler, argc, argv);
+    using namespace bench;
+    return run(argc, argv, [] {
+        note_versions();
+        for (const auto add :
+             {add_spawn_many,    add_chained_spawn, add_yield_many, add_ping_pong,
+              add_request_reply, add_spawn_await,   add_forks,      add_single_yield,
+              add_generators,    add_round_trip,    add_mpsc,       add_locks,
+              add_scaling,       add_parked,        add_timers,     add_wake,
+              add_idle,          add_contended,     add_bounded,    add_strands,
+              add_priorities,    add_bursts}) {
+            add();
+        }
+    });
 }

@@ -1,9 +1,7 @@
 // Tasks that wait for each other. After Tokio's benches/rt_multi_threaded.rs (ping_pong),
 // sync_mpsc_oneshot.rs (request_reply) and sync_mpsc.rs (bounded, unbounded).
 
-#include "sched/job.hpp"
 #include "sched/pools.hpp"
-#include "sched/workloads.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/oneshot.hpp>
@@ -83,7 +81,7 @@ bide::task<> ask(requests& to, std::uint64_t count) {
 }
 
 // The client's runs are timed where it runs: with one worker no other thread takes part.
-bide::task<sample> ask_repeatedly(requests& to, job j) {
+bide::task<measured> ask_repeatedly(requests& to, job j) {
     run_timer timer(j);
     while (timer.next()) {
         co_await ask(to, j.count);
@@ -91,20 +89,20 @@ bide::task<sample> ask_repeatedly(requests& to, job j) {
     co_return timer.result();
 }
 
-sample request_reply_one_thread(const job& j) {
+measured request_reply_one_thread(const job& j) {
     job alone = j;
     alone.workers = 1;
     bide::scheduler s(scheduler_options_of(alone));
     requests to(requests_in_flight);
     bide::join_handle<> server = s.spawn(answer_all(to));
-    sample measured = s.spawn(ask_repeatedly(to, alone)).join();
+    measured found = s.spawn(ask_repeatedly(to, alone)).join();
     to.close();
     std::move(server).join();
-    return measured;
+    return found;
 }
 
 // As Tokio has it: the client comes from a thread outside.
-sample request_reply(const job& j) {
+measured request_reply(const job& j) {
     bide::scheduler s(scheduler_options_of(j));
     requests to(requests_in_flight);
     bide::join_handle<> server = s.spawn(answer_all(to));
@@ -118,7 +116,7 @@ sample request_reply(const job& j) {
 }
 
 // The client is a task on a worker, too.
-sample request_reply_of_tasks(const job& j) {
+measured request_reply_of_tasks(const job& j) {
     bide::scheduler s(scheduler_options_of(j));
     requests to(requests_in_flight);
     bide::join_handle<> server = s.spawn(answer_all(to));
@@ -233,59 +231,51 @@ void round_trip_fibers(fiber_pool& pool, std::uint64_t count) {
 
 } // namespace
 
-void add_ping_pong(harness& h) {
+void add_ping_pong() {
     constexpr std::uint64_t count = 1'000;
-    run_table t(h, "tasks/ping_pong", "a thousand pairs of tasks, each with two oneshots", count,
-                us_a_run());
+    run_table t("tasks/ping_pong", "a thousand pairs of tasks, each with two oneshots", count);
     t.add(tokio_peer, "ping_pong");
     add_bide_roots(t, ping_pong);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(ping_pong_fibers));
 #endif
-    t.finish();
 }
 
-void add_request_reply(harness& h) {
+void add_request_reply() {
     constexpr std::uint64_t count = 1'000;
-    run_table one(h, "request_reply/one_thread", "a thousand requests, a oneshot for each reply",
-                  count, us_a_run());
+    run_table one("request_reply/one_thread", "a thousand requests, a oneshot for each reply",
+                  count);
     one.add(tokio_peer, "request_reply_one_thread");
     one.add(bide_row, request_reply_one_thread);
-    one.finish();
 
-    run_table two(h, "request_reply/workers", "the client comes from a thread outside", count,
-                  us_a_run());
+    run_table two("request_reply/workers", "the client comes from a thread outside", count);
     two.add(tokio_peer, "request_reply");
     two.add(bide_row, request_reply);
     two.add(bide_join_row, request_reply_of_tasks);
-    two.finish();
 }
 
-void add_round_trip(harness& h) {
+void add_round_trip() {
     constexpr std::uint64_t count = 1'000;
-    run_table t(h, "step/round_trip", "two tasks, two channels with one place each", count,
-                ns_each("each", count));
+    run_table t("step/round_trip", "two tasks, two channels with one place each", count,
+                static_cast<double>(count));
     t.add(tokio_peer, "round_trip");
     t.add(go_peer, "round_trip");
     add_bide_roots(t, round_trip);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(round_trip_fibers));
 #endif
-    t.finish();
 }
 
-void add_mpsc(harness& h) {
+void add_mpsc() {
     constexpr std::uint64_t count = 5'000;
-    run_table bounded(h, "mpsc/bounded", "one task, five thousand in, then out", count,
-                      ns_each("message", count));
+    run_table bounded("mpsc/bounded", "one task, five thousand in, then out", count,
+                      static_cast<double>(count));
     bounded.add(tokio_peer, "bounded");
     bounded.add(bide_row, repeat_on_bide(in_and_out_bounded));
-    bounded.finish();
 
-    run_table unbounded(h, "mpsc/unbounded", "the same", count, ns_each("message", count));
+    run_table unbounded("mpsc/unbounded", "the same", count, static_cast<double>(count));
     unbounded.add(tokio_peer, "unbounded");
     unbounded.add(bide_row, repeat_on_bide(in_and_out_unbounded));
-    unbounded.finish();
 }
 
 } // namespace bench

@@ -1,12 +1,14 @@
 #ifndef BIDE_BENCH_SCHED_POOLS_HPP
 #define BIDE_BENCH_SCHED_POOLS_HPP
 
-// The pools that are compiled in, each with a thread outside that gives it work. (Tokio, Go and
-// TooManyCooks are in programs.hpp.) The process may use the processors of --cpu-list; no thread is pinned to one of them.
+// The pools that are compiled in, each with a thread outside that gives it work, and the tables of what they run.
+// (Tokio, Go and TooManyCooks are in programs.hpp.) No thread is pinned to a processor.
 
 #include "sched/job.hpp"
+#include "sched/programs.hpp"
 
 #include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
 
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
 #include <boost/fiber/algo/work_stealing.hpp>
@@ -19,8 +21,10 @@
 #include <oneapi/tbb/task_arena.h>
 #endif
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -132,6 +136,68 @@ private:
 };
 
 #endif
+
+// A table of the time that runs take, or of that divided among what is counted in a run.
+class run_table {
+public:
+    run_table(std::string name, std::string note, std::uint64_t count, double divisor = 1,
+              unsigned of_workers = workers())
+        : table_(std::move(name), std::move(note)), job_{count, of_workers}, divisor_(divisor) {}
+
+    void add(const peer_program& peer, const char* workload) {
+        if (peer.path != nullptr) {
+            const auto run = [=](const job& j) { return run_peer(peer.path, workload, j); };
+            add(peer.row, run, placement::here);
+        }
+    }
+
+    // measure(job): as run_timer has it.
+    void add(const char* row, std::function<measured(const job&)> measure,
+             placement where = placement::own_process) {
+        table_.add(row, [=, j = job_, d = divisor_] { return each(measure(j), d); }, where);
+    }
+
+private:
+    table table_;
+    job job_;
+    double divisor_;
+};
+
+// A measurement: run(pool, count) again and again.
+template <class Pool, class Run> auto repeat_on(Run run) {
+    return [run](const job& j) {
+        Pool pool(j.workers);
+        run_timer timer(j);
+        while (timer.next()) {
+            run(pool, j.count);
+        }
+        return timer.result();
+    };
+}
+
+template <class Run> auto repeat_on_bide(Run run) {
+    return [run](const job& j) {
+        bide::scheduler s(scheduler_options_of(j));
+        run_timer timer(j);
+        while (timer.next()) {
+            run(s, j.count);
+        }
+        return timer.result();
+    };
+}
+
+using bide_root = bide::task<> (*)(bide::scheduler&, std::uint64_t);
+
+// The root task, given to the scheduler from outside: by a thread that may work while it waits, and
+// by one that only waits.
+inline void add_bide_roots(run_table& t, bide_root root) {
+    t.add(bide_row, repeat_on_bide([=](bide::scheduler& s, std::uint64_t count) {
+              bide::sync_wait(s, root(s, count));
+          }));
+    t.add(bide_join_row, repeat_on_bide([=](bide::scheduler& s, std::uint64_t count) {
+              s.spawn(root(s, count)).join();
+          }));
+}
 
 } // namespace bench
 

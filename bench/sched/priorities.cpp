@@ -6,9 +6,7 @@
 // task to a busy pool. In its arena of low priority such a task does not run at all (TBB 2021.8), so
 // that row is left out.
 
-#include "sched/job.hpp"
 #include "sched/pools.hpp"
-#include "sched/workloads.hpp"
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/spawn_options.hpp>
@@ -103,8 +101,8 @@ void under_load(const job& j, const std::vector<task_priority>& classes, Body bo
     }
 }
 
-// Microseconds until a task runs that a thread outside spawns: median and 99 %.
-template <class Call> sample measure_starts(const job& j, Call call) {
+// Until a task runs that a thread outside spawns: the median, and in microseconds 99 %.
+template <class Call> measured measure_starts(const job& j, Call call) {
     std::vector<double> starts;
     for (std::uint64_t i = 0; i < j.count; ++i) {
         std::this_thread::sleep_for(std::chrono::microseconds(300));
@@ -112,13 +110,12 @@ template <class Call> sample measure_starts(const job& j, Call call) {
         const std::chrono::duration<double, std::micro> start = call() - before;
         starts.push_back(start.count());
     }
-    std::sort(starts.begin(), starts.end());
-    return {starts[starts.size() / 2], starts[starts.size() * 99 / 100]};
+    return {percentile(starts, 0.5) * 1e3, {{"p99", percentile(starts, 0.99)}}};
 }
 
 auto start_in(task_priority priority) {
     return [priority](const job& j) {
-        sample found;
+        measured found;
         under_load(j, {task_priority::normal}, [&](bide::scheduler& s, load&) {
             found = measure_starts(j, [&] {
                 return s.spawn([] { return steady::now(); }, {.priority = priority}).join();
@@ -129,8 +126,8 @@ auto start_in(task_priority priority) {
 }
 
 // Per cent of the runs that each class has.
-sample shares(const job& j) {
-    sample found;
+measured shares(const job& j) {
+    measured found;
     under_load(j, {task_priority::high, task_priority::normal, task_priority::low},
                [&](bide::scheduler&, load& all) {
                    std::array<double, 3> before{};
@@ -149,8 +146,9 @@ sample shares(const job& j) {
                        ran[i] -= before[i];
                        sum += ran[i];
                    }
-                   for (const double of_class : ran) {
-                       found.push_back(100 * of_class / sum);
+                   const char* const names[] = {"high %", "normal %", "low %"};
+                   for (std::size_t i = 0; i < 3; ++i) {
+                       found.counters[names[i]] = 100 * ran[i] / sum;
                    }
                });
     return found;
@@ -190,7 +188,7 @@ auto start_in_tbb(tbb::task_arena::priority priority) {
         for (unsigned i = 0; i < count; ++i) {
             busy.enqueue([&] { background.go_on(); });
         }
-        const sample found = measure_starts(j, [&] {
+        const measured found = measure_starts(j, [&] {
             steady::time_point at;
             other.enqueue([&] {
                 at = steady::now();
@@ -209,26 +207,22 @@ auto start_in_tbb(tbb::task_arena::priority priority) {
 
 } // namespace
 
-void add_priorities(harness& h) {
+void add_priorities() {
     constexpr std::uint64_t count = 10'000;
-    run_table spawns(h, "priority/spawn", "a task spawns 10,000 tasks", count,
-                     ns_each("spawn", count));
+    run_table spawns("priority/spawn", "a task spawns 10,000 tasks", count,
+                     static_cast<double>(count));
     spawns.add("bide, spawn(task)", spawn_in({}));
     spawns.add("bide, normal", spawn_in(bide::spawn_options{}));
     spawns.add("bide, high", spawn_in(bide::spawn_options{.priority = task_priority::high}));
     spawns.add("bide, low", spawn_in(bide::spawn_options{.priority = task_priority::low}));
     spawns.add("bide, one worker's", spawn_in(bide::spawn_options{.worker = 0}));
-    spawns.finish();
 
-    const job starts{h.opts().quick ? 200u : 1'000u, workers(), {}};
-    table start{"priority/start",
-                "until a task from outside runs, beside four normal tasks for each worker that "
-                "yield every 10 us",
-                {{"start", "us", 1, true}, {"99 %", "us", 1, true}},
-                {}};
+    const job starts{scaled(1'000)};
+    table start("priority/start",
+                "until a task from outside runs, beside four normal tasks for each "
+                "worker that yield every 10 us");
     const auto add = [&](const char* name, auto measure) {
-        start.rows.push_back(
-            {name, [starts, measure] { return measure(starts); }, placement::own_process});
+        start.add(name, [=] { return measure(starts); }, placement::own_process);
     };
     add("bide, normal", start_in(task_priority::normal));
     add("bide, high", start_in(task_priority::high));
@@ -237,17 +231,10 @@ void add_priorities(harness& h) {
     add("tbb, an arena of normal priority", start_in_tbb(tbb::task_arena::priority::normal));
     add("tbb, an arena of high priority", start_in_tbb(tbb::task_arena::priority::high));
 #endif
-    h.add(std::move(start));
-
-    const job loaded{0, workers(), std::chrono::milliseconds(h.opts().quick ? 200 : 1'000)};
-    table share{
-        "priority/share",
-        "of the runs, while each class has four tasks for each worker (promised: 75, 18.75, "
-        "6.25)",
-        {{"high", "%", 2}, {"normal", "%", 2}, {"low", "%", 2}},
-        {}};
-    share.rows.push_back({bide_row, [loaded] { return shares(loaded); }, placement::own_process});
-    h.add(std::move(share));
+    table share("priority/share", "of the runs, while each class has four tasks for each worker "
+                                  "(promised: 75, 18.75, 6.25)");
+    const job loaded{0, workers(), a_round(10)};
+    share.add(bide_row, [=] { return shares(loaded); }, placement::own_process);
 }
 
 } // namespace bench

@@ -1,9 +1,8 @@
-// Tasks that do nothing, and how they come to be. spawn_many, chained_spawn and their sizes are
-// those of Tokio's benches/rt_multi_threaded.rs; but there a thread outside spawns in "local", too.
+// Tasks that do nothing, and how they come to be; and tasks that go to the end of the queue. spawn_many,
+// chained_spawn, yield_many and their sizes are those of Tokio's benches/rt_multi_threaded.rs; but there a thread
+// outside spawns in "local", too.
 
-#include "sched/job.hpp"
 #include "sched/pools.hpp"
-#include "sched/workloads.hpp"
 
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -103,7 +102,7 @@ bide::task<> spawn_and_await_here(bide::run_loop& loop, std::uint64_t count) {
     }
 }
 
-sample spawn_await_one_thread(const job& j) {
+measured spawn_await_one_thread(const job& j) {
     bide::run_loop loop;
     run_timer timer(j);
     while (timer.next()) {
@@ -123,7 +122,7 @@ bide::task<> stalling_link(bide::scheduler& s, const std::atomic<bool>& busy, bi
     co_return;
 }
 
-sample spawn_while_yielding(const job& j) {
+measured spawn_while_yielding(const job& j) {
     std::atomic<bool> busy{true};
     bide::scheduler s(scheduler_options_of(j));
     std::vector<bide::join_handle<>> background;
@@ -141,7 +140,7 @@ sample spawn_while_yielding(const job& j) {
     return timer.result();
 }
 
-sample spawn_while_spawning(const job& j) {
+measured spawn_while_spawning(const job& j) {
     std::atomic<bool> busy{true};
     bide::scheduler s(scheduler_options_of(j));
     bide::latch left(static_cast<std::ptrdiff_t>(j.workers));
@@ -216,7 +215,7 @@ struct busy_tbb {
     }
 };
 
-sample spawn_while_yielding_tbb(const job& j) {
+measured spawn_while_yielding_tbb(const job& j) {
     tbb_pool pool(j.workers);
     busy_tbb background{pool};
     for (unsigned i = 0; i < 2 * j.workers; ++i) {
@@ -274,8 +273,66 @@ void spawn_and_await_fibers(fiber_pool& pool, std::uint64_t count) {
 
 #endif
 
-void add_local(harness& h, std::uint64_t count) {
-    run_table t(h, "spawn_many/local", "ten thousand, by a task, detached", count, us_a_run());
+constexpr std::uint64_t yields_of_many = 1000;
+
+bide::task<> yield(std::uint64_t times, bide::latch& left) {
+    for (std::uint64_t i = 0; i < times; ++i) {
+        co_await bide::this_task::yield();
+    }
+    left.count_down();
+}
+
+// By a thread outside, which then only waits.
+void yield_many(bide::scheduler& s, std::uint64_t count) {
+    bide::latch left(static_cast<std::ptrdiff_t>(count));
+    for (std::uint64_t i = 0; i < count; ++i) {
+        s.spawn(yield(yields_of_many, left)).detach();
+    }
+    left.wait();
+}
+
+bide::task<> yield_alone(bide::scheduler&, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        co_await bide::this_task::yield();
+    }
+}
+
+bide::task<> spawn_yielding(bide::scheduler& s, std::uint64_t count) {
+    bide::latch left(static_cast<std::ptrdiff_t>(count));
+    for (std::uint64_t i = 0; i < count; ++i) {
+        s.spawn(yield(1, left)).detach();
+    }
+    co_await left.async_wait();
+}
+
+#if defined(BIDE_BENCH_HAS_BOOST_FIBER)
+
+void yield_fibers(std::uint64_t times) {
+    for (std::uint64_t i = 0; i < times; ++i) {
+        boost::this_fiber::yield();
+    }
+}
+
+void yield_many_fibers(fiber_pool& pool, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        pool.post([&] {
+            yield_fibers(yields_of_many);
+            pool.done.cross();
+        });
+    }
+    pool.done.wait(count);
+}
+
+void yield_alone_fiber(fiber_pool& pool, std::uint64_t count) {
+    pool.run([=] { yield_fibers(count); });
+}
+
+#endif
+
+} // namespace
+
+static void add_local(std::uint64_t count) {
+    run_table t("spawn_many/local", "ten thousand, by a task, detached", count);
     t.add(tokio_peer, "spawn_many_local");
     t.add(go_peer, "spawn_many_local");
     t.add(tmc_peer, "spawn_many_local");
@@ -286,12 +343,10 @@ void add_local(harness& h, std::uint64_t count) {
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(spawn_local_fibers));
 #endif
-    t.finish();
 }
 
-void add_remote_idle(harness& h, std::uint64_t count) {
-    run_table t(h, "spawn_many/remote_idle", "ten thousand, by a thread outside", count,
-                us_a_run());
+static void add_remote_idle(std::uint64_t count) {
+    run_table t("spawn_many/remote_idle", "ten thousand, by a thread outside", count);
     t.add(tokio_peer, "spawn_many_remote_idle");
     t.add(bide_row, repeat_on_bide(spawn_remote));
 #if defined(BIDE_BENCH_HAS_TBB)
@@ -300,40 +355,33 @@ void add_remote_idle(harness& h, std::uint64_t count) {
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(spawn_into_peer<fiber_pool>));
 #endif
-    t.finish();
 }
 
-void add_remote_busy(harness& h, std::uint64_t count) {
-    run_table yielding(h, "spawn_many/remote_busy1",
-                       "the same, while two tasks a worker compute for 10 us and yield", count,
-                       us_a_run());
+static void add_remote_busy(std::uint64_t count) {
+    run_table yielding("spawn_many/remote_busy1",
+                       "the same, while two tasks a worker compute for 10 us and yield", count);
     yielding.add(tokio_peer, "spawn_many_remote_busy1");
     yielding.add(bide_row, spawn_while_yielding);
 #if defined(BIDE_BENCH_HAS_TBB)
     yielding.add(tbb_row, spawn_while_yielding_tbb);
 #endif
-    yielding.finish();
 
-    run_table spawning(h, "spawn_many/remote_busy2",
+    run_table spawning("spawn_many/remote_busy2",
                        "a tenth of them, while a task a worker spawns the next and computes",
-                       count / 10, us_a_run());
+                       count / 10);
     spawning.add(tokio_peer, "spawn_many_remote_busy2");
     spawning.add(bide_row, spawn_while_spawning);
-    spawning.finish();
 }
 
-} // namespace
-
-void add_spawn_many(harness& h) {
-    add_local(h, 10'000);
-    add_remote_idle(h, 10'000);
-    add_remote_busy(h, 10'000);
+void add_spawn_many() {
+    add_local(10'000);
+    add_remote_idle(10'000);
+    add_remote_busy(10'000);
 }
 
-void add_chained_spawn(harness& h) {
+void add_chained_spawn() {
     constexpr std::uint64_t count = 1'000;
-    run_table t(h, "tasks/chained_spawn", "a thousand tasks, each spawns the next", count,
-                us_a_run());
+    run_table t("tasks/chained_spawn", "a thousand tasks, each spawns the next", count);
     t.add(tokio_peer, "chained_spawn");
     t.add(go_peer, "chained_spawn");
     add_bide_roots(t, chain);
@@ -343,13 +391,12 @@ void add_chained_spawn(harness& h) {
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(chain_fibers));
 #endif
-    t.finish();
 }
 
-void add_spawn_await(harness& h) {
+void add_spawn_await() {
     constexpr std::uint64_t count = 10'000;
-    run_table t(h, "step/spawn_await", "a task spawns one and awaits it", count,
-                ns_each("each", count));
+    run_table t("step/spawn_await", "a task spawns one and awaits it", count,
+                static_cast<double>(count));
     t.add(tokio_peer, "spawn_await");
     t.add(go_peer, "spawn_await");
     t.add(tmc_peer, "spawn_await");
@@ -357,13 +404,49 @@ void add_spawn_await(harness& h) {
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(spawn_and_await_fibers));
 #endif
-    t.finish();
 
-    run_table one(h, "step/spawn_await_one_thread", "the same on the caller's own thread", count,
-                  ns_each("each", count));
+    run_table one("step/spawn_await_one_thread", "the same on the caller's own thread", count,
+                  static_cast<double>(count));
     one.add(tokio_peer, "spawn_await_one_thread");
     one.add("bide::run_loop", spawn_await_one_thread);
-    one.finish();
+}
+
+void add_yield_many() {
+    constexpr std::uint64_t count = 200;
+    run_table t("tasks/yield_many", "two hundred tasks, a thousand times each", count);
+    t.add(tokio_peer, "yield_many");
+    t.add(go_peer, "yield_many");
+    t.add(tmc_peer, "yield_many");
+    t.add(bide_row, repeat_on_bide(yield_many));
+#if defined(BIDE_BENCH_HAS_BOOST_FIBER)
+    t.add(fiber_row, repeat_on<fiber_pool>(yield_many_fibers));
+#endif
+}
+
+void add_single_yield() {
+    constexpr std::uint64_t count = 10'000;
+    run_table t("step/single_yield", "one task, alone", count, static_cast<double>(count));
+    t.add(tokio_peer, "single_yield");
+    t.add(go_peer, "single_yield");
+    t.add(tmc_peer, "single_yield");
+    add_bide_roots(t, yield_alone);
+#if defined(BIDE_BENCH_HAS_BOOST_FIBER)
+    t.add(fiber_row, repeat_on<fiber_pool>(yield_alone_fiber));
+#endif
+}
+
+void add_scaling() {
+    for (const std::uint64_t count : {100u, 1'000u, 10'000u, 100'000u, 1'000'000u}) {
+        run_table t("scaling/" + std::to_string(count),
+                    "so many tasks, spawned by one, that yield once", count,
+                    static_cast<double>(count));
+        t.add(tokio_peer, "scaling");
+        t.add(go_peer, "scaling");
+        t.add(tmc_peer, "scaling");
+        t.add(bide_row, repeat_on_bide([](bide::scheduler& s, std::uint64_t n) {
+                  bide::sync_wait(s, spawn_yielding(s, n));
+              }));
+    }
 }
 
 } // namespace bench

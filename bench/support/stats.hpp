@@ -1,77 +1,81 @@
 #ifndef BIDE_BENCH_SUPPORT_STATS_HPP
 #define BIDE_BENCH_SUPPORT_STATS_HPP
 
-// Medians, percentiles and fairness indices of what was measured.
-
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <span>
 #include <vector>
 
 namespace bench {
 
 inline constexpr double not_measured = std::numeric_limits<double>::quiet_NaN();
 
-inline double median(std::vector<double> values) {
-    if (values.empty()) {
+// The value that `share` of the numbers do not exceed; 0.5: the median.
+template <class Number> double percentile(std::vector<Number> numbers, double share) {
+    if (numbers.empty()) {
         return not_measured;
     }
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    if (values.size() % 2 == 1) {
-        return *middle;
+    const double last = static_cast<double>(numbers.size() - 1);
+    const auto place = numbers.begin() + static_cast<std::ptrdiff_t>(last * share + 0.5);
+    std::nth_element(numbers.begin(), place, numbers.end());
+    return static_cast<double>(*place);
+}
+
+// Counts of values in buckets whose width is 1/32 of the value: percentiles to 3 % of any number of
+// samples, in constant memory, at a few instructions a sample. The largest value is kept exactly.
+class histogram {
+public:
+    void add(std::uint64_t value) noexcept {
+        ++buckets_[bucket_of(value)];
+        ++count_;
+        largest_ = std::max(largest_, value);
     }
-    return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
-inline double smallest(const std::vector<double>& values) {
-    return values.empty() ? not_measured : *std::min_element(values.begin(), values.end());
-}
-
-inline double largest(const std::vector<double>& values) {
-    return values.empty() ? not_measured : *std::max_element(values.begin(), values.end());
-}
-
-// Jain's index of the shares: 1 when all are equal, 1/n when one has everything. (Jain, Chiu and
-// Hawe 1984, DEC-TR-301.) Not a number if no thread got anything.
-inline double jain_index(std::span<const std::uint64_t> shares) {
-    double sum = 0;
-    double squares = 0;
-    for (const std::uint64_t share : shares) {
-        const auto x = static_cast<double>(share);
-        sum += x;
-        squares += x * x;
-    }
-    return squares > 0 ? sum * sum / (static_cast<double>(shares.size()) * squares) : not_measured;
-}
-
-// What each thread had done by the end of each window, and before the first one.
-using progress = std::vector<std::vector<std::uint64_t>>;
-
-inline std::vector<std::uint64_t> gained(const std::vector<std::uint64_t>& before,
-                                         const std::vector<std::uint64_t>& after) {
-    std::vector<std::uint64_t> difference(after.size());
-    std::transform(after.begin(), after.end(), before.begin(), difference.begin(), std::minus<>());
-    return difference;
-}
-
-// Over windows short enough, unfairness shows that a long run averages away. Windows in which
-// no thread moved say nothing and are left out.
-inline double mean_jain_of_windows(const progress& snapshots) {
-    double sum = 0;
-    double windows = 0;
-    for (std::size_t i = 1; i < snapshots.size(); ++i) {
-        const double index = jain_index(gained(snapshots[i - 1], snapshots[i]));
-        if (index == index) {
-            sum += index;
-            windows += 1;
+    void merge(const histogram& other) noexcept {
+        for (std::size_t i = 0; i < buckets_.size(); ++i) {
+            buckets_[i] += other.buckets_[i];
         }
+        count_ += other.count_;
+        largest_ = std::max(largest_, other.largest_);
     }
-    return windows > 0 ? sum / windows : not_measured;
-}
+
+    std::uint64_t count() const noexcept { return count_; }
+
+    // The value that `share` of the samples do not exceed, but for a bucket's width; 1: the largest.
+    double percentile(double share) const noexcept {
+        std::uint64_t seen = 0;
+        for (std::size_t i = 0; share < 1 && i < buckets_.size(); ++i) {
+            seen += buckets_[i];
+            if (seen > 0 && static_cast<double>(seen) >= share * static_cast<double>(count_)) {
+                return static_cast<double>(std::min(highest_in(i), largest_));
+            }
+        }
+        return static_cast<double>(largest_);
+    }
+
+private:
+    static constexpr unsigned bits = 5;
+    static constexpr std::size_t per_power = std::size_t{1} << bits;
+
+    // Values below 2 * per_power have a bucket each; above, `shift` low bits are dropped.
+    static std::size_t bucket_of(std::uint64_t value) noexcept {
+        const auto width = static_cast<unsigned>(std::bit_width(value));
+        const unsigned shift = width > bits + 1 ? width - bits - 1 : 0;
+        return shift * per_power + static_cast<std::size_t>(value >> shift);
+    }
+
+    static std::uint64_t highest_in(std::size_t bucket) noexcept {
+        const std::size_t shift = bucket < 2 * per_power ? 0 : bucket / per_power - 1;
+        return ((bucket - shift * per_power + 1) << shift) - 1;
+    }
+
+    std::array<std::uint64_t, (64 - bits + 1) * per_power> buckets_{};
+    std::uint64_t count_ = 0;
+    std::uint64_t largest_ = 0;
+};
 
 } // namespace bench
 

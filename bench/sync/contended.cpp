@@ -11,24 +11,27 @@
 // A wait that is under way when the time is up counts as far as it went, which is too short for a
 // thread that was starving: the longest waits of unfair locks are underestimates.
 
-#include "support/histogram.hpp"
-#include "support/isolated.hpp"
+#include "support/bench.hpp"
 #include "support/stats.hpp"
-#include "support/team.hpp"
-#include "support/work.hpp"
 #include "sync/peers.hpp"
-#include "sync/workloads.hpp"
+#include "sync/work.hpp"
 
 #include <bide/sched/scheduler.hpp>
+#include <bide/sync/scoped_lock.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -40,6 +43,46 @@ namespace {
 
 using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
+
+// How equal the shares are: 1 for equal ones, 1/n when one thread gets everything. (Jain, Chiu,
+// Hawe 1984, DEC-TR-301.) Not a number if no thread got anything.
+double jain_index(std::span<const std::uint64_t> shares) {
+    double sum = 0;
+    double squares = 0;
+    for (const std::uint64_t share : shares) {
+        const auto x = static_cast<double>(share);
+        sum += x;
+        squares += x * x;
+    }
+    return squares > 0 ? sum * sum / (static_cast<double>(shares.size()) * squares) : not_measured;
+}
+
+// What each thread had done by the end of each window, and before the first one.
+using progress = std::vector<std::vector<std::uint64_t>>;
+
+std::vector<std::uint64_t> gained(const std::vector<std::uint64_t>& before,
+                                  const std::vector<std::uint64_t>& after) {
+    std::vector<std::uint64_t> difference(after.size());
+    std::transform(after.begin(), after.end(), before.begin(), difference.begin(), std::minus<>());
+    return difference;
+}
+
+// Over windows short enough, unfairness shows that a long run averages away. Windows in which
+// no thread moved say nothing and are left out.
+double mean_jain_of_windows(const progress& snapshots) {
+    double sum = 0;
+    double windows = 0;
+    for (std::size_t i = 1; i < snapshots.size(); ++i) {
+        const double index = jain_index(gained(snapshots[i - 1], snapshots[i]));
+        if (index == index) {
+            sum += index;
+            windows += 1;
+        }
+    }
+    return windows > 0 ? sum / windows : not_measured;
+}
+
+// ---- One lock, all the time
 
 struct scenario {
     unsigned threads;
@@ -70,44 +113,42 @@ template <class Lock> constexpr bool is_for_tasks = requires(Lock& lock) { lock.
 // One lock, what it guards, and the threads or tasks that want it.
 template <class Lock> class arena {
 public:
-    arena(const scenario& what, const setting& with)
-        : with_(with), counts_(what.threads), waits_(what.threads),
+    explicit arena(const scenario& what)
+        : cpus_(allowed_cpus()), counts_(what.threads), waits_(what.threads),
           critical_steps_(steps_lasting(what.critical_ns)),
           think_steps_(steps_lasting(what.think_ns)) {}
 
-    // Mega-operations a second, Jain, J10.
-    sample measure_throughput() {
+    measured measure_throughput() {
         progress snapshots;
         run(false, [&] {
             const auto began = clock::now() + warm_up;
-            for (auto at = began; at <= began + with_.duration; at += window) {
+            for (auto at = began; at <= began + a_round(3); at += window) {
                 std::this_thread::sleep_until(at);
                 times_.push_back(clock::now());
                 snapshots.push_back(snapshot());
             }
         });
-        const std::chrono::duration<double, std::micro> elapsed = times_.back() - times_.front();
+        const std::chrono::duration<double, std::nano> elapsed = times_.back() - times_.front();
         const auto shares = gained(snapshots.front(), snapshots.back());
-        double total = 0;
-        for (const std::uint64_t share : shares) {
-            total += static_cast<double>(share);
-        }
-        return {total / elapsed.count(), jain_index(shares), mean_jain_of_windows(snapshots)};
+        const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+        return {elapsed.count() / total,
+                {{"Mop/s", 1e3 * total / elapsed.count()},
+                 {"Jain", jain_index(shares)},
+                 {"J10", mean_jain_of_windows(snapshots)}}};
     }
 
-    // Microseconds: p50, p99, p99.9, longest.
-    sample measure_waits() {
+    // Adds microseconds.
+    void measure_waits(measured& to) {
         ns_per_tick(); // calibrates before anything is measured
-        run(true, [&] { std::this_thread::sleep_for(with_.duration); });
+        run(true, [&] { std::this_thread::sleep_for(a_round(3)); });
         histogram all;
         for (const auto& waits : waits_) {
             all.merge(waits.subject);
         }
-        const auto us = [](std::uint64_t t) {
-            return static_cast<double>(t) * ns_per_tick() / 1e3;
-        };
-        return {us(all.percentile(0.5)), us(all.percentile(0.99)), us(all.percentile(0.999)),
-                us(all.largest())};
+        for (const auto& [name, share] :
+             {std::pair("p50", 0.5), {"p99", 0.99}, {"p99.9", 0.999}, {"longest", 1.0}}) {
+            to.counters[name] = all.percentile(share) * ns_per_tick() / 1e3;
+        }
     }
 
 private:
@@ -121,7 +162,7 @@ private:
             stop_.subject.store(true, std::memory_order_relaxed);
         };
         if constexpr (is_for_tasks<Lock>) {
-            bide::scheduler workers({.num_workers = static_cast<unsigned>(with_.cpus.size())});
+            bide::scheduler workers({.num_workers = static_cast<unsigned>(cpus_.size())});
             std::vector<bide::join_handle<void>> tasks;
             for (std::size_t i = 0; i < counts_.size(); ++i) {
                 tasks.push_back(workers.spawn(be_task(i, is_timed)));
@@ -137,7 +178,7 @@ private:
                     leave(i);
                 }
             };
-            run_team(counts_.size(), with_.cpus, be_thread, watch);
+            run_team(counts_.size(), cpus_, be_thread, watch);
         }
         check_exclusion();
     }
@@ -206,7 +247,7 @@ private:
         }
     }
 
-    setting with_;
+    cpu_list cpus_;
     isolated<Lock> lock_;
     isolated<std::uint64_t> entries_{0u}; // guarded by lock_
     isolated<std::atomic<bool>> stop_{false};
@@ -217,52 +258,147 @@ private:
     std::uint64_t think_steps_;
 };
 
-template <class Lock> sample contend(const scenario& what, const setting& with) {
-    const sample throughput = arena<Lock>(what, with).measure_throughput();
-    sample all = arena<Lock>(what, with).measure_waits();
-    all.insert(all.begin(), throughput.front());
-    all.insert(all.end(), throughput.begin() + 1, throughput.end());
+template <class Lock> measured contend(const scenario& what) {
+    measured all = arena<Lock>(what).measure_throughput();
+    arena<Lock>(what).measure_waits(all);
     return all;
 }
 
-table contended_table(const scenario& what) {
-    const std::string name = "contended/T=" + std::to_string(what.threads) +
-                             ",cs=" + std::to_string(what.critical_ns) + "ns" +
-                             (what.think_ns > 0 ? ",think" : "");
-    return {name,
-            std::to_string(what.threads) + " threads, " + std::to_string(what.critical_ns) +
-                " ns inside, " + std::to_string(what.think_ns) + " ns between",
-            {{"throughput", "Mop/s", 3, true},
-             {"p50", "us", 2},
-             {"p99", "us", 1},
-             {"p99.9", "us", 1, true},
-             {"longest", "us", 0, true},
-             {"Jain", "", 3},
-             {"J10", "", 3}},
-            {}};
+void add_scenario(const scenario& what) {
+    const std::string critical = std::to_string(what.critical_ns);
+    table t("contended/T=" + std::to_string(what.threads) + ",cs=" + critical + "ns" +
+                (what.think_ns > 0 ? ",think" : ""),
+            std::to_string(what.threads) + " threads, " + critical + " ns inside, " +
+                std::to_string(what.think_ns) + " ns between");
+    const auto add = [&]<class Lock>(std::type_identity<Lock>, const char* name) {
+        t.add(name, [what] { return contend<Lock>(what); });
+    };
+    for_each_lock(add);
+    add(std::type_identity<lock_of_tasks<bide::mutex>>(), "bide::mutex, tasks");
+    add(std::type_identity<lock_of_tasks<bide::adaptive_mutex>>(), "bide::adaptive_mutex, tasks");
 }
 
-void add_scenario(harness& h, const scenario& what) {
-    const setting with = h.make_setting(300, 100);
-    table t = contended_table(what);
-    for_each_lock([&]<class Lock>(std::type_identity<Lock>, const char* name) {
-        t.add(name, [what, with] { return contend<Lock>(what, with); });
-    });
-    t.add("bide::mutex, tasks",
-          [what, with] { return contend<lock_of_tasks<bide::mutex>>(what, with); });
-    t.add("bide::adaptive_mutex, tasks",
-          [what, with] { return contend<lock_of_tasks<bide::adaptive_mutex>>(what, with); });
-    h.add(std::move(t));
+// ---- One thread or two that read most of the time, nothing but a number behind the lock
+
+template <class Lock> class library {
+public:
+    // One operation in `write_every` is a write; 0: none is.
+    library(std::size_t threads, unsigned write_every)
+        : threads_(threads), write_every_(write_every) {}
+
+    measured measure() {
+        std::vector<std::uint64_t> done(threads_);
+        std::chrono::duration<double, std::nano> elapsed{};
+        const auto referee = [&] {
+            const auto began = clock::now();
+            std::this_thread::sleep_for(a_round(2));
+            stop_.subject.store(true, std::memory_order_relaxed);
+            elapsed = clock::now() - began;
+        };
+        run_team(threads_, allowed_cpus(), [&](std::size_t i) { done[i] = visit(i); }, referee);
+        const double total = std::accumulate(done.begin(), done.end(), 0.0);
+        return {elapsed.count() / total, {{"Mop/s", 1e3 * total / elapsed.count()}}};
+    }
+
+private:
+    std::uint64_t visit(std::size_t i) {
+        // The threads write at different times: the second starts half a period later.
+        std::uint64_t until_write = write_every_ > 0 ? write_every_ * (i + 1) / threads_ : ~0ull;
+        std::uint64_t visits = 0;
+        for (; !stop_.subject.load(std::memory_order_relaxed); ++visits) {
+            if (--until_write == 0) {
+                until_write = write_every_;
+                lock_.subject.locked([&] { ++book_.subject; });
+            } else {
+                lock_.subject.shared([&] { read(book_.subject); });
+            }
+        }
+        return visits;
+    }
+
+    // Keeps the compiler from leaving it out.
+    static void read(std::uint64_t value) { asm volatile("" : : "r"(value)); }
+
+    std::size_t threads_;
+    unsigned write_every_;
+    isolated<Lock> lock_;
+    isolated<std::uint64_t> book_{0u}; // guarded by lock_
+    isolated<std::atomic<bool>> stop_{false};
+};
+
+// ---- One thread locks two mutexes together, while three other threads each want one of them all the time
+
+struct by_std {
+    template <class M> static auto lock(M& a, M& b) { return std::scoped_lock(a, b); }
+};
+struct by_bide {
+    template <class M> static auto lock(M& a, M& b) { return bide::scoped_lock(a, b); }
+};
+
+template <class Mutex, class How> measured lock_both() {
+    isolated<Mutex> m[2];
+    isolated<std::atomic<bool>> over{false};
+    isolated<std::uint64_t> both{0u};
+    const std::uint64_t inside = steps_lasting(100);
+    std::chrono::duration<double, std::nano> elapsed{};
+    run_team(
+        7, allowed_cpus(),
+        [&](std::size_t i) {
+            while (!over.subject.load(std::memory_order_relaxed)) {
+                if (i == 0) {
+                    [[maybe_unused]] const auto held = How::lock(m[0].subject, m[1].subject);
+                    compute(inside);
+                    ++both.subject;
+                } else {
+                    const std::lock_guard held(m[i % 2].subject);
+                    compute(inside);
+                }
+            }
+        },
+        [&] {
+            const auto began = clock::now();
+            std::this_thread::sleep_for(a_round(5));
+            over.subject.store(true, std::memory_order_relaxed);
+            elapsed = clock::now() - began;
+        });
+    return {elapsed.count() / static_cast<double>(both.subject)};
 }
 
 } // namespace
 
-void add_contended(harness& h) {
+void add_readers() {
+    struct mix {
+        std::size_t threads;
+        const char* writes;
+        unsigned write_every;
+    };
+    for (const mix m : {mix{1, "0", 0}, mix{2, "0", 0}, mix{2, "0.1%", 1000}, mix{2, "1%", 100},
+                        mix{2, "10%", 10}}) {
+        table t("readers/T=" + std::to_string(m.threads) + ",writes=" + m.writes,
+                "threads that read one number behind the lock");
+        for_each_shared_lock([&]<class Lock>(std::type_identity<Lock>, const char* name) {
+            t.add(name, [m] { return library<Lock>(m.threads, m.write_every).measure(); });
+        });
+    }
+}
+
+void add_both() {
+    table t("all/saturated", "a thread that wants both mutexes, beside three for each of them");
+    const auto add = [&]<class Mutex>(std::type_identity<Mutex>, const std::string& name) {
+        t.add(name + ", std::scoped_lock", lock_both<Mutex, by_std>);
+        t.add(name + ", bide::scoped_lock", lock_both<Mutex, by_bide>);
+    };
+    add(std::type_identity<std::mutex>(), "std::mutex");
+    add(std::type_identity<bide::mutex>(), "bide::mutex");
+    add(std::type_identity<bide::adaptive_mutex>(), "bide::adaptive_mutex");
+}
+
+void add_contended() {
     for (const unsigned threads : {2u, 4u, 8u}) {
         for (const unsigned critical_ns : {0u, 100u, 1000u}) {
-            add_scenario(h, {threads, critical_ns, 0});
-            if (critical_ns > 0 && !h.opts().quick) {
-                add_scenario(h, {threads, critical_ns, critical_ns});
+            add_scenario({threads, critical_ns, 0});
+            if (critical_ns > 0) {
+                add_scenario({threads, critical_ns, critical_ns});
             }
         }
     }

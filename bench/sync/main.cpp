@@ -1,31 +1,29 @@
-// Benchmarks of the locks and semaphores: one table for each workload, with ratios to std.
+// Benchmarks of the locks and semaphores.
 
-#include "support/harness.hpp"
-#include "support/program.hpp"
-#include "sync/targets.hpp"
-#include "sync/workloads.hpp"
+#include "support/bench.hpp"
 
 namespace bench {
-namespace {
 
-void add_all(harness& h) {
-    add_uncontended(h);
-    add_coroutine(h);
-    add_notify(h);
-    add_handoff(h);
-    add_readers(h);
-    add_meetings(h);
-    add_order(h);
-    add_contended(h);
-    add_sizes(h);
-}
+void add_one_thread();
+void add_handoff();   // two threads take turns through two semaphores
+void add_barriers();  // threads meet
+void add_readers();   // two threads, nearly all readers
+void add_both();      // two locks at once
+void add_order();     // which threads are overtaken in the queue of a lock
+void add_contended(); // 2, 4, 8 threads want one lock
+void add_sizes();     // bytes
 
-} // namespace
 } // namespace bench
 
 int main(int argc, char** argv) {
-    const bench::program sync{"Locks and semaphores",
-                              "targets (median of rounds; overtakes: the worst round)",
-                              bench::add_all, bench::judge_all};
-    return bench::run_program(sync, argc, argv);
+    return bench::run(argc, argv, [] {
+        bench::add_one_thread();
+        bench::add_handoff();
+        bench::add_barriers();
+        bench::add_readers();
+        bench::add_both();
+        bench::add_order();
+        bench::add_contended();
+        bench::add_sizes();
+    });
 }

@@ -5,18 +5,15 @@
 // is staged so that what is counted is certain:
 //   1. the referee holds the lock;
 //   2. one after the other, queuers call lock(); the next is sent only when the kernel shows the
-//   last
-//      one asleep (state S after it said "I am about to lock", between which and lock() it does
+//      last one asleep (state S after it said "I am about to lock", between which and lock() it does
 //      nothing that sleeps): it is in the queue;
 //   3. the referee unlocks and at once wants the lock again; so does each queuer after its turn.
 // Each thread writes its number into a log under the lock. An overtake is a pair: an acquisition whose
 // call began after some queuer was seen asleep, and that queuer still without its first turn. A
 // FIFO lock makes none; the sum is over the round's log, per 1000 acquisitions.
 
-#include "support/stats.hpp"
-#include "support/team.hpp"
+#include "support/bench.hpp"
 #include "sync/peers.hpp"
-#include "sync/workloads.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -123,15 +120,15 @@ std::uint64_t count_overtakes(const std::vector<std::size_t>& log, std::size_t q
 
 template <class Lock> class queue_trial {
 public:
-    queue_trial(std::size_t queuers, const setting& with) : with_(with), queuers_(queuers) {}
+    explicit queue_trial(std::size_t queuers) : queuers_(queuers) {}
 
-    // Overtakes per 1000 acquisitions, rounds.
-    sample measure() {
+    measured measure() {
         run_team(
-            queuers_.size(), with_.cpus, [&](std::size_t i) { queue(i); }, [&] { hold_rounds(); });
+            queuers_.size(), allowed_cpus(), [&](std::size_t i) { queue(i); },
+            [&] { hold_rounds(); });
         const double per_thousand =
             1000 * static_cast<double>(overtakes_) / static_cast<double>(acquisitions_);
-        return {rounds_ > 0 ? per_thousand : not_measured, static_cast<double>(rounds_)};
+        return {0, {{"overtakes/1000", per_thousand}, {"rounds", rounds_}}};
     }
 
 private:
@@ -155,7 +152,7 @@ private:
     }
 
     void hold_rounds() {
-        const auto end = clock::now() + with_.duration;
+        const auto end = clock::now() + a_round(2);
         log_.reserve(3 * queuers_.size() + 3);
         for (int round = 1; clock::now() < end; ++round) {
             log_.clear();
@@ -184,7 +181,6 @@ private:
         }
     }
 
-    setting with_;
     Lock lock_;
     std::vector<queuer> queuers_;
     std::vector<std::size_t> log_; // guarded by lock_
@@ -196,17 +192,13 @@ private:
 
 } // namespace
 
-void add_order(harness& h) {
-    const setting with = h.make_setting(200, 50);
+void add_order() {
     for (const std::size_t queuers : {1u, 3u, 7u}) {
-        table t{"order/queued=" + std::to_string(queuers),
-                "overtakes of threads that were seen asleep in the queue (see order.cpp)",
-                {{"overtakes", "per 1000", 1}, {"rounds", "", 0}},
-                {}};
+        table t("order/queued=" + std::to_string(queuers),
+                "overtakes of threads that were seen asleep in the queue (see order.cpp)");
         for_each_sleeping_lock([&]<class Lock>(std::type_identity<Lock>, const char* name) {
-            t.add(name, [=] { return queue_trial<Lock>(queuers, with).measure(); });
+            t.add(name, [=] { return queue_trial<Lock>(queuers).measure(); });
         });
-        h.add(std::move(t));
     }
 }
 

@@ -46,13 +46,19 @@ namespace bench {
 
 // ---- locks
 
-// Anything with lock() and unlock().
+// Anything with lock() and unlock(), and perhaps lock_shared() and unlock_shared().
 template <class Mutex> class lock_of {
 public:
     template <class Section> void locked(Section section) {
         mutex_.lock();
         section();
         mutex_.unlock();
+    }
+
+    template <class Section> void shared(Section section) {
+        mutex_.lock_shared();
+        section();
+        mutex_.unlock_shared();
     }
 
 private:
@@ -139,34 +145,15 @@ template <class Visit> void for_each_lock(Visit visit) {
 
 // ---- shared locks
 
-template <class Mutex> class shared_lock_of {
-public:
-    template <class Section> void locked(Section section) {
-        mutex_.lock();
-        section();
-        mutex_.unlock();
-    }
-
-    template <class Section> void shared(Section section) {
-        mutex_.lock_shared();
-        section();
-        mutex_.unlock_shared();
-    }
-
-private:
-    Mutex mutex_;
-};
-
 template <class Visit> void for_each_shared_lock(Visit visit) {
-    visit(std::type_identity<shared_lock_of<std::shared_mutex>>(), "std::shared_mutex");
-    visit(std::type_identity<shared_lock_of<bide::shared_mutex>>(), "bide::shared_mutex");
-    visit(std::type_identity<shared_lock_of<bide::biased_shared_mutex>>(),
-          "bide::biased_shared_mutex");
+    visit(std::type_identity<lock_of<std::shared_mutex>>(), "std::shared_mutex");
+    visit(std::type_identity<lock_of<bide::shared_mutex>>(), "bide::shared_mutex");
+    visit(std::type_identity<lock_of<bide::biased_shared_mutex>>(), "bide::biased_shared_mutex");
 #if defined(BIDE_BENCH_HAS_ABSL)
     visit(std::type_identity<absl_mutex>(), "absl::Mutex");
 #endif
 #if defined(BIDE_BENCH_HAS_TBB)
-    visit(std::type_identity<shared_lock_of<tbb::rw_mutex>>(), "tbb::rw_mutex");
+    visit(std::type_identity<lock_of<tbb::rw_mutex>>(), "tbb::rw_mutex");
 #endif
 }
 
@@ -273,8 +260,10 @@ struct parking_platform : bide::native_platform {
     static bool single_cpu() noexcept { return true; }
 };
 
-// Calls visit(std::type_identity<Semaphore>(), name).
-template <class Visit> void for_each_semaphore(Visit visit) {
+// Calls visit(std::type_identity<Semaphore>(), name) for each semaphore, and for what is none, and hands a
+// permit over like one.
+template <class Visit> void for_each_handoff(Visit visit) {
+    using adaptive = condition_semaphore_of<bide::adaptive_mutex, bide::condition_variable>;
     visit(std::type_identity<std_semaphore>(), "std::counting_semaphore");
     visit(std::type_identity<posix_semaphore>(), "sem_t");
     visit(std::type_identity<condition_semaphore>(), "std::mutex + condition_variable");
@@ -282,12 +271,6 @@ template <class Visit> void for_each_semaphore(Visit visit) {
     visit(std::type_identity<bide::semaphore>(), "bide::semaphore");
     visit(std::type_identity<bide::basic_semaphore<parking_platform>>(),
           "bide::semaphore, never spinning");
-}
-
-// Calls visit() also for what is no semaphore, and hands a permit over like one.
-template <class Visit> void for_each_handoff(Visit visit) {
-    using adaptive = condition_semaphore_of<bide::adaptive_mutex, bide::condition_variable>;
-    for_each_semaphore(visit);
     visit(std::type_identity<bide_condition_semaphore<bide::native_platform>>(),
           "bide::mutex + condition_variable");
     visit(std::type_identity<bide_condition_semaphore<parking_platform>>(),

@@ -1,5 +1,5 @@
-#ifndef BIDE_BENCH_SUPPORT_WORK_HPP
-#define BIDE_BENCH_SUPPORT_WORK_HPP
+#ifndef BIDE_BENCH_SYNC_WORK_HPP
+#define BIDE_BENCH_SYNC_WORK_HPP
 
 // A cheap clock, and computation that lasts for a given time without touching memory.
 
