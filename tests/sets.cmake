@@ -21,7 +21,7 @@ set(
     "(core|sync|channel|task|sched|stream|test)[.].*"
     "parallel[.].*" "durable[.](record|record_search|slot|slots[.](memory|file)|locks)" "interop[.](foreign.*|senders)"
     "model[.](semaphore|mutex|ring|channel|event_count|parker)" noexcept_smoke "lint[.a-z]*"
-    "example[.].*" "package[.](install|find_package)"
+    "example[.]([0-9].*|accounts|dupes|echo|filter|glib_loop|guide|poll_loop|readme|words)" "package[.](install|find_package)"
 )
 # What an optimiser can break: waits, wakes and their timing.
 set(

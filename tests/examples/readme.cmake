@@ -1,14 +1,35 @@
 # The README.md files are true: every ```cpp block of them compiles as a program of its own, and runs
-# where it has a main().
+# where it has a main(). With QUICK, those of the first page, and <bide/bide.hpp> is
+# compiled once for all; otherwise a block has no more headers than it includes.
 # cmake -DROOT=<source tree> -DCXX=... -DDURABLE=<library or nothing> -DWERROR=... -DWORK=...
 #   -DASIO=<folder of its headers, or nothing> -DASIO_NAMES=<what to define for them>
-#   -DURING=<folder of liburing's header, or nothing> -P readme.cmake
+#   -DURING=<folder of liburing's header, or nothing> -DQUICK=... -P readme.cmake
 
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/snippets.cmake)
 file(MAKE_DIRECTORY "${WORK}")
 file(GLOB readmes RELATIVE ${ROOT} ${ROOT}/include/bide/*.md ${ROOT}/include/bide/*/README.md)
 list(REMOVE_ITEM readmes include/bide/model/README.md) # its snippets are parts of a program: model.readme
+
+set(compiler "${CXX}" -std=c++20 -pthread -Wall -Wextra -Wpedantic "-I${ROOT}/include")
+if(WERROR)
+    list(APPEND compiler -Werror)
+endif()
+if(QUICK)
+    set(readmes "")
+    set(all "${WORK}/all.hpp")
+    file(WRITE "${all}" "#include <bide/bide.hpp>\n")
+    execute_process(COMMAND "${CXX}" --version OUTPUT_VARIABLE version)
+    set(precompiled "${all}.gch") # which g++ takes for all.hpp
+    if(version MATCHES "clang")
+        set(precompiled "${all}.pch")
+    endif()
+    execute_process(
+        COMMAND ${compiler} -x c++-header "${all}" -o "${precompiled}" COMMAND_ERROR_IS_FATAL ANY
+    )
+    list(APPEND compiler -include "${all}")
+endif()
+
 set(count 0)
 foreach(readme IN ITEMS README.md ${readmes})
     file(READ "${ROOT}/${readme}" text)
@@ -33,7 +54,7 @@ foreach(readme IN ITEMS README.md ${readmes})
         endif()
         set(source "${WORK}/snippet_${count}.cpp")
         file(WRITE "${source}" "${snippet}\n")
-        set(compile "${CXX}" -std=c++20 -Wall -Wextra -Wpedantic "-I${ROOT}/include" "${source}")
+        set(compile ${compiler} "${source}")
         set(libraries "")
         if(snippet MATCHES "<bide/durable/")
             if(header_only_was_tried)
@@ -50,14 +71,11 @@ foreach(readme IN ITEMS README.md ${readmes})
         if(snippet MATCHES "<bide/sched/uring_driver")
             list(APPEND compile "-idirafter${URING}")
         endif()
-        if(WERROR)
-            list(APPEND compile -Werror)
-        endif()
         string(FIND "${snippet}" "int main()" has_main)
         if(has_main EQUAL -1)
             execute_process(COMMAND ${compile} -fsyntax-only RESULT_VARIABLE failed)
         else()
-            execute_process(COMMAND ${compile} ${libraries} -pthread -o "${source}.out" RESULT_VARIABLE failed)
+            execute_process(COMMAND ${compile} ${libraries} -o "${source}.out" RESULT_VARIABLE failed)
             if(NOT failed)
                 execute_process(
                     COMMAND "${source}.out" WORKING_DIRECTORY ${WORK} RESULT_VARIABLE failed TIMEOUT 60
