@@ -4,12 +4,11 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/catch.hpp>
-#include <support/counted.hpp>
 #include <support/gate.hpp>
+#include <support/simulated.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
 
@@ -41,9 +40,9 @@ struct controlled {
     static constexpr int most = 8;
 
     std::array<bide::event, most> may_end;
-    std::atomic<int> begun{0};
-    std::atomic<int> running{0};
-    std::atomic<int> stopped{0};
+    int begun = 0;
+    int running = 0;
+    int stopped = 0;
 
     task<int> run(int n) {
         ++begun;
@@ -59,10 +58,16 @@ struct controlled {
     auto tasks() {
         return map(numbers(0, most), [this](int n) { return run(n); });
     }
-    bool eventually_begun(int n) {
-        return test::eventually([&] { return begun == n; });
+    void end_all() {
+        for (auto& e : may_end) {
+            e.set();
+        }
     }
 };
+template <class Stream> task<int> next_of(Stream& from) {
+    const auto item = co_await from.next();
+    co_return item.value_or(-1);
+}
 
 task<int> yield_and_return(int n, std::atomic<int>& running, std::atomic<int>& most) {
     const int now = ++running;
@@ -85,43 +90,37 @@ task<int> fail_at_two(int n) {
 
 TEST_CASE("buffered: yields the values in the order of the stream, whichever task ends first",
           "[promise.buffered-order]") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
+    test::simulated on;
     controlled c;
     auto all = on.spawn(consume(buffered(on, c.tasks(), 3)));
-    REQUIRE(c.eventually_begun(3));
+    on.run_ready();
+    CHECK(c.begun == 3);
     c.may_end[2].set();
     c.may_end[1].set();
-    REQUIRE(test::eventually([&c] { return c.running == 1; }));
+    on.run_ready();
+    CHECK(c.running == 1);
     CHECK(c.begun == 3); // a task whose value was not yielded counts
     c.may_end[0].set();
-    REQUIRE(c.eventually_begun(6));
-    for (auto& e : c.may_end) {
-        e.set();
-    }
+    on.run_ready();
+    CHECK(c.begun == 6);
+    c.end_all();
     const auto got = std::move(all).join();
     CHECK(got.items == std::vector{0, 1, 2, 3, 4, 5, 6, 7});
     CHECK(got.end == "end");
 }
 
 TEST_CASE("buffer_unordered: yields each value when its task has ended") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
+    test::simulated on;
     controlled c;
     auto all = buffer_unordered(on, c.tasks(), 3);
-    const auto next = [](auto& from) -> task<int> {
-        const auto item = co_await from.next();
-        co_return item.value_or(-1);
-    };
     for (const int n : {2, 1, 4, 0, 3}) {
-        auto one = on.spawn(next(all));
-        REQUIRE(test::eventually([&] { return c.running == 3; }));
+        auto one = on.spawn(next_of(all));
+        on.run_ready();
+        CHECK(c.running == 3);
         c.may_end[static_cast<std::size_t>(n)].set();
         CHECK(std::move(one).join() == n);
     }
-    for (auto& e : c.may_end) {
-        e.set();
-    }
+    c.end_all();
     auto rest = sync_wait(consume(std::move(all))).items;
     std::sort(rest.begin(), rest.end());
     CHECK(rest == std::vector{5, 6, 7});
@@ -190,19 +189,16 @@ TEST_CASE("buffered: the exception of a task comes in the place of its value") {
 
 TEST_CASE(
     "buffered: a task that fails cancels the tasks that run, and throws when they have ended") {
-    const test::watchdog guard;
-    scheduler on(test::workers(1));
+    test::simulated on;
     controlled c;
     const auto run = [&c](int n) -> task<int> {
         if (n == 0) {
-            while (c.begun != 3) {
-                co_await bide::this_task::yield();
-            }
+            co_await bide::this_task::sleep_for(1h);
             throw std::runtime_error("zero");
         }
         co_return co_await c.run(n);
     };
-    const auto got = sync_wait(on, consume(buffered(on, map(numbers(0, 8), run), 4)));
+    const auto got = on.run_until(consume(buffered(on, map(numbers(0, 8), run), 4)));
     CHECK(got.items.empty());
     CHECK(got.end == "zero");
     CHECK(c.stopped == 3);
@@ -258,11 +254,10 @@ TEST_CASE("buffered: however it fails, it waits for its tasks without a thread",
 }
 
 TEST_CASE("buffered: if its stream fails, the tasks that run are cancelled") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
+    test::simulated on;
     controlled c;
     auto tasks = map(numbers_then_failure(0, 2), [&c](int n) { return c.run(n); });
-    const auto got = sync_wait(on, consume(buffered(on, std::move(tasks), 4)));
+    const auto got = on.run_until(consume(buffered(on, std::move(tasks), 4)));
     CHECK(got.items.empty());
     CHECK(got.end == "no more");
     CHECK(c.running == 0);
@@ -274,8 +269,7 @@ TEST_CASE("buffered: a cancelled consumer cancels the tasks, and ends when they 
         GENERATE(3u, 8u, 20u); // while it waits for a task, or for a task or an item
     const bool ordered = GENERATE(false, true);
     CAPTURE(n, ordered);
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
+    test::simulated on;
     controlled c;
     bide::event never;
     const auto tasks_and_wait = [](controlled& of,
@@ -289,7 +283,8 @@ TEST_CASE("buffered: a cancelled consumer cancels the tasks, and ends when they 
     auto all = on.spawn(consume(ordered ? buffered(on, std::move(tasks), n)
                                         : buffer_unordered(on, std::move(tasks), n)));
     const int begun = (std::min)(static_cast<int>(n), controlled::most);
-    REQUIRE(c.eventually_begun(begun));
+    on.run_ready();
+    CHECK(c.begun == begun);
     all.cancel();
     const auto got = std::move(all).join();
     CHECK(got.items.empty());
@@ -300,17 +295,13 @@ TEST_CASE("buffered: a cancelled consumer cancels the tasks, and ends when they 
 
 TEST_CASE("buffered: destroyed early, it cancels the tasks and waits for them",
           "[promise.stream-tasks-end]") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
+    test::simulated on;
     controlled c;
     {
         auto all = buffered(on, c.tasks(), 3);
-        const auto next = [](auto& from) -> task<int> {
-            const auto item = co_await from.next();
-            co_return item.value_or(-1);
-        };
-        auto first = on.spawn(next(all));
-        REQUIRE(c.eventually_begun(3));
+        auto first = on.spawn(next_of(all));
+        on.run_ready();
+        CHECK(c.running == 3);
         c.may_end[0].set();
         CHECK(std::move(first).join() == 0);
     }

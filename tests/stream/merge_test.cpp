@@ -10,11 +10,11 @@
 #include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
+#include <support/simulated.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -160,8 +160,7 @@ TEST_CASE("merge: destroyed early, it cancels its streams and destroys its items
 }
 
 TEST_CASE("merge: can be awaited with a time-out, and in a select") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
+    test::simulated on;
     bide::channel<int> items(2);
     bide::event quit;
     const auto try_all = [&](merged<int> from) -> task<int> {
@@ -182,22 +181,17 @@ TEST_CASE("merge: can be awaited with a time-out, and in a select") {
         const auto end = co_await from.async_recv();
         co_return seen + (end ? 0 : 1'000);
     };
-    CHECK(sync_wait(try_all(merge(on, &items))) == 1'111);
+    CHECK(on.run_until(try_all(merge(on, &items))) == 1'111);
+    CHECK(on.now() == 1ms);
 }
 
 TEST_CASE("merge: a cancelled consumer loses no item") {
-    const test::watchdog guard;
-    scheduler on(test::workers(2));
+    test::simulated on;
     bide::channel<int> items(2);
     auto all = merge(on, &items);
+    auto consumer = on.spawn(consume(&all));
+    on.run_ready();
     static_cast<void>(items.send(1));
-    std::atomic<bool> begun{false};
-    const auto begin = [&]() -> task<test::consumed<int>> {
-        begun = true;
-        co_return co_await consume(&all);
-    };
-    auto consumer = on.spawn(begin());
-    REQUIRE(test::eventually([&begun] { return begun.load(); }));
     consumer.cancel();
     auto got = std::move(consumer).join();
     CHECK(got.end == "stopped");

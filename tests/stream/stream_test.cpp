@@ -218,7 +218,7 @@ TEST_CASE("stream: an exception of a stream or a function leaves next()") {
     CHECK(sync_wait(go_on()) == 2'192);
 }
 
-TEST_CASE("stream: a million items go through operators on a bounded stack") {
+TEST_CASE("stream: 200,000 items go through operators on a bounded stack") {
     const test::watchdog guard;
     const auto sum = [](auto from) -> task<int> {
         int all = 0;
@@ -228,10 +228,9 @@ TEST_CASE("stream: a million items go through operators on a bounded stack") {
         co_return all;
     };
     const auto one = [](int) { return 1; };
-    CHECK(sync_wait(sum(map(filter(map(numbers(0, 1'000'000), doubled), is_even), one))) ==
-          1'000'000);
-    CHECK(sync_wait(sum(
-              map(filter(numbers(0, 1'000'000), [](int n) { return n == 999'999; }), one))) == 1);
+    CHECK(sync_wait(sum(map(filter(map(numbers(0, 200'000), doubled), is_even), one))) == 200'000);
+    CHECK(sync_wait(
+              sum(map(filter(numbers(0, 200'000), [](int n) { return n == 199'999; }), one))) == 1);
 }
 
 TEST_CASE("stream: operators wait for items where their consumer does") {
