@@ -7,6 +7,7 @@
 #include <bide/task/this_task.hpp>
 
 #include <support/catch.hpp>
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 
 #include <atomic>
@@ -15,8 +16,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -136,38 +135,18 @@ TEST_CASE("durable_mutex: an administrator ends a minimum hold time") {
     REQUIRE(m.try_acquire().has_value());
 }
 
-namespace {
-
-// A slot that stores nothing until it is opened.
-class shut_slot {
-public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-    shut_slot(memory_slot of, std::shared_ptr<std::atomic<bool>> open)
-        : of_(std::move(of)), open_(std::move(open)) {}
-    bide::result<bide::slot_snapshot, std::error_code> load() { return of_.load(); }
-    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
-        test::eventually([&] { return open_->load(); });
-        return of_.compare_exchange(v, value);
-    }
-
-private:
-    memory_slot of_;
-    std::shared_ptr<std::atomic<bool>> open_;
-};
-
-} // namespace
-
 TEST_CASE("durable_mutex: a grant that its caller did not wait for has no minimum hold time",
           "[promise.durable-minimum-hold]") {
     const memory_slot slot;
-    const auto open = std::make_shared<std::atomic<bool>>(false);
-    durable_mutex m(shut_slot(slot, open));
+    const auto store = std::make_shared<test::valve>();
+    store->hang_in(test::place::compare_exchange);
+    durable_mutex m(test::valved_slot(slot, store));
     durable_mutex others(slot);
     bide::acquire_request once;
     once.at_least = 1h;
     once.timeout = 1ms;
     REQUIRE(m.acquire(once).error() == errc::timeout);
-    *open = true;
+    store->let_go();
     REQUIRE(test::eventually([&] {
         const auto seen = others.inspect();
         return seen && *seen && (*seen)->live.fence > 1 && (*seen)->live.holders.empty();

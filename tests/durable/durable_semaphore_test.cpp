@@ -115,20 +115,6 @@ TEST_CASE("durable_semaphore: a time on another clock than the record's is refus
     REQUIRE(other.try_acquire(u, 5ms).error() == durable_errc::clock_mismatch);
 }
 
-TEST_CASE("durable_semaphore: a time out of range is refused and changes nothing") {
-    durable_semaphore s(memory_slot(), 1, on_callers_clock());
-    durable_ticket a = s.ticket();
-    REQUIRE(s.try_acquire(a, 1000ms)->acquired);
-    durable_ticket b = s.ticket();
-    for (const auto now :
-         {-1ms, std::chrono::milliseconds::min(), std::chrono::milliseconds::max()}) {
-        REQUIRE(s.try_acquire(b, now).error() == durable_errc::invalid_argument);
-        REQUIRE(s.renew(a, now).error() == durable_errc::invalid_argument);
-    }
-    REQUIRE(s.inspect(1001ms).value()->live.holders.size() == 1);
-    REQUIRE(s.inspect(1001ms).value()->live.waiters.empty());
-}
-
 TEST_CASE("durable_semaphore: contenders with another number of permits are refused",
           "[promise.durable-permit-number]") {
     const memory_slot slot;
@@ -351,36 +337,6 @@ TEST_CASE("durable_semaphore: if a waiter disappears, its place expires after it
     REQUIRE(held->release().has_value());
     REQUIRE(s.acquire().has_value());
     REQUIRE(bide::durable::boottime_ms() - before >= 60);
-}
-
-TEST_CASE(
-    "durable_semaphore: a waiter keeps its turn until its time ends, even if it does not call") {
-    durable_semaphore s(memory_slot(), 1, on_callers_clock());
-    durable_ticket holder = s.ticket();
-    durable_ticket ghost = s.ticket();
-    durable_ticket next = s.ticket();
-    REQUIRE(s.try_acquire(holder, 0ms)->acquired);
-    REQUIRE_FALSE(s.try_acquire(ghost, 0ms)->acquired);
-    REQUIRE(s.release(holder).value());
-    REQUIRE_FALSE(s.try_acquire(next, 99ms)->acquired);
-    REQUIRE(s.try_acquire(next, 100ms)->acquired);
-}
-
-TEST_CASE(
-    "durable_semaphore: a waiter whose place expired queues at the end and is granted later") {
-    durable_semaphore s(memory_slot(), 1, on_callers_clock());
-    durable_ticket holder = s.ticket();
-    durable_ticket slow = s.ticket();
-    durable_ticket quick = s.ticket();
-    REQUIRE(s.try_acquire(holder, 0ms)->acquired);
-    REQUIRE(s.try_acquire(slow, 0ms)->position == 0);
-    REQUIRE(s.renew(holder, 90ms).value());
-    REQUIRE(s.try_acquire(quick, 120ms)->position == 0); // the slow one has expired
-    REQUIRE(s.try_acquire(slow, 130ms)->position == 1);
-    REQUIRE(s.release(holder).value());
-    REQUIRE(s.try_acquire(quick, 140ms)->acquired);
-    REQUIRE(s.release(quick).value());
-    REQUIRE(s.try_acquire(slow, 150ms)->acquired);
 }
 
 TEST_CASE("durable_semaphore: a guard may outlive it") {

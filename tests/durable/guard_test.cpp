@@ -9,17 +9,16 @@
 #include <bide/sync/event.hpp>
 
 #include <support/catch.hpp>
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
 #include <support/unhurried.hpp>
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -33,44 +32,7 @@ using bide::durable_mutex;
 using bide::durable_options;
 using bide::errc;
 using bide::memory_slot;
-
-namespace {
-
-// A slot that hangs while it is told to.
-class hanging_slot {
-public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-    struct valve {
-        std::atomic<bool> shut{false};
-        std::atomic<int> stuck{0};
-    };
-    hanging_slot(memory_slot of, std::shared_ptr<valve> v)
-        : of_(std::move(of)), valve_(std::move(v)) {}
-    bide::result<bide::slot_snapshot, std::error_code> load() {
-        pass();
-        return of_.load();
-    }
-    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
-        pass();
-        return of_.compare_exchange(v, value);
-    }
-
-private:
-    void pass() {
-        ++valve_->stuck;
-        test::eventually([&] { return !valve_->shut.load(); });
-        --valve_->stuck;
-    }
-    memory_slot of_;
-    std::shared_ptr<valve> valve_;
-};
-
-std::int64_t renewals(durable_mutex& m) {
-    const auto seen = m.inspect();
-    return seen && *seen && !(*seen)->live.holders.empty() ? (*seen)->live.holders[0].renewals : -1;
-}
-
-} // namespace
+using test::renewals;
 
 TEST_CASE("guard: renews its lease, on a thread and on a scheduler") {
     bide::scheduler workers;
@@ -124,26 +86,6 @@ TEST_CASE("guard: without renewals it is lost before another contender acquires 
     REQUIRE(g->renew().error() == durable_errc::lock_lost);
     REQUIRE(g->release().error() == durable_errc::lock_lost);
     REQUIRE(m.try_acquire().error() == errc::timeout); // the next one's hold was not touched
-}
-
-TEST_CASE("guard: tells that it is lost even if the store hangs", "[promise.durable-lease-end]") {
-    const memory_slot memory;
-    const auto valve = std::make_shared<hanging_slot::valve>();
-    durable_options o;
-    o.lease = 60ms;
-    durable_mutex m(hanging_slot(memory, valve), o);
-    auto g = m.acquire();
-    REQUIRE(g.has_value());
-    const std::stop_token lost = g->lost();
-    valve->shut = true;
-    REQUIRE(test::eventually([&] { return lost.stop_requested(); }));
-    REQUIRE_FALSE(g->is_held());
-    {
-        const auto dropped = std::move(g); // does not wait for the store either
-    }
-    valve->shut = false;
-    durable_mutex other(memory, o);
-    REQUIRE(other.acquire().has_value());
 }
 
 TEST_CASE("guard: a holder whose grant is taken away learns of it by its next renewal") {

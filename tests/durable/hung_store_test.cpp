@@ -14,6 +14,7 @@
 #include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/coroutines.hpp>
+#include <support/durable_locks.hpp>
 #include <support/frozen_filesystem.hpp>
 #include <support/gate.hpp>
 #include <support/tasks.hpp>
@@ -55,92 +56,17 @@ using bide::durable_mutex;
 using bide::durable_options;
 using bide::errc;
 using bide::memory_slot;
+using test::place;
+using test::threads_called;
+using test::valve;
+using test::valved_slot;
 
 namespace {
 
-enum class place { nowhere, load, compare_exchange, update_locked, anywhere };
-
-// The shared state of the slots of one store.
-class valve {
-public:
-    void hang_in(place where) {
-        const std::lock_guard held(lock_);
-        hangs_ = where;
-    }
-    void let_go() {
-        {
-            const std::lock_guard held(lock_);
-            hangs_ = place::nowhere;
-        }
-        changed_.notify_all();
-    }
-    void pass(place where) {
-        std::unique_lock held(lock_);
-        char name[16] = "";
-        ::pthread_getname_np(::pthread_self(), name, sizeof name);
-        callers_.insert(name);
-        const auto goes_on = [&] { return hangs_ != where && hangs_ != place::anywhere; };
-        if (!goes_on()) {
-            ++stuck_;
-            changed_.wait(held, goes_on);
-            --stuck_;
-        }
-    }
-    void stored() {
-        const std::lock_guard held(lock_);
-        ++stored_;
-    }
-    int stuck() const { return read(stuck_); }
-    int writes() const { return read(stored_); }
-    place hangs() const { return read(hangs_); }
-    std::set<std::string> callers() const { return read(callers_); }
-
-    std::atomic<bool> fails{false};
-
-private:
-    template <class T> T read(const T& what) const {
-        const std::lock_guard held(lock_);
-        return what;
-    }
-    mutable std::mutex lock_;
-    std::condition_variable changed_;
-    place hangs_ = place::nowhere;
-    int stuck_ = 0;
-    int stored_ = 0;
-    std::set<std::string> callers_;
-};
-
-class slot_base {
-public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-    slot_base(memory_slot of, std::shared_ptr<valve> v)
-        : of_(std::move(of)), valve_(std::move(v)) {}
-
-    bide::result<bide::slot_snapshot, std::error_code> load() {
-        valve_->pass(place::load);
-        if (valve_->fails) {
-            return bide::unexpected{std::make_error_code(std::errc::io_error)};
-        }
-        return of_.load();
-    }
-    cas_result compare_exchange(bide::slot_version v, std::string_view value) {
-        valve_->pass(place::compare_exchange);
-        const cas_result tried = of_.compare_exchange(v, value);
-        if (tried.status == cas_status::stored) {
-            valve_->stored();
-        }
-        return tried;
-    }
-
-protected:
-    memory_slot of_;
-    std::shared_ptr<valve> valve_;
-};
-
 // Stores only by update_locked().
-class locked_slot : public slot_base {
+class locked_slot : public valved_slot {
 public:
-    using slot_base::slot_base;
+    using valved_slot::valved_slot;
     cas_result compare_exchange(bide::slot_version, std::string_view) {
         return {cas_status::conflict, 0, {}, {}};
     }
@@ -163,11 +89,11 @@ public:
 static_assert(bide::locked_slot<locked_slot>);
 
 // A slot of a store that all slots share; renewals do not hang.
-class shared_slot : public slot_base {
+class shared_slot : public valved_slot {
 public:
     shared_slot(memory_slot of, std::string store, std::shared_ptr<valve> calls,
                 std::shared_ptr<valve> renewals)
-        : slot_base(std::move(of), std::move(calls)), store_(std::move(store)),
+        : valved_slot(std::move(of), std::move(calls)), store_(std::move(store)),
           renewals_(std::move(renewals)) {}
     std::string store() const { return store_; }
     shared_slot for_renewals() const { return {of_, store_, renewals_, renewals_}; }
@@ -197,7 +123,7 @@ struct bench {
         if (where == place::update_locked) {
             return locked_slot(memory, v);
         }
-        return slot_base(memory, v);
+        return valved_slot(memory, v);
     }
     void hang() { v->hang_in(hangs); }
 
@@ -226,17 +152,6 @@ acquire_request within(std::chrono::milliseconds time) {
     acquire_request r;
     r.timeout = time;
     return r;
-}
-
-int threads_called(std::string_view name) {
-    int count = 0;
-    for (const auto& one : std::filesystem::directory_iterator("/proc/self/task")) {
-        std::ifstream file(one.path() / "comm");
-        std::string comm;
-        std::getline(file, comm);
-        count += comm.substr(0, name.size()) == name ? 1 : 0;
-    }
-    return count;
 }
 
 bool all_are_for_stores(const std::set<std::string>& callers) {
@@ -492,7 +407,7 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
         std::vector<bide::join_handle<bide::result<bide::durable_guard, std::error_code>>> calls;
         for (const memory_slot& memory : memories) {
             locks.push_back(
-                std::make_unique<durable_mutex>(slot_base(memory, v), with_long_lease()));
+                std::make_unique<durable_mutex>(valved_slot(memory, v), with_long_lease()));
             calls.push_back(workers.spawn(locks.back()->async_acquire(within(time))));
         }
         int most = 0;
@@ -909,8 +824,8 @@ TEST_CASE("hung_store: the process can end while a read or a renewal hangs") {
         const auto v = std::make_shared<valve>();
         durable_options o;
         o.lease = 1s;
-        durable_mutex m(slot_base(memory_slot(), v), o);
-        durable_mutex other(slot_base(memory_slot(), v), o);
+        durable_mutex m(valved_slot(memory_slot(), v), o);
+        durable_mutex other(valved_slot(memory_slot(), v), o);
         auto* const kept = new auto(m.acquire()); // its destructor would wait
         v->hang_in(place::anywhere);
         const bool right =

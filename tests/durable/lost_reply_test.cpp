@@ -13,6 +13,7 @@
 #include <bide/durable/slots/memory.hpp>
 #include <support/catch.hpp>
 #include <support/crash_arena.hpp>
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/unhurried.hpp>
@@ -20,7 +21,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -265,83 +265,20 @@ TEST_CASE("durable_guard: a release whose reply is lost counts as a release",
 
 // ---- a store that hangs
 
-namespace {
-
-// An operation that begins while the store hangs returns after it is mended, with an error.
-class hanging {
-public:
-    void hang() {
-        const std::lock_guard lock(mutex_);
-        ++hangs_;
-    }
-    void mend() {
-        const std::lock_guard lock(mutex_);
-        hangs_ = 0;
-        changed_.notify_all();
-    }
-    bool has_waiter() {
-        const std::lock_guard lock(mutex_);
-        return waiting_ != 0;
-    }
-    std::error_code pass() {
-        std::unique_lock lock(mutex_);
-        if (hangs_ == 0) {
-            return {};
-        }
-        ++waiting_;
-        changed_.wait_for(lock, test::patience, [this] { return hangs_ == 0; });
-        --waiting_;
-        return std::make_error_code(std::errc::timed_out);
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    int hangs_ = 0;
-    int waiting_ = 0;
-};
-
-class hanging_slot {
-public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-
-    hanging_slot(memory_slot on, std::shared_ptr<hanging> state)
-        : on_(std::move(on)), state_(std::move(state)) {}
-
-    loaded load() {
-        if (const std::error_code error = state_->pass()) {
-            return bide::unexpected{error};
-        }
-        return on_.load();
-    }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
-        if (const std::error_code error = state_->pass()) {
-            return {cas_status::failed, 0, {}, error};
-        }
-        return on_.compare_exchange(version, value);
-    }
-
-private:
-    memory_slot on_;
-    std::shared_ptr<hanging> state_; // a thread that renews may come back late
-};
-
-} // namespace
-
 TEST_CASE("durable_guard: if the store hangs, the guard is lost before another contender acquires "
           "the lock",
           "[promise.durable-lease-end]") {
     const test::watchdog dog;
     for (const bool renews : {true, false}) {
         memory_slot memory;
-        const auto state = std::make_shared<hanging>();
+        const auto store = std::make_shared<test::valve>();
         bide::durable_options o = with_lease(80ms);
         o.auto_renew = renews;
-        bide::durable_mutex lock(slot_ref(hanging_slot(memory, state)), o);
+        bide::durable_mutex lock(slot_ref(test::valved_slot(memory, store)), o);
         bide::durable_mutex healthy{slot_ref(memory), with_lease(60s)};
         answer got = lock.acquire();
         REQUIRE(got);
-        state->hang();
+        store->hang_in(test::place::anywhere);
         const auto lost = got->lost();
 
         answer next = healthy.acquire();
@@ -362,7 +299,7 @@ TEST_CASE("durable_guard: if the store hangs, the guard is lost before another c
         {
             const bide::durable_guard ended = std::move(*got);
         }
-        state->mend();
+        store->let_go();
         CHECK(next->release());
     }
 }
@@ -370,20 +307,21 @@ TEST_CASE("durable_guard: if the store hangs, the guard is lost before another c
 TEST_CASE("durable_guard: the destructor waits for a store that hangs until the slot gives up") {
     const test::watchdog dog;
     memory_slot memory;
-    const auto state = std::make_shared<hanging>();
+    const auto store = std::make_shared<test::valve>();
     bide::durable_options o = with_lease(60s);
     o.auto_renew = false;
-    bide::durable_mutex lock(slot_ref(hanging_slot(memory, state)), o);
+    bide::durable_mutex lock(slot_ref(test::valved_slot(memory, store)), o);
     std::optional<bide::durable_guard> held(std::move(lock.acquire()).value());
-    state->hang();
+    store->hang_in(test::place::anywhere);
     std::atomic<bool> ended{false};
     std::thread ending([&] {
         held.reset();
         ended = true;
     });
-    CHECK(test::eventually([&] { return state->has_waiter(); }));
+    CHECK(test::eventually([&] { return store->stuck() != 0; }));
     CHECK_FALSE(ended);
-    state->mend();
+    store->fails = true;
+    store->let_go();
     ending.join();
     CHECK(ended);
     CHECK(record_of(memory).holders.size() == 1); // over with its lease, it could not be said
@@ -636,14 +574,4 @@ TEST_CASE("durable locks: a time out of range is refused, and changes nothing") 
     const answer got = asks.acquire();
     REQUIRE_FALSE(got);
     CHECK(got.error() == durable_errc::invalid_argument);
-}
-
-TEST_CASE("durable locks: a caller's time is refused if the record has another clock") {
-    memory_slot memory;
-    bide::durable_mutex lock(slot_ref(memory), with_lease(1s));
-    bide::durable_ticket t = lock.ticket("holder");
-    const auto attempt = lock.try_acquire(t, 1'000ms);
-    REQUIRE_FALSE(attempt);
-    CHECK(attempt.error() == durable_errc::clock_mismatch);
-    CHECK(memory.load()->version == 0);
 }

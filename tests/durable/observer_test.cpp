@@ -6,6 +6,7 @@
 #include <bide/task/task.hpp>
 
 #include <support/catch.hpp>
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 
 #include <atomic>
@@ -77,30 +78,6 @@ private:
 
     mutable bide::mutex lock_;
     std::string text_;
-};
-
-// A slot whose store can be switched off.
-class broken_slot {
-public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-    broken_slot(memory_slot of, std::shared_ptr<std::atomic<bool>> is_broken)
-        : of_(std::move(of)), is_broken_(std::move(is_broken)) {}
-    bide::result<bide::slot_snapshot, std::error_code> load() {
-        if (*is_broken_) {
-            return bide::unexpected{std::make_error_code(std::errc::io_error)};
-        }
-        return of_.load();
-    }
-    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
-        if (*is_broken_) {
-            return {bide::cas_status::failed, 0, {}, std::make_error_code(std::errc::io_error)};
-        }
-        return of_.compare_exchange(v, value);
-    }
-
-private:
-    memory_slot of_;
-    std::shared_ptr<std::atomic<bool>> is_broken_;
 };
 
 durable_options observed_by(const std::shared_ptr<diary>& told) {
@@ -208,21 +185,21 @@ TEST_CASE("observer: a holder is warned before the lease ends, and then told why
 
 TEST_CASE("observer: a renewal after the warning keeps the lock, and is reported as late") {
     const auto told = std::make_shared<diary>();
-    const auto is_broken = std::make_shared<std::atomic<bool>>(false);
+    const auto store = std::make_shared<test::valve>();
     durable_options o = observed_by(told);
     o.lease = 2s;
     o.warn_before = 1500ms;
-    durable_mutex m(broken_slot(memory_slot(), is_broken), o);
+    durable_mutex m(test::valved_slot(memory_slot(), store), o);
     auto held = m.acquire();
     REQUIRE(held.has_value());
     REQUIRE(held->loss() == durable_loss::none);
-    *is_broken = true;
+    store->fails = true;
     REQUIRE(test::eventually([&] { return told->has("store_failed"); }));
     REQUIRE(test::eventually([&] { return told->has("at_risk"); }));
     while (held->remaining() > 900ms) {
         std::this_thread::yield();
     }
-    *is_broken = false;
+    store->fails = false;
     if (held->renew()) { // unless this thread was suspended past the lease
         REQUIRE(held->loss() == durable_loss::none);
         REQUIRE(test::eventually([&] { return told->has("renewed_late"); }));

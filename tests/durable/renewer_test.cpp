@@ -9,13 +9,12 @@
 
 #include <support/catch.hpp>
 #include <support/children.hpp>
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -29,6 +28,7 @@ using namespace std::chrono_literals;
 using bide::durable_mutex;
 using bide::durable_options;
 using bide::memory_slot;
+using test::renewals;
 
 namespace {
 
@@ -38,21 +38,7 @@ durable_options with_lease(std::chrono::milliseconds lease) {
     return o;
 }
 
-int renewal_threads() {
-    int count = 0;
-    for (const auto& one : std::filesystem::directory_iterator("/proc/self/task")) {
-        std::ifstream file(one.path() / "comm");
-        std::string name;
-        std::getline(file, name);
-        count += name.rfind("bide-lease", 0) == 0 ? 1 : 0;
-    }
-    return count;
-}
-
-std::int64_t renewals(durable_mutex& m) {
-    const auto seen = m.inspect();
-    return seen && *seen && !(*seen)->live.holders.empty() ? (*seen)->live.holders[0].renewals : -1;
-}
+int renewal_threads() { return test::threads_called("bide-lease"); }
 
 // While this object lives, no thread can be started.
 class no_new_threads {
