@@ -732,7 +732,16 @@ public:
         expect(r.status == status::failed && r.error == bide::durable_errc::too_large,
                told(r) + " instead of too_large");
         expect_there(s, v2, "2", "an update was too large");
-        store_to(s, v2, "3", "after updates");
+        bool is_thrown = false;
+        try {
+            s.update_locked(
+                [](const bide::slot_snapshot&) -> std::optional<std::string> { throw 1; });
+        } catch (int) {
+            is_thrown = true;
+        }
+        expect(is_thrown, "the exception of an update does not leave it");
+        expect_there(other, v2, "2", "an update threw");
+        store_to(other, v2, "3", "after updates");
 
         const int each = times(50);
         for (const crew how : crews()) {

@@ -21,7 +21,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -442,24 +441,6 @@ TEST_CASE("file_slot: loads from a filesystem that became read-only") {
 
 // ---- the lock
 
-TEST_CASE("file_slot: an update that throws changes nothing and releases the lock") {
-    directory in;
-    file_slot slot(in / "a");
-    const slot_version before = put(slot, "x");
-    bool is_thrown = false;
-    try {
-        slot.update_locked([](const slot_snapshot&) -> std::optional<std::string> {
-            throw std::runtime_error("no");
-        });
-    } catch (const std::runtime_error&) {
-        is_thrown = true;
-    }
-    REQUIRE(is_thrown);
-    REQUIRE(slot.load()->version == before);
-    file_slot other(in / "a");
-    REQUIRE(put(other, "y") != 0);
-}
-
 TEST_CASE("file_slot: a use inside the slot's own update fails, and the update keeps the lock") {
     directory in;
     file_slot slot(in / "a");
@@ -554,46 +535,6 @@ TEST_CASE("file_slot: a child locks for itself, even if it was forked inside an 
     REQUIRE(said == "busy");
     REQUIRE(by_other.error == std::errc::timed_out);
     REQUIRE(value_in(slot) == "1");
-}
-
-TEST_CASE("file_slot: concurrent increments by processes and threads are not lost") {
-    directory in;
-    const std::string path = in / "a";
-    constexpr int each = 40;
-    const auto add = [&](file_slot slot) {
-        std::string said;
-        for (int i = 0; i < each;) {
-            if (i % 4 == 3) {
-                const cas_result r = slot.update_locked(add_one);
-                i += r.status == cas_status::stored;
-                said += r.error ? "! " + r.error.message() : "";
-                continue;
-            }
-            const auto there = slot.load();
-            if (!there) {
-                return "! " + there.error().message();
-            }
-            const cas_result r = slot.compare_exchange(there->version, *add_one(*there));
-            i += r.status == cas_status::stored;
-            said += r.error ? "! " + r.error.message() : "";
-        }
-        return said;
-    };
-    test::children processes(5, [&](int, auto gate) {
-        gate();
-        return add(file_slot(path));
-    });
-    for (const std::string& report : processes.reports()) {
-        REQUIRE(report == "");
-    }
-    std::vector<std::string> reports(3);
-    test::run_threads(3,
-                      [&](int i) { reports[static_cast<std::size_t>(i)] = add(file_slot(path)); });
-    for (const std::string& report : reports) {
-        REQUIRE(report == "");
-    }
-    file_slot slot(path);
-    REQUIRE(value_in(slot) == std::to_string(8 * each));
 }
 
 TEST_CASE("file_slot: no process starves among processes that lock again at once") {

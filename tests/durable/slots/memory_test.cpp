@@ -10,7 +10,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -90,24 +89,6 @@ TEST_CASE("memory_slot: a conflict returns the current value") {
     REQUIRE(conflict.current);
     CHECK(conflict.current->version == stored.version);
     CHECK(conflict.current->value == "there");
-}
-
-TEST_CASE("memory_slot: an update that throws stores nothing and leaves the memory usable") {
-    memory_slot slot;
-    const auto first = slot.compare_exchange(0, "before");
-    bool is_thrown = false;
-    try {
-        slot.update_locked([](const slot_snapshot&) -> std::optional<std::string> {
-            throw std::runtime_error("no");
-        });
-    } catch (const std::runtime_error&) {
-        is_thrown = true;
-    }
-    CHECK(is_thrown);
-    const slot_snapshot there = slot.load().value();
-    CHECK(there.version == first.version);
-    CHECK(there.value == "before");
-    CHECK(slot.compare_exchange(first.version, "after").status == cas_status::stored);
 }
 
 TEST_CASE("memory_slot: an operation that runs out of memory has no effect") {

@@ -587,18 +587,6 @@ TEST_CASE("postgres_slot: a process that stops with the row locked loses the loc
     }
 }
 
-TEST_CASE("postgres_slot: an update that throws leaves nothing locked") {
-    if (test::postgres_server* const s = server()) {
-        const std::string key = new_key();
-        postgres_slot slot(s->conninfo(), key, patient_for(1h)); // it would be locked for minutes
-        CHECK_THROWS_AS(
-            slot.update_locked([](const auto&) -> std::optional<std::string> { throw 1; }), int);
-        postgres_slot other(s->conninfo(), key, patient_for(test::patience));
-        CHECK(other.compare_exchange(0, "x").status == cas_status::stored);
-        CHECK(slot.load()->value == "x");
-    }
-}
-
 TEST_CASE("postgres_slot: a commit that the server refuses stores nothing") {
     if (test::postgres_server* const s = server()) {
         session admin(s->conninfo());

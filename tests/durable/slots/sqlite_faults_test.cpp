@@ -140,57 +140,6 @@ TEST_CASE("sqlite_slot: a presence is seen until the last descriptor of it is cl
     CHECK(other.is_present((*his)->mark()) == presence::yes);
 }
 
-TEST_CASE("sqlite_slot: a program that inherits the descriptor keeps the presence") {
-    directory dir;
-    sqlite_slot s(dir / "a.db", "k");
-    auto mine = s.be_present();
-    REQUIRE(mine);
-    const std::int64_t mark = (*mine)->mark();
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);
-    const pid_t program = ::fork();
-    if (program == 0) {
-        ::dup2(ends[0], 0);
-        ::close(ends[1]);
-        ::fcntl((*mine)->fd(), F_SETFD, 0);
-        ::execlp("cat", "cat", static_cast<char*>(nullptr));
-        ::_exit(127);
-    }
-    ::close(ends[0]);
-    mine->reset();
-    CHECK(s.is_present(mark) == presence::yes);
-    ::close(ends[1]); // which ends the program
-    int status = -1;
-    ::waitpid(program, &status, 0);
-    CHECK(status == 0);
-    CHECK(s.is_present(mark) == presence::no);
-}
-
-TEST_CASE("sqlite_slot: the presence of a killed process ends, and of a stopped one stays") {
-    directory dir;
-    test::shared_with_children<std::atomic<std::int64_t>> mark;
-    const pid_t holder = ::fork();
-    if (holder == 0) {
-        ::alarm(60);
-        sqlite_slot s(dir / "a.db", "k");
-        const auto mine = s.be_present();
-        *mark = mine ? (*mine)->mark() : -1;
-        for (;;) {
-            ::pause();
-        }
-    }
-    REQUIRE(test::eventually([&] { return mark->load() != 0; }));
-    sqlite_slot s(dir / "a.db", "k");
-    CHECK(s.is_present(*mark) == presence::yes);
-    int status = 0;
-    ::kill(holder, SIGSTOP);
-    ::waitpid(holder, &status, WUNTRACED);
-    CHECK(s.is_present(*mark) == presence::yes);
-    ::kill(holder, SIGKILL);
-    ::waitpid(holder, &status, 0);
-    CHECK(s.is_present(*mark) == presence::no);
-}
-
 TEST_CASE("sqlite_slot: a mark is unknown to any file but its own") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k");

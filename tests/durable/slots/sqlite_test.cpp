@@ -21,7 +21,6 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -316,21 +315,6 @@ TEST_CASE("sqlite_slot: a commit that readers block is rolled back") {
     REQUIRE(db.run("COMMIT") == SQLITE_OK);
     CHECK(value_of(s) == "old");
     CHECK(s.compare_exchange(v, "new").status == cas_status::stored);
-}
-
-TEST_CASE("sqlite_slot: an update that throws stores nothing and locks nothing") {
-#if BIDE_EXCEPTIONS
-    directory dir;
-    sqlite_slot s(dir / "a.db", "k", soon());
-    const auto v = put(s, "old");
-    CHECK_THROWS_AS(s.update_locked([](const slot_snapshot&) -> std::optional<std::string> {
-        throw std::runtime_error("no");
-    }),
-                    std::runtime_error);
-    sqlite_slot other(dir / "a.db", "k", soon());
-    CHECK(other.compare_exchange(v, "new").status == cas_status::stored);
-    CHECK(value_of(s) == "new");
-#endif
 }
 
 // Measured in counts, not in time: after this many changes in total, each process has stored.
