@@ -1,5 +1,5 @@
 // Durable locks among processes that are killed and stopped at any time, over the slots of the
-// servers that are installed. durable_crash_stress.cpp says how to run it for longer.
+// servers that are installed. durable_crash_stress.cpp says how to run it for longer, and what containers need.
 
 #include <support/catch.hpp>
 
@@ -22,8 +22,7 @@ using namespace std::chrono_literals;
 
 test::crash_options by_liveness() {
     test::crash_options o;
-    o.lease = 300ms; // a server may answer slowly
-    o.waiter_ttl = 300ms;
+    o.lease = o.waiter_ttl = 300ms; // a server may answer slowly
     o.kills = 8;
     o.pauses = 1;
     o.hear_environment();
@@ -39,9 +38,20 @@ test::crash_options by_lease() {
     return o;
 }
 
-} // namespace
+// open(key) makes a slot.
+template <class Open> void check_kills(const std::string& slot, Open open) {
+    test::check_survival(slot + ",liveness", [&] { return open("liveness"); }, by_liveness());
+    test::check_survival(slot + ",lease", [&] { return open("lease"); }, by_lease());
+}
+template <class Open> void check_containers(const std::string& slot, Open open) {
+    if (test::has_containers()) {
+        test::crash_options o = by_lease();
+        o.in_containers = true;
+        test::check_survival(slot + ",containers,lease", [&] { return open("lease"); }, o);
+    }
+}
 
-TEST_CASE("durable locks: kills and pauses over a postgres_slot", "[promise.durable-kills]") {
+template <class Check> void over_postgres(Check check) {
     if (!test::crash_wants("postgres")) {
         return;
     }
@@ -51,41 +61,47 @@ TEST_CASE("durable locks: kills and pauses over a postgres_slot", "[promise.dura
     }
     test::postgres_server server;
     REQUIRE(server.is_running());
-    const auto open = [&](const char* key) {
+    check("postgres", [&](const char* key) {
         return bide::slot_ref(bide::postgres_slot(server.conninfo(), key));
-    };
-    test::check_survival("postgres,liveness", [&] { return open("liveness"); }, by_liveness());
-    test::check_survival("postgres,lease", [&] { return open("lease"); }, by_lease());
+    });
 }
-
-TEST_CASE("durable locks: kills and pauses over a redis_slot") {
+template <class Check> void over_redis(Check check) {
     if (!test::crash_wants("redis") || !test::redis_server::available()) {
         return;
     }
     test::redis_server server;
     const int port = server.port();
-    const auto open = [&](const char* key) {
+    check("redis", [&](const char* key) {
         return bide::slot_ref(bide::allow_relaxed, bide::redis_slot("127.0.0.1", port, key));
-    };
-    test::check_survival("redis,liveness", [&] { return open("liveness"); }, by_liveness());
-    test::check_survival("redis,lease", [&] { return open("lease"); }, by_lease());
+    });
 }
-
-TEST_CASE("durable locks: kills and pauses over an etcd_slot") {
+template <class Check> void over_etcd(Check check) {
     if (!test::crash_wants("etcd") || !test::etcd_server::available()) {
         return;
     }
     test::etcd_server server;
     const std::string endpoint = "http://127.0.0.1:" + std::to_string(server.port());
-    const auto open = [&](const char* key) {
-        return bide::slot_ref(bide::etcd_slot(endpoint, key));
-    };
-    test::check_survival("etcd,liveness", [&] { return open("liveness"); }, by_liveness());
-    test::check_survival("etcd,lease", [&] { return open("lease"); }, by_lease());
+    check("etcd", [&](const char* key) { return bide::slot_ref(bide::etcd_slot(endpoint, key)); });
+}
+
+} // namespace
+
+TEST_CASE("durable locks: kills and pauses over servers", "[kills][promise.durable-kills]") {
+    const auto check = [](const std::string& slot, auto open) { check_kills(slot, open); };
+    SECTION("over a postgres_slot") { over_postgres(check); }
+    SECTION("over a redis_slot") { over_redis(check); }
+    SECTION("over an etcd_slot") { over_etcd(check); }
+}
+
+TEST_CASE("durable locks: kills and pauses in two containers, over servers", "[containers]") {
+    const auto check = [](const std::string& slot, auto open) { check_containers(slot, open); };
+    SECTION("over a postgres_slot") { over_postgres(check); }
+    SECTION("over a redis_slot") { over_redis(check); }
+    SECTION("over an etcd_slot") { over_etcd(check); }
 }
 
 #else
 
-TEST_CASE("durable locks: kills and pauses over servers are tried on Linux only") {}
+TEST_CASE("durable locks: kills over servers are tried on Linux only", "[kills][containers]") {}
 
 #endif
