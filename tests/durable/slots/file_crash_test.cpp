@@ -786,6 +786,7 @@ TEST_CASE("file_slot: a reader that arrives during a change waits for its end") 
     for (const bool synced : {true, false}) {
         file_settings settings = pages_of(4096);
         settings.is_synced = synced;
+        settings.retry_time_ns = 50'000'000; // of the simulated clock
         disk d;
         history h;
         store s = on(d, settings);
