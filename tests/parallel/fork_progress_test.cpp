@@ -4,6 +4,7 @@
 #include <bide/sched/scheduler.hpp>
 #include <support/catch.hpp>
 #include <support/forking.hpp>
+#include <support/function_ref.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 
@@ -13,6 +14,8 @@
 #include <stop_token>
 #include <thread>
 #include <vector>
+
+using indexed = test::function_ref<void(int)>;
 
 TEST_CASE("fork_progress: a new one has done 0 of 0") {
     const bide::fork_progress progress;
@@ -46,7 +49,8 @@ TEST_CASE("fork_progress: done() never decreases, and equals total() at the end"
     });
     const bool is_watched = test::eventually([&] { return ready.load(); });
     std::atomic<int> calls{0};
-    bide::parallel_for(s, 0, n, {.grain = 50, .progress = &progress}, [&](int) { ++calls; });
+    const auto count = [&](int) { ++calls; };
+    bide::parallel_for(s, 0, n, {.grain = 50, .progress = &progress}, indexed(count));
     over.store(true);
     watcher.join();
 
@@ -71,8 +75,8 @@ TEST_CASE("fork_progress: a thread that reads that all is done sees what the ite
             saw_all = test::eventually([&] { return progress.done() == n; });
             was_written = std::count(written.begin(), written.end(), 1) == n;
         });
-        bide::parallel_for(s, 0, n, {.grain = 1, .progress = &progress},
-                           [&](int i) { written[static_cast<std::size_t>(i)] = 1; });
+        const auto write = [&](int i) { written[static_cast<std::size_t>(i)] = 1; };
+        bide::parallel_for(s, 0, n, {.grain = 1, .progress = &progress}, indexed(write));
         watcher.join();
         REQUIRE(saw_all);
         REQUIRE(was_written);
@@ -86,7 +90,8 @@ TEST_CASE("fork_progress: several loops add up, and so do reductions") {
     bide::fork_progress progress;
     bide::fork_options options;
     options.progress = &progress;
-    auto nothing = [](int) {};
+    const auto no_call = [](int) {};
+    indexed nothing = no_call;
     bide::detail::parallel_for_on(forks, 0, 100, options, nothing);
     CHECK(progress.done() == 100);
     auto same = [](int i) { return i; };
@@ -105,12 +110,13 @@ TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was lef
     std::stop_source source;
     const bide::fork_options options{10, source.get_token(), &progress};
     std::vector<std::uint64_t> seen;
-    auto body = [&](int i) {
+    const auto sees = [&](int i) {
         seen.push_back(progress.done());
         if (i == 34) {
             source.request_stop();
         }
     };
+    indexed body = sees;
     CHECK_THROWS_AS(
         bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body),
         bide::stopped_error);
@@ -130,11 +136,12 @@ TEST_CASE("fork_progress: a leaf that throws does not count, those before it do"
     options.grain = 10;
     options.progress = &progress;
     struct failure {};
-    auto body = [](int i) {
+    const auto fails = [](int i) {
         if (i == 34) {
             throw failure();
         }
     };
+    indexed body = fails;
     script.hunger = 0;  // the loop is not divided
     script.thieves = 0; // and its leaves run in order, so no later one has begun
     CHECK_THROWS_AS(

@@ -9,6 +9,7 @@
 #include <support/alloc.hpp>
 #include <support/catch.hpp>
 #include <support/counted.hpp>
+#include <support/function_ref.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/thrown_by.hpp>
@@ -37,6 +38,7 @@ using test::eventually;
 using test::spin_until;
 using test::thrown_by;
 using test::with;
+using indexed = test::function_ref<void(int)>;
 
 namespace {
 
@@ -165,15 +167,19 @@ TEST_CASE("fork_scope: arms, iterations and the bodies of inner scopes spawn int
                 ++ran;
                 scope.spawn([&ran] { ++ran; });
             };
-            join(s, [&] { scope.spawn(again); }, [&] { scope.spawn(again); });
-            bide::parallel_for(s, 0, 1'000, [&](int) { scope.spawn(again); });
+            const auto spawn = [&] { scope.spawn(again); };
+            const auto spawns = [&](int) { spawn(); };
+            join(s, spawn, spawn);
+            bide::parallel_for(s, 0, 1'000, indexed(spawns));
             fork_scope(s, [&](spawn_scope& inner) {
-                scope.spawn(again);
-                inner.spawn([&] { scope.spawn(again); });
+                spawn();
+                inner.spawn(spawn);
             });
             scope.spawn([&s, &scope, again] {
-                join(s, [&] { scope.spawn(again); }, [&] { scope.spawn(again); });
-                bide::parallel_for(s, 0, 1'000, [&](int) { scope.spawn(again); });
+                const auto spawn_here = [&] { scope.spawn(again); };
+                const auto all_here = [&](int) { spawn_here(); };
+                join(s, spawn_here, spawn_here);
+                bide::parallel_for(s, 0, 1'000, indexed(all_here));
             });
         });
     };
@@ -190,8 +196,10 @@ TEST_CASE("fork_scope: an arm on another scheduler, or another thread, may spawn
     scheduler other(with(2, true));
     std::atomic<int> ran{0};
     fork_scope(s, [&](spawn_scope& scope) {
-        bide::parallel_for(other, 0, 100, [&](int) { scope.spawn([&ran] { ++ran; }); });
-        std::thread([&] { scope.spawn([&ran] { ++ran; }); }).join();
+        const auto count = [&ran] { ++ran; };
+        const auto spawns = [&](int) { scope.spawn(count); };
+        bide::parallel_for(other, 0, 100, indexed(spawns));
+        std::thread([&] { scope.spawn(count); }).join();
     });
     CHECK(ran == 101);
 }
@@ -296,8 +304,8 @@ TEST_CASE("fork_scope: each function is destroyed once, whether it ran, threw or
             if (stops) {
                 source.request_stop();
             }
-            bide::parallel_for(s, 0, 100,
-                               [&](int i) { scope.spawn([mine = test::counted(values, i)] {}); });
+            const auto spawns = [&](int i) { scope.spawn([mine = test::counted(values, i)] {}); };
+            bide::parallel_for(s, 0, 100, indexed(spawns));
         });
     };
     CHECK(thrown_by(all) != "nothing");
@@ -421,12 +429,13 @@ TEST_CASE("fork_scope: the body's exception comes first, and that of an iteratio
     const auto body = [&](bool throws, bool spawns) {
         return thrown_by([&] {
             fork_scope(s, [&](spawn_scope& scope) {
-                bide::parallel_for(s, 0, 10, [&](int) {
+                const auto spawns_one = [&](int) {
                     scope.spawn([&ended] {
                         ++ended;
                         throw std::runtime_error("beside");
                     });
-                });
+                };
+                bide::parallel_for(s, 0, 10, indexed(spawns_one));
                 if (spawns) {
                     scope.spawn([&ended] {
                         ++ended;
@@ -517,7 +526,8 @@ TEST_CASE("fork_scope: a function never runs inside of a spawn, or while its spa
                              scope.spawn(locks);
                          }
                      });
-                 bide::parallel_for(s, 0, 100, [&](int) { scope.spawn(locks); });
+                 const auto spawns = [&](int) { scope.spawn(locks); };
+                 bide::parallel_for(s, 0, 100, indexed(spawns));
              });
          }).join();
         CHECK(ran == 121);
@@ -540,7 +550,8 @@ TEST_CASE("fork_scope: a worker takes a function while the body is in a long arm
                 }
             };
             if (in_loop) {
-                bide::parallel_for(s, 0, 1, [&](int) { waits(); });
+                const auto calls = [&](int) { waits(); };
+                bide::parallel_for(s, 0, 1, indexed(calls));
             } else {
                 join(s, waits, [] {});
             }
@@ -609,7 +620,8 @@ TEST_CASE("fork_scope: an external caller runs all functions itself if all worke
     std::atomic<long> sum{0};
     fork_scope(s, [&](spawn_scope& scope) {
         fib(scope, sum, 10);
-        bide::parallel_for(s, 0, 45, [&](int) { scope.spawn([&sum] { ++sum; }); });
+        const auto spawns = [&](int) { scope.spawn([&sum] { ++sum; }); };
+        bide::parallel_for(s, 0, 45, indexed(spawns));
     });
     CHECK(sum == 100);
     lock.unlock();
@@ -627,7 +639,8 @@ TEST_CASE("fork_scope: several threads have scopes at the same time") {
             sum = 0;
             fork_scope(s, [&](spawn_scope& scope) {
                 fib(scope, sum, 12);
-                bide::parallel_for(s, 0, 10, [&](int) { scope.spawn([&sum] { ++sum; }); });
+                const auto spawns = [&](int) { scope.spawn([&sum] { ++sum; }); };
+                bide::parallel_for(s, 0, 10, indexed(spawns));
             });
         }
     });

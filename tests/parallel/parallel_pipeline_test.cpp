@@ -7,6 +7,7 @@
 #include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
+#include <support/function_ref.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
@@ -47,6 +48,14 @@ using bide::parallel_pipeline;
 using bide::parallel_stage;
 using bide::serial_stage;
 using bide::serial_unordered_stage;
+
+// Sources and stages of few types, because a pipeline is compiled for each combination of them.
+using source = test::function_ref<std::optional<int>()>;
+using change = test::function_ref<int(int)>;
+auto parallel(change f) { return parallel_stage(f); }
+auto serial(change f) { return serial_stage(f); }
+auto unordered(change f) { return serial_unordered_stage(f); }
+auto at_last(test::function_ref<void(int)> f) { return serial_stage(f); }
 
 // The numbers from 0 on, below n.
 class numbers_below {
@@ -130,6 +139,27 @@ TEST_CASE("parallel_pipeline: every item goes once through each stage, and seria
             overlap in_first;
             overlap in_any;
             overlap in_last;
+            const auto dawdles = [&](int i) { return dawdle(seed, i), i; };
+            const auto in_order = [&](int i) {
+                const overlap::scope here(in_first);
+                first.push_back(i);
+                return i;
+            };
+            const auto counts = [&](int i) {
+                ++parallel_calls[static_cast<std::size_t>(i)];
+                dawdle(seed + 1, i);
+                return i;
+            };
+            const auto in_any_order = [&](int i) {
+                const overlap::scope here(in_any);
+                any.push_back(i);
+                return i;
+            };
+            const auto leaves = [&](int i) {
+                const overlap::scope here(in_last);
+                last.push_back(i);
+                in_flight.leave();
+            };
             parallel_pipeline(
                 s, tokens,
                 [&, next = numbers_below(n)]() mutable {
@@ -140,34 +170,8 @@ TEST_CASE("parallel_pipeline: every item goes once through each stage, and seria
                     }
                     return item;
                 },
-                parallel_stage([&](int i) {
-                    dawdle(seed, i);
-                    return i;
-                }),
-                serial_stage([&](int i) {
-                    const overlap::scope here(in_first);
-                    first.push_back(i);
-                    return i;
-                }),
-                parallel_stage([&](int i) {
-                    ++parallel_calls[static_cast<std::size_t>(i)];
-                    dawdle(seed + 1, i);
-                    return i;
-                }),
-                serial_unordered_stage([&](int i) {
-                    const overlap::scope here(in_any);
-                    any.push_back(i);
-                    return i;
-                }),
-                parallel_stage([&](int i) {
-                    dawdle(seed + 2, i);
-                    return i;
-                }),
-                serial_stage([&](int i) {
-                    const overlap::scope here(in_last);
-                    last.push_back(i);
-                    in_flight.leave();
-                }));
+                parallel(dawdles), serial(in_order), parallel(counts), unordered(in_any_order),
+                parallel(dawdles), at_last(leaves));
             REQUIRE(first == iota(n));
             REQUIRE(last == iota(n));
             std::sort(any.begin(), any.end());
@@ -188,13 +192,9 @@ TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a
           "[promise.pipeline-source]") {
     bide::scheduler s(test::with(2, true));
     std::vector<int> got;
-    const auto add = serial_stage([&got](int i) { got.push_back(i); });
+    const auto push = [&got](int i) { got.push_back(i); };
+    const auto add = at_last(push);
 
-    SECTION("a list") {
-        const std::list<int> items{3, 1, 2};
-        parallel_pipeline(s, 4, items, add);
-        CHECK(got == std::vector{3, 1, 2});
-    }
     SECTION("a forward_list, whose size is unknown") {
         std::forward_list<int> items{3, 1, 2};
         parallel_pipeline(s, 4, items, add);
@@ -205,11 +205,6 @@ TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a
     SECTION("a filtered view of a temporary") {
         parallel_pipeline(s, 4, std::views::iota(0, 10) | std::views::filter(is_even), add);
         CHECK(got == std::vector{0, 2, 4, 6, 8});
-    }
-    SECTION("a transformed view, whose elements are temporaries") {
-        const auto square = [](int i) { return i * i; };
-        parallel_pipeline(s, 4, std::views::iota(0, 5) | std::views::transform(square), add);
-        CHECK(got == std::vector{0, 1, 4, 9, 16});
     }
     SECTION("a view of a stream") {
         std::istringstream in("5 4 3 2 1");
@@ -226,11 +221,6 @@ TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a
         const std::vector<bool> items{true, false, true};
         parallel_pipeline(s, 4, items, serial_stage([&got](bool b) { got.push_back(b ? 1 : 0); }));
         CHECK(got == std::vector{1, 0, 1});
-    }
-    SECTION("an array") {
-        int items[] = {3, 1, 2};
-        parallel_pipeline(s, 4, items, add);
-        CHECK(got == std::vector{3, 1, 2});
     }
     SECTION("a function") {
         parallel_pipeline(s, 4, numbers_below(3), add);
@@ -363,9 +353,10 @@ TEST_CASE("parallel_pipeline: no tokens are refused, and any other number is acc
           "[promise.pipeline-stages]") {
     bide::scheduler s(test::with(2, true));
     int calls = 0;
-    const auto count = serial_stage([&](int) { ++calls; });
+    const auto increase = [&](int) { ++calls; };
+    const auto count = at_last(increase);
     CHECK_THROWS_AS(parallel_pipeline(s, 0, numbers_below(3), count), std::invalid_argument);
-    CHECK_THROWS_AS(parallel_pipeline(s, 0, std::list<int>(), count), std::invalid_argument);
+    CHECK_THROWS_AS(parallel_pipeline(s, 0, iota(3), count), std::invalid_argument);
     CHECK(calls == 0);
     parallel_pipeline(s, 1, numbers_below(3), count);
     CHECK(calls == 3);
@@ -383,9 +374,9 @@ TEST_CASE("parallel_pipeline: the number of allocations does not depend on the n
     const auto allocations = [&](int n) {
         const std::size_t before = test::allocations();
         std::int64_t sum = 0;
-        parallel_pipeline(s, 16, numbers_below(n), parallel_stage([](int i) { return i; }),
-                          serial_unordered_stage([](int i) { return i; }),
-                          serial_stage([&](int i) { sum += i; }));
+        const auto same = [](int i) { return i; };
+        parallel_pipeline(s, 16, numbers_below(n), parallel(same), unordered(same),
+                          at_last([&](int i) { sum += i; }));
         return test::allocations() - before;
     };
     static_cast<void>(allocations(10'000)); // threads get their lanes
@@ -403,12 +394,11 @@ TEST_CASE("parallel_pipeline: as many stages run at the same time as there are w
             bool is_complete = true;
             const auto run = [&] {
                 parallel_pipeline(
-                    s, 2 * workers, numbers_below(static_cast<int>(workers)),
-                    parallel_stage([&](int) {
+                    s, 2 * workers, numbers_below(static_cast<int>(workers)), parallel([&](int) {
                         ++here;
-                        return test::eventually([&] { return here.load() == workers; });
+                        return test::eventually([&] { return here.load() == workers; }) ? 1 : 0;
                     }),
-                    serial_stage([&](bool met) { is_complete = is_complete && met; }));
+                    at_last([&](int met) { is_complete = is_complete && met == 1; }));
             };
             if (from_worker) {
                 s.spawn(run).join();
@@ -429,21 +419,20 @@ TEST_CASE("parallel_pipeline: threads that slept take part when there is work ag
     constexpr int rounds = 20;
     std::atomic<int> here{0};
     bool is_complete = true;
-    parallel_pipeline(
-        s, 8,
-        [&, next = numbers_below(4 * rounds)]() mutable {
-            const std::optional<int> item = next();
-            if (item && *item % 4 == 0) {
-                std::this_thread::sleep_for(std::chrono::milliseconds(2));
-            }
-            return item;
-        },
-        parallel_stage([&](int i) {
-            ++here;
-            const int all = (i / 4 + 1) * 4;
-            return test::eventually([&] { return here.load() >= all; });
-        }),
-        serial_stage([&](bool met) { is_complete = is_complete && met; }));
+    numbers_below next(4 * rounds);
+    const auto reads = [&] {
+        const std::optional<int> item = next();
+        if (item && *item % 4 == 0) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
+        return item;
+    };
+    parallel_pipeline(s, 8, source(reads), parallel([&](int i) {
+                          ++here;
+                          const int all = (i / 4 + 1) * 4;
+                          return test::eventually([&] { return here.load() >= all; }) ? 1 : 0;
+                      }),
+                      at_last([&](int met) { is_complete = is_complete && met == 1; }));
     CHECK(is_complete);
 }
 
@@ -454,7 +443,7 @@ TEST_CASE("parallel_pipeline: threads that sleep leave their workers to the loop
     bide::scheduler s(test::with(workers, true));
     bool is_complete = true;
     s.spawn([&] {
-         parallel_pipeline(s, 8, numbers_below(5), serial_stage([&](int) {
+         parallel_pipeline(s, 8, numbers_below(5), at_last([&](int) {
                                std::atomic<int> here{0};
                                bide::parallel_for(s, 0, workers, {.grain = 1}, [&](int) {
                                    ++here;
@@ -477,20 +466,20 @@ TEST_CASE(
     std::vector<int> got;
     std::vector<int> before;
     bool was_set = false;
-    parallel_pipeline(s, 8, numbers_below(8), serial_stage([&](int i) {
+    parallel_pipeline(s, 8, numbers_below(8), serial([&](int i) {
                           before.push_back(i);
                           if (i == 7) {
                               others.set();
                           }
                           return i;
                       }),
-                      parallel_stage([&](int i) {
+                      parallel([&](int i) {
                           if (i == 0) { // the first item waits until the last one has come as far
                               was_set = others.wait_for(test::patience);
                           }
                           return i;
                       }),
-                      serial_stage([&](int i) { got.push_back(i); }));
+                      at_last([&](int i) { got.push_back(i); }));
     CHECK(was_set);
     CHECK(before == iota(8));
     CHECK(got == iota(8));
@@ -501,10 +490,9 @@ TEST_CASE("parallel_pipeline: with one worker the stages of an item follow one a
     bide::scheduler s(test::with(1, true));
     std::vector<std::string> calls;
     const auto note = [&](const char* what, int i) { calls.push_back(what + std::to_string(i)); };
-    parallel_pipeline(s, 100, numbers_below(2),
-                      parallel_stage([&](int i) { return note("a", i), i; }),
-                      serial_stage([&](int i) { return note("b", i), i; }),
-                      serial_unordered_stage([&](int i) { note("c", i); }));
+    parallel_pipeline(s, 100, numbers_below(2), parallel([&](int i) { return note("a", i), i; }),
+                      unordered([&](int i) { return note("b", i), i; }),
+                      at_last([&](int i) { note("c", i); }));
     CHECK(calls == std::vector<std::string>{"a0", "b0", "c0", "a1", "b1", "c1"});
 }
 
@@ -514,23 +502,25 @@ TEST_CASE("parallel_pipeline: pipelines and loops inside stages", "[promise.pipe
         bide::scheduler s(test::with(workers, true));
         std::vector<int> sums;
         parallel_pipeline(
-            s, 4, numbers_below(30), parallel_stage([&](int i) {
+            s, 4, numbers_below(30), parallel([&](int i) {
                 std::atomic<int> sum{0};
-                bide::parallel_for(s, 0, i, {.grain = 1}, [&](int k) { sum += k; });
+                const auto add = [&](int k) { sum += k; };
+                bide::parallel_for(s, 0, i, {.grain = 1}, test::function_ref<void(int)>(add));
                 return sum.load();
             }),
-            serial_stage([&](int sum) { // a serial stage may fork, too
+            serial([&](int sum) { // a serial stage may fork, too
                 std::atomic<int> again{0};
-                parallel_pipeline(s, 3, numbers_below(sum), parallel_stage([&](int) { ++again; }));
+                parallel_pipeline(s, 3, numbers_below(sum), parallel([&](int) { return ++again; }),
+                                  at_last([](int) {}));
                 return again.load();
             }),
-            parallel_stage([&](int sum) {
+            parallel([&](int sum) {
                 int counted = 0;
-                parallel_pipeline(s, 3, numbers_below(sum), parallel_stage([](int k) { return k; }),
-                                  serial_stage([&](int) { ++counted; }));
+                parallel_pipeline(s, 3, numbers_below(sum), parallel([](int k) { return k; }),
+                                  at_last([&](int) { ++counted; }));
                 return counted;
             }),
-            serial_stage([&](int sum) { sums.push_back(sum); }));
+            at_last([&](int sum) { sums.push_back(sum); }));
         std::vector<int> expected;
         for (int i = 0; i < 30; ++i) {
             expected.push_back(i * (i - 1) / 2);
@@ -546,9 +536,8 @@ int nested(bide::scheduler& s, int depth) {
         return 1;
     }
     int sum = 0;
-    parallel_pipeline(s, 3, numbers_below(3),
-                      parallel_stage([&](int) { return nested(s, depth - 1); }),
-                      serial_stage([&](int n) { sum += n; }));
+    parallel_pipeline(s, 3, numbers_below(3), parallel([&](int) { return nested(s, depth - 1); }),
+                      at_last([&](int n) { sum += n; }));
     return sum;
 }
 
@@ -716,7 +705,8 @@ TEST_CASE("parallel_pipeline: exceptions of iterators and of the first read",
           "[promise.pipeline-exception]") {
     bide::scheduler s(test::with(2, true));
     std::vector<int> got;
-    const auto add = serial_stage([&](int i) { got.push_back(i); });
+    const auto push = [&](int i) { got.push_back(i); };
+    const auto add = at_last(push);
 #if HAS_VIEWS
     const auto below_five = [](int i) { return i < 5 ? true : throw failure{i}; };
     CHECK_THROWS_AS(
@@ -725,8 +715,8 @@ TEST_CASE("parallel_pipeline: exceptions of iterators and of the first read",
     CHECK(got == iota(5));
     got.clear();
 #endif
-    CHECK_THROWS_AS(
-        parallel_pipeline(s, 4, []() -> std::optional<int> { throw failure{0}; }, add), failure);
+    const auto fails = []() -> std::optional<int> { throw failure{0}; };
+    CHECK_THROWS_AS(parallel_pipeline(s, 4, source(fails), add), failure);
     CHECK(got.empty());
 }
 
@@ -740,26 +730,25 @@ TEST_CASE("parallel_pipeline: after a stop, the items that were read go through 
         int read = 0;
         std::vector<int> got;
         const bide::fork_policy on(s, {.stop = stop.get_token(), .progress = &progress});
-        CHECK_THROWS_AS(parallel_pipeline(
-                            on, 8, [&]() -> std::optional<int> { return read++; },
-                            parallel_stage([&](int i) {
-                                if (i == 1'000) {
-                                    stop.request_stop();
-                                }
-                                return i;
-                            }),
-                            serial_stage([&](int i) { got.push_back(i); })),
-                        bide::stopped_error);
+        const auto reads = [&] { return std::optional<int>(read++); };
+        const auto stops = [&](int i) {
+            if (i == 1'000) {
+                stop.request_stop();
+            }
+            return i;
+        };
+        const auto push = [&](int i) { got.push_back(i); };
+        const auto run = [&] {
+            parallel_pipeline(on, 8, source(reads), parallel(stops), at_last(push));
+        };
+        CHECK_THROWS_AS(run(), bide::stopped_error);
         CHECK(read >= 1'001);
         CHECK(read <= 1'001 + 8);
         CHECK(got == iota(read));
         CHECK(progress.done() == static_cast<std::uint64_t>(read));
         CHECK(progress.total() == static_cast<std::uint64_t>(read));
         // A stop that was requested before: nothing is read.
-        CHECK_THROWS_AS(parallel_pipeline(
-                            on, 8, [&]() -> std::optional<int> { return read++; },
-                            serial_stage([&](int i) { got.push_back(i); })),
-                        bide::stopped_error);
+        CHECK_THROWS_AS(run(), bide::stopped_error);
         CHECK(got.size() == static_cast<std::size_t>(read));
     }
 }
@@ -770,18 +759,18 @@ TEST_CASE("parallel_pipeline: a stop after the last element has no effect, an ex
     std::stop_source stop;
     int calls = 0;
     const bide::fork_policy on(s, {.stop = stop.get_token()});
-    const std::list<int> items{1, 2, 3};
-    parallel_pipeline(on, 1, items, serial_stage([&](int i) {
+    const std::vector<int> items{1, 2, 3};
+    parallel_pipeline(on, 1, items, at_last([&](int i) {
                           ++calls;
                           if (i == 3) {
                               stop.request_stop();
                           }
                       }));
     CHECK(calls == 3);
-    CHECK_THROWS_AS(parallel_pipeline(on, 1, items, serial_stage([](int) {})), bide::stopped_error);
+    CHECK_THROWS_AS(parallel_pipeline(on, 1, items, at_last([](int) {})), bide::stopped_error);
     std::stop_source later;
     const bide::fork_policy both(s, {.stop = later.get_token()});
-    CHECK_THROWS_AS(parallel_pipeline(both, 1, items, serial_stage([&](int i) {
+    CHECK_THROWS_AS(parallel_pipeline(both, 1, items, at_last([&](int i) {
                                           later.request_stop();
                                           throw failure{i};
                                       })),
@@ -795,12 +784,12 @@ TEST_CASE("parallel_pipeline: progress counts the items that have ended, of a kn
     const bide::fork_policy on(s, {.progress = &progress});
     const std::vector<int> items = iota(100);
     std::vector<std::uint64_t> totals;
-    parallel_pipeline(on, 4, items, serial_stage([&](int) { totals.push_back(progress.total()); }));
+    parallel_pipeline(on, 4, items, at_last([&](int) { totals.push_back(progress.total()); }));
     CHECK(totals == std::vector<std::uint64_t>(100, 100));
     CHECK(progress.done() == 100);
-    CHECK_THROWS_AS(parallel_pipeline(on, 1, items,
-                                      serial_stage([](int i) { i == 40 ? throw failure{i} : 0; })),
-                    failure);
+    CHECK_THROWS_AS(
+        parallel_pipeline(on, 1, items, at_last([](int i) { i == 40 ? throw failure{i} : 0; })),
+        failure);
     CHECK(progress.done() == 140);
     CHECK(progress.total() == 200);
 }
@@ -812,8 +801,10 @@ TEST_CASE("parallel_pipeline: goes on with fewer threads if there is no memory t
         test::chance_forks::script script(test::run_seed());
         script.last_fork = last_fork;
         std::vector<int> got;
-        auto add = serial_stage([&](int i) { got.push_back(i); });
-        auto same = parallel_stage([](int i) { return i; });
+        const auto push = [&](int i) { got.push_back(i); };
+        const auto itself = [](int i) { return i; };
+        auto add = at_last(push);
+        auto same = parallel(itself);
         numbers_below next(100);
         bide::detail::pipeline_on(test::chance_forks(script), 8, bide::detail::source_of(next),
                                   bide::fork_options(), same, add);
@@ -830,24 +821,23 @@ TEST_CASE("parallel_pipeline: tasks run while its threads have nothing to do",
     bool was_seen = false;
     s.spawn([&] {
          int read = 0;
-         parallel_pipeline(
-             s, 4,
-             [&]() -> std::optional<int> {
-                 if (read == 3) {
-                     return std::nullopt;
-                 }
-                 if (read == 2) {
-                     test::fall_asleep(s);
-                     bide::event done;
-                     s.spawn([&] {
-                          ran.store(true);
-                          done.set();
-                      }).detach();
-                     was_seen = done.wait_for(test::patience / 2);
-                 }
-                 return read++;
-             },
-             parallel_stage([](int) {}));
+         const auto reads = [&]() -> std::optional<int> {
+             if (read == 3) {
+                 return std::nullopt;
+             }
+             if (read == 2) {
+                 test::fall_asleep(s);
+                 bide::event done;
+                 s.spawn([&] {
+                      ran.store(true);
+                      done.set();
+                  }).detach();
+                 was_seen = done.wait_for(test::patience / 2);
+             }
+             return read++;
+         };
+         const auto same = [](int i) { return i; };
+         parallel_pipeline(s, 4, source(reads), parallel(same), at_last([](int) {}));
      }).join();
     CHECK(was_seen);
     CHECK(ran.load());

@@ -1,5 +1,3 @@
-#include <bide/parallel/parallel_adjacent_difference.hpp>
-#include <bide/parallel/parallel_collect.hpp>
 #include <bide/parallel/parallel_compact.hpp>
 #include <bide/parallel/parallel_count.hpp>
 #include <bide/parallel/parallel_find.hpp>
@@ -10,6 +8,7 @@
 #include <bide/parallel/parallel_transform.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/catch.hpp>
+#include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
 
@@ -49,6 +48,11 @@ using std::views::reverse;
 
 namespace {
 
+using by_value = test::function_ref<bool(int)>;
+using each = test::function_ref<void(int&)>;
+using at_each = test::function_ref<void(std::size_t)>;
+using by_place = test::function_ref<bool(std::size_t)>;
+
 // Two ranges of n small numbers.
 struct ranges {
     std::vector<int> a;
@@ -81,24 +85,27 @@ TEST_CASE("parallel_spellings: searches and comparisons that are one line",
         const std::vector<int>& b = others;
         INFO(n << " elements");
         const auto p = [](int i) { return i < 4; };
-        CHECK(parallel_find_if(s, a, std::not_fn(p)) == std::find_if_not(a.begin(), a.end(), p));
+        const auto is_two = [](int x) { return x == 2; };
+        CHECK(parallel_find_if(s, a, by_value(std::not_fn(p))) ==
+              std::find_if_not(a.begin(), a.end(), p));
         const std::vector<int> some = {4, 3};
-        CHECK(parallel_find_if(s, a, [&](int x) { return std::ranges::count(some, x) != 0; }) ==
+        const auto is_some = [&](int x) { return std::ranges::count(some, x) != 0; };
+        CHECK(parallel_find_if(s, a, by_value(is_some)) ==
               std::find_first_of(a.begin(), a.end(), some.begin(), some.end()));
         const auto equals_last = [&](std::size_t i) { return a[i - 1] == a[i]; };
         const std::size_t last = std::max(n, one);
-        const auto neighbours = *parallel_find_if(s, iota(one, last), equals_last);
+        const auto neighbours = *parallel_find_if(s, iota(one, last), by_place(equals_last));
         const auto first = std::adjacent_find(a.begin(), a.end());
         CHECK((neighbours == last
                    ? a.end()
                    : a.begin() + static_cast<std::ptrdiff_t>(neighbours - 1)) == first);
-        CHECK(parallel_count_if(s, a, [](int x) { return x == 2; }) ==
-              std::count(a.begin(), a.end(), 2));
+        CHECK(parallel_count_if(s, a, by_value(is_two)) == std::count(a.begin(), a.end(), 2));
+        const auto is_equal = [&](std::size_t i) { return a[i] == b[i]; };
         const std::size_t unlike =
-            *parallel_find_if(s, iota(zero, n), [&](std::size_t i) { return a[i] != b[i]; });
+            *parallel_find_if(s, iota(zero, n), by_place(std::not_fn(is_equal)));
         CHECK(a.begin() + static_cast<std::ptrdiff_t>(unlike) ==
               std::mismatch(a.begin(), a.end(), b.begin()).first);
-        CHECK(parallel_all_of(s, iota(zero, n), [&](std::size_t i) { return a[i] == b[i]; }) ==
+        CHECK(parallel_all_of(s, iota(zero, n), by_place(is_equal)) ==
               std::equal(a.begin(), a.end(), b.begin()));
         CHECK((unlike != n && a[unlike] < b[unlike]) ==
               std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end()));
@@ -107,33 +114,35 @@ TEST_CASE("parallel_spellings: searches and comparisons that are one line",
             const auto begins = [&](std::size_t i) {
                 return std::equal(some.begin(), some.end(), at(i));
             };
-            const std::size_t found = *parallel_find_if(s, iota(zero, n - 1), begins);
+            const std::size_t found = *parallel_find_if(s, iota(zero, n - 1), by_place(begins));
             CHECK((found == n - 1 ? a.end() : at(found)) ==
                   std::search(a.begin(), a.end(), some.begin(), some.end()));
             const auto backwards = reverse(iota(zero, n - 1));
-            const auto end = parallel_find_if(s, backwards, begins);
+            const auto end = parallel_find_if(s, backwards, by_place(begins));
             CHECK((end == backwards.end() ? a.end() : at(*end)) ==
                   std::find_end(a.begin(), a.end(), some.begin(), some.end()));
             const auto repeats = [&](std::size_t i) {
                 return std::all_of(at(i), at(i + 2), [](int x) { return x == 3; });
             };
-            const std::size_t twice = *parallel_find_if(s, iota(zero, n - 1), repeats);
+            const std::size_t twice = *parallel_find_if(s, iota(zero, n - 1), by_place(repeats));
             CHECK((twice == n - 1 ? a.end() : at(twice)) ==
                   std::search_n(a.begin(), a.end(), 2, 3));
         }
-        const auto rest = parallel_find_if(s, a, std::not_fn(p));
-        CHECK(parallel_none_of(s, rest, a.end(), p) == std::is_partitioned(a.begin(), a.end(), p));
+        const auto rest = parallel_find_if(s, a, by_value(std::not_fn(p)));
+        CHECK(parallel_none_of(s, rest, a.end(), by_value(p)) ==
+              std::is_partitioned(a.begin(), a.end(), p));
         const auto is_above = [&](std::size_t i) { return a[(i - 1) / 2] < a[i]; };
-        CHECK(*parallel_find_if(s, iota(one, last), is_above) ==
+        CHECK(*parallel_find_if(s, iota(one, last), by_place(is_above)) ==
               std::max(one, static_cast<std::size_t>(std::is_heap_until(a.begin(), a.end()) -
                                                      a.begin())));
         const auto is_below = [&](std::size_t i) { return a[i] < a[i - 1]; };
-        CHECK(*parallel_find_if(s, iota(one, last), is_below) ==
+        CHECK(*parallel_find_if(s, iota(one, last), by_place(is_below)) ==
               std::max(one, static_cast<std::size_t>(std::is_sorted_until(a.begin(), a.end()) -
                                                      a.begin())));
         std::vector<int> copied(a);
         std::vector<int> least(n / 2);
-        bide::parallel_partial_sort(s, copied, copied.begin() + static_cast<std::ptrdiff_t>(n / 2));
+        bide::parallel_partial_sort(s, copied, copied.begin() + static_cast<std::ptrdiff_t>(n / 2),
+                                    test::function_ref<bool(int, int)>(std::less<>()));
         std::partial_sort_copy(a.begin(), a.end(), least.begin(), least.end());
         CHECK(std::equal(least.begin(), least.end(), copied.begin()));
         CHECK(parallel_reduce(
@@ -147,21 +156,22 @@ TEST_CASE("parallel_spellings: searches and comparisons that are one line",
             return std::ranges::binary_search(some, i, std::greater<>());
         };
         std::vector<int> sorted(some.rbegin(), some.rend());
-        both.erase(parallel_copy_if(s, small, both.begin(), is_in), both.end());
+        both.erase(parallel_copy_if(s, small, both.begin(), by_value(is_in)), both.end());
         wanted.erase(std::set_intersection(small.begin(), small.end(), sorted.begin(), sorted.end(),
                                            wanted.begin()),
                      wanted.end());
         CHECK(both == wanted);
         both.resize(small.size());
         wanted.resize(small.size());
-        both.erase(parallel_copy_if(s, small, both.begin(), std::not_fn(is_in)), both.end());
+        both.erase(parallel_copy_if(s, small, both.begin(), by_value(std::not_fn(is_in))),
+                   both.end());
         wanted.erase(std::set_difference(small.begin(), small.end(), sorted.begin(), sorted.end(),
                                          wanted.begin()),
                      wanted.end());
         CHECK(both == wanted);
-        CHECK(parallel_all_of(s, sorted, [&](int i) {
-                  return std::ranges::binary_search(small, i);
-              }) == std::includes(small.begin(), small.end(), sorted.begin(), sorted.end()));
+        const auto is_small = [&](int i) { return std::ranges::binary_search(small, i); };
+        CHECK(parallel_all_of(s, std::as_const(sorted), by_value(is_small)) ==
+              std::includes(small.begin(), small.end(), sorted.begin(), sorted.end()));
     }
 }
 
@@ -180,7 +190,8 @@ TEST_CASE("parallel_spellings: changes that are one line", "[promise.std-spellin
         const auto p = [](int i) { return i == 2; };
         const auto half = static_cast<std::ptrdiff_t>(n / 2);
 
-        parallel_for(s, a.begin(), a.begin() + half, [](int& x) { ++x; });
+        const auto increase = [](int& x) { ++x; };
+        parallel_for(s, a.begin(), a.begin() + half, each(increase));
         std::for_each_n(wanted.begin(), half, [](int& x) { ++x; });
         CHECK(a == wanted);
         parallel_fill(s, a.begin(), a.begin() + half, 7);
@@ -189,17 +200,21 @@ TEST_CASE("parallel_spellings: changes that are one line", "[promise.std-spellin
         parallel_copy(s, b.begin(), b.begin() + half, a.begin());
         std::copy_n(b.begin(), half, wanted.begin());
         CHECK(a == wanted);
-        parallel_for(s, iota(zero, n), [&](std::size_t i) { std::swap(a[i], b[i]); });
+        const auto exchange = [&](std::size_t i) { std::swap(a[i], b[i]); };
+        parallel_for(s, iota(zero, n), at_each(exchange));
         CHECK(b == wanted);
         CHECK(a == all.b);
         wanted = a;
-        parallel_for(s, a, [&](int& x) { x = p(x) ? 8 : x; });
+        const auto replace = [&](int& x) { x = p(x) ? 8 : x; };
+        parallel_for(s, a, each(replace));
         std::replace_if(wanted.begin(), wanted.end(), p, 8);
         CHECK(a == wanted);
-        parallel_transform(s, b, out.begin(), [&](int x) { return p(x) ? 8 : x; });
+        const auto replaced = [&](int x) { return p(x) ? 8 : x; };
+        parallel_transform(s, b, out.begin(), test::function_ref<int(int)>(replaced));
         std::replace_copy_if(b.begin(), b.end(), wanted.begin(), p, 8);
         CHECK(out == wanted);
-        parallel_for(s, iota(zero, n / 2), [&](std::size_t i) { std::swap(a[i], a[n - 1 - i]); });
+        const auto mirror = [&](std::size_t i) { std::swap(a[i], a[n - 1 - i]); };
+        parallel_for(s, iota(zero, n / 2), at_each(mirror));
         parallel_copy(s, reverse(a), out.begin());
         std::reverse(a.begin(), a.end());
         CHECK(out == a);
@@ -211,11 +226,13 @@ TEST_CASE("parallel_spellings: changes that are one line", "[promise.std-spellin
         std::rotate_copy(b.begin(), b.begin() + half, b.end(), wanted.begin());
         CHECK(out == wanted);
         wanted = b;
-        b.erase(parallel_remove_if(s, b, [](int x) { return x == 3; }), b.end());
+        const auto is_three = [](int x) { return x == 3; };
+        b.erase(parallel_remove_if(s, b, by_value(is_three)), b.end());
         wanted.erase(std::remove(wanted.begin(), wanted.end(), 3), wanted.end());
         CHECK(b == wanted);
         out.resize(b.size());
-        out.erase(parallel_copy_if(s, b, out.begin(), std::not_fn(p)), out.end());
+        out.erase(parallel_copy_if(s, std::as_const(b), out.begin(), by_value(std::not_fn(p))),
+                  out.end());
         wanted.erase(std::remove_copy_if(b.begin(), b.end(), wanted.begin(), p), wanted.end());
         CHECK(out == wanted);
     }
@@ -226,17 +243,15 @@ TEST_CASE("parallel_spellings: moves, and memory without objects", "[promise.std
     constexpr std::size_t n = 1'000;
     std::allocator<std::string> memory;
     std::string* const places = memory.allocate(n);
-    parallel_for(s, iota(zero, n), [&](std::size_t i) { std::construct_at(places + i); });
-    parallel_for(s, places, places + n, [](std::string& x) { x = "text"; });
+    const auto construct = [&](std::size_t i) { std::construct_at(places + i, "text"); };
+    parallel_for(s, iota(zero, n), at_each(construct));
     std::vector<std::string> out(n);
     parallel_transform(s, places, places + n, out.begin(),
                        [](std::string& x) { return std::move(x); });
-    parallel_for(s, places, places + n, [](std::string& x) { std::destroy_at(std::addressof(x)); });
+    const auto destroy = [&](std::size_t i) { std::destroy_at(places + i); };
+    parallel_for(s, iota(zero, n), at_each(destroy));
     memory.deallocate(places, n);
     CHECK(std::count(out.begin(), out.end(), "text") == n);
-    const auto squares =
-        bide::parallel_collect(s, iota(zero, n), [](std::size_t i) { return i * i; });
-    CHECK(squares[30] == 900);
 }
 
 #endif
