@@ -8,15 +8,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <limits>
 #include <new>
 #include <ranges>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
+
+// The results on workers: algorithms_test.cpp.
 
 namespace {
 
@@ -25,13 +25,6 @@ struct failure {
 };
 
 enum class answer : std::uint8_t { no, yes, throws };
-
-bool ask(const answer& element) {
-    if (element == answer::throws) {
-        throw failure{0};
-    }
-    return element == answer::yes;
-}
 
 // What a serial search comes to: a match, an exception, or the end. Any answer gives the place of it.
 struct outcome {
@@ -72,45 +65,6 @@ outcome found_by_chance(test::chance_forks::script& script, const std::vector<an
 }
 
 } // namespace
-
-TEST_CASE("parallel_find_if: gives what std::find_if gives, whatever the size and the workers",
-          "[promise.search-first]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    test::jitter chance(test::run_seed());
-    for (const unsigned workers : {1u, 2u, 5u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 40; ++round) {
-            const std::size_t n = chance.below(1u << chance.below(14));
-            const std::uint32_t rarity = 1 + chance.below(1u << chance.below(14));
-            std::vector<int> numbers(n);
-            for (int& number : numbers) {
-                number = chance.below(rarity) == 0 ? 1 : 0;
-            }
-            const std::deque<int> copy(numbers.begin(), numbers.end());
-            const bide::fork_policy on(
-                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
-            const auto is_one = [](int i) { return i == 1; };
-            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
-            const auto first = std::find(numbers.begin(), numbers.end(), 1);
-            REQUIRE(bide::parallel_find_if(on, numbers, is_one) == first);
-            REQUIRE(bide::parallel_find_if(on, numbers.begin(), numbers.end(), is_one) == first);
-            REQUIRE(bide::parallel_find(on, numbers, 1) == first);
-            REQUIRE(bide::parallel_find_if(on, copy, is_one) - copy.begin() ==
-                    first - numbers.begin());
-            const auto any = bide::parallel_find_any(on, numbers, is_one);
-            REQUIRE((any == numbers.end()) == (first == numbers.end()));
-            REQUIRE((any == numbers.end() || *any == 1));
-            const bool some = first != numbers.end();
-            const bool all = std::count(numbers.begin(), numbers.end(), 1) == std::ssize(numbers);
-            REQUIRE(bide::parallel_any_of(on, numbers, is_one) == some);
-            REQUIRE(bide::parallel_none_of(on, numbers, is_one) == !some);
-            REQUIRE(bide::parallel_all_of(on, numbers, is_one) == all);
-            REQUIRE(bide::parallel_any_of(on, copy.begin(), copy.end(), is_one) == some);
-            REQUIRE(bide::parallel_none_of(on, copy.begin(), copy.end(), is_one) == !some);
-            REQUIRE(bide::parallel_all_of(on, copy.begin(), copy.end(), is_one) == all);
-        }
-    }
-}
 
 TEST_CASE("parallel_find_if: a match or an exception, whichever a serial search comes to first",
           "[promise.search-first]") {
@@ -221,38 +175,21 @@ TEST_CASE("parallel_find_if: a stop ends it, unless what it needs is known") {
                     bide::stopped_error);
 }
 
-TEST_CASE("parallel_find: two iterators do as a range, and so with parallel_find_any()",
-          "[promise.search-first]") {
-    bide::scheduler s(test::with(2, true));
-    int numbers[1'000] = {};
-    numbers[700] = 7;
-    const auto is_seven = [](int n) { return n == 7; };
-    CHECK(bide::parallel_find(s, numbers, numbers + 1'000, 7) == numbers + 700);
-    CHECK(bide::parallel_find(s, numbers, numbers + 700, 7) == numbers + 700);
-    CHECK(bide::parallel_find(s, numbers, numbers + 1'000, -7, std::negate<>()) == numbers + 700);
-    CHECK(bide::parallel_find_any(s, numbers, numbers + 1'000, is_seven) == numbers + 700);
-    CHECK(bide::parallel_find_any(s, numbers, numbers + 700, is_seven) == numbers + 700);
-}
-
 TEST_CASE("parallel_find_if: predicates and projections may be members") {
     bide::scheduler s(test::with(2, true));
     struct item {
         std::string name;
-        bool is_good = false;
         bool is_named() const { return !name.empty(); }
     };
     std::vector<item> items(300);
     items[123].name = "here";
-    items[200].is_good = true;
     CHECK(bide::parallel_find_if(s, items, &item::is_named) - items.begin() == 123);
-    CHECK(bide::parallel_find_if(s, items, &item::is_good) - items.begin() == 200);
     CHECK(bide::parallel_find(s, items, "here", &item::name) - items.begin() == 123);
     // A predicate without a declared result type: it cannot even be asked about an item.
     const auto is_long = [](const auto& name) { return name.size() > 3; };
     CHECK(bide::parallel_find_if(s, items, is_long, &item::name) - items.begin() == 123);
     CHECK(bide::parallel_any_of(s, items, is_long, &item::name));
     CHECK_FALSE(bide::parallel_all_of(s, items, is_long, &item::name));
-    CHECK(bide::parallel_none_of(s, std::span(items).first(100), is_long, &item::name));
 }
 
 #if !defined(__clang__) ||                                                                         \
@@ -263,19 +200,8 @@ TEST_CASE("parallel_find_if: views whose differences are wider than all integers
     const auto numbers = std::views::iota(std::size_t{0}, std::size_t{5'000});
     const auto is_wanted = [](auto number) { return number == 3'210; };
     CHECK(*bide::parallel_find_if(s, numbers, is_wanted) == 3'210);
-    CHECK(bide::parallel_find(s, numbers, 5'000u) == numbers.end());
-    CHECK(bide::parallel_any_of(s, numbers.begin(), numbers.end(), is_wanted));
 }
 #endif
-
-TEST_CASE("parallel_find_if: what the predicate threw leaves it when no match precedes") {
-    bide::scheduler s(test::with(3, true));
-    std::vector<answer> all(10'000, answer::no);
-    all[5'000] = answer::throws;
-    CHECK_THROWS_AS(bide::parallel_find_if(s, all, ask), failure);
-    all[4'999] = answer::yes;
-    CHECK(bide::parallel_find_if(s, all, ask) - all.begin() == 4'999);
-}
 
 TEST_CASE("parallel_find: finds a number at any place, in ranges of any size") {
     bide::scheduler s(test::with(2, true));

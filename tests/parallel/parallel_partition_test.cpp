@@ -3,6 +3,7 @@
 #include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
+#include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
@@ -14,12 +15,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <iterator>
-#include <memory>
 #include <new>
 #include <numeric>
 #include <ranges>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -66,17 +64,17 @@ TEST_CASE("parallel_partition: divides as std's does, in the same order on any n
     test::jitter chance(test::run_seed());
     bide::scheduler_options lonely = test::with(2, true);
     lonely.enable_stealing = false;
-    for (const std::size_t n : {0u, 1u, 2u, 3u, 97u, 8'191u, 8'192u, 10'007u, 300'007u}) {
+    for (const std::size_t n : {0u, 1u, 3u, 97u, 8'192u, 10'007u, 300'007u}) {
         for (const std::uint32_t rarity : {1u, 2u, 1'000'000u}) {
             for (const std::size_t grain : {0u, 7u, 100'000u}) {
-                if (n > 20'000 && (rarity != 2 || grain == 7)) {
+                if (n > 1'000 && (rarity != 2 || grain == 7)) {
                     continue; // random ones are enough
                 }
                 INFO(n << " elements, 1 of " << rarity << ", grain " << grain);
                 const std::vector<int> given = numbered(n, chance, rarity);
                 std::vector<int> first_out;
                 std::vector<int> first_order;
-                for (const unsigned workers : {0u, 1u, 2u, 4u, 16u}) {
+                for (const unsigned workers : {0u, 1u, 2u, 16u}) {
                     bide::scheduler s(workers == 0 ? lonely : test::with(workers, true));
                     const bide::fork_policy on(s, {.grain = grain});
                     std::vector<int> out = given;
@@ -108,10 +106,8 @@ TEST_CASE("parallel_partition: several threads ask at the same time", "[promise.
     for (const std::size_t grain : {0u, 1u}) {
         std::vector<int> in(grain == 0 ? 8'192 : 2);
         test::two_threads both;
-        bide::parallel_partition({s, {.grain = grain}}, in, [&](int) {
-            both.come();
-            return true;
-        });
+        const auto come = [&](int) { return both.come(), true; };
+        bide::parallel_partition({s, {.grain = grain}}, in, test::function_ref<bool(int)>(come));
         CHECK(both.met());
     }
 }
@@ -133,8 +129,6 @@ TEST_CASE(
         INFO("round " << round << ", " << n << " elements, grain " << grain << ", thrown at "
                       << first << " and " << second);
         std::vector<test::counted> in;
-        std::vector<int> plain(static_cast<std::size_t>(n));
-        std::iota(plain.begin(), plain.end(), 0);
         for (int i = 0; i != n; ++i) {
             in.emplace_back(tally, i);
         }
@@ -157,128 +151,82 @@ TEST_CASE(
             }
             return part;
         };
-        const auto check = [&](auto partition, auto left) {
-            std::fill(asked.begin(), asked.end(), 0);
-            script.forks = 0;
-            int thrown = -1;
-            bool lacked_memory = false;
-            std::ptrdiff_t middle = -1;
-            try {
-                middle = partition();
-            } catch (const failure& failed) {
-                thrown = failed.at;
-            } catch (const std::bad_alloc&) {
-                lacked_memory = true;
-            }
-            if (lacked_memory) {
-                REQUIRE(script.forks > script.last_fork);
-            } else if (first < n) {
-                REQUIRE(thrown != -1);
-                REQUIRE((script.last_fork < 70 || part_of(thrown) == part_of(first)));
-            } else {
-                REQUIRE(middle == (n + 2) / 3);
-                REQUIRE(
-                    std::all_of(asked.begin(), asked.end(), [](int times) { return times == 1; }));
-            }
-            REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
-            std::vector<int> numbers = left();
-            if (middle != -1) {
-                REQUIRE(std::all_of(numbers.begin(), numbers.begin() + middle,
-                                    [](int i) { return i % 3 == 0; }));
-            }
-            std::sort(numbers.begin(), numbers.end());
-            for (int i = 0; i != n; ++i) {
-                REQUIRE(numbers[static_cast<std::size_t>(i)] == i);
-            }
-        };
         auto projection = &test::counted::number;
-        std::identity same;
-        check(
-            [&] {
-                return bide::detail::partition_on(test::chance_forks(script), in.data(),
-                                                  in.data() + n, options, predicate, projection) -
-                       in.data();
-            },
-            [&] {
-                std::vector<int> left;
-                for (const test::counted& element : in) {
-                    left.push_back(element.number());
-                }
-                return left;
-            });
+        int thrown = -1;
+        bool lacked_memory = false;
+        std::ptrdiff_t middle = -1;
+        try {
+            middle = bide::detail::partition_on(test::chance_forks(script), in.data(),
+                                                in.data() + n, options, predicate, projection) -
+                     in.data();
+        } catch (const failure& failed) {
+            thrown = failed.at;
+        } catch (const std::bad_alloc&) {
+            lacked_memory = true;
+        }
+        if (lacked_memory) {
+            REQUIRE(script.forks > script.last_fork);
+        } else if (first < n) {
+            REQUIRE(thrown != -1);
+            REQUIRE((script.last_fork < 70 || part_of(thrown) == part_of(first)));
+        } else {
+            REQUIRE(middle == (n + 2) / 3);
+            REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times == 1; }));
+        }
+        REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
+        std::vector<int> numbers;
+        for (const test::counted& element : in) {
+            numbers.push_back(element.number());
+        }
+        if (middle != -1) {
+            REQUIRE(std::all_of(numbers.begin(), numbers.begin() + middle,
+                                [](int i) { return i % 3 == 0; }));
+        }
+        std::sort(numbers.begin(), numbers.end());
+        for (int i = 0; i != n; ++i) {
+            REQUIRE(numbers[static_cast<std::size_t>(i)] == i);
+        }
         REQUIRE(tally.alive() == alive);
-        check(
-            [&] {
-                return bide::detail::partition_on(test::chance_forks(script), plain.data(),
-                                                  plain.data() + n, options, predicate, same) -
-                       plain.data();
-            },
-            [&] { return plain; });
     }
 }
 
-TEST_CASE("parallel_partition: a stop ends it early and loses nothing, and its progress ends",
+TEST_CASE("parallel_partition: a stop ends it early and loses nothing",
           "[promise.partition-order]") {
     bide::scheduler s(test::with(3, true));
-    std::vector<std::string> given;
-    for (int i = 0; i != 50'000; ++i) {
-        given.push_back(std::to_string(i));
-    }
-    const auto sorted = [](std::vector<std::string> v) {
-        std::sort(v.begin(), v.end());
-        return v;
-    };
-    std::vector<std::string> in = given;
+    std::vector<int> given(50'000);
+    std::iota(given.begin(), given.end(), 0);
+    std::vector<int> in = given;
     std::atomic<int> calls{0};
     std::stop_source stop;
-    const auto stops = [&](const std::string& element) {
+    const auto stops = [&](int i) {
         calls.fetch_add(1, std::memory_order_relaxed);
         stop.request_stop();
-        return element.back() == '1';
+        return i % 10 == 1;
     };
+    const test::function_ref<bool(int)> predicate(stops);
     bide::fork_progress progress;
     const bide::fork_policy on(s, {.stop = stop.get_token(), .progress = &progress});
-    CHECK_THROWS_AS(bide::parallel_partition(on, in, stops), bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_partition(on, in, predicate), bide::stopped_error);
     CHECK(calls < 50'000);
     CHECK(progress.done() < 50'000);
-    CHECK(sorted(in) == sorted(given));
-    in = given;
-    CHECK_THROWS_AS(bide::parallel_partition(on, in, stops), bide::stopped_error);
+    std::sort(in.begin(), in.end());
     CHECK(in == given);
-    bide::fork_progress all;
-    bide::parallel_partition({s, {.progress = &all}}, in,
-                             [](const std::string& e) { return e.size() == 4; });
-    CHECK(all.done() == 50'000);
-    CHECK(all.total() == 50'000);
+    CHECK_THROWS_AS(bide::parallel_partition(on, in, predicate), bide::stopped_error);
+    CHECK(in == given);
 }
 
-TEST_CASE(
-    "parallel_partition: projections, arrays, deques, spans, reversed views, narrow iterators") {
+TEST_CASE("parallel_partition: projections, reversed views of deques, narrow iterators") {
     bide::scheduler s(test::with(2, true));
+    const bide::fork_policy on(s, {.grain = 3});
     std::vector<std::string> words = {"a", "bb", "cc", "d", "ee"};
     const auto is_two = [](std::size_t n) { return n == 2; };
-    CHECK(bide::parallel_partition(s, words, is_two, &std::string::size) == words.begin() + 3);
+    using narrow = test::narrow_iterator<std::string>;
+    CHECK(bide::parallel_partition(on, narrow(words.data()), narrow(words.data() + 5), is_two,
+                                   &std::string::size) == narrow(words.data() + 3));
     CHECK(words[2].size() == 2);
-    int numbers[] = {1, 2, 3, 4};
-    CHECK(bide::parallel_partition(s, numbers, is_even) == numbers + 2);
-    CHECK(is_even(numbers[1]));
-    const bide::fork_policy on(s, {.grain = 3});
-    std::vector<int> given(1'000);
-    std::iota(given.begin(), given.end(), 0);
-    std::deque<int> queue(given.begin(), given.end());
-    const auto border = bide::parallel_partition(on, queue, is_even);
-    CHECK(border - queue.begin() == 500);
-    CHECK(std::all_of(queue.begin(), border, is_even));
-    std::vector<int> v = given;
-    CHECK(bide::parallel_partition(on, std::span(v), is_even) - std::span(v).begin() == 500);
-    CHECK(std::is_partitioned(v.begin(), v.end(), is_even));
-    auto reversed = std::views::reverse(v);
+    std::deque<int> queue(1'000);
+    std::iota(queue.begin(), queue.end(), 0);
+    auto reversed = std::views::reverse(queue);
     CHECK(bide::parallel_partition(on, reversed, is_even) - reversed.begin() == 500);
-    CHECK(std::is_partitioned(v.rbegin(), v.rend(), is_even));
-    v = given;
-    using narrow = test::narrow_iterator<int>;
-    CHECK(bide::parallel_partition(on, narrow(v.data()), narrow(v.data() + v.size()), is_even) -
-              narrow(v.data()) ==
-          500);
-    CHECK(std::is_partitioned(v.begin(), v.end(), is_even));
+    CHECK(std::is_partitioned(queue.rbegin(), queue.rend(), is_even));
 }

@@ -3,12 +3,13 @@
 #include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
+#include <support/function_ref.hpp>
 #include <support/jitter.hpp>
+#include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>
 #include <support/two_threads.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,41 +17,27 @@
 #include <functional>
 #include <memory>
 #include <new>
-#include <numeric>
 #include <optional>
-#include <span>
-#include <stop_token>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace {
 
 struct failure {
-    std::size_t at;
+    int at;
 };
 
 // Consecutive elements. Only neighbours may be combined, in their order. It has no default
 // constructor, and an address and a comma of its own.
 struct stretch {
-    std::size_t first;
-    std::size_t last;
+    int first;
+    int last;
+    test::counted counted;
 
-    stretch(std::size_t from, std::size_t to) : first(from), last(to) {}
+    stretch(test::tally& in, int from, int to) : first(from), last(to), counted(in, from) {}
     stretch* operator&() const = delete;
     template <class T> void operator,(T&&) const = delete;
-    friend bool operator==(const stretch& a, const stretch& b) {
-        return a.first == b.first && a.last == b.last;
-    }
 };
-
-std::vector<stretch> elements_of(std::size_t n) {
-    std::vector<stretch> all;
-    for (std::size_t i = 0; i < n; ++i) {
-        all.emplace_back(i + 1, i + 1);
-    }
-    return all;
-}
 
 // A value that can only be moved, and is written as its number.
 struct moved_number {
@@ -58,6 +45,8 @@ struct moved_number {
     operator int() const { return *number; }
     std::unique_ptr<int> number;
 };
+
+// The results and exceptions on workers: algorithms_test.cpp.
 
 template <class T> bool has_bits_of(const std::vector<T>& a, const std::vector<T>& b) {
     return a.size() == b.size() &&
@@ -105,86 +94,6 @@ static_assert(!scans_to<std::vector<bool>::iterator>);
 static_assert(!scans_to<std::back_insert_iterator<std::vector<int>>>);
 static_assert(!scans_to<const int*>);
 
-TEST_CASE("parallel_scan: gives what std's scans give, whatever the size and the workers",
-          "[promise.scan-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    test::jitter chance(test::run_seed());
-    const auto square = [](int i) { return static_cast<long>(i) * i; };
-    const auto join = [](const std::string& a, const std::string& b) { return a + b; };
-    const auto text = [](int i) { return std::string(1, static_cast<char>('a' + i % 26)); };
-    for (const unsigned workers : {1u, 2u, 5u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 30; ++round) {
-            const std::size_t n = round < 8 ? std::size_t{14} + static_cast<std::size_t>(round) * 9
-                                            : chance.below(1u << chance.below(15));
-            std::vector<int> in(n);
-            std::generate(in.begin(), in.end(), [&] { return static_cast<int>(chance.below(99)); });
-            const bide::fork_policy on(
-                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
-            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
-            std::vector<long> wanted(n);
-            std::vector<long> out(n + 1, -1);
-            const auto is_right = [&](auto end) {
-                return end == out.end() - 1 && out.back() == -1 &&
-                       std::equal(wanted.begin(), wanted.end(), out.begin());
-            };
-            std::inclusive_scan(in.begin(), in.end(), wanted.begin());
-            REQUIRE(is_right(bide::parallel_inclusive_scan(on, in, out.begin())));
-            REQUIRE(is_right(bide::parallel_inclusive_scan(on, in.begin(), in.end(), out.begin(),
-                                                           std::plus<>())));
-            const std::deque<int> copy(in.begin(), in.end());
-            REQUIRE(is_right(bide::parallel_inclusive_scan(on, copy, out.begin())));
-
-            std::inclusive_scan(in.begin(), in.end(), wanted.begin(), std::bit_xor<>(), 7L);
-            REQUIRE(
-                is_right(bide::parallel_inclusive_scan(on, in, out.begin(), std::bit_xor<>(), 7L)));
-            REQUIRE(is_right(bide::parallel_inclusive_scan(on, in.begin(), in.end(), out.begin(),
-                                                           std::bit_xor<>(), 7L)));
-            const auto largest = [](long a, long b) { return a < b ? b : a; };
-            std::inclusive_scan(in.begin(), in.end(), wanted.begin(), largest, 50L);
-            REQUIRE(is_right(bide::parallel_inclusive_scan(on, in, out.begin(), largest, 50L)));
-
-            std::exclusive_scan(in.begin(), in.end(), wanted.begin(), 3L);
-            REQUIRE(is_right(bide::parallel_exclusive_scan(on, in, out.begin(), 3L)));
-            REQUIRE(
-                is_right(bide::parallel_exclusive_scan(on, in.begin(), in.end(), out.begin(), 3L)));
-            std::exclusive_scan(in.begin(), in.end(), wanted.begin(), 50L, largest);
-            REQUIRE(is_right(bide::parallel_exclusive_scan(on, in, out.begin(), 50L, largest)));
-            REQUIRE(is_right(bide::parallel_exclusive_scan(on, in.begin(), in.end(), out.begin(),
-                                                           50L, largest)));
-
-            std::transform_inclusive_scan(in.begin(), in.end(), wanted.begin(), std::plus<>(),
-                                          square);
-            REQUIRE(is_right(bide::parallel_transform_inclusive_scan(on, in, out.begin(),
-                                                                     std::plus<>(), square)));
-            REQUIRE(is_right(bide::parallel_transform_inclusive_scan(
-                on, in.begin(), in.end(), out.begin(), std::plus<>(), square)));
-            std::transform_inclusive_scan(in.begin(), in.end(), wanted.begin(), largest, square,
-                                          9L);
-            REQUIRE(is_right(
-                bide::parallel_transform_inclusive_scan(on, in, out.begin(), largest, square, 9L)));
-            REQUIRE(is_right(bide::parallel_transform_inclusive_scan(
-                on, in.begin(), in.end(), out.begin(), largest, square, 9L)));
-            std::transform_exclusive_scan(in.begin(), in.end(), wanted.begin(), 9L, std::plus<>(),
-                                          square);
-            REQUIRE(is_right(bide::parallel_transform_exclusive_scan(on, in, out.begin(), 9L,
-                                                                     std::plus<>(), square)));
-            REQUIRE(is_right(bide::parallel_transform_exclusive_scan(
-                on, in.begin(), in.end(), out.begin(), 9L, std::plus<>(), square)));
-
-            if (n < 400) { // the text of all elements is written for each
-                std::vector<std::string> texts(n);
-                std::vector<std::string> scanned(n);
-                std::transform_exclusive_scan(in.begin(), in.end(), texts.begin(), std::string("<"),
-                                              join, text);
-                bide::parallel_transform_exclusive_scan(on, in, scanned.begin(), std::string("<"),
-                                                        join, text);
-                REQUIRE(scanned == texts);
-            }
-        }
-    }
-}
-
 TEST_CASE("parallel_scan: the output may be the input", "[promise.scan-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
@@ -194,59 +103,76 @@ TEST_CASE("parallel_scan: the output may be the input", "[promise.scan-as-std]")
         const bide::fork_policy on(s, {.grain = std::size_t{chance.below(50)}});
         std::vector<unsigned> in(n);
         std::generate(in.begin(), in.end(), [&] { return chance.below(99); });
-        std::vector<unsigned> wanted(n);
-        std::inclusive_scan(in.begin(), in.end(), wanted.begin());
         std::vector<unsigned> out = in;
-        bide::parallel_inclusive_scan(on, out, out.begin());
-        REQUIRE(out == wanted);
-        std::exclusive_scan(in.begin(), in.end(), wanted.begin(), 5u);
-        out = in;
         bide::parallel_exclusive_scan(on, out, out.begin(), 5u);
-        REQUIRE(out == wanted);
-        // Of an operation that is no std one, a thief's sums go through the output.
-        const auto plus = [](unsigned a, unsigned b) { return a + b; };
-        out = in;
-        bide::parallel_exclusive_scan(on, out, out.begin(), 5u, plus);
-        REQUIRE(out == wanted);
-        std::inclusive_scan(in.begin(), in.end(), wanted.begin(), plus, 5u);
-        out = in;
-        bide::parallel_inclusive_scan(on, out, out.begin(), plus, 5u);
-        REQUIRE(out == wanted);
+        for (unsigned sum = 5; unsigned& i : in) {
+            sum += std::exchange(i, sum);
+        }
+        REQUIRE(out == in);
     }
 }
 
-TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread does it",
+TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread does it; the first "
+          "call in order that throws leaves it; nothing leaks",
           "[promise.scan-as-std]") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
+    test::tally tally;
     for (int round = 0; round < 400; ++round) {
-        const std::size_t n = chance.below(1u << chance.below(11));
-        const bide::fork_options options{.grain = std::size_t{chance.below(30)}};
-        test::chance_forks::script script(test::run_seed() + static_cast<unsigned>(round));
-        script.thieves = chance.below(5);
-        script.hunger = chance.below(5);
-        INFO("round " << round << ", " << n << " elements, grain " << options.grain);
-        std::vector<stretch> in = elements_of(n);
-        bool in_order = true;
-        auto op = [&](const stretch& a, const stretch& b) {
-            in_order = in_order && a.last + 1 == b.first;
-            return stretch(a.first, b.last);
-        };
-        std::identity map;
+        test::chance_run given(chance, round);
+        given.may_lack_memory(chance);
+        const bool throws = chance.below(2) == 0;
+        INFO("round " << round << ", " << given.n << " elements, "
+                      << (throws ? "thrown at " : "not thrown at ") << given.first);
+        std::vector<stretch> in;
+        for (int i = 1; i <= given.n; ++i) {
+            in.emplace_back(tally, i, i);
+        }
         std::vector<stretch> out = in;
-        const bide::detail::elements<stretch*> all{in.data(), n};
+        bool in_order = true;
+        const auto combine = [&](const stretch& a, const stretch& b) {
+            in_order = in_order && a.last + 1 == b.first;
+            return stretch(tally, a.first, b.last);
+        };
+        const auto same = [&](const stretch& s) -> const stretch& {
+            const int at = s.first - 1;
+            return throws && (at == given.first || at == given.second) ? throw failure{at} : s;
+        };
+        test::function_ref<stretch(const stretch&, const stretch&)> op = combine;
+        test::function_ref<const stretch&(const stretch&)> map = same;
+        const bide::detail::elements<stretch*> all{in.data(), in.size()};
+        const int alive = tally.alive();
+        const auto place_thrown_by = [&](const auto& scan) {
+            try {
+                scan();
+                return -1;
+            } catch (const failure& failed) {
+                return failed.at;
+            } catch (const std::bad_alloc&) {
+                return -2;
+            }
+        };
         using bide::detail::scan_kind;
-        bide::detail::scan_on<scan_kind::inclusive, stretch>(
-            test::chance_forks(script), options, all, out.data(), op, map, std::nullopt);
-        for (std::size_t i = 0; i < n; ++i) {
-            REQUIRE(out[i] == stretch(1, i + 1));
-        }
-        bide::detail::scan_on<scan_kind::exclusive, stretch>(
-            test::chance_forks(script), options, all, in.data(), op, map, stretch(0, 0));
-        for (std::size_t i = 0; i < n; ++i) {
-            REQUIRE(in[i] == stretch(0, i));
-        }
+        const int inclusive = place_thrown_by([&] {
+            bide::detail::scan_on<scan_kind::inclusive, stretch>(test::chance_forks(given.script),
+                                                                 given.options, all, out.data(), op,
+                                                                 map, std::nullopt);
+        });
+        const int exclusive = place_thrown_by([&] { // in place
+            bide::detail::scan_on<scan_kind::exclusive, stretch>(test::chance_forks(given.script),
+                                                                 given.options, all, in.data(), op,
+                                                                 map, stretch(tally, 0, 0));
+        });
+        const int expected = throws && given.first < given.n ? given.first : -1;
+        REQUIRE((inclusive == expected || (given.is_out_of_memory && inclusive == -2)));
+        REQUIRE((exclusive == expected || (given.is_out_of_memory && exclusive == -2)));
+        REQUIRE(tally.alive() == alive);
         REQUIRE(in_order);
+        for (int i = 0; i < given.n; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            REQUIRE((inclusive != -1 || (out[at].first == 1 && out[at].last == i + 1)));
+            REQUIRE((exclusive != -1 || (in[at].first == 0 && in[at].last == i)));
+        }
     }
 }
 
@@ -263,23 +189,22 @@ TEST_CASE("parallel_scan: the tree is the documented one, with the same bits on 
                 INFO(n << " elements, grain " << grain << ", " << workers << " workers");
                 bide::scheduler s(test::with(workers, true));
                 const bide::fork_policy on(s, {.grain = grain});
-                std::vector<double> out(n);
-                bide::parallel_inclusive_scan(on, in, out.begin());
-                REQUIRE(has_bits_of(out, wanted));
+                const bool is_shared = workers > 1 && n >= 3 * std::max<std::size_t>(grain, 16);
                 test::two_threads both;
                 const auto same = [&](double element) {
-                    both.come();
+                    if (is_shared) {
+                        both.come();
+                    }
                     return element;
                 };
-                if (workers > 1 && n >= 3 * std::max<std::size_t>(grain, 16)) {
-                    bide::parallel_transform_inclusive_scan(on, in, out.begin(), std::plus<>(),
-                                                            same);
-                    REQUIRE(both.met());
-                    REQUIRE(has_bits_of(out, wanted));
-                }
+                const test::function_ref<double(double)> map = same;
+                std::vector<double> out(n);
+                bide::parallel_transform_inclusive_scan(on, in, out.begin(), std::plus<>(), map);
+                REQUIRE(both.met() == is_shared);
+                REQUIRE(has_bits_of(out, wanted));
                 // The output is no double, so that nothing is kept there.
                 std::vector<long double> wide(n);
-                bide::parallel_inclusive_scan(on, in, wide.begin());
+                bide::parallel_transform_inclusive_scan(on, in, wide.begin(), std::plus<>(), map);
                 REQUIRE(std::equal(wide.begin(), wide.end(), wanted.begin(), wanted.end()));
             }
         }
@@ -301,68 +226,8 @@ TEST_CASE("parallel_scan: values may be move-only, without a default constructor
     }
     const short few[] = {1, 2, 3};
     short sum[3];
-    CHECK(bide::parallel_inclusive_scan(s, few, sum) == sum + 3);
+    CHECK(bide::parallel_inclusive_scan(s, few, few + 3, sum) == sum + 3);
     CHECK(sum[2] == 6);
-    CHECK(bide::parallel_inclusive_scan(s, few, few + 2, sum, std::multiplies<>()) == sum + 2);
-    CHECK(sum[1] == 2);
-}
-
-TEST_CASE("parallel_scan: the first call in order that throws leaves it, and nothing leaks",
-          "[promise.scan-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    test::jitter chance(test::run_seed());
-    test::tally tally;
-    for (int round = 0; round < 200; ++round) {
-        test::chance_forks::script script(test::run_seed() + static_cast<unsigned>(round));
-        script.last_fork = chance.below(3) == 0 ? static_cast<int>(chance.below(20)) : 1 << 30;
-        const std::size_t first = 1 + chance.below(500);
-        const std::size_t second = first + chance.below(100);
-        std::vector<test::counted> in;
-        for (int i = 0; i < 600; ++i) {
-            in.emplace_back(tally, i);
-        }
-        const int alive = tally.alive();
-        std::size_t thrown_at = 0;
-        bool is_out_of_memory = false;
-        auto map = [&](const test::counted& element) {
-            const auto at = static_cast<std::size_t>(element.number());
-            if (at == first || at == second) {
-                throw failure{at};
-            }
-            return test::counted(tally, element.number());
-        };
-        auto op = [&](const test::counted& a, const test::counted& b) {
-            return test::counted(tally, std::max(a.number(), b.number()));
-        };
-        std::vector<test::counted> out(in);
-        try {
-            bide::detail::scan_on<bide::detail::scan_kind::inclusive, test::counted>(
-                test::chance_forks(script), {.grain = 10},
-                bide::detail::elements<test::counted*>{in.data(), in.size()}, out.data(), op, map,
-                std::nullopt);
-        } catch (const failure& failed) {
-            thrown_at = failed.at;
-        } catch (const std::bad_alloc&) {
-            is_out_of_memory = true;
-        }
-        REQUIRE((is_out_of_memory || thrown_at == first));
-        REQUIRE(tally.alive() == 2 * alive);
-    }
-}
-
-TEST_CASE("parallel_scan: a grain of more than all elements is one of all") {
-    bide::scheduler s(test::with(2, true));
-    constexpr std::size_t most = ~std::size_t{0};
-    const std::vector<double> in(1'000, 1.0);
-    for (const std::size_t grain :
-         {std::size_t{1'000}, most / 2, most / 2 + 1, most / 2 + 9, most}) {
-        std::vector<double> out(in.size());
-        bide::parallel_inclusive_scan({s, {.grain = grain}}, in, out.begin());
-        CHECK(out.front() == 1.0);
-        CHECK(out.back() == 1'000.0);
-        CHECK(bide::parallel_exclusive_scan({s, {.grain = grain}}, in.begin(), in.begin(),
-                                            out.begin(), 5.0) == out.begin());
-    }
 }
 
 namespace {
@@ -385,28 +250,3 @@ concept scans = requires(bide::scheduler& s, std::vector<T> in, int* out, Op op)
 
 static_assert(scans<int, std::plus<>>);
 static_assert(!scans<unassigned, adds>, "the sum is assigned to");
-
-TEST_CASE("parallel_scan: a stop ends it early, and its progress counts each element once") {
-    bide::scheduler s(test::with(3, true));
-    std::vector<int> in(10'000, 1);
-    std::vector<int> out(10'000);
-    for (const std::size_t grain : {0u, 10u}) {
-        bide::fork_progress progress;
-        bide::parallel_inclusive_scan({s, {.grain = grain, .progress = &progress}}, in,
-                                      out.begin());
-        CHECK(progress.done() == 10'000);
-        std::stop_source stop;
-        std::atomic<int> calls{0};
-        const auto stops = [&](int a, int b) {
-            if (++calls == 100) {
-                stop.request_stop();
-            }
-            return a + b;
-        };
-        CHECK_THROWS_AS(
-            bide::parallel_exclusive_scan({s, {.grain = grain, .stop = stop.get_token()}}, in,
-                                          out.begin(), 0, stops),
-            bide::stopped_error);
-        CHECK(calls.load() < 9'999);
-    }
-}
