@@ -4,12 +4,9 @@
 #include <bide/sched/driver.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
+#include <support/file_waits.hpp>
 #include <support/stop.hpp>
 
-#include <atomic>
-#include <chrono>
-#include <cstddef>
 #include <deque>
 #include <mutex>
 #include <stop_token>
@@ -19,11 +16,11 @@
 // A driver of the user, which is told of completions and not of readiness, and how its operations
 // end.
 
-using namespace std::chrono_literals;
 using bide::deadline;
 using bide::errc;
 using bide::io_result;
 using bide::wait_status;
+using test::file_outcome;
 
 static_assert(std::is_abstract_v<bide::driver>);
 static_assert(std::has_virtual_destructor_v<bide::driver>);
@@ -102,65 +99,40 @@ private:
     queue waiting_;
 };
 
-struct outcome {
-    std::atomic<bool> done{false};
-    bool granted = false;
-    std::error_code why;
-};
-
-test::held answered(answering_driver& d, outcome& out) {
-    const io_result got = co_await d.async_answer();
-    out.granted = got.has_value();
-    out.why = got ? std::error_code() : got.error();
-    out.done = true;
-}
-test::held answered_unless(answering_driver& d, outcome& out, std::stop_token stop,
-                           deadline until) {
-    const io_result got = co_await d.async_answer().with_stop(stop).with_deadline(until);
-    out.granted = got.has_value();
-    out.why = got ? std::error_code() : got.error();
-    out.done = true;
-}
-
 } // namespace
 
 TEST_CASE("driver: an operation ends with nothing, or with the system's error") {
     answering_driver d;
-    outcome good;
-    outcome bad;
-    test::held a = answered(d, good);
-    test::held b = answered(d, bad);
+    file_outcome good;
+    file_outcome bad;
+    test::held a = test::await(d.async_answer(), good);
+    test::held b = test::await(d.async_answer(), bad);
     a.start();
     b.start();
     CHECK(d.wait(deadline::poll()) == 0);
     d.complete(0);
     CHECK(d.wait(deadline::poll()) == 1);
-    CHECK(good.done);
-    CHECK(good.granted);
+    CHECK(good.is_granted());
     CHECK_FALSE(bad.done);
     d.complete(static_cast<int>(std::errc::no_space_on_device));
     CHECK(d.wait(deadline::poll()) == 1);
-    CHECK(bad.done);
-    CHECK_FALSE(bad.granted);
-    CHECK(bad.why == std::errc::no_space_on_device);
+    CHECK(bad.is(std::errc::no_space_on_device));
     CHECK(bad.why.category() == std::system_category());
 }
 
 TEST_CASE("driver: an operation that is stopped or times out ends with bide's errc") {
-    outcome outs[3];
+    file_outcome outs[2];
     {
         answering_driver d;
         std::stop_source stop = test::new_stop();
         stop.request_stop();
-        test::held a = answered_unless(d, outs[0], stop.get_token(), deadline::never());
-        test::held b = answered_unless(d, outs[1], std::stop_token(), deadline::poll());
+        test::held a = test::await(d.async_answer().with_stop(stop.get_token()), outs[0]);
+        test::held b = test::await(d.async_answer().with_deadline(deadline::poll()), outs[1]);
         a.start();
         b.start();
     }
-    CHECK(outs[0].done);
-    CHECK(outs[0].why == errc::stopped);
-    CHECK(outs[1].done);
-    CHECK(outs[1].why == errc::timeout);
+    CHECK(outs[0].is(errc::stopped));
+    CHECK(outs[1].is(errc::timeout));
     bide::io_payload payload;
     payload.error = 5; // from an attempt that did not decide
     const io_result closed = bide::io_operation().collect(wait_status::closed, payload);
@@ -170,28 +142,6 @@ TEST_CASE("driver: an operation that is stopped or times out ends with bide's er
 }
 
 TEST_CASE("driver: wake() through the base class ends a wait()") {
-    const test::watchdog guard;
-    answering_driver own;
-    bide::driver& d = own;
-    constexpr int rounds = 200;
-    std::atomic<int> seen{0};
-    int said = 0; // published by wake() only
-    bool in_order = true;
-    test::team threads(2, [&](int i) {
-        for (int round = 1; round <= rounds; ++round) {
-            if (i == 0) {
-                d.wait(deadline::never());
-                in_order = in_order && said == round;
-                seen = round;
-            } else {
-                said = round;
-                d.wake();
-                while (seen != round) {
-                    std::this_thread::yield();
-                }
-            }
-        }
-    });
-    threads.join();
-    CHECK(in_order);
+    answering_driver d;
+    CHECK(test::wakes_in_order(d, 200));
 }

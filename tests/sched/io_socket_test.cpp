@@ -8,21 +8,16 @@
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task_group.hpp>
 #include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
 #include <support/death.hpp>
+#include <support/file_waits.hpp>
 #include <support/gate.hpp>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -33,10 +28,7 @@
 #include <utility>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -46,6 +38,10 @@ using bide::epoll_driver;
 using bide::errc;
 using bide::io_socket;
 using bide::task;
+using test::address_of;
+using test::bytes_of;
+using test::loopback;
+using test::open_files;
 
 static_assert(!std::is_copy_constructible_v<io_socket>);
 static_assert(std::is_nothrow_move_constructible_v<io_socket>);
@@ -54,71 +50,31 @@ namespace {
 
 using made_socket = bide::result<io_socket, std::error_code>;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-    return std::as_bytes(std::span(text));
-}
-
 // Two connected sockets: one for bide, one for plain system calls, which block.
 struct ends {
-    explicit ends(epoll_driver& io) {
-        int both[2];
-        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) {
-            test::give_up(test::where(), "no sockets");
-        }
-        mine = io_socket(io, both[0]);
-        other = both[1];
-    }
-    ends(const ends&) = delete;
-    ends& operator=(const ends&) = delete;
-    ~ends() { hang_up(); }
+    explicit ends(epoll_driver& io) : ends(io, test::ends::sockets(0)) {}
 
-    void put(std::string_view text) const {
-        if (::send(other, text.data(), text.size(), MSG_NOSIGNAL) !=
-            static_cast<ssize_t>(text.size())) {
-            test::give_up(test::where(), "cannot send");
-        }
-    }
+    void put(std::string_view text) const { both.put(text); }
     std::string get(std::size_t n) const {
         std::string text(n, '\0');
-        if (::recv(other, text.data(), n, MSG_WAITALL) != static_cast<ssize_t>(n)) {
+        if (::recv(both.out, text.data(), n, MSG_WAITALL) != static_cast<ssize_t>(n)) {
             test::give_up(test::where(), "cannot receive");
         }
         return text;
     }
-    void hang_up() {
-        if (other >= 0) {
-            ::close(std::exchange(other, -1));
-        }
-    }
+    void hang_up() { test::close_file(both.out); }
 
+    test::ends both;
     io_socket mine;
-    int other = -1;
+
+private:
+    ends(epoll_driver& io, test::ends made)
+        : both(std::move(made)), mine(io, std::exchange(both.in, -1)) {}
 };
 
-sockaddr_in loopback(std::uint16_t port = 0) {
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_port = port;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return at;
-}
-sockaddr_in address_of(const io_socket& s) {
-    sockaddr_in at{};
-    socklen_t size = sizeof at;
-    if (::getsockname(s.fd(), reinterpret_cast<sockaddr*>(&at), &size) != 0) {
-        test::give_up(test::where(), "no address");
-    }
-    return at;
-}
-
-// The open descriptors of this process.
-std::size_t open_files() {
-    std::size_t n = 0;
-    for ([[maybe_unused]] const auto& entry :
-         std::filesystem::directory_iterator("/proc/self/fd")) {
-        ++n;
-    }
-    return n;
+template <class T> T finish(bide::run_loop& loop, bide::join_handle<T> handle) {
+    loop.run();
+    return std::move(handle).join();
 }
 
 task<std::string> read_text(io_socket& from, std::size_t most = 64) {
@@ -136,18 +92,21 @@ task<std::error_code> read_error(io_socket& from) {
     co_return n ? std::error_code() : n.error();
 }
 
+// A test with a loop that runs a driver.
+struct on_loop {
+    epoll_driver io;
+    bide::run_loop loop{bide::run_loop_options{.io = &io}};
+};
+
 } // namespace
 
-TEST_CASE("io_socket: reads what there is, waits for more, and finds the end") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop, "io_socket: reads what there is, waits for more, and finds the end") {
     ends pair(io);
     pair.put("first");
     REQUIRE(loop.run_until(read_text(pair.mine)) == "first");
     auto second = loop.spawn(read_text(pair.mine, 3));
     loop.poll();
     REQUIRE_FALSE(second.done());
-    const test::watchdog guard;
     std::thread writing([&] { pair.put("second"); });
     loop.run();
     writing.join();
@@ -157,15 +116,12 @@ TEST_CASE("io_socket: reads what there is, waits for more, and finds the end") {
     REQUIRE(loop.run_until(read_text(pair.mine)).empty());
 }
 
-TEST_CASE("io_socket: writes more than fits, while the other side reads") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop, "io_socket: writes more than fits, while the other side reads") {
     ends pair(io);
     std::string text(1'000'000, 'x');
     for (std::size_t i = 0; i < text.size(); ++i) {
         text[i] = static_cast<char>('a' + i % 26);
     }
-    const test::watchdog guard;
     std::string got;
     std::thread reading([&] { got = pair.get(text.size()); });
     const auto written = loop.run_until(bide::async_write(pair.mine, bytes_of(text)));
@@ -174,54 +130,44 @@ TEST_CASE("io_socket: writes more than fits, while the other side reads") {
     REQUIRE(got == text);
 }
 
-TEST_CASE("io_socket: a write to a peer that is gone is an error and no signal") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop, "io_socket: a write to a peer that is gone is an error and no signal") {
     ends pair(io);
     pair.hang_up();
     const auto written = loop.run_until(bide::async_write(pair.mine, bytes_of("text")));
     REQUIRE(written.error() == std::errc::broken_pipe);
 }
 
-TEST_CASE("io_socket: time-outs, stops and cancellation lose no byte and no descriptor",
-          "[promise.socket-loses-nothing]") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop,
+                 "io_socket: time-outs, stops and cancellation lose no byte and no descriptor",
+                 "[promise.socket-loses-nothing]") {
     ends pair(io);
     const auto files = open_files();
     std::array<std::byte, 8> into{};
+    std::stop_source stop;
+    const auto read = [&](auto limited) -> task<std::error_code> {
+        const auto n = co_await limited(pair.mine.async_read_some(into));
+        co_return n.error();
+    };
+    const auto stoppable = [&](auto op) { return std::move(op).with_stop(stop.get_token()); };
     SECTION("time-out") {
-        auto waiting = [&]() -> task<std::error_code> {
-            const auto n = co_await pair.mine.async_read_some(into).with_timeout(1ms);
-            co_return n.error();
-        };
-        REQUIRE(loop.run_until(waiting()) == errc::timeout);
+        const auto briefly = [](auto op) { return std::move(op).with_timeout(1ms); };
+        REQUIRE(loop.run_until(read(briefly)) == errc::timeout);
     }
     SECTION("one attempt") {
-        auto waiting = [&]() -> task<std::error_code> {
-            const auto n = co_await pair.mine.async_read_some(into).with_timeout(0ms);
-            co_return n.error();
-        };
-        REQUIRE(loop.run_until(waiting()) == errc::timeout);
+        const auto once = [](auto op) { return std::move(op).with_timeout(0ms); };
+        REQUIRE(loop.run_until(read(once)) == errc::timeout);
     }
     SECTION("stop") {
-        std::stop_source stop;
-        auto waiting = [&]() -> task<std::error_code> {
-            const auto n = co_await pair.mine.async_read_some(into).with_stop(stop.get_token());
-            co_return n.error();
-        };
-        auto handle = loop.spawn(waiting());
+        auto handle = loop.spawn(read(stoppable));
         loop.poll();
         stop.request_stop();
-        loop.run();
-        REQUIRE(std::move(handle).join() == errc::stopped);
+        REQUIRE(finish(loop, std::move(handle)) == errc::stopped);
     }
     SECTION("cancelled task") {
         auto handle = loop.spawn(read_error(pair.mine));
         loop.poll();
         REQUIRE(handle.cancel());
-        loop.run();
-        REQUIRE(std::move(handle).join() == errc::stopped);
+        REQUIRE(finish(loop, std::move(handle)) == errc::stopped);
     }
     SECTION("cancelled after the event, before it has read") {
         auto handle = loop.spawn(read_error(pair.mine));
@@ -229,8 +175,7 @@ TEST_CASE("io_socket: time-outs, stops and cancellation lose no byte and no desc
         pair.put("x");
         REQUIRE(io.wait(bide::deadline::poll()) == 1); // it is queued now, to try again
         REQUIRE(handle.cancel());
-        loop.run();
-        REQUIRE(std::move(handle).join() == errc::stopped);
+        REQUIRE(finish(loop, std::move(handle)) == errc::stopped);
         REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
     }
     REQUIRE(open_files() == files);
@@ -238,9 +183,7 @@ TEST_CASE("io_socket: time-outs, stops and cancellation lose no byte and no desc
     REQUIRE(loop.run_until(read_text(pair.mine)) == "all");
 }
 
-TEST_CASE("io_socket: an event without data is not the end of the wait") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop, "io_socket: an event without data is not the end of the wait") {
     ends pair(io);
     auto handle = loop.spawn(read_text(pair.mine));
     loop.poll();
@@ -251,20 +194,16 @@ TEST_CASE("io_socket: an event without data is not the end of the wait") {
     loop.poll(); // it finds nothing, and waits again
     REQUIRE_FALSE(handle.done());
     pair.put("y");
-    loop.run();
-    REQUIRE(std::move(handle).join() == "y");
+    REQUIRE(finish(loop, std::move(handle)) == "y");
 }
 
-TEST_CASE("io_socket: closed, it ends its operations") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop, "io_socket: closed, it ends its operations") {
     SECTION("that wait") {
         ends pair(io);
         auto handle = loop.spawn(read_error(pair.mine));
         loop.poll();
         pair.mine.close();
-        loop.run();
-        REQUIRE(std::move(handle).join() == errc::closed);
+        REQUIRE(finish(loop, std::move(handle)) == errc::closed);
         REQUIRE(pair.mine.fd() == -1);
         REQUIRE(loop.run_until(read_error(pair.mine)) == std::errc::bad_file_descriptor);
     }
@@ -278,8 +217,7 @@ TEST_CASE("io_socket: closed, it ends its operations") {
         REQUIRE(::recv(pair.mine.fd(), &stolen, 1, 0) == 1);
         loop.poll();
         pair.mine.close();
-        loop.run();
-        REQUIRE(std::move(handle).join() == errc::closed);
+        REQUIRE(finish(loop, std::move(handle)) == errc::closed);
     }
     SECTION("that are about to try again, and whose descriptor is another file's meanwhile") {
         std::optional<ends> pair(std::in_place, io);
@@ -292,8 +230,7 @@ TEST_CASE("io_socket: closed, it ends its operations") {
         ends next(io);
         REQUIRE(next.mine.fd() == was); // the lowest free number
         next.put("kept");
-        loop.run();
-        REQUIRE(std::move(handle).join() == errc::closed);
+        REQUIRE(finish(loop, std::move(handle)) == errc::closed);
         REQUIRE(loop.run_until(read_text(next.mine)) == "kept");
     }
     SECTION("that wait for it without reading, made before and awaited after") {
@@ -363,7 +300,7 @@ TEST_CASE("io_socket: listens, connects, accepts, and echoes over TCP and by a p
     SECTION("TCP") {
         auto door = bide::listen_at(io, loopback());
         REQUIRE(door.has_value());
-        REQUIRE(s.spawn(talk(address_of(*door), *door)).join() == "one two three");
+        REQUIRE(s.spawn(talk(address_of(door->fd()), *door)).join() == "one two three");
     }
     SECTION("path") {
         sockaddr_un at{};
@@ -376,50 +313,44 @@ TEST_CASE("io_socket: listens, connects, accepts, and echoes over TCP and by a p
     }
 }
 
-TEST_CASE("io_socket: what cannot be bound or connected is the system's error, and leaks nothing") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(
+    on_loop,
+    "io_socket: what cannot be bound or connected is the system's error, and leaks nothing") {
     const auto files = open_files();
     {
         auto door = bide::listen_at(io, loopback());
         REQUIRE(door.has_value());
-        const auto at = address_of(*door);
+        const auto at = address_of(door->fd());
         REQUIRE(bide::listen_at(io, at).error() == std::errc::address_in_use);
         door->close();
-        auto connecting = [&]() -> task<std::error_code> {
-            const auto made = co_await bide::async_connect(io, at);
+        const auto fails = [](auto connecting) -> task<std::error_code> {
+            const auto made = co_await std::move(connecting);
             co_return made ? std::error_code() : made.error();
         };
-        REQUIRE(loop.run_until(connecting()) == std::errc::connection_refused);
+        REQUIRE(loop.run_until(fails(bide::async_connect(io, at))) ==
+                std::errc::connection_refused);
         sockaddr_un nowhere{};
         nowhere.sun_family = AF_UNIX;
         std::memcpy(nowhere.sun_path, "/no/such/path", 14);
-        auto by_path = [&]() -> task<std::error_code> {
-            const auto made = co_await bide::async_connect(io, nowhere);
-            co_return made ? std::error_code() : made.error();
-        };
-        REQUIRE(loop.run_until(by_path()) == std::errc::no_such_file_or_directory);
+        REQUIRE(loop.run_until(fails(bide::async_connect(io, nowhere))) ==
+                std::errc::no_such_file_or_directory);
         sockaddr unknown{};
         unknown.sa_family = 0xffff;
-        auto by_unknown = [&]() -> task<std::error_code> {
-            const auto made = co_await bide::async_connect(io, &unknown, sizeof unknown);
-            co_return made ? std::error_code() : made.error();
-        };
-        REQUIRE(loop.run_until(by_unknown()) == std::errc::address_family_not_supported);
+        REQUIRE(loop.run_until(fails(bide::async_connect(io, &unknown, sizeof unknown))) ==
+                std::errc::address_family_not_supported);
         REQUIRE_FALSE(bide::listen_at(io, &unknown, sizeof unknown).has_value());
     }
     REQUIRE(open_files() == files);
 }
 
-TEST_CASE("io_socket: a connection that is not answered ends by its time-out, and is closed") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(
+    on_loop, "io_socket: a connection that is not answered ends by its time-out, and is closed") {
     const auto files = open_files();
     {
         auto full = bide::listen_at(io, loopback());
         REQUIRE(full.has_value());
         REQUIRE(::listen(full->fd(), 0) == 0); // room for one connection
-        const auto at = address_of(*full);
+        const auto at = address_of(full->fd());
         std::vector<io_socket> connected;
         auto fill = [&]() -> task<std::error_code> {
             for (int i = 0; i < 100; ++i) {
@@ -441,51 +372,39 @@ TEST_CASE("io_socket: a connection that is not answered ends by its time-out, an
     REQUIRE(open_files() == files);
 }
 
-TEST_CASE("io_socket: a cancelled accept loses no connection", "[promise.socket-loses-nothing]") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop, "io_socket: a cancelled accept loses no connection",
+                 "[promise.socket-loses-nothing]") {
     auto door = bide::listen_at(io, loopback());
     REQUIRE(door.has_value());
     auto accept = [&]() -> task<made_socket> { co_return co_await door->async_accept(); };
     auto first = loop.spawn(accept());
     loop.poll();
-    const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const auto at = address_of(*door);
-    REQUIRE(::connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+    const int client = test::connected_to(address_of(door->fd()));
     REQUIRE(io.wait(bide::deadline::after(test::patience)) == 1); // it has arrived
     first.cancel();
-    loop.run();
-    REQUIRE(std::move(first).join().error() == errc::stopped);
+    REQUIRE(finish(loop, std::move(first)).error() == errc::stopped);
     auto second = loop.run_until(accept());
     REQUIRE(second.has_value());
     ::close(client);
     REQUIRE(loop.run_until(read_text(*second)).empty());
 }
 
-TEST_CASE("io_socket: without descriptors an accept fails, and the connection waits") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop,
+                 "io_socket: without descriptors an accept fails, and the connection waits") {
     auto door = bide::listen_at(io, loopback());
     REQUIRE(door.has_value());
-    const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const auto at = address_of(*door);
-    REQUIRE(::connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+    const int client = test::connected_to(address_of(door->fd()));
     auto accept = [&]() -> task<made_socket> { co_return co_await door->async_accept(); };
-    rlimit before{};
-    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-    rlimit none = before;
-    none.rlim_cur = 0;
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-    const auto failed = loop.run_until(accept());
-    ::setrlimit(RLIMIT_NOFILE, &before);
+    const auto failed = [&] {
+        const test::no_descriptors here;
+        return loop.run_until(accept());
+    }();
     REQUIRE(failed.error() == std::errc::too_many_files_open);
     REQUIRE(loop.run_until(accept()).has_value());
     ::close(client);
 }
 
-TEST_CASE("io_socket: takes pipes and other descriptors, and gives them back") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop, "io_socket: takes pipes and other descriptors, and gives them back") {
     int both[2];
     REQUIRE(::pipe2(both, O_CLOEXEC) == 0); // they block
     io_socket in(io, both[0]);
@@ -493,8 +412,7 @@ TEST_CASE("io_socket: takes pipes and other descriptors, and gives them back") {
     auto reading = loop.spawn(read_text(in));
     loop.poll();
     REQUIRE(loop.run_until(bide::async_write(out, bytes_of("pipe"))).has_value());
-    loop.run();
-    REQUIRE(std::move(reading).join() == "pipe");
+    REQUIRE(finish(loop, std::move(reading)) == "pipe");
     const int released = out.release();
     REQUIRE(released == both[1]);
     REQUIRE_FALSE(out);
@@ -515,7 +433,7 @@ TEST_CASE("io_socket: is moved with its descriptor") {
         REQUIRE_FALSE(a);
         ends next(io);
         b = std::move(next.mine); // closes the first
-        REQUIRE(::send(pair.other, "x", 1, MSG_NOSIGNAL) < 0);
+        REQUIRE(::send(pair.both.out, "x", 1, MSG_NOSIGNAL) < 0);
     }
     REQUIRE(open_files() == files);
 }
@@ -528,9 +446,7 @@ TEST_CASE("io_socket: where nothing runs the driver, an operation that would wai
     REQUIRE(bide::sync_wait(read_error(pair.mine)) == std::errc::resource_deadlock_would_occur);
 }
 
-TEST_CASE("io_socket: a read and a write allocate nothing") {
-    epoll_driver io;
-    bide::run_loop loop({.io = &io});
+TEST_CASE_METHOD(on_loop, "io_socket: a read and a write allocate nothing") {
     ends pair(io);
     std::size_t allocated = 99;
     auto work = [&]() -> task<> {

@@ -8,6 +8,7 @@
 #include <bide/channel/channel.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <support/file_waits.hpp>
 #include <support/gate.hpp>
 
 #include <cerrno>
@@ -21,7 +22,6 @@
 #include <vector>
 
 #include <poll.h>
-#include <sys/resource.h>
 
 using namespace std::chrono_literals;
 using bide::errc;
@@ -72,7 +72,6 @@ TEST_CASE("pollable_wait: a time-out makes it readable") {
     pollable_wait<bide::permit> p;
     p.begin(none.async_acquire().with_timeout(1ms));
     w.begin(m.async_lock());
-    const test::watchdog guard;
     REQUIRE(is_readable(p.fd(), -1));
     REQUIRE(p.take().error() == errc::timeout);
     REQUIRE_FALSE(is_readable(w.fd()));
@@ -89,7 +88,6 @@ TEST_CASE("pollable_wait: a loop of poll() receives what threads send") {
     });
     std::int64_t sum = 0;
     int count = 0;
-    const test::watchdog guard;
     pollable_wait<std::optional<int>> next;
     next.begin(c.async_recv());
     while (count < threads * items) {
@@ -109,10 +107,9 @@ TEST_CASE("pollable_wait: a loop of poll() receives what threads send") {
 }
 
 TEST_CASE("pollable_wait: may be destroyed as soon as it is complete") {
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < 100; ++round) {
         bide::semaphore s(0);
         std::thread releasing;
-        const test::watchdog guard;
         {
             pollable_wait<bide::permit> w;
             w.begin(s.async_acquire());
@@ -130,13 +127,13 @@ TEST_CASE("pollable_wait: begun anew as soon as it is complete, it is not readab
           "[promise.pollable-result]") {
     bide::semaphore none(0);
     int stale = 0;
-    for (int round = 0; round < 1'000; ++round) {
+    for (int round = 0; round < 200; ++round) {
         bide::semaphore s(0);
         pollable_wait<bide::permit> w;
         w.begin(s.async_acquire());
         std::thread releasing([&] { s.release(); });
-        const test::watchdog guard;
         while (!w.is_complete()) {
+            std::this_thread::yield();
         }
         w.begin(none.async_acquire());
         releasing.join();
@@ -156,18 +153,15 @@ TEST_CASE("pollable_wait: begun anew as soon as it is complete, it is not readab
 #if BIDE_EXCEPTIONS && !defined(BIDE_TEST_NEEDS_FILES)
 
 TEST_CASE("pollable_wait: without descriptors the constructor throws the system's error") {
-    rlimit before{};
-    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-    rlimit none = before;
-    none.rlim_cur = 0;
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
     std::error_code error;
-    try {
-        pollable_wait<bide::permit> w;
-    } catch (const std::system_error& e) {
-        error = e.code();
+    {
+        const test::no_descriptors here;
+        try {
+            pollable_wait<bide::permit> w;
+        } catch (const std::system_error& e) {
+            error = e.code();
+        }
     }
-    ::setrlimit(RLIMIT_NOFILE, &before);
     REQUIRE(error == std::errc::too_many_files_open);
 }
 
