@@ -1,29 +1,10 @@
 #include <bide/sched/executor_runner.hpp>
 
-#include <bide/channel/channel.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/compose.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/alloc.hpp>
-#include <support/catch.hpp>
-#include <support/gate.hpp>
+#include <support/sched.hpp>
 
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
-#include <deque>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
 
 using namespace std::chrono_literals;
 
@@ -39,7 +20,6 @@ public:
     }
     // Runs until `done`, and what is queued then.
     template <class Done> void run_until(Done done) {
-        const test::watchdog guard;
         while (!done()) {
             run_one(true);
         }
@@ -312,7 +292,6 @@ TEST_CASE("executor_runner: threads spawn while the loop runs and the runner clo
             }
             ++done;
         });
-        const test::watchdog guard;
         while (done < 2) {
             loop.drain();
         }

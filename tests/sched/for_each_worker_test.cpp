@@ -1,22 +1,7 @@
 #include <bide/core/result.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/for_each_worker.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/task/task.hpp>
-#include <support/alloc.hpp>
-#include <support/catch.hpp>
-#include <support/gate.hpp>
-#include <support/scheduling.hpp>
-
-#include <atomic>
-#include <memory>
-#include <new>
-#include <stdexcept>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 using bide::for_each_worker;
 using bide::scheduler;
@@ -28,7 +13,6 @@ TEST_CASE("for_each_worker: calls the function once on each worker's own thread"
           "[promise.each-worker]") {
     const unsigned workers = GENERATE(1U, 2U, 5U);
     const bool steals = GENERATE(false, true);
-    const test::watchdog guard;
     auto wanted = with(workers, true);
     wanted.enable_stealing = steals;
     std::vector<std::thread::id> started(workers);
@@ -56,7 +40,6 @@ TEST_CASE("for_each_worker: calls the function once on each worker's own thread"
 
 TEST_CASE("for_each_worker: throws the exception of the lowest worker, when all have ended",
           "[promise.each-worker]") {
-    const test::watchdog guard;
     scheduler s(with(4, true));
     std::atomic<int> ended{0};
     std::string what;
@@ -75,7 +58,6 @@ TEST_CASE("for_each_worker: throws the exception of the lowest worker, when all 
 }
 
 TEST_CASE("for_each_worker: on a worker's thread it refuses, and a coroutine there may call it") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> calls{0};
     const auto count = [&calls] { return ++calls; };
@@ -97,7 +79,6 @@ TEST_CASE("for_each_worker: on a worker's thread it refuses, and a coroutine the
 }
 
 TEST_CASE("for_each_worker: waits for a thread that is blocked, and not for its worker") {
-    const test::watchdog guard;
     scheduler s(with(2, false));
     std::atomic<bool> holds{false};
     std::atomic<bool> leaves{false};
@@ -124,7 +105,6 @@ TEST_CASE("for_each_worker: waits for a thread that is blocked, and not for its 
 
 TEST_CASE("for_each_worker: after the shutdown it throws, and beside one it ends",
           "[promise.each-worker]") {
-    const test::watchdog guard;
     for (int round = 0; round < 50; ++round) {
         scheduler s(with(2, true));
         std::atomic<int> calls{0};
@@ -144,7 +124,6 @@ TEST_CASE("for_each_worker: after the shutdown it throws, and beside one it ends
 }
 
 TEST_CASE("for_each_worker: a cancelled task waits for all calls", "[promise.each-worker]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> began{0};
     std::atomic<int> ended{0};
@@ -175,7 +154,6 @@ TEST_CASE("for_each_worker: without memory it throws, when what was spawned has 
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     scheduler s(with(4, true));
     for (unsigned at = 0; at < 12; ++at) {
         std::atomic<int> began{0};

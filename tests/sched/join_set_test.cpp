@@ -1,23 +1,7 @@
 #include <bide/channel/select.hpp>
 #include <bide/sched/join_set.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/coroutines.hpp>
-#include <support/counted.hpp>
-#include <support/gate.hpp>
-#include <support/tasks.hpp>
-#include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/homes.hpp>
+#include <support/sched.hpp>
 
 using namespace std::chrono_literals;
 using bide::join_set;
@@ -59,11 +43,58 @@ task<int> stops_itself() {
     co_return 0;
 }
 
+task<int> sums(join_set<int>& set) {
+    int sum = 0;
+    for (;;) {
+        const auto next = co_await set.async_join_next();
+        if (!next) {
+            break;
+        }
+        sum += *next;
+    }
+    co_return sum;
+}
+task<int> spawns_and_sums(bide::task_runner& s, int n) {
+    join_set<int> set(s);
+    for (int i = 1; i <= n; ++i) {
+        set.spawn(number(i));
+    }
+    const int sum = co_await sums(set);
+    set.spawn(stuck()); // the destructor of the set cancels it and blocks
+    co_return sum;
+}
+task<std::string> catches(join_set<int>& set) {
+    std::string said;
+    try {
+        const auto next = co_await set.async_join_next().as_result();
+        said = next ? "a value" : "an error";
+    } catch (const std::runtime_error& e) {
+        said = e.what();
+    }
+    co_return said;
+}
+task<std::string> waits_a_little(join_set<int>& set) {
+    const auto early = co_await set.async_join_next().with_timeout(1ms);
+    co_return !early && early.error() == bide::errc::timeout ? "timeout" : "?";
+}
+
+task<> takes_until_stopped(scheduler& s, std::atomic<int>& begun, std::atomic<int>& taken) {
+    join_set<int> set(s);
+    set.spawn(stuck());
+    set.spawn(ends_though_stopped(begun, 7));
+    for (;;) {
+        const auto next = co_await set.async_join_next();
+        ++taken;
+        if (!next) {
+            break;
+        }
+    }
+}
+
 } // namespace
 
 TEST_CASE("join_set: returns the outcomes in the order of the ends, each once, then nothing",
           "[promise.join-set-once]") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     bide::event first;
     bide::event second;
@@ -86,7 +117,6 @@ TEST_CASE("join_set: returns the outcomes in the order of the ends, each once, t
 }
 
 TEST_CASE("join_set: join_next throws the error of a child, which cancels no other child") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     bide::event e;
     join_set<int> set(s);
@@ -101,7 +131,6 @@ TEST_CASE("join_set: join_next throws the error of a child, which cancels no oth
 }
 
 TEST_CASE("join_set: join_next returns true once for each child without value") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> sum{0};
     join_set<> set(s);
@@ -120,7 +149,6 @@ TEST_CASE("join_set: join_next returns true once for each child without value") 
 }
 
 TEST_CASE("join_set: values are moved, and destroyed with the set if no call returned them") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     test::tally t;
     {
@@ -141,9 +169,8 @@ TEST_CASE("join_set: values are moved, and destroyed with the set if no call ret
 }
 
 TEST_CASE("join_set: no outcome outlives the set, even if its child ended just now") {
-    const test::watchdog guard;
     scheduler s(workers(2));
-    for (int round = 0; round < 500; ++round) {
+    for (int round = 0; round < 100; ++round) {
         test::tally t;
         {
             std::atomic<int> begun{0};
@@ -164,7 +191,6 @@ TEST_CASE("join_set: no outcome outlives the set, even if its child ended just n
 }
 
 TEST_CASE("join_set: a cancelled set waits for all children, and skips the stopped ones") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
     join_set<int> set(s);
@@ -184,50 +210,15 @@ TEST_CASE("join_set: a cancelled set waits for all children, and skips the stopp
     CHECK(set.join_next() == std::nullopt);
 }
 
-namespace {
-
-task<int> sums(join_set<int>& set) {
-    int sum = 0;
-    for (;;) {
-        const auto next = co_await set.async_join_next();
-        if (!next) {
-            break;
-        }
-        sum += *next;
-    }
-    co_return sum;
+TEST_CASE("join_set: a task takes the outcome of each of its children once",
+          "[promise.join-set-once][promise.run-loop-groups]") {
+    test::each_home home;
+    CHECK(home.run(spawns_and_sums(*home, 1'000)) == 500'500);
 }
-task<int> spawns_and_sums(scheduler& s, int n) {
-    join_set<int> set(s);
-    for (int i = 1; i <= n; ++i) {
-        set.spawn(number(i));
-    }
-    const int sum = co_await sums(set);
-    co_return sum;
-}
-task<std::string> catches(join_set<int>& set) {
-    std::string said;
-    try {
-        const auto next = co_await set.async_join_next().as_result();
-        said = next ? "a value" : "an error";
-    } catch (const std::runtime_error& e) {
-        said = e.what();
-    }
-    co_return said;
-}
-task<std::string> waits_a_little(join_set<int>& set) {
-    const auto early = co_await set.async_join_next().with_timeout(1ms);
-    co_return !early && early.error() == bide::errc::timeout ? "timeout" : "?";
-}
-
-} // namespace
 
 TEST_CASE("join_set: of several coroutines, each takes different outcomes",
           "[promise.join-set-once]") {
-    const test::watchdog guard;
     scheduler s(workers(2));
-    CHECK(sync_wait(s, spawns_and_sums(s, 1'000)) == 500'500);
-    CHECK(sync_wait(spawns_and_sums(s, 100)) == 5'050);
     join_set<int> set(s);
     bide::event e;
     for (int i = 1; i <= 1'000; ++i) {
@@ -240,7 +231,6 @@ TEST_CASE("join_set: of several coroutines, each takes different outcomes",
 }
 
 TEST_CASE("join_set: async_join_next may time out, and throws what a child throws") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     bide::event e;
     join_set<int> set(s);
@@ -253,7 +243,6 @@ TEST_CASE("join_set: async_join_next may time out, and throws what a child throw
 }
 
 TEST_CASE("join_set: as a case of a select it takes an outcome only if it is chosen") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     bide::event e;
     join_set<int> a(s);
@@ -276,25 +265,7 @@ TEST_CASE("join_set: as a case of a select it takes an outcome only if it is cho
     CHECK(from_b == 1);
 }
 
-namespace {
-
-task<> takes_until_stopped(scheduler& s, std::atomic<int>& begun, std::atomic<int>& taken) {
-    join_set<int> set(s);
-    set.spawn(stuck());
-    set.spawn(ends_though_stopped(begun, 7));
-    for (;;) {
-        const auto next = co_await set.async_join_next();
-        ++taken;
-        if (!next) {
-            break;
-        }
-    }
-}
-
-} // namespace
-
 TEST_CASE("join_set: a cancelled waiting task cancels the children, and resumes after their ends") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     std::atomic<int> taken{0};
@@ -306,7 +277,6 @@ TEST_CASE("join_set: a cancelled waiting task cancels the children, and resumes 
 }
 
 TEST_CASE("join_set: an outcome that a cancelled waiter has not taken is for the next waiter") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     join_set<int> set(s);
@@ -326,7 +296,6 @@ TEST_CASE("join_set: an outcome that a cancelled waiter has not taken is for the
 }
 
 TEST_CASE("join_set: no waiter learns that no child is left while an outcome is reserved") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<bool> shielded{false};
     std::atomic<int> waiting{0};
@@ -354,7 +323,6 @@ TEST_CASE("join_set: no waiter learns that no child is left while an outcome is 
 }
 
 TEST_CASE("join_set: its destructor cancels the children and waits for them") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     {

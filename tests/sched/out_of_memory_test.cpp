@@ -3,47 +3,20 @@
 
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
-#include "support/alloc.hpp"
-#include "support/catch.hpp"
-#include "support/counted.hpp"
-#include "support/death.hpp"
-#include "support/gate.hpp"
-#include "support/scheduling.hpp"
+#include "support/file_waits.hpp"
 #include "support/shortage.hpp"
-#include "support/waiting.hpp"
+#include <support/sched.hpp>
 
 #include <bide/core/async_op.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/epoll_driver.hpp>
-#include <bide/sched/scheduler.hpp>
+#include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/compose.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdio>
-#include <exception>
-#include <new>
 #include <numeric>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
 #include <tuple>
-#include <utility>
-#include <vector>
-
-#if defined(__unix__)
-#include <unistd.h>
-#endif
 
 using namespace std::chrono_literals;
 
@@ -67,78 +40,111 @@ bool is_intact(scheduler& s) {
 // ---- Coroutines
 
 task<int> number(counted of) { co_return of.number(); }
+task<int> seven(scheduler&, tally& all) { return number(counted(all, 7)); }
 task<int> spawned_by_a_task(scheduler& s, tally& all) {
     auto handle = s.spawn(number(counted(all, 7)));
     const int got = co_await std::move(handle).async_join();
     co_return got;
 }
-task<int> awaited_by_a_task(tally& all) {
+task<int> awaited_by_a_task(scheduler&, tally& all) {
     auto inner = number(counted(all, 7));
     const int got = co_await std::move(inner);
     co_return got;
 }
-task<int> both(tally& all) {
+task<int> both(scheduler&, tally& all) {
     auto children = bide::when_all(number(counted(all, 1)), number(counted(all, 2)));
     const std::tuple<int, int> got = co_await std::move(children);
     co_return std::get<0>(got) + std::get<1>(got);
 }
-task<int> many(tally& all) {
+std::vector<task<int>> three(tally& all) {
     std::vector<task<int>> children;
     for (int i = 0; i < 3; ++i) {
         children.push_back(number(counted(all, i)));
     }
-    auto them = bide::when_all(std::move(children));
+    return children;
+}
+task<int> many(scheduler&, tally& all) {
+    auto them = bide::when_all(three(all));
     const std::vector<int> got = co_await std::move(them);
     co_return std::accumulate(got.begin(), got.end(), 0);
 }
-task<int> either(tally& all) {
+task<int> either(scheduler&, tally& all) {
     auto children = bide::when_any(number(counted(all, 1)), number(counted(all, 2)));
     const auto got = co_await std::move(children);
     co_return static_cast<int>(got.index()) * 0 + 1;
 }
-task<int> any_of_many(tally& all) {
-    std::vector<task<int>> children;
-    for (int i = 0; i < 3; ++i) {
-        children.push_back(number(counted(all, i)));
-    }
-    auto them = bide::when_any(std::move(children));
+task<int> any_of_many(scheduler&, tally& all) {
+    auto them = bide::when_any(three(all));
     const auto got = co_await std::move(them);
     co_return static_cast<int>(got.first) == got.second ? 1 : 0;
 }
-task<> joins_a_group(scheduler& s, tally& all) {
+task<int> joins_a_group(scheduler& s, tally& all) {
     bide::task_group group(s);
     for (int i = 0; i < 3; ++i) {
         group.spawn(number(counted(all, i)));
     }
     co_await group.async_join();
+    co_return 1;
 }
-task<int> waits_in_turn(bide::semaphore& never) {
+task<int> waits_in_turn(scheduler&, tally&) {
+    bide::semaphore never(0);
     std::stop_source stop;
     co_await bide::this_task::sleep_for(1us);
     auto late = co_await never.async_acquire().with_timeout(1us);
     stop.request_stop();
     auto stopped = co_await never.async_acquire().with_stop(stop.get_token());
     co_await bide::this_task::yield();
-    co_return late || stopped ? 0 : 1;
+    co_return late || stopped || never.available() != 0 || never.waiters() != 0 ? 0 : 1;
 }
 task<> waits(bide::semaphore& never) { auto got = co_await never.async_acquire(); }
 task<> sleeps() { co_await bide::this_task::sleep_for(1h); }
-task<int> moves_to(scheduler& s) {
+task<int> moves_to(scheduler& s, tally&) {
     co_await s.schedule();
     co_return scheduler::current() == &s ? 1 : 0;
 }
 
-// Runs a task on a scheduler of its own.
-template <class Task> void run_one(trial& t, Task make) {
+bool is_stopped(bide::join_handle<> of) {
+    try {
+        std::move(of).join();
+    } catch (const bide::stopped_error&) {
+        return true;
+    }
+    return false;
+}
+
+// Makes a scheduler for a body, and expects that it is intact afterwards, and that no value is left.
+template <class Body> void on_scheduler(trial& t, unsigned workers, Body body) {
     tally all;
     {
-        scheduler s(with(1, false));
-        int got = 0;
-        const bool done = t.attempt([&] { got = bide::sync_wait(s, make(s, all)); });
-        t.expect(!done || got > 0);
+        scheduler s(with(workers, false));
+        body(s, all);
         t.expect(is_intact(s));
     }
     t.expect(all.alive() == 0);
+}
+// Runs a task on a scheduler of its own.
+void run_one(trial& t, task<int> (*make)(scheduler&, tally&), unsigned workers = 1) {
+    on_scheduler(t, workers, [&](scheduler& s, tally& all) {
+        int got = 0;
+        const bool done = t.attempt([&] { got = bide::sync_wait(s, make(s, all)); });
+        t.expect(!done || got > 0);
+    });
+}
+// Runs a task on this thread.
+void run_here(trial& t, task<int> (*make)(scheduler&, tally&)) {
+    on_scheduler(t, 1, [&](scheduler& s, tally& all) {
+        int got = 0;
+        const bool done = t.attempt([&] { got = bide::sync_wait(make(s, all)); });
+        t.expect(!done || got > 0);
+    });
+}
+// Spawns what returns 7.
+void get_seven(trial& t, bide::join_handle<int> (*spawn)(scheduler&, tally&)) {
+    on_scheduler(t, 1, [&](scheduler& s, tally& all) {
+        int got = 0;
+        const bool done = t.attempt([&] { got = spawn(s, all).join(); });
+        t.expect(got == (done ? 7 : 0));
+    });
 }
 
 // ---- Scenarios
@@ -161,82 +167,44 @@ const scenario schedulers[] = {
          t.expect(started == stopped);
      },
      true},
-    {"scheduler: spawn a task",
-     [](trial& t) { run_one(t, [](scheduler&, tally& all) { return number(counted(all, 7)); }); },
-     true},
+    {"scheduler: spawn a task", [](trial& t) { run_one(t, &seven); }, true},
     {"scheduler: spawn a function",
      [](trial& t) {
-         tally all;
-         {
-             scheduler s(with(1, false));
-             int got = 0;
-             const bool done = t.attempt(
-                 [&] { got = s.spawn([mine = counted(all, 7)] { return mine.number(); }).join(); });
-             t.expect(got == (done ? 7 : 0));
-             t.expect(is_intact(s));
-         }
-         t.expect(all.alive() == 0);
+         get_seven(t, [](scheduler& s, tally& all) {
+             return s.spawn([mine = counted(all, 7)] { return mine.number(); });
+         });
      },
      true},
     {"scheduler: spawn a function that returns a task",
      [](trial& t) {
-         tally all;
-         {
-             scheduler s(with(1, false));
-             int got = 0;
-             const bool done = t.attempt(
-                 [&] { got = s.spawn([mine = counted(all, 7)] { return number(mine); }).join(); });
-             t.expect(got == (done ? 7 : 0));
-             t.expect(is_intact(s));
-         }
-         t.expect(all.alive() == 0);
+         get_seven(t, [](scheduler& s, tally& all) {
+             return s.spawn([mine = counted(all, 7)] { return number(mine); });
+         });
      },
      true},
-    {"scheduler: spawn by a task",
-     [](trial& t) {
-         run_one(t, [](scheduler& s, tally& all) { return spawned_by_a_task(s, all); });
-     },
-     true},
-    {"task: awaits a task",
-     [](trial& t) { run_one(t, [](scheduler&, tally& all) { return awaited_by_a_task(all); }); },
-     true},
-    {"task: sync_wait",
-     [](trial& t) {
-         tally all;
-         t.attempt([&] { bide::sync_wait(awaited_by_a_task(all)); });
-         t.expect(all.alive() == 0);
-     }},
     {"scheduler: spawn_blocking",
      [](trial& t) {
+         get_seven(t, [](scheduler& s, tally& all) {
+             return s.spawn_blocking([mine = counted(all, 7)] { return mine.number(); });
+         });
+     },
+     true},
+    {"scheduler: spawn by a task", [](trial& t) { run_one(t, &spawned_by_a_task); }, true},
+    {"task: awaits a task", [](trial& t) { run_one(t, &awaited_by_a_task); }, true},
+    {"task: sync_wait", [](trial& t) { run_here(t, &awaited_by_a_task); }},
+    {"scheduler: schedule()", [](trial& t) { run_here(t, &moves_to); }, true},
+    {"scheduler: waits of tasks", [](trial& t) { run_one(t, &waits_in_turn); }, true},
+    {"run_loop: spawn a function",
+     [](trial& t) {
          tally all;
          {
-             scheduler s(with(1, false));
-             int got = 0;
-             const bool done = t.attempt([&] {
-                 got = s.spawn_blocking([mine = counted(all, 7)] { return mine.number(); }).join();
-             });
-             t.expect(got == (done ? 7 : 0));
-             t.expect(is_intact(s));
+             bide::run_loop loop;
+             t.attempt([&] { loop.spawn([mine = counted(all, 7)] {}).detach(); });
+             loop.run();
+             t.expect(loop.tasks() == 0);
          }
          t.expect(all.alive() == 0);
-     },
-     true},
-    {"scheduler: schedule()",
-     [](trial& t) {
-         scheduler s(with(1, false));
-         int got = 0;
-         const bool done = t.attempt([&] { got = bide::sync_wait(moves_to(s)); });
-         t.expect(!done || got == 1);
-         t.expect(is_intact(s));
-     },
-     true},
-    {"scheduler: waits of tasks",
-     [](trial& t) {
-         bide::semaphore never(0);
-         run_one(t, [&never](scheduler&, tally&) { return waits_in_turn(never); });
-         t.expect(never.available() == 0 && never.waiters() == 0);
-     },
-     true},
+     }},
     {"scheduler: cancel",
      [](trial& t) {
          bide::semaphore never(0);
@@ -246,11 +214,7 @@ const scenario schedulers[] = {
          bool stopped = false;
          const bool done = t.attempt([&] {
              waiting.cancel();
-             try {
-                 std::move(waiting).join();
-             } catch (const bide::stopped_error&) {
-                 stopped = true;
-             }
+             stopped = is_stopped(std::move(waiting));
          });
          t.expect(done && stopped);
          t.expect(is_intact(s) && never.waiters() == 0);
@@ -270,11 +234,7 @@ const scenario schedulers[] = {
          t.expect(t.attempt([&] { s.shutdown(); }));
          t.expect(unhandled == 0 && kept.done() && never.waiters() == 0);
          t.expect(s.stats().spawned == s.stats().completed);
-         try {
-             std::move(kept).join();
-             t.expect(false);
-         } catch (const bide::stopped_error&) {
-         }
+         t.expect(is_stopped(std::move(kept)));
      },
      true},
     {"scheduler: a task blocks the only worker",
@@ -304,14 +264,8 @@ const scenario schedulers[] = {
              scheduler s(with(1, false));
              s.shutdown();
              bool stopped = false;
-             const bool done = t.attempt([&] {
-                 auto handle = s.spawn(number(counted(all, 1)));
-                 try {
-                     std::move(handle).join();
-                 } catch (const bide::stopped_error&) {
-                     stopped = true;
-                 }
-             });
+             const auto ends = [&]() -> task<> { co_await number(counted(all, 1)); };
+             const bool done = t.attempt([&] { stopped = is_stopped(s.spawn(ends())); });
              t.expect(stopped == done && s.stats().spawned == s.stats().completed);
          }
          t.expect(all.alive() == 0);
@@ -329,9 +283,7 @@ const scenario schedulers[] = {
          t.attempt([&] { s.dump(to); });
          std::fclose(to);
          never.release(20);
-         for (auto& one : all) {
-             std::move(one).join();
-         }
+         test::join_all(all);
          t.expect(is_intact(s));
      }},
     {"chrome_trace: loses events, and nothing else",
@@ -354,54 +306,29 @@ const scenario schedulers[] = {
 };
 
 const scenario compositions[] = {
-    {"when_all", [](trial& t) { run_one(t, [](scheduler&, tally& all) { return both(all); }); },
-     true},
-    {"when_all of a vector",
-     [](trial& t) { run_one(t, [](scheduler&, tally& all) { return many(all); }); }, true},
-    {"when_any", [](trial& t) { run_one(t, [](scheduler&, tally& all) { return either(all); }); },
-     true},
-    {"when_any of a vector",
-     [](trial& t) { run_one(t, [](scheduler&, tally& all) { return any_of_many(all); }); }, true},
-    {"when_all without a scheduler",
-     [](trial& t) {
-         tally all;
-         t.attempt([&] { bide::sync_wait(both(all)); });
-         t.expect(all.alive() == 0);
-     }},
+    {"when_all", [](trial& t) { run_one(t, &both); }, true},
+    {"when_all of a vector", [](trial& t) { run_one(t, &many); }, true},
+    {"when_any", [](trial& t) { run_one(t, &either); }, true},
+    {"when_any of a vector", [](trial& t) { run_one(t, &any_of_many); }, true},
+    {"when_all without a scheduler", [](trial& t) { run_here(t, &both); }},
     {"task_group: spawn and join",
      [](trial& t) {
-         tally all;
-         {
-             scheduler s(with(2, false));
-             {
-                 bide::task_group group(s);
-                 int spawned = 0;
-                 t.attempt([&] {
-                     for (; spawned < 3; ++spawned) {
-                         group.spawn(number(counted(all, 1)));
-                     }
-                     group.join();
-                 });
+         on_scheduler(t, 2, [&t](scheduler& s, tally& all) {
+             bide::task_group group(s);
+             t.attempt([&] {
+                 for (int i = 0; i < 3; ++i) {
+                     group.spawn(number(counted(all, 1)));
+                 }
                  group.join();
-                 group.spawn(number(counted(all, 1)));
-                 group.join();
-             }
-             t.expect(is_intact(s));
-         }
-         t.expect(all.alive() == 0);
+             });
+             group.join();
+             group.spawn(number(counted(all, 1)));
+             group.join();
+         });
      },
      true},
-    {"task_group: a task's",
-     [](trial& t) {
-         tally all;
-         {
-             scheduler s(with(2, false)); // the end of a group may block one of them
-             t.attempt([&] { bide::sync_wait(s, joins_a_group(s, all)); });
-             t.expect(is_intact(s));
-         }
-         t.expect(all.alive() == 0);
-     },
-     true},
+    {"task_group: a task's", // its end may block a worker
+     [](trial& t) { run_one(t, &joins_a_group, 2); }, true},
     {"task_group: cancel",
      [](trial& t) {
          bide::semaphore never(0);
@@ -428,75 +355,66 @@ void nest(scheduler& s, int left, int& begun, std::atomic<int>& ended) {
 }
 
 template <class Sort> void sort_with(trial& t, Sort sort) {
-    scheduler s(with(2, false));
-    std::vector<int> numbers(20'000);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-        numbers[i] = static_cast<int>(i * 7919 % numbers.size());
-    }
-    const bool done = t.attempt([&] { sort(s, numbers); });
-    t.expect(!done || std::is_sorted(numbers.begin(), numbers.end()));
-    std::sort(numbers.begin(), numbers.end());
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-        t.expect(numbers[i] == static_cast<int>(i));
-    }
-    t.expect(is_intact(s));
+    on_scheduler(t, 2, [&](scheduler& s, tally&) {
+        std::vector<int> numbers(20'000);
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+            numbers[i] = static_cast<int>(i * 7919 % numbers.size());
+        }
+        const bool done = t.attempt([&] { sort(s, numbers); });
+        t.expect(!done || std::is_sorted(numbers.begin(), numbers.end()));
+        std::sort(numbers.begin(), numbers.end());
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+            t.expect(numbers[i] == static_cast<int>(i));
+        }
+    });
 }
 
 const scenario forks[] = {
-    {"join",
+    {"join, and a thousand inside each other",
      [](trial& t) {
-         scheduler s(with(2, false));
-         std::atomic<int> ended{0};
-         const bool done = t.attempt([&] { bide::join(s, [&] { ++ended; }, [&] { ++ended; }); });
-         t.expect(ended == (done ? 2 : 0));
-         t.expect(is_intact(s));
-     },
-     true},
-    {"join: a thousand inside each other",
-     [](trial& t) {
-         scheduler s(with(2, false));
-         int begun = 0;
-         std::atomic<int> ended{0};
-         const bool done = t.attempt([&] { nest(s, 1'000, begun, ended); });
-         t.expect(done ? begun == 1'000 && ended == 1'000 : ended == (begun == 0 ? 0 : begun - 1));
-         t.expect(is_intact(s));
+         on_scheduler(t, 2, [&t](scheduler& s, tally&) {
+             int begun = 0;
+             std::atomic<int> ended{0};
+             const bool done = t.attempt([&] { nest(s, 1'000, begun, ended); });
+             t.expect(done ? begun == 1'000 && ended == 1'000
+                           : ended == (begun == 0 ? 0 : begun - 1));
+         });
      },
      true},
     {"parallel_invoke",
      [](trial& t) {
-         scheduler s(with(2, false));
-         std::atomic<int> ended{0};
-         const bool done = t.attempt([&] {
-             bide::parallel_invoke(s, [&] { ++ended; }, [&] { ++ended; }, [&] { ++ended; });
+         on_scheduler(t, 2, [&t](scheduler& s, tally&) {
+             std::atomic<int> ended{0};
+             const auto arm = [&ended] { ++ended; };
+             const bool done = t.attempt([&] { bide::parallel_invoke(s, arm, arm, arm); });
+             t.expect(done ? ended == 3 : ended < 3);
          });
-         t.expect(done ? ended == 3 : ended < 3);
-         t.expect(is_intact(s));
      },
      true},
     {"parallel_for",
      [](trial& t) {
-         scheduler s(with(2, false));
-         std::vector<std::atomic<int>> ended(10'000);
-         const bool done = t.attempt([&] {
-             bide::parallel_for(s, std::size_t{0}, ended.size(),
-                                [&](std::size_t i) { ++ended[i]; });
+         on_scheduler(t, 2, [&t](scheduler& s, tally&) {
+             std::vector<std::atomic<int>> ended(10'000);
+             const bool done = t.attempt([&] {
+                 bide::parallel_for(s, std::size_t{0}, ended.size(),
+                                    [&](std::size_t i) { ++ended[i]; });
+             });
+             for (const auto& e : ended) {
+                 t.expect(done ? e == 1 : e <= 1);
+             }
          });
-         for (const auto& e : ended) {
-             t.expect(done ? e == 1 : e <= 1);
-         }
-         t.expect(is_intact(s));
      },
      true},
     {"parallel_reduce",
      [](trial& t) {
-         scheduler s(with(2, false));
-         int sum = 0;
-         const bool done = t.attempt([&] {
-             sum = bide::parallel_reduce(
-                 s, 0, 10'000, 0, [](int) { return 1; }, [](int a, int b) { return a + b; });
+         on_scheduler(t, 2, [&t](scheduler& s, tally&) {
+             int sum = 0;
+             const bool done = t.attempt([&] {
+                 sum = bide::parallel_reduce(
+                     s, 0, 10'000, 0, [](int) { return 1; }, [](int a, int b) { return a + b; });
+             });
+             t.expect(sum == (done ? 10'000 : 0));
          });
-         t.expect(sum == (done ? 10'000 : 0));
-         t.expect(is_intact(s));
      },
      true},
     {"parallel_sort",
@@ -527,20 +445,16 @@ const scenario drivers[] = {
      [](trial& t) { t.attempt([] { const bide::epoll_driver made; }); }},
     {"epoll_driver: a wait",
      [](trial& t) {
-         int ends[2] = {};
-         t.expect(::pipe(ends) == 0 && ::write(ends[1], "x", 1) == 1);
+         const test::ends line = test::ends::pipe();
+         line.put();
          bide::epoll_driver io;
-         {
-             scheduler_options wanted = with(1, false);
-             wanted.io = &io;
-             scheduler s(std::move(wanted));
-             int got = 0;
-             const bool done = t.attempt([&] { got = bide::sync_wait(s, reads(io, ends[0])); });
-             t.expect(done == (got != 0));
-             t.expect(bide::sync_wait(s, reads(io, ends[0])) == 1);
-         }
-         ::close(ends[0]);
-         ::close(ends[1]);
+         scheduler_options wanted = with(1, false);
+         wanted.io = &io;
+         scheduler s(std::move(wanted));
+         int got = 0;
+         const bool done = t.attempt([&] { got = bide::sync_wait(s, reads(io, line.in)); });
+         t.expect(done == (got != 0));
+         t.expect(bide::sync_wait(s, reads(io, line.in)) == 1);
      },
      true},
 };
@@ -582,7 +496,6 @@ template <std::size_t N> void run_all(const scenario (&of)[N]) {
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     for (const scenario& s : of) {
         test::for_each_allocation_failure(s);
     }
@@ -599,7 +512,6 @@ TEST_CASE("scheduler: if no thread can replace a blocked worker, one is started 
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     bide::semaphore permits(0);
     scheduler s(with(1, false));
     std::atomic<bool> told{false};

@@ -1,34 +1,15 @@
-#include <bide/channel/channel.hpp>
-#include <bide/sched/join_set.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/stream/buffered.hpp>
 #include <bide/stream/merge.hpp>
 #include <bide/stream/stream.hpp>
-#include <bide/sync/event.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/for_each_concurrent.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/coroutines.hpp>
-#include <support/gate.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdio>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 // Groups, sets and streams whose tasks run on a run_loop: they wait without a thread, and where they
 // block the thread of the loop, it runs the other tasks meanwhile.
 
-using bide::join_set;
 using bide::run_loop;
 using bide::task;
 using bide::task_group;
@@ -41,11 +22,6 @@ task<> add(int& to, int n, int rounds = 1) {
         co_await yield();
     }
     to += n;
-}
-
-task<> fail() {
-    co_await yield();
-    throw std::runtime_error("failed");
 }
 
 task<int> after(bide::event& e, int n) {
@@ -66,18 +42,7 @@ task<> wait_for(bide::event& e, bool& stopped) {
     }
 }
 
-bool is_asleep(run_loop& loop) {
-    std::FILE* const f = std::tmpfile();
-    if (f == nullptr) {
-        return false;
-    }
-    loop.dump(f);
-    std::rewind(f);
-    char text[512];
-    const std::string said(text, std::fread(text, 1, sizeof text, f));
-    std::fclose(f);
-    return said.find("state: asleep") != said.npos;
-}
+bool is_asleep(run_loop& loop) { return test::contains(test::dump_of(loop), "state: asleep"); }
 
 bide::async_generator<int> count(int from, int to) {
     for (int i = from; i < to; ++i) {
@@ -87,65 +52,6 @@ bide::async_generator<int> count(int from, int to) {
 }
 
 } // namespace
-
-TEST_CASE("run_loop: the children of a group run in it, and async_join() waits for them",
-          "[promise.run-loop-groups]") {
-    run_loop loop;
-    const auto root = [&]() -> task<int> {
-        int sum = 0;
-        task_group group(loop);
-        for (int i = 1; i <= 10; ++i) {
-            group.spawn(add(sum, i, i % 3));
-        }
-        co_await group.async_join();
-        co_return sum;
-    };
-    CHECK(loop.run_until(root()) == 55);
-}
-
-TEST_CASE("run_loop: task_group::run() runs a body there, and its first failure comes out") {
-    run_loop loop;
-    int sum = 0;
-    auto body = [&](task_group& group) -> task<int> {
-        group.spawn(add(sum, 1));
-        group.spawn(add(sum, 2, 3));
-        co_return 7;
-    };
-    CHECK(loop.run_until(task_group::run(loop, body)) == 7);
-    CHECK(sum == 3);
-
-    bide::event never;
-    bool stopped = false;
-    auto failing = [&](task_group& group) -> task<> {
-        group.spawn(wait_for(never, stopped));
-        group.spawn(fail());
-        co_return;
-    };
-    CHECK_THROWS_AS(loop.run_until(task_group::run(loop, failing)), std::runtime_error);
-    CHECK(stopped);
-    CHECK(loop.tasks() == 0);
-}
-
-TEST_CASE("run_loop: a group with a limit never has more children, and async_spawn() waits") {
-    run_loop loop;
-    int now = 0;
-    int most = 0;
-    const auto child = [&]() -> task<> {
-        most = std::max(most, ++now);
-        co_await yield();
-        --now;
-    };
-    const auto root = [&]() -> task<> {
-        task_group group(loop, 3);
-        for (int i = 0; i < 20; ++i) {
-            co_await group.async_spawn(child);
-        }
-        co_await group.async_join();
-    };
-    loop.run_until(root());
-    CHECK(most == 3);
-    CHECK(now == 0);
-}
 
 TEST_CASE("run_loop: a group that blocks the loop's thread at its end runs the other tasks",
           "[promise.run-loop-groups]") {
@@ -174,23 +80,8 @@ TEST_CASE("run_loop: a group that blocks the loop's thread at its end runs the o
     CHECK(loop.run_until(root()) == 106);
 }
 
-TEST_CASE("run_loop: a group that an exception leaves cancels its children, and they end first") {
-    run_loop loop;
-    bide::event never;
-    bool stopped = false;
-    const auto root = [&]() -> task<> {
-        task_group group(loop);
-        group.spawn(wait_for(never, stopped));
-        co_await yield();
-        throw std::runtime_error("leaves");
-    };
-    CHECK_THROWS_AS(loop.run_until(root()), std::runtime_error);
-    CHECK(stopped);
-}
-
 TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other threads",
           "[promise.run-loop-groups]") {
-    const test::watchdog guard;
     run_loop loop;
     for (int round = 0; round < 200; ++round) {
         bide::event go;
@@ -211,7 +102,6 @@ TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other t
 
 TEST_CASE(
     "run_loop: a canceller that is the last to leave a group wakes the loop that waits for it") {
-    const test::watchdog guard;
     run_loop loop;
     bide::event began, entered, leave, over;
     auto hold = [&]() noexcept {
@@ -294,35 +184,6 @@ TEST_CASE("run_loop: its destructor ends the tasks that wait for groups, and the
     }
     CHECK(stopped);
     CHECK(also_stopped);
-}
-
-TEST_CASE("run_loop: a join_set returns the outcomes of its children in the order of their ends",
-          "[promise.run-loop-groups]") {
-    run_loop loop;
-    const auto child = [](int n) -> task<int> {
-        for (int i = 0; i < n; ++i) {
-            co_await yield();
-        }
-        co_return n;
-    };
-    const auto root = [&]() -> task<std::vector<int>> {
-        join_set<int> set(loop);
-        for (const int n : {3, 1, 2}) {
-            set.spawn(child(n));
-        }
-        std::vector<int> got;
-        for (;;) {
-            const auto next = co_await set.async_join_next();
-            if (!next) {
-                break;
-            }
-            got.push_back(*next);
-        }
-        set.spawn(child(5)); // the destructor cancels it and blocks
-        co_return got;
-    };
-    CHECK(loop.run_until(root()) == std::vector{1, 2, 3});
-    CHECK(loop.tasks() == 0);
 }
 
 TEST_CASE("run_loop: for_each_concurrent and map_concurrent run in it, so many at a time") {

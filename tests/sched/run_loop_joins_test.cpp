@@ -1,21 +1,6 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/task/compose.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/gate.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <exception>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 // A task of a loop that awaits another task. If that one is the next job of the loop, it runs inside of
 // the job that awaits it.
@@ -189,7 +174,6 @@ TEST_CASE("run_loop: stop() by a joined task ends the run before its joiner cont
 // other task cancels. The child ends only when the joiner has.
 TEST_CASE("run_loop: a joiner goes on while the task that it joins blocks the loop's thread",
           "[promise.run-loop-joins]") {
-    const test::watchdog guard;
     run_loop loop;
     order o;
     bide::event joiner_ended;
@@ -249,7 +233,6 @@ TEST_CASE("run_loop: joins inside of joins take no stack without limit",
 }
 
 TEST_CASE("run_loop: a task that joins one task after the other lets timers and posts have turns") {
-    const test::watchdog guard;
     run_loop loop;
     bool over = false;
     const auto sleeps = [&]() -> task<> {

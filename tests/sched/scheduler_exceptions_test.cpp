@@ -1,16 +1,5 @@
 #include <bide/sched/scheduler.hpp>
-#include <bide/task/task.hpp>
-#include <support/catch.hpp>
-#include <support/death.hpp>
-#include <support/gate.hpp>
-#include <support/scheduling.hpp>
-
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <stdexcept>
-#include <string>
-#include <utility>
+#include <support/sched.hpp>
 
 using bide::scheduler;
 using bide::scheduler_options;
@@ -36,39 +25,30 @@ task<> throws_number() {
     co_return;
 }
 
-// Ends with a detached task that throws.
-void fail_detached(scheduler_options wanted) {
-    scheduler s(std::move(wanted));
-    s.spawn(lets_through()).detach();
-}
-
 } // namespace
 
 TEST_CASE("scheduler: an exception that nothing handles ends the program with its type and text",
           "[promise.unhandled-exception]") {
-    const test::watchdog guard;
-    const auto says_both = [](const std::string& said, const char* text) {
+    const auto dies_with = [](const char* text, void (*fail)(scheduler&)) {
+        const std::string said = test::dies([fail] {
+            scheduler s(test::with(1, false));
+            fail(s);
+        });
         CAPTURE(said);
-        return test::contains(said, "own_error") && test::contains(said, text) &&
-               said.find('\n') == said.size() - 1;
+        CHECK(test::contains(said, "own_error"));
+        CHECK(test::contains(said, text));
+        CHECK(said.find('\n') == said.size() - 1);
     };
-    CHECK(says_both(test::dies([] { fail_detached(test::with(1, false)); }), "from a task"));
-    CHECK(says_both(test::dies([] {
-                        scheduler s(test::with(1, false));
-                        s.spawn([] { throw own_error("from a function"); }).detach();
-                    }),
-                    "from a function"));
-    CHECK(says_both(test::dies([] {
-                        scheduler s(test::with(1, false));
-                        s.spawn_blocking([] { throw own_error("from what blocks"); }).detach();
-                    }),
-                    "from what blocks"));
-    CHECK(says_both(test::dies([] {
-                        scheduler s(test::with(1, false));
-                        auto h = s.spawn([] { throw own_error("asked for by nothing"); });
-                        s.shutdown();
-                    }),
-                    "asked for by nothing"));
+    dies_with("from a task", [](scheduler& s) { s.spawn(lets_through()).detach(); });
+    dies_with("from a function",
+              [](scheduler& s) { s.spawn([] { throw own_error("from a function"); }).detach(); });
+    dies_with("from what blocks", [](scheduler& s) {
+        s.spawn_blocking([] { throw own_error("from what blocks"); }).detach();
+    });
+    dies_with("asked for by nothing", [](scheduler& s) {
+        auto h = s.spawn([] { throw own_error("asked for by nothing"); });
+        s.shutdown();
+    });
     const std::string number = test::dies([] {
         scheduler s(test::with(1, false));
         s.spawn(throws_number()).detach();
@@ -76,27 +56,67 @@ TEST_CASE("scheduler: an exception that nothing handles ends the program with it
     CHECK(test::contains(number, "threw int\n"));
 }
 
-TEST_CASE("scheduler: an exception of a callback ends the program and names the callback") {
-    const test::watchdog guard;
-    const std::string unhandled = test::dies([] {
+namespace {
+
+// Writes what it finds to stderr, as the terminate handler of a program.
+[[noreturn]] void report() {
+    try {
+        if (const std::exception_ptr error = std::current_exception()) {
+            std::rethrow_exception(error);
+        }
+        std::fputs("handler: none\n", stderr);
+    } catch (const own_error& e) {
+        std::fprintf(stderr, "handler: %s\n", e.what());
+    } catch (...) {
+        std::fputs("handler: another\n", stderr);
+    }
+    std::abort();
+}
+
+void throws_in_unhandled(scheduler_options& o) {
+    o.on_unhandled = [](const std::exception_ptr&) { throw own_error("itself"); };
+}
+void throws_in_start(scheduler_options& o) {
+    o.on_worker_start = [](unsigned) { throw own_error("at first"); };
+}
+void throws_in_stop(scheduler_options& o) {
+    o.on_worker_stop = [](unsigned) { throw own_error("at last"); };
+}
+void rethrows(scheduler_options& o) {
+    o.on_unhandled = [](std::exception_ptr e) { std::rethrow_exception(std::move(e)); };
+}
+
+// What the program says that ends with a detached task that throws.
+std::string dies_detached(void (*change)(scheduler_options&), std::terminate_handler by = nullptr) {
+    return test::dies([=] {
+        if (by != nullptr) {
+            std::set_terminate(by);
+        }
         scheduler_options wanted = test::with(1, false);
-        wanted.on_unhandled = [](const std::exception_ptr&) { throw own_error("itself"); };
-        fail_detached(std::move(wanted));
-    });
-    CAPTURE(unhandled);
-    CHECK(test::contains(unhandled, "on_unhandled threw "));
-    CHECK(test::contains(unhandled, "own_error: itself\n"));
-    const std::string started = test::dies([] {
-        scheduler_options wanted = test::with(1, false);
-        wanted.on_worker_start = [](unsigned) { throw own_error("at first"); };
+        change(wanted);
         scheduler s(std::move(wanted));
+        s.spawn(lets_through()).detach();
     });
-    CAPTURE(started);
-    CHECK(test::contains(started, "on_worker_start threw "));
-    CHECK(test::contains(started, "own_error: at first\n"));
+}
+
+} // namespace
+
+TEST_CASE("scheduler: an exception of a callback ends the program and names the callback") {
+    const struct {
+        void (*throws)(scheduler_options&);
+        const char* name;
+        const char* text;
+    } all[] = {{&throws_in_unhandled, "on_unhandled threw ", "own_error: itself\n"},
+               {&throws_in_start, "on_worker_start threw ", "own_error: at first\n"}};
+    for (const auto& one : all) {
+        const std::string said = dies_detached(one.throws);
+        CAPTURE(said);
+        CHECK(test::contains(said, one.name));
+        CHECK(test::contains(said, one.text));
+    }
     const std::string stopped = test::dies([] {
         scheduler_options wanted = test::with(1, false);
-        wanted.on_worker_stop = [](unsigned) { throw own_error("at last"); };
+        throws_in_stop(wanted);
         scheduler s(std::move(wanted));
     });
     CAPTURE(stopped);
@@ -106,41 +126,10 @@ TEST_CASE("scheduler: an exception of a callback ends the program and names the 
 
 TEST_CASE("scheduler: a terminate handler finds the exception that ended the program",
           "[promise.unhandled-exception]") {
-    const test::watchdog guard;
-    const auto report = [] {
-        try {
-            if (const std::exception_ptr error = std::current_exception()) {
-                std::rethrow_exception(error);
-            }
-            std::fputs("handler: none\n", stderr);
-        } catch (const own_error& e) {
-            std::fprintf(stderr, "handler: %s\n", e.what());
-        } catch (...) {
-            std::fputs("handler: another\n", stderr);
-        }
-        std::abort();
-    };
-    CHECK(test::contains(test::dies([&] {
-                             std::set_terminate(report);
-                             fail_detached(test::with(1, false));
-                         }),
+    CHECK(test::contains(dies_detached([](scheduler_options&) {}, &report),
                          "handler: from a task\n"));
-    CHECK(test::contains(test::dies([&] {
-                             std::set_terminate(report);
-                             scheduler_options wanted = test::with(1, false);
-                             wanted.on_unhandled = [](std::exception_ptr e) {
-                                 std::rethrow_exception(std::move(e));
-                             };
-                             fail_detached(std::move(wanted));
-                         }),
-                         "handler: from a task\n"));
-    CHECK(test::contains(test::dies([&] {
-                             std::set_terminate(report);
-                             scheduler_options wanted = test::with(1, false);
-                             wanted.on_worker_start = [](unsigned) { throw own_error("start"); };
-                             scheduler s(std::move(wanted));
-                         }),
-                         "handler: start\n"));
+    CHECK(test::contains(dies_detached(&rethrows, &report), "handler: from a task\n"));
+    CHECK(test::contains(dies_detached(&throws_in_start, &report), "handler: at first\n"));
 }
 
 #endif

@@ -1,27 +1,14 @@
 #include <bide/sched/epoll_driver.hpp>
 
-#include <support/catch.hpp>
+#include <support/sched.hpp>
 
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
 
-#include <bide/sched/scheduler.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/coroutines.hpp>
-#include <support/gate.hpp>
-#include <support/scheduling.hpp>
+#include <support/file_waits.hpp>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -33,38 +20,14 @@ using bide::epoll_driver;
 using bide::scheduler;
 using bide::task;
 using bide::this_task::yield;
+using test::ends;
 using namespace std::chrono_literals;
 
 namespace {
 
-bide::scheduler_options driven(epoll_driver& io, unsigned workers, bool naps) {
-    bide::scheduler_options wanted = test::with(workers, naps);
+bide::scheduler_options driven(epoll_driver& io, bide::scheduler_options wanted) {
     wanted.io = &io;
     return wanted;
-}
-
-// Two non-blocking ends, closed at the end.
-struct ends {
-    ends() {
-        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, at.data()) != 0) {
-            test::give_up(test::where(), "no sockets");
-        }
-    }
-    ends(const ends&) = delete;
-    ends& operator=(const ends&) = delete;
-    ~ends() {
-        ::close(at[0]);
-        ::close(at[1]);
-    }
-
-    std::array<int, 2> at{};
-};
-
-void write_byte(int fd) {
-    const char byte = 'x';
-    if (::write(fd, &byte, 1) != 1) {
-        test::give_up(test::where(), "a byte cannot be written");
-    }
 }
 
 // Reads or writes `n` bytes, and waits if it has to. Returns false for an error.
@@ -141,17 +104,15 @@ task<> yields_until(const std::atomic<bool>& over) {
 } // namespace
 
 TEST_CASE("scheduler: tasks that talk over sockets lose no byte and no wake") {
-    const unsigned workers = GENERATE(1u, 2u, 3u);
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     epoll_driver io;
-    scheduler s(driven(io, workers, naps));
+    scheduler s(driven(io, test::each_of({1, 2, 3})));
     constexpr std::size_t pairs = 20;
-    std::vector<ends> all(pairs);
+    std::vector<ends> all;
     std::vector<bide::join_handle<bool>> ends_well;
-    for (ends& e : all) {
-        ends_well.push_back(s.spawn(echoes(io, e.at[0], 20)));
-        ends_well.push_back(s.spawn(asks(io, e.at[1], 20)));
+    for (std::size_t i = 0; i < pairs; ++i) {
+        const ends& e = all.emplace_back(ends::sockets());
+        ends_well.push_back(s.spawn(echoes(io, e.in, 20)));
+        ends_well.push_back(s.spawn(asks(io, e.out, 20)));
     }
     std::size_t good = 0;
     for (auto& h : ends_well) {
@@ -161,13 +122,10 @@ TEST_CASE("scheduler: tasks that talk over sockets lose no byte and no wake") {
 }
 
 TEST_CASE("scheduler: a worker that sleeps in the driver is woken for everything else") {
-    const unsigned workers = GENERATE(1u, 2u);
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     epoll_driver io;
-    scheduler s(driven(io, workers, naps));
-    ends e;
-    auto waits = s.spawn(is_readable(io, e.at[0]));
+    scheduler s(driven(io, test::each_of({1, 2})));
+    ends e = ends::sockets();
+    auto waits = s.spawn(is_readable(io, e.in));
     int ran = 0;
     for (int i = 0; i < 200; ++i) {
         ran += s.spawn([] { return 1; }).join();
@@ -177,26 +135,24 @@ TEST_CASE("scheduler: a worker that sleeps in the driver is woken for everything
     sync_wait(s, []() -> task<> { co_await bide::this_task::sleep_for(3ms); }());
     CHECK(std::chrono::steady_clock::now() - begin >= 3ms);
     CHECK_FALSE(waits.done());
-    write_byte(e.at[1]);
+    e.put();
     CHECK(std::move(waits).join());
 }
 
 TEST_CASE("scheduler: waits for files end while all workers but one are busy",
           "[promise.ready-file]") {
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     epoll_driver io;
-    scheduler s(driven(io, 2, naps));
+    scheduler s(driven(io, test::each_of({2})));
     for (int round = 0; round < 20; ++round) {
-        ends e;
+        ends e = ends::sockets();
         std::atomic<bool> told{false};
         auto waits = s.spawn([&]() -> task<> {
-            co_await is_readable(io, e.at[0]);
+            co_await is_readable(io, e.in);
             told = true;
         });
         // Written by the task that spins: that wakes no other worker.
         auto spins = s.spawn([&] {
-            write_byte(e.at[1]);
+            e.put();
             return test::spin_until(told);
         });
         REQUIRE(std::move(spins).join());
@@ -205,33 +161,28 @@ TEST_CASE("scheduler: waits for files end while all workers but one are busy",
 }
 
 TEST_CASE("scheduler: waits for files end although every worker is busy", "[promise.ready-file]") {
-    const test::watchdog guard;
     epoll_driver io;
-    scheduler s(driven(io, 2, true));
+    scheduler s(driven(io, test::with(2, true)));
     std::atomic<bool> over{false};
     std::vector<bide::join_handle<>> busy;
     for (int i = 0; i < 4; ++i) {
         busy.push_back(s.spawn(yields_until(over)));
     }
     for (int round = 0; round < 20; ++round) {
-        ends e;
-        auto waits = s.spawn(is_readable(io, e.at[0]));
-        write_byte(e.at[1]);
+        ends e = ends::sockets();
+        auto waits = s.spawn(is_readable(io, e.in));
+        e.put();
         CHECK(std::move(waits).join());
     }
     over = true;
-    for (auto& h : busy) {
-        std::move(h).join();
-    }
+    test::join_all(busy);
 }
 
 TEST_CASE("scheduler: waits for files end by cancel, time-out, and shutdown") {
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     epoll_driver io;
-    scheduler s(driven(io, 2, naps));
-    ends e;
-    auto cancelled = s.spawn(is_readable(io, e.at[0]));
+    scheduler s(driven(io, test::each_of({2})));
+    ends e = ends::sockets();
+    auto cancelled = s.spawn(is_readable(io, e.in));
     CHECK(cancelled.cancel());
     CHECK_THROWS_AS(
         [&] {
@@ -241,13 +192,13 @@ TEST_CASE("scheduler: waits for files end by cancel, time-out, and shutdown") {
         }(),
         bide::stopped_error);
     auto late = s.spawn([&]() -> task<bool> {
-        const bide::io_result done = co_await io.async_wait_readable(e.at[0]).with_timeout(2ms);
+        const bide::io_result done = co_await io.async_wait_readable(e.in).with_timeout(2ms);
         co_return !done && done.error() == bide::errc::timeout;
     });
     CHECK(std::move(late).join());
     std::vector<bide::join_handle<bool>> waiting;
     for (std::size_t i = 0; i < 10; ++i) {
-        waiting.push_back(s.spawn(is_readable(io, e.at[i % 2])));
+        waiting.push_back(s.spawn(is_readable(io, i % 2 == 0 ? e.in : e.out)));
     }
     s.shutdown();
     for (auto& h : waiting) {
@@ -270,33 +221,32 @@ test::detached waits_apart(epoll_driver& io, int fd, std::atomic<int>& outcome) 
 TEST_CASE(
     "scheduler: the waits for files that are no task's end with the scheduler of their driver",
     "[promise.file-wait-without-driver]") {
-    const test::watchdog guard;
     epoll_driver io;
-    ends e;
+    ends e = ends::sockets();
     for (int round = 0; round < 2; ++round) { // a second scheduler may have the driver afterwards
         std::atomic<int> apart{0};
         std::atomic<int> late{0};
         {
-            scheduler s(driven(io, 2, false));
-            waits_apart(io, e.at[0], apart);
+            scheduler s(driven(io, test::with(2, false)));
+            waits_apart(io, e.in, apart);
             std::error_code why;
             try {
-                scheduler another(driven(io, 1, false));
+                scheduler another(driven(io, test::with(1, false)));
             } catch (const std::system_error& error) {
                 why = error.code();
             }
             CHECK(why == std::errc::device_or_resource_busy);
-            auto reads = s.spawn(is_readable(io, e.at[1]));
-            write_byte(e.at[0]);
+            auto reads = s.spawn(is_readable(io, e.out));
+            e.put_back();
             CHECK(std::move(reads).join());
             CHECK(apart == 0);
             s.shutdown();
-            waits_apart(io, e.at[0], late);
+            waits_apart(io, e.in, late);
             CHECK(late == 3);
         }
         CHECK(test::eventually([&] { return apart == 2; }));
         char byte = 0;
-        CHECK(::read(e.at[1], &byte, 1) == 1);
+        CHECK(::read(e.out, &byte, 1) == 1);
     }
 }
 

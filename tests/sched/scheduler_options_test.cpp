@@ -1,29 +1,6 @@
 #include <bide/sched/scheduler_options.hpp>
 
-#include <bide/sched/scheduler.hpp>
-#include <bide/sync/latch.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/death.hpp>
-#include <support/gate.hpp>
-#include <support/scheduling.hpp>
-#include <support/stress.hpp>
-#include <support/waiting.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <set>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 #if defined(__linux__)
 #include <dirent.h>
@@ -42,7 +19,6 @@ using namespace std::chrono_literals;
 // ---- How many workers
 
 TEST_CASE("scheduler_options: as many workers as requested, and at least one by default") {
-    const test::watchdog guard;
     for (const unsigned n : {1u, 2u, 64u, 65u, 130u}) {
         const scheduler s(with(n, true));
         CHECK(s.concurrency() == n);
@@ -56,7 +32,6 @@ TEST_CASE("scheduler_options: as many workers as requested, and at least one by 
 #if defined(__linux__)
 
 TEST_CASE("scheduler_options: a process that may use one processor gets one worker") {
-    const test::watchdog guard;
     const test::on_one_processor here;
     const scheduler s;
     CHECK(s.concurrency() == 1);
@@ -80,7 +55,6 @@ int processors_of_this_thread() {
 } // namespace
 
 TEST_CASE("scheduler_options: threads are named after the scheduler, also with the longest names") {
-    const test::watchdog guard;
     const auto names = [](const char* wanted) {
         const auto text = std::make_unique<std::string>(wanted);
         scheduler_options options = with(1, false);
@@ -98,7 +72,6 @@ TEST_CASE("scheduler_options: threads are named after the scheduler, also with t
 }
 
 TEST_CASE("scheduler_options: pinned workers have one processor each, other threads have all") {
-    const test::watchdog guard;
     for (const bool pinned : {true, false}) {
         std::atomic<int> few{0};
         std::atomic<int> many{0};
@@ -126,7 +99,6 @@ TEST_CASE("scheduler_options: pinned workers have one processor each, other thre
 TEST_CASE(
     "scheduler_options: each worker's thread first calls on_worker_start and last on_worker_stop") {
     const unsigned workers = GENERATE(1u, 3u, 70u);
-    const test::watchdog guard;
     std::vector<std::atomic<int>> started(workers);
     std::vector<std::atomic<int>> stopped(workers);
     std::atomic<int> unstarted{0};
@@ -162,7 +134,6 @@ TEST_CASE(
 }
 
 TEST_CASE("scheduler_options: a thread that replaces a blocked one calls the callbacks, too") {
-    const test::watchdog guard;
     std::atomic<int> started{0};
     std::atomic<int> stopped{0};
     {
@@ -180,7 +151,6 @@ TEST_CASE("scheduler_options: a thread that replaces a blocked one calls the cal
 }
 
 TEST_CASE("scheduler_options: callbacks may use their scheduler") {
-    const test::watchdog guard;
     std::atomic<int> ran{0};
     std::atomic<int> wrong{0};
     std::atomic<scheduler*> seen{nullptr};
@@ -208,16 +178,14 @@ TEST_CASE("scheduler_options: callbacks may use their scheduler") {
 
 TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a busy worker",
           "[promise.queued-task-runs]") {
-    const test::watchdog guard(2 * test::patience);
-    for (const auto nap :
-         {std::chrono::microseconds::min(), -1us, 0us, 1us, 49us, 50us, 51us, 100us, 200us, 4'000us,
-          std::chrono::microseconds(1s), std::chrono::microseconds::max()}) {
+    for (const auto nap : {std::chrono::microseconds::min(), 0us, 1us, 49us, 51us, 4'000us,
+                           std::chrono::microseconds::max()}) {
         CAPTURE(nap.count());
         scheduler_options wanted;
         wanted.num_workers = 2;
         wanted.longest_nap = nap;
         scheduler s(std::move(wanted));
-        for (int round = 0; round < 3; ++round) {
+        for (int round = 0; round < 2; ++round) {
             test::fall_asleep(s);
             std::atomic<bool> told{false};
             std::vector<join_handle<>> inner;
@@ -235,7 +203,6 @@ TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a bus
 
 TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-outs up",
           "[promise.timer-slack]") {
-    const test::watchdog guard;
     for (const auto slack : {std::chrono::microseconds::min(), -1us, 0us, 1us, 20'000us,
                              std::chrono::microseconds::max()}) {
         CAPTURE(slack.count());
@@ -272,7 +239,6 @@ TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-out
 }
 
 TEST_CASE("scheduler_options: no task is refused because of global_queue_capacity") {
-    const test::watchdog guard;
     for (const std::size_t capacity : {std::size_t{0}, std::size_t{1}, ~std::size_t{0}}) {
         scheduler_options wanted = with(1, false);
         wanted.global_queue_capacity = capacity;
@@ -287,7 +253,6 @@ TEST_CASE("scheduler_options: no task is refused because of global_queue_capacit
 
 TEST_CASE("scheduler_options: workers that do not steal run their own tasks and injected ones") {
     const unsigned workers = GENERATE(1u, 2u, 70u);
-    const test::watchdog guard;
     scheduler_options wanted = with(workers, true);
     wanted.enable_stealing = false;
     scheduler s(std::move(wanted));
@@ -316,7 +281,6 @@ TEST_CASE("scheduler_options: workers that do not steal run their own tasks and 
 
 TEST_CASE(
     "scheduler_options: threads for blocking tasks leave when their keep-alive time is over") {
-    const test::watchdog guard;
     scheduler_options wanted = with(1, false);
     wanted.blocking_keep_alive = 1ms;
     std::atomic<int> alive{0};
@@ -430,13 +394,22 @@ TEST_CASE("scheduler: without further threads, spawn_blocking() throws, and task
 
 #endif
 
+// ---- Threads for blocking tasks that run workers
+
+namespace {
+
+// So many workers, and as many threads for blocking tasks.
+scheduler_options few_threads(unsigned n) {
+    scheduler_options wanted = with(n, true);
+    wanted.max_blocking_threads = n;
+    return wanted;
+}
+
+} // namespace
+
 TEST_CASE(
     "scheduler_options: a thread for blocking tasks that becomes free runs a blocked worker") {
-    const test::watchdog guard;
-    bide::scheduler_options o;
-    o.num_workers = 1;
-    o.max_blocking_threads = 1;
-    scheduler s(o);
+    scheduler s(few_threads(1));
     bide::semaphore permits(0);
     std::atomic<bool> begun{false};
     std::atomic<bool> may_end{false};
@@ -444,13 +417,13 @@ TEST_CASE(
         begun = true;
         test::eventually([&] { return may_end.load(); });
     });
-    REQUIRE(test::eventually([&] { return begun.load(); }));
+    REQUIRE(test::spin_until(begun));
     begun = false;
     auto blocked = s.spawn([&] {
         begun = true;
         permits.acquire();
     });
-    REQUIRE(test::eventually([&] { return begun.load(); }));
+    REQUIRE(test::spin_until(begun));
     auto releases = s.spawn([&] { permits.release(); });
     may_end = true;
     std::move(busy).join();
@@ -462,11 +435,7 @@ TEST_CASE(
 // both jobs, of which the first one waits for the second.
 TEST_CASE("scheduler_options: each thread for blocking tasks that becomes free runs a blocked "
           "worker") {
-    const test::watchdog guard;
-    bide::scheduler_options o;
-    o.num_workers = 2;
-    o.max_blocking_threads = 2;
-    scheduler s(o);
+    scheduler s(few_threads(2));
     bide::semaphore permits(0);
     std::atomic<int> begun{0};
     std::atomic<int> may_end{0};
@@ -514,11 +483,7 @@ TEST_CASE("scheduler_options: each thread for blocking tasks that becomes free r
 TEST_CASE(
     "scheduler_options: a thread that runs a worker beside an idle thread is free for a blocking "
     "task") {
-    const test::watchdog guard;
-    bide::scheduler_options o;
-    o.num_workers = 1;
-    o.max_blocking_threads = 1;
-    scheduler s(o);
+    scheduler s(few_threads(1));
     bide::semaphore permits(0);
     std::atomic<bool> has_run{false};
     auto blocked = s.spawn([&] {

@@ -1,31 +1,4 @@
-#include <bide/channel/channel.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/latch.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/coroutines.hpp>
-#include <support/counted.hpp>
-#include <support/death.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/scheduling.hpp>
-#include <support/service.hpp>
-#include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <deque>
-#include <exception>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 // The end of a scheduler, with its tasks in every state.
 
@@ -48,6 +21,14 @@ int outcome(join_handle<int> h) {
     } catch (const stopped_error&) {
         return 0;
     }
+}
+
+bool all_have(std::vector<join_handle<int>>& of, int value) {
+    bool all = true;
+    for (auto& handle : of) {
+        all = outcome(std::move(handle)) == value && all;
+    }
+    return all;
 }
 
 task<int> takes(bide::semaphore& s) {
@@ -75,17 +56,21 @@ task<int> locks(bide::mutex& m) {
 }
 task<int> joins(join_handle<int> h) { co_return co_await std::move(h).async_join(); }
 
+// Spawns a copy of itself for ever.
+void go_on_for_ever(scheduler& s, std::atomic<int>& ran) {
+    ++ran;
+    s.spawn([&s, &ran] { go_on_for_ever(s, ran); }).detach();
+}
+
 } // namespace
 
 TEST_CASE(
     "shutdown: returns at once if no task is left, also the second time and in the destructor") {
-    const unsigned workers = GENERATE(1u, 3u, 70u);
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
+    const auto kind = test::each_of({1, 3, 70});
     {
-        const scheduler unused(with(workers, naps));
+        const scheduler unused(kind);
     }
-    scheduler s(with(workers, naps));
+    scheduler s(kind);
     s.spawn([] {}).join();
     s.shutdown();
     s.shutdown();
@@ -93,10 +78,7 @@ TEST_CASE(
 }
 
 TEST_CASE("shutdown: ends the waits of tasks, of each kind", "[promise.scheduler-ends]") {
-    const unsigned workers = GENERATE(1u, 2u);
-    const bool naps = GENERATE(true, false);
-    CAPTURE(workers, naps);
-    const test::watchdog guard;
+    const auto kind = test::each_of({1, 2});
     bide::semaphore permits(0);
     bide::channel<int> none(1);
     bide::channel<int> full(0);
@@ -105,7 +87,7 @@ TEST_CASE("shutdown: ends the waits of tasks, of each kind", "[promise.scheduler
     locked.lock();
     std::vector<join_handle<int>> waiting;
     {
-        scheduler s(with(workers, naps));
+        scheduler s(kind);
         for (int i = 0; i < 10; ++i) {
             waiting.push_back(s.spawn(takes(permits)));
             waiting.push_back(s.spawn(sleeps()));
@@ -115,7 +97,7 @@ TEST_CASE("shutdown: ends the waits of tasks, of each kind", "[promise.scheduler
             waiting.push_back(s.spawn(locks(locked)));
             waiting.push_back(s.spawn(joins(s.spawn(takes(permits)))));
         }
-        if (naps) {
+        if (kind.longest_nap != 0us) {
             REQUIRE(test::has_waiters(permits, 20)); // they wait; otherwise they are about to
         }
         s.shutdown();
@@ -124,22 +106,18 @@ TEST_CASE("shutdown: ends the waits of tasks, of each kind", "[promise.scheduler
         CHECK(now.spawned == 80);
     }
     locked.unlock();
-    for (auto& h : waiting) {
-        CHECK(outcome(std::move(h)) == 0);
-    }
+    CHECK(all_have(waiting, 0));
     CHECK(permits.waiters() == 0);
 }
 
 TEST_CASE("shutdown: a queued task runs up to its next wait, and running tasks are waited for",
           "[promise.scheduler-ends]") {
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     bide::semaphore nothing(0);
     bide::semaphore one(1);
     std::atomic<bool> go_on{false};
     std::atomic<bool> runs{false};
     std::atomic<int> ran{0};
-    scheduler s(with(1, naps));
+    scheduler s(test::each_of({1}));
     auto busy = s.spawn([&] {
         runs = true;
         return test::spin_until(go_on) ? 1 : 2;
@@ -161,15 +139,12 @@ TEST_CASE("shutdown: a queued task runs up to its next wait, and running tasks a
     s.shutdown();
     CHECK(outcome(std::move(busy)) == 1);
     CHECK(ran == 50);
-    for (auto& h : queued) {
-        CHECK(outcome(std::move(h)) == 4);
-    }
+    CHECK(all_have(queued, 4));
 }
 
 TEST_CASE(
     "shutdown: waits for tasks that block their threads, and runs the tasks that release them") {
     const unsigned workers = GENERATE(1u, 2u);
-    const test::watchdog guard;
     bide::semaphore permits(0);
     scheduler s(with(workers, true));
     std::vector<join_handle<int>> blocked;
@@ -191,13 +166,10 @@ TEST_CASE(
     });
     s.shutdown();
     CHECK(outcome(std::move(helper)) == 1);
-    for (auto& h : blocked) {
-        CHECK(outcome(std::move(h)) == 1);
-    }
+    CHECK(all_have(blocked, 1));
 }
 
 TEST_CASE("shutdown: a blocking task that waits for a thread runs, too") {
-    const test::watchdog guard;
     std::atomic<bool> over{false};
     std::atomic<int> ran{0};
     bide::scheduler_options wanted = with(1, false);
@@ -214,21 +186,17 @@ TEST_CASE("shutdown: a blocking task that waits for a thread runs, too") {
     over = true;
     s.shutdown();
     CHECK(ran == 5);
-    for (auto& h : all) {
-        CHECK(outcome(std::move(h)) == 1);
-    }
+    CHECK(all_have(all, 1));
 }
 
 TEST_CASE("shutdown: two threads and the destructor may call it at the same time") {
-    const unsigned workers = GENERATE(1u, 2u);
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
+    const auto kind = test::each_of({1, 2});
     for (int round = 0; round < 30; ++round) {
         bide::semaphore permits(0);
         std::vector<join_handle<int>> some;
         bool ended[3] = {};
         {
-            scheduler s(with(workers, naps));
+            scheduler s(kind);
             for (int i = 0; i < 5; ++i) {
                 some.push_back(s.spawn(takes(permits)));
             }
@@ -242,17 +210,13 @@ TEST_CASE("shutdown: two threads and the destructor may call it at the same time
             });
         }
         CHECK((ended[0] && ended[1] && ended[2]));
-        for (auto& h : some) {
-            CHECK(outcome(std::move(h)) == 0);
-        }
+        CHECK(all_have(some, 0));
     }
 }
 
 TEST_CASE("shutdown: a shield keeps a task's wait, and shutdown() waits for it") {
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     bide::semaphore permits(0);
-    scheduler s(with(2, naps));
+    scheduler s(test::each_of({2}));
     auto shielded = s.spawn([&]() -> task<int> {
         int got = 0;
         {
@@ -280,7 +244,6 @@ TEST_CASE("shutdown: ends tasks that yield for ever, and reports no exception",
     const unsigned workers = GENERATE(1u, 2u);
     const bool waited = GENERATE(true, false);
     CAPTURE(workers, waited);
-    const test::watchdog guard;
     std::atomic<int> reported{0};
     test::tally t;
     std::vector<join_handle<int>> kept;
@@ -302,29 +265,14 @@ TEST_CASE("shutdown: ends tasks that yield for ever, and reports no exception",
         }
         s.spawn([] {}).join();
     }
-    for (auto& h : kept) {
-        CHECK(outcome(std::move(h)) == 0);
-    }
+    CHECK(all_have(kept, 0));
     CHECK(reported == 0);
     CHECK(t.alive() == 0);
 }
 
-namespace {
-
-// Spawns a copy of itself for ever.
-void go_on_for_ever(scheduler& s, std::atomic<int>& ran) {
-    ++ran;
-    s.spawn([&s, &ran] { go_on_for_ever(s, ran); }).detach();
-}
-
-} // namespace
-
 TEST_CASE("shutdown: ends tasks that each spawn another one") {
-    const unsigned workers = GENERATE(1u, 2u);
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     std::atomic<int> ran{0};
-    scheduler s(with(workers, naps));
+    scheduler s(test::each_of({1, 2}));
     for (int i = 0; i < 3; ++i) {
         s.spawn([&] { go_on_for_ever(s, ran); }).detach();
     }
@@ -337,7 +285,6 @@ TEST_CASE("shutdown: ends tasks that each spawn another one") {
 
 TEST_CASE("shutdown: a task that is spawned afterwards is stopped and leaks nothing",
           "[promise.spawned-runs-or-stops]") {
-    const test::watchdog guard;
     test::tally t;
     scheduler s(with(2, false));
     s.shutdown();
@@ -362,10 +309,7 @@ TEST_CASE("shutdown: a task that is spawned afterwards is stopped and leaks noth
 
 TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped",
           "[promise.spawned-runs-or-stops]") {
-    const unsigned workers = GENERATE(1u, 2u);
-    const bool naps = GENERATE(true, false);
-    CAPTURE(workers, naps, test::run_seed());
-    const test::watchdog guard;
+    const auto kind = test::each_of({1, 2});
     constexpr int threads = 3;
     test::tally t;
     std::atomic<int> ran{0};
@@ -375,7 +319,7 @@ TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped",
         std::vector<join_handle<int>> made[threads];
         std::atomic<int> spawned{0};
         bide::semaphore nothing(0);
-        scheduler s(with(workers, naps));
+        scheduler s(kind);
         test::run_threads(threads + 1, [&](int me) {
             test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(100 * round + me));
             if (me == threads) {
@@ -389,14 +333,10 @@ TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped",
             for (int i = 0; i < 60; ++i) {
                 ++spawned;
                 test::counted mine(t, 1);
+                const auto counts = [&ran, mine] { return ++ran != 0 ? 1 : 2; };
                 switch (chance.below(4)) {
-                case 0:
-                    made[me].push_back(s.spawn([&ran, mine] { return ++ran != 0 ? 1 : 2; }));
-                    break;
-                case 1:
-                    made[me].push_back(
-                        s.spawn_blocking([&ran, mine] { return ++ran != 0 ? 1 : 2; }));
-                    break;
+                case 0: made[me].push_back(s.spawn(counts)); break;
+                case 1: made[me].push_back(s.spawn_blocking(counts)); break;
                 case 2:
                     made[me].push_back(s.spawn([&ran, &nothing, mine]() -> task<int> {
                         ++ran;
@@ -434,13 +374,11 @@ TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped",
 
 TEST_CASE("shutdown: tasks that end in the same instant are all counted") {
     const bool steals = GENERATE(true, false);
-    const bool naps = GENERATE(true, false);
-    CAPTURE(steals, naps);
-    const test::watchdog guard;
+    CAPTURE(steals);
+    auto wanted = test::each_of({3});
+    wanted.enable_stealing = steals;
     for (int round = 0; round < 30; ++round) {
-        bide::scheduler_options wanted = with(3, naps);
-        wanted.enable_stealing = steals;
-        scheduler s(std::move(wanted));
+        scheduler s(wanted);
         std::atomic<int> inside{0};
         std::atomic<bool> out{false};
         for (int i = 0; i < 3; ++i) {
@@ -461,7 +399,6 @@ TEST_CASE("shutdown: tasks that end in the same instant are all counted") {
 }
 
 TEST_CASE("shutdown: a task that waits on another executor is cancelled there and ends at home") {
-    const test::watchdog guard;
     bide::semaphore permits(0);
     test::thread_executor elsewhere;
     std::atomic<bool> was_there{false};
@@ -498,7 +435,6 @@ test::detached visit(scheduler& s, std::atomic<bool>& on_resumer, std::atomic<bo
 } // namespace
 
 TEST_CASE("shutdown: time-outs of coroutines of other executors outlive the scheduler") {
-    const test::watchdog guard;
     bide::semaphore permits(0);
     test::thread_executor there;
     std::atomic<int> granted{0};
@@ -520,7 +456,6 @@ TEST_CASE("shutdown: time-outs of coroutines of other executors outlive the sche
 }
 
 TEST_CASE("shutdown: a post afterwards runs on a resumer of the service") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     s.shutdown();
     std::atomic<bool> on_resumer{false};
@@ -535,14 +470,10 @@ TEST_CASE("shutdown: a post afterwards runs on a resumer of the service") {
 
 TEST_CASE(
     "scheduler: may be destroyed right after the last join, whichever thread ended the last wait") {
-    const unsigned workers = GENERATE(1u, 2u);
-    const bool naps = GENERATE(true, false);
-    CAPTURE(test::run_seed());
-    const test::watchdog guard;
-    test::thread_executor
-        thread; // its last call may be about to return when the scheduler is destroyed
+    const auto kind = test::each_of({1, 2});
+    test::thread_executor thread; // its last call may return while the scheduler is destroyed
     test::jitter chance(test::run_seed());
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < 60; ++round) {
         bide::semaphore permits(0);
         std::atomic<bool> posted{false};
         struct releases {
@@ -558,7 +489,7 @@ TEST_CASE(
             }
         } post;
         {
-            scheduler s(with(workers, naps));
+            scheduler s(kind);
             post.to = &s;
             post.done = &posted;
             post.run =
@@ -591,7 +522,6 @@ TEST_CASE(
 TEST_CASE("shutdown: has no effect in on_worker_stop") {
     const bool blocks = GENERATE(true, false);
     CAPTURE(blocks);
-    const test::watchdog guard;
     std::atomic<int> stopped{0};
     std::atomic<scheduler*> made{nullptr};
     bide::scheduler_options wanted = with(2, true);
@@ -612,9 +542,7 @@ TEST_CASE("shutdown: has no effect in on_worker_stop") {
             }
             REQUIRE(test::has_waiters(permits, 4));
             permits.release(4);
-            for (auto& h : some) {
-                std::move(h).join();
-            }
+            test::join_all(some);
         }
         CHECK(s.spawn([] { return 1; }).join() == 1);
     }
@@ -635,68 +563,6 @@ TEST_CASE("shutdown: a call by one of its own workers terminates with a message"
     CAPTURE(by_call, by_destructor);
     CHECK(test::contains(by_call, "shut down by one of its own workers"));
     CHECK(test::contains(by_destructor, "shut down by one of its own workers"));
-}
-
-namespace {
-
-// Runs f in a child process. Returns what f returns there, or -1.
-template <class F> int in_child(F f) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-        ::alarm(20);
-        ::_exit(f());
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-} // namespace
-
-TEST_CASE("scheduler: after fork() the child may destroy it and construct another",
-          "[promise.fork-child]") {
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
-    auto s = std::make_unique<scheduler>(with(2, naps));
-    std::atomic<bool> over{false};
-    std::vector<join_handle<>> churning; // allocates and frees frames all the time
-    for (int i = 0; i < 2; ++i) {
-        churning.push_back(s->spawn([&]() -> task<> {
-            while (!over) {
-                auto child = s->spawn([]() -> task<int> {
-                    co_await yield();
-                    co_return 1;
-                });
-                const int one = co_await std::move(child).async_join();
-                if (one != 1) {
-                    over = true;
-                }
-            }
-        }));
-    }
-    int good = 0;
-    for (int i = 0; i < 20; ++i) {
-        const int code = in_child([&] {
-            static_cast<void>(s.release()->~scheduler());
-            scheduler fresh(with(2, naps));
-            bide::semaphore permits(0);
-            auto a = fresh.spawn(takes(permits));
-            auto b = fresh.spawn(sleeps());
-            fresh.spawn([&] { permits.release(); }).join();
-            fresh.spawn([]() -> task<> { co_await sleep_for(1ms); }).join();
-            const int got = outcome(std::move(a));
-            b.cancel();
-            return 10 * got + outcome(std::move(b));
-        });
-        good += code == 10 ? 1 : 0;
-    }
-    CHECK(good == 20);
-    CHECK_FALSE(over);
-    over = true;
-    for (auto& h : churning) {
-        std::move(h).join();
-    }
-    CHECK(s->spawn([] { return 5; }).join() == 5);
 }
 
 #endif

@@ -1,31 +1,8 @@
 #include <bide/sched/spawn_options.hpp>
 
-#include <bide/channel/channel.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sched/trace.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/compose.hpp>
-#include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
-#include <support/catch.hpp>
-#include <support/gate.hpp>
-#include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <set>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 using bide::join_handle;
 using bide::scheduler;
@@ -34,6 +11,7 @@ using bide::task;
 using bide::task_priority;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
+using test::what_of;
 using test::with;
 using namespace std::chrono_literals;
 
@@ -76,6 +54,55 @@ struct log_book {
     }
 };
 
+// Whether of any 16 runs before `last`, 12 are high, 3 normal and 1 low.
+bool shares_turns(const log_book& book, std::size_t last) {
+    for (std::size_t i = 0; i + 16 <= last; ++i) {
+        if (book.count(i, i + 16, high) != 12 || book.count(i, i + 16, normal) != 3 ||
+            book.count(i, i + 16, low) != 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Two tasks that wake each other so many times. The second returns how often it was answered.
+struct echo {
+    scheduler& s;
+    int times;
+    bide::channel<int> there{0};
+    bide::channel<int> back{0};
+
+    task<> answer() {
+        for (int i = 0; i < times; ++i) {
+            const auto got = co_await there.async_recv();
+            static_cast<void>(co_await back.async_send(*got + 1));
+        }
+    }
+    task<int> ask(std::optional<unsigned> worker) {
+        int n = 0;
+        for (int i = 0; i < times; ++i) {
+            static_cast<void>(co_await there.async_send(n));
+            const auto got = co_await back.async_recv();
+            n = !worker || s.this_worker() == worker ? *got : -1'000'000;
+        }
+        co_return n;
+    }
+    int play(spawn_options answers, spawn_options asks) {
+        auto other = s.spawn(answer(), answers);
+        const int n = s.spawn(ask(asks.worker), asks).join();
+        std::move(other).join();
+        return n;
+    }
+};
+
+// Waits until all tasks have ended, and ends the scheduler.
+void finish(scheduler& s) {
+    while (s.stats().completed != s.stats().spawned) {
+        std::this_thread::yield();
+    }
+    s.shutdown();
+}
+
 task<> take(bide::semaphore& from) { static_cast<void>(co_await from.async_acquire()); }
 
 task<> yields(log_book& book, task_priority mine, int times) {
@@ -91,7 +118,6 @@ task<> yields(log_book& book, task_priority mine, int times) {
 
 TEST_CASE("priority: of any 16 tasks that a worker takes, 12 are high, 3 normal and 1 low",
           "[promise.priority-classes]") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     log_book book;
     constexpr int each = 1'000;
@@ -111,12 +137,7 @@ TEST_CASE("priority: of any 16 tasks that a worker takes, 12 are high, 3 normal 
         std::find(book.ran.rbegin(), book.ran.rend(), high).base() - book.ran.begin());
     CHECK(last_high >= 16 * (each / 12));
     CHECK(last_high <= 16 * (each / 12 + 1));
-    bool exact = true;
-    for (std::size_t i = 0; i + 16 <= last_high; ++i) {
-        exact = exact && book.count(i, i + 16, high) == 12 && book.count(i, i + 16, normal) == 3 &&
-                book.count(i, i + 16, low) == 1;
-    }
-    CHECK(exact);
+    CHECK(shares_turns(book, last_high));
     // From then on, normal tasks have the turns of high ones, until the last normal one was taken.
     const auto last_normal = static_cast<std::size_t>(
         std::find(book.ran.rbegin(), book.ran.rend(), normal).base() - book.ran.begin());
@@ -128,7 +149,6 @@ TEST_CASE("priority: of any 16 tasks that a worker takes, 12 are high, 3 normal 
 }
 
 TEST_CASE("priority: a task that was resumed is in its class again", "[promise.priority-classes]") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     log_book book;
     constexpr int each = 320;
@@ -141,23 +161,14 @@ TEST_CASE("priority: a task that was resumed is in its class again", "[promise.p
         }
         REQUIRE(road.open());
     }
-    while (s.stats().completed != s.stats().spawned) {
-        std::this_thread::yield();
-    }
-    s.shutdown();
+    finish(s);
     REQUIRE(book.ran.size() == 9 * each);
-    bool exact = true;
-    for (std::size_t i = 0; i + 16 <= 3 * each; ++i) {
-        exact = exact && book.count(i, i + 16, high) == 12 && book.count(i, i + 16, normal) == 3 &&
-                book.count(i, i + 16, low) == 1;
-    }
-    CHECK(exact);
+    CHECK(shares_turns(book, 3 * each));
 }
 
 TEST_CASE("priority: classes that always have tasks starve no class",
           "[promise.priority-classes]") {
     const unsigned workers = GENERATE(1u, 2u, 4u);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     std::atomic<bool> enough{false};
     std::atomic<std::uint64_t> runs{0};
@@ -192,7 +203,6 @@ TEST_CASE("priority: classes that always have tasks starve no class",
 
 TEST_CASE("priority: without stealing, a task waits for its turn where each worker finds it",
           "[promise.priority-classes]") {
-    const test::watchdog guard;
     bide::scheduler_options wanted = with(2, false);
     wanted.enable_stealing = false;
     std::atomic<bool> opens[2] = {};
@@ -219,9 +229,7 @@ TEST_CASE("priority: without stealing, a task waits for its turn where each work
         }
     }
     opens[0] = true;
-    for (auto& h : all) {
-        std::move(h).join();
-    }
+    test::join_all(all);
     opens[1] = true;
     CHECK((std::move(zero).join() && std::move(one).join()));
     CHECK(kept == 0);
@@ -229,39 +237,17 @@ TEST_CASE("priority: without stealing, a task waits for its turn where each work
 
 TEST_CASE("priority: one class alone uses all turns, and wakes workers that sleep") {
     const task_priority p = GENERATE(high, normal, low);
-    const unsigned workers = GENERATE(1u, 3u);
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
-    scheduler s(with(workers, naps));
+    scheduler s(test::each_of({1, 3}));
     static_cast<void>(test::fall_asleep(s));
     for (int i = 0; i < 200; ++i) {
         CHECK(s.spawn([i] { return i; }, {.priority = p}).join() == i);
     }
-    bide::channel<int> there(0);
-    bide::channel<int> back(0);
-    const auto echo = [&]() -> task<> {
-        for (int i = 0; i < 200; ++i) {
-            const auto got = co_await there.async_recv();
-            static_cast<void>(co_await back.async_send(*got + 1));
-        }
-    };
-    const auto ask = [&]() -> task<int> {
-        int n = 0;
-        for (int i = 0; i < 200; ++i) {
-            static_cast<void>(co_await there.async_send(n));
-            const auto got = co_await back.async_recv();
-            n = *got;
-        }
-        co_return n;
-    };
-    auto answers = s.spawn(echo, {.priority = p});
-    CHECK(s.spawn(ask, {.priority = p}).join() == 200);
-    std::move(answers).join();
+    echo pair{s, 200};
+    CHECK(pair.play({.priority = p}, {.priority = p}) == 200);
 }
 
 TEST_CASE("priority: what a task awaits runs in its class, and what it spawns does not",
           "[promise.priority-classes]") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     log_book book;
     const auto child = [&](task_priority as) -> task<> {
@@ -296,7 +282,6 @@ TEST_CASE("priority: what a task awaits runs in its class, and what it spawns do
 TEST_CASE(
     "priority: sleeps, time-outs and cancellation work in each class, and with a timer_slack") {
     const task_priority p = GENERATE(high, normal, low);
-    const test::watchdog guard;
     bide::scheduler_options wanted = with(2, true);
     wanted.timer_slack = 1ms;
     scheduler s(wanted);
@@ -363,11 +348,9 @@ task<> wander(one_thread& here, bide::semaphore& some) {
 
 TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its worker",
           "[promise.pinned-tasks]") {
-    const unsigned workers = GENERATE(1u, 2u, 4u);
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
+    bide::scheduler_options wanted = test::each_of({1, 2, 4});
+    const unsigned workers = wanted.num_workers;
     std::vector<std::thread::id> started(workers);
-    bide::scheduler_options wanted = with(workers, naps);
     wanted.on_worker_start = [&started](unsigned i) { started[i] = std::this_thread::get_id(); };
     scheduler s(wanted);
     bide::semaphore some(0);
@@ -390,9 +373,7 @@ TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its
             std::this_thread::yield();
         }
     });
-    for (auto& h : all) {
-        std::move(h).join();
-    }
+    test::join_all(all);
     outside.join();
     for (unsigned i = 0; i < workers; ++i) {
         CHECK(seen[i].wrong() == 0);
@@ -403,7 +384,6 @@ TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its
 
 TEST_CASE("pinned task: is never stolen, and waits while its thread is busy",
           "[promise.pinned-tasks]") {
-    const test::watchdog guard;
     scheduler s(with(4, true));
     std::atomic<bool> open{false};
     std::atomic<bool> reached{false};
@@ -425,17 +405,13 @@ TEST_CASE("pinned task: is never stolen, and waits while its thread is busy",
     CHECK(ran == 0);
     open = true;
     CHECK(std::move(busy).join());
-    for (auto& h : pinned) {
-        std::move(h).join();
-    }
+    test::join_all(pinned);
     CHECK(ran == 100);
 }
 
 TEST_CASE("pinned task: a wake from any thread reaches its worker, whichever workers sleep",
           "[promise.pinned-tasks]") {
-    const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
-    scheduler s(with(3, naps));
+    scheduler s(test::each_of({3}));
     for (int round = 0; round < 100; ++round) {
         const unsigned mine = static_cast<unsigned>(round) % 3;
         if (round % 10 == 0) {
@@ -443,30 +419,8 @@ TEST_CASE("pinned task: a wake from any thread reaches its worker, whichever wor
         }
         CHECK(s.spawn([&s] { return s.this_worker(); }, {.worker = mine}).join() == mine);
     }
-    // Two pinned tasks of different threads that wake each other.
-    bide::channel<int> there(0);
-    bide::channel<int> back(0);
-    int wrong = 0;
-    const auto echo = [&]() -> task<> {
-        for (int i = 0; i < 300; ++i) {
-            const auto got = co_await there.async_recv();
-            static_cast<void>(co_await back.async_send(*got + 1));
-        }
-    };
-    const auto ask = [&]() -> task<int> {
-        int n = 0;
-        for (int i = 0; i < 300; ++i) {
-            static_cast<void>(co_await there.async_send(n));
-            const auto got = co_await back.async_recv();
-            n = *got;
-            wrong += s.this_worker() == 2u ? 0 : 1;
-        }
-        co_return n;
-    };
-    auto answers = s.spawn(echo, {.worker = 0});
-    CHECK(s.spawn(ask, {.worker = 2}).join() == 300);
-    std::move(answers).join();
-    CHECK(wrong == 0);
+    echo pair{s, 300}; // on different threads
+    CHECK(pair.play({.worker = 0}, {.worker = 2}) == 300);
 }
 
 namespace {
@@ -489,7 +443,6 @@ struct spawns_when_woken final : bide::trace_sink {
 
 TEST_CASE("pinned task: a worker that was woken for another task passes that wake on",
           "[promise.pinned-tasks]") {
-    const test::watchdog guard;
     std::atomic<bool> ran{false};
     spawns_when_woken sink;
     sink.task = [&ran] { static_cast<void>(test::spin_until(ran)); };
@@ -509,7 +462,6 @@ TEST_CASE("pinned task: a worker that was woken for another task passes that wak
 }
 
 TEST_CASE("pinned task: has every other turn of normal tasks, and starves none") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     std::vector<int> ran;
     const auto yields_as = [&](int who, int times) -> task<> {
@@ -524,10 +476,7 @@ TEST_CASE("pinned task: has every other turn of normal tasks, and starves none")
         s.spawn([&] { return yields_as(1, 300); }, {.worker = 0}).detach();
         REQUIRE(road.open());
     }
-    while (s.stats().completed != s.stats().spawned) {
-        std::this_thread::yield();
-    }
-    s.shutdown();
+    finish(s);
     REQUIRE(ran.size() == 600);
     bool in_turn = true;
     for (std::size_t i = 1; i < 590; ++i) {
@@ -538,7 +487,6 @@ TEST_CASE("pinned task: has every other turn of normal tasks, and starves none")
 
 TEST_CASE("pinned task: its thread runs it also after it has lost its worker",
           "[promise.pinned-tasks]") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     bide::event first_over;
     bide::event go;
@@ -587,7 +535,6 @@ TEST_CASE("pinned task: its thread runs it also after it has lost its worker",
 
 TEST_CASE("pinned task: a thread without a worker that runs some takes a blocked worker",
           "[promise.pinned-tasks]") {
-    const test::watchdog guard;
     bide::scheduler_options wanted = with(1, false);
     wanted.max_blocking_threads = 1;
     scheduler s(std::move(wanted));
@@ -627,7 +574,6 @@ TEST_CASE("pinned task: a thread without a worker that runs some takes a blocked
 }
 
 TEST_CASE("pinned task: spawn_local() keeps a task on the thread of its spawner") {
-    const test::watchdog guard;
     scheduler s(with(3, true));
     one_thread seen;
     const auto local = [&]() -> task<> {
@@ -651,7 +597,6 @@ TEST_CASE("pinned task: spawn_local() keeps a task on the thread of its spawner"
 }
 
 TEST_CASE("pinned task: on_worker_start() may spawn the first task of its thread") {
-    const test::watchdog guard;
     std::vector<one_thread> seen(3);
     std::atomic<int> wrong{0};
     std::atomic<int> ended{0};
@@ -679,21 +624,12 @@ TEST_CASE("pinned task: on_worker_start() may spawn the first task of its thread
 
 TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refused",
           "[promise.misuse-refused]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
-    const auto text = [&](auto&& call) -> std::string {
-        try {
-            call();
-        } catch (const std::invalid_argument& e) {
-            return e.what();
-        }
-        return {};
-    };
-    CHECK(text([&] { s.spawn([] {}, {.worker = 2}).detach(); }) ==
+    CHECK(what_of([&] { s.spawn([] {}, {.worker = 2}).detach(); }) ==
           "scheduler::spawn(): there is no such worker");
-    CHECK(text([&] { s.spawn([] {}, {.priority = low, .worker = 0}).detach(); }) ==
+    CHECK(what_of([&] { s.spawn([] {}, {.priority = low, .worker = 0}).detach(); }) ==
           "scheduler::spawn(): a pinned task has no priority");
-    CHECK(text([&] { s.spawn_local([] {}).detach(); }) ==
+    CHECK(what_of([&] { s.spawn_local([] {}).detach(); }) ==
           "scheduler::spawn_local(): this thread is none that the scheduler keeps for a worker");
     CHECK_FALSE(s.this_worker());
     scheduler other(with(1, true));
@@ -705,7 +641,6 @@ TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refu
 
 TEST_CASE("spawn_options: tasks of each kind run, or are stopped, when the scheduler ends") {
     const unsigned workers = GENERATE(1u, 3u);
-    const test::watchdog guard;
     for (int round = 0; round < 20; ++round) {
         bide::semaphore none(0);
         std::atomic<int> ended{0};
@@ -734,11 +669,7 @@ TEST_CASE("spawn_options: tasks of each kind run, or are stopped, when the sched
         }
         int stopped = 0;
         for (auto& h : all) {
-            try {
-                std::move(h).join();
-            } catch (const bide::stopped_error&) {
-                ++stopped;
-            }
+            stopped += test::ended_by_stop(std::move(h)) ? 1 : 0;
         }
         CHECK(stopped == 30);
         CHECK(ended <= 30);

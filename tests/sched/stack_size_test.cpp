@@ -1,13 +1,7 @@
 #include <bide/parallel/fork_join.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
-#include <support/gate.hpp>
-#include <support/scheduling.hpp>
+#include <support/sched.hpp>
 
-#include <cstddef>
 #include <limits>
-#include <stdexcept>
-#include <system_error>
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -57,7 +51,6 @@ std::size_t stack_here() {
 
 TEST_CASE("stack_size: workers and threads for blocking tasks have at least that stack",
           "[promise.stack-size]") {
-    const test::watchdog guard;
     scheduler s(sized(40 * mebibyte + 1)); // not a multiple of a page
     CHECK(s.spawn(&stack_here, {.worker = 0}).join() > 40 * mebibyte);
     CHECK(s.spawn(&stack_here, {.worker = 1}).join() > 40 * mebibyte);

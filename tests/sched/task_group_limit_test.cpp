@@ -1,27 +1,8 @@
 #include <bide/sched/task_group.hpp>
 
 #include <bide/sched/run_loop.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/coroutines.hpp>
-#include <support/counted.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/rounds.hpp>
-#include <support/tasks.hpp>
-#include <support/waiting.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <stdexcept>
-#include <utility>
-#include <vector>
+#include <support/homes.hpp>
+#include <support/sched.hpp>
 
 using bide::scheduler;
 using bide::sync_wait;
@@ -36,6 +17,12 @@ namespace {
 task<> waits_for(bide::event& e, std::atomic<int>& begun) {
     ++begun;
     co_await e.async_wait();
+}
+// Counts a task that is inside, and the most that have been.
+void count_in(std::atomic<int>& inside, std::atomic<int>& most) {
+    const int here = ++inside;
+    for (int seen = most; seen < here && !most.compare_exchange_weak(seen, here);) {
+    }
 }
 task<> notes(test::journal& in, int name) {
     in.add(name);
@@ -52,7 +39,6 @@ TEST_CASE("task_group: a limit of zero is refused in the call", "[promise.misuse
 }
 
 TEST_CASE("task_group: with a limit, spawn blocks until a child has ended") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
     std::atomic<bool> spawned{false};
@@ -76,14 +62,17 @@ TEST_CASE("task_group: with a limit, spawn blocks until a child has ended") {
 }
 
 TEST_CASE("task_group: with a limit, async_spawn waits without a thread until a child has ended") {
-    const test::watchdog guard;
-    scheduler s(workers(1));
+    test::each_home home(1);
+    bide::event full; // so many are inside at a time
     std::atomic<int> inside{0};
     std::atomic<int> most{0};
     std::atomic<int> ended{0};
     const auto child = [&]() -> task<> {
-        most = (std::max)(most.load(), ++inside);
-        co_await this_task::yield();
+        count_in(inside, most);
+        if (inside == 3) {
+            full.set();
+        }
+        co_await full.async_wait();
         --inside;
         ++ended;
     };
@@ -93,7 +82,7 @@ TEST_CASE("task_group: with a limit, async_spawn waits without a thread until a 
         }
         co_return ended.load();
     };
-    CHECK(sync_wait(s, task_group::run(s, 3, body)) >= 97);
+    CHECK(home.run(task_group::run(*home, 3, body)) >= 97);
     CHECK(ended == 100);
     CHECK(most == 3);
     const auto endless = [&](task_group& g) -> task<> {
@@ -101,13 +90,12 @@ TEST_CASE("task_group: with a limit, async_spawn waits without a thread until a 
             co_await g.async_spawn(child); // waits for nothing
         }
     };
-    sync_wait(s, task_group::run(s, endless));
+    home.run(task_group::run(*home, endless));
     CHECK(ended == 200);
 }
 
 TEST_CASE("task_group: threads and tasks get room in the order in which they began to wait",
           "[promise.task-limits]") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     test::journal turns;
@@ -136,7 +124,6 @@ TEST_CASE("task_group: threads and tasks get room in the order in which they beg
 
 TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back",
           "[promise.task-limits]") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
     test::tally t;
@@ -174,7 +161,6 @@ TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back"
 
 TEST_CASE("task_group: an async_spawn that got room before a cancellation spawns its child",
           "[promise.task-limits]") {
-    const test::watchdog guard;
     bide::run_loop loop;
     std::atomic<int> begun{0};
     bide::event may_end;
@@ -201,7 +187,6 @@ TEST_CASE("task_group: an async_spawn that got room before a cancellation spawns
 }
 
 TEST_CASE("task_group: an async_spawn that is not awaited takes no room, and destroys its child") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     test::tally t;
@@ -230,7 +215,6 @@ TEST_CASE("task_group: an async_spawn that is not awaited takes no room, and des
 }
 
 TEST_CASE("task_group: children that never start give their room back") {
-    const test::watchdog guard;
     std::atomic<int> begun{0};
     bide::event never;
     {
@@ -258,7 +242,6 @@ TEST_CASE("task_group: children that never start give their room back") {
 // A coroutine without an executor that waits for room resumes on the thread of the child that has
 // ended. It blocks there until the end of all children, that child among them.
 TEST_CASE("task_group: a coroutine that got room may block until the group has ended") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     std::atomic<bool> over{false};
@@ -292,9 +275,7 @@ TEST_CASE("task_group: with a limit, never more children run, from wherever they
         auto* const g = new task_group(s, static_cast<std::size_t>(limit));
         const auto child = [&]() -> task<> {
             ++begun;
-            const int here = ++inside;
-            for (int seen = most; seen < here && !most.compare_exchange_weak(seen, here);) {
-            }
+            count_in(inside, most);
             struct at_end {
                 std::atomic<int>& now;
                 std::atomic<int>& count;
@@ -340,7 +321,6 @@ TEST_CASE("task_group: with a limit, never more children run, from wherever they
 }
 
 TEST_CASE("task_group: groups of one child each nest, in trees and chains, on one worker") {
-    const test::watchdog guard;
     bide::scheduler_options options;
     options.num_workers = 1;
     options.max_blocking_threads = 1;
@@ -371,7 +351,6 @@ TEST_CASE("task_group: groups of one child each nest, in trees and chains, on on
 }
 
 TEST_CASE("task_group: threads that wait for room go on when the group is cancelled") {
-    const test::watchdog guard;
     scheduler s;
     for (int round = 0; round < 20; ++round) {
         std::atomic<int> stayed{0};

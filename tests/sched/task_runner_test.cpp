@@ -1,18 +1,11 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/run_loop.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
+#include <support/sched.hpp>
 
-#include <memory>
 #include <type_traits>
-#include <utility>
 
 // What a scheduler and a run_loop have in common, for a caller that knows a task_runner alone.
 

@@ -51,7 +51,7 @@ inline bool fall_asleep(const bide::scheduler& s) {
             const bide::scheduler_stats now = s.stats();
             return now.parked >= now.woken + s.concurrency();
         },
-        std::chrono::seconds(1));
+        std::chrono::milliseconds(100));
 }
 
 // Keeps this thread busy until it is told; false: it was not told.

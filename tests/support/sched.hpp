@@ -1,0 +1,56 @@
+#ifndef BIDE_TESTS_SUPPORT_SCHED_HPP
+#define BIDE_TESTS_SUPPORT_SCHED_HPP
+
+// What nearly every test of schedulers, loops, groups and their tasks includes.
+
+#include <bide/channel/channel.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/death.hpp>
+#include <support/dumps.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/rounds.hpp>
+#include <support/scheduling.hpp>
+#include <support/service.hpp>
+#include <support/stop.hpp>
+#include <support/stress.hpp>
+#include <support/tasks.hpp>
+#include <support/waiting.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#endif
