@@ -26,11 +26,10 @@
 
 using namespace std::chrono_literals;
 using bide::basic_blocking_pool;
+using bide::blocking_pool;
 using bide::runnable;
 using bide::waker;
 using os_thread = bide::detail::os_thread;
-
-#define BIDE_BLOCKING_POOL_TEST_CASE(name) TEMPLATE_TEST_CASE(name, "", test::native, test::jittery)
 
 namespace {
 
@@ -68,9 +67,14 @@ struct job : runnable {
     }
 };
 
-template <class Pool> bool accepts(Pool& pool, job& j) {
+template <class Pool> bool accepts(Pool& pool, runnable& j) {
     std::error_code why = std::make_error_code(std::errc::io_error);
     return pool.post(j, why) && !why;
+}
+
+template <class Pool = blocking_pool>
+typename Pool::options up_to(unsigned threads, std::chrono::milliseconds keep_alive = 1h) {
+    return {.max_threads = threads, .keep_alive = keep_alive, .name = "a"};
 }
 
 template <class Pool> std::error_code refusal(Pool& pool, job& j) {
@@ -107,6 +111,8 @@ struct belated : test::jittery {
     }
 };
 
+using belated_pool = basic_blocking_pool<belated>;
+
 // At most `left` of these threads are started.
 struct scarce_thread : os_thread {
     inline static std::atomic<int> left{0};
@@ -121,9 +127,8 @@ struct scarce_thread : os_thread {
 
 } // namespace
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: work runs once, on a thread of the pool") {
-    const test::watchdog guard;
-    basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
+TEST_CASE("blocking_pool: work runs once, on a thread of the pool") {
+    blocking_pool pool(up_to(2));
     CHECK(pool.threads() == 0);
     job a;
     REQUIRE(accepts(pool, a));
@@ -161,9 +166,8 @@ TEST_CASE("blocking_pool: its threads have names and leave the program's signals
                 this);
         }
     };
-    const test::watchdog guard;
     for (const char* const name : {"worker", "a name of many words"}) {
-        bide::blocking_pool pool({.max_threads = 2, .keep_alive = 1h, .name = name});
+        blocking_pool pool({.max_threads = 2, .keep_alive = 1h, .name = name});
         std::error_code why;
         job first(true); // thread 0
         REQUIRE(accepts(pool, first));
@@ -181,10 +185,9 @@ TEST_CASE("blocking_pool: its threads have names and leave the program's signals
 }
 #endif
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: grows only while no thread is idle, and the thread "
-                             "that became idle last works first") {
-    const test::watchdog guard;
-    basic_blocking_pool<TestType> pool({.max_threads = 8, .keep_alive = 1h, .name = "a"});
+TEST_CASE("blocking_pool: grows only while no thread is idle, and the thread "
+          "that became idle last works first") {
+    blocking_pool pool(up_to(8));
     job jobs[3] = {job(true), job(true), job(true)};
     for (job& j : jobs) {
         REQUIRE(accepts(pool, j));
@@ -214,10 +217,8 @@ BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: grows only while no thread is idle,
     CHECK(rests(pool, 3));
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE(
-    "blocking_pool: with all threads busy, work is queued, the oldest first") {
-    const test::watchdog guard;
-    basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1h, .name = "a"});
+TEST_CASE("blocking_pool: with all threads busy, work is queued, the oldest first") {
+    blocking_pool pool(up_to(1));
     std::atomic<int> turns{0};
     job first(true);
     REQUIRE(accepts(pool, first));
@@ -239,10 +240,8 @@ BIDE_BLOCKING_POOL_TEST_CASE(
     }
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE(
-    "blocking_pool: a raised limit allows one thread more, also for queued work") {
-    const test::watchdog guard;
-    basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1h, .name = "a"});
+TEST_CASE("blocking_pool: a raised limit allows one thread more, also for queued work") {
+    blocking_pool pool(up_to(1));
     job first(true);
     job second(true);
     job third(true);
@@ -268,10 +267,8 @@ BIDE_BLOCKING_POOL_TEST_CASE(
     CHECK_FALSE(pool.try_run(third));
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE(
-    "blocking_pool: try_run() takes a runnable only if a thread can run it at once") {
-    const test::watchdog guard;
-    basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
+TEST_CASE("blocking_pool: try_run() takes a runnable only if a thread can run it at once") {
+    blocking_pool pool(up_to(2));
     job a(true);
     job b(true);
     job c;
@@ -290,12 +287,9 @@ BIDE_BLOCKING_POOL_TEST_CASE(
     CHECK(d.started == 0);
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE(
-    "blocking_pool: threads leave when their time is over, and new ones are started") {
-    const test::watchdog guard;
+TEST_CASE("blocking_pool: threads leave when their time is over, and new ones are started") {
     for (const auto keep_alive : {3ms, 0ms}) {
-        basic_blocking_pool<TestType> pool(
-            {.max_threads = 8, .keep_alive = keep_alive, .name = "a"});
+        blocking_pool pool(up_to(8, keep_alive));
         for (int round = 0; round < 3; ++round) {
             job jobs[3] = {job(true), job(true), job(true)};
             for (job& j : jobs) {
@@ -313,9 +307,8 @@ BIDE_BLOCKING_POOL_TEST_CASE(
     }
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: finish() runs what is queued, and refuses more") {
-    const test::watchdog guard;
-    basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
+TEST_CASE("blocking_pool: finish() runs what is queued, and refuses more") {
+    blocking_pool pool(up_to(2));
     std::deque<job> first;
     first.emplace_back(true);
     first.emplace_back(true);
@@ -379,12 +372,10 @@ struct furnishing : runnable {
 
 } // namespace
 
-BIDE_BLOCKING_POOL_TEST_CASE(
+TEST_CASE(
     "blocking_pool: when finish() returns, all threads have ended, also those that left before") {
-    const test::watchdog guard;
     for (int round = 0; round < 60; ++round) {
-        basic_blocking_pool<TestType> pool(
-            {.max_threads = 4, .keep_alive = round % 2 == 0 ? 1h : 0ms, .name = "a"});
+        blocking_pool pool(up_to(4, round % 2 == 0 ? 1h : 0ms));
         furnishing jobs[4];
         std::error_code why;
         int taken = 0;
@@ -407,7 +398,7 @@ BIDE_BLOCKING_POOL_TEST_CASE(
 }
 
 TEST_CASE("blocking_pool: without threads everything is refused") {
-    bide::blocking_pool pool({.max_threads = 0, .keep_alive = 1h, .name = "a"});
+    blocking_pool pool(up_to(0));
     job j;
     CHECK(refusal(pool, j) == std::errc::resource_unavailable_try_again);
     CHECK_FALSE(pool.try_run(j));
@@ -421,8 +412,7 @@ TEST_CASE(
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
-    bide::blocking_pool pool({.max_threads = 3, .keep_alive = 1h, .name = "a"});
+    blocking_pool pool(up_to(3));
     job a(true);
     job b;
     job c;
@@ -448,11 +438,9 @@ TEST_CASE(
     CHECK(b.started == 0);
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE(
-    "blocking_pool: if no more threads can be started, the existing ones do the work") {
-    const test::watchdog guard;
-    basic_blocking_pool<TestType, scarce_thread> pool(
-        {.max_threads = 8, .keep_alive = 1h, .name = "a"});
+TEST_CASE("blocking_pool: if no more threads can be started, the existing ones do the work") {
+    using pool_type = basic_blocking_pool<test::native, scarce_thread>;
+    pool_type pool(up_to<pool_type>(8));
     job first(true);
     scarce_thread::left = 0;
     CHECK(refusal(pool, first) == std::errc::too_many_files_open);
@@ -492,7 +480,7 @@ TEST_CASE(
         if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit does not apply to root
             std::fputs("as root", stderr);
         }
-        bide::blocking_pool pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
+        blocking_pool pool(up_to(2));
         job j;
         const std::error_code why = refusal(pool, j);
         std::fprintf(stderr, "%d, %u threads", why == std::errc::resource_unavailable_try_again,
@@ -520,8 +508,8 @@ struct no_thread {
 TEST_CASE("blocking_pool: finish() on one of its own threads terminates with a message") {
     CHECK(test::contains(
         test::dies([] {
-            basic_blocking_pool<test::native, no_thread> pool(
-                {.max_threads = 1, .keep_alive = 1h, .name = "a"});
+            using pool_type = basic_blocking_pool<test::native, no_thread>;
+            pool_type pool(up_to<pool_type>(1));
             runnable r;
             r.run =
                 waker([](void* p) noexcept { static_cast<decltype(pool)*>(p)->finish(); }, &pool);
@@ -533,13 +521,10 @@ TEST_CASE("blocking_pool: finish() on one of its own threads terminates with a m
 
 #endif
 
-TEMPLATE_TEST_CASE("blocking_pool: work that is posted when a thread's time is over runs", "",
-                   test::native, belated) {
-    const test::watchdog guard;
-    CAPTURE(test::run_seed());
+TEST_CASE("blocking_pool: work that is posted when a thread's time is over runs") {
     test::jitter chance(test::run_seed());
     std::deque<job> jobs(150);
-    basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1ms, .name = "a"});
+    belated_pool pool(up_to<belated_pool>(1, 1ms));
     int lost = 0;
     for (job& j : jobs) {
         REQUIRE(accepts(pool, j));
@@ -551,10 +536,8 @@ TEMPLATE_TEST_CASE("blocking_pool: work that is posted when a thread's time is o
     CHECK(lost == 0);
 }
 
-TEMPLATE_TEST_CASE(
-    "blocking_pool: in a storm all that was taken runs once, on no more threads than "
-    "allowed",
-    "", test::native, belated) {
+TEST_CASE("blocking_pool: in a storm all that was taken runs once, on no more threads than "
+          "allowed") {
     constexpr int posters = 3;
     constexpr int most = 3;
     constexpr int each = 500;
@@ -574,14 +557,13 @@ TEMPLATE_TEST_CASE(
                 this);
         }
     };
-    CAPTURE(test::run_seed());
     std::atomic<int> at_work{0};
     std::atomic<int> too_many{0};
     std::vector<std::deque<counted_job>> jobs(posters);
     std::vector<std::vector<bool>> taken(posters);
     int refused_posts = 0;
     {
-        basic_blocking_pool<TestType> pool({.max_threads = most, .keep_alive = 1ms, .name = "a"});
+        belated_pool pool(up_to<belated_pool>(most, 1ms));
         std::atomic<int> refused{0};
         test::run_threads(posters, [&](int me) {
             const auto mine = static_cast<unsigned>(me);
@@ -616,31 +598,29 @@ TEMPLATE_TEST_CASE(
     CHECK(at_work == 0);
 }
 
-TEMPLATE_TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool", "",
-                   test::native, belated) {
-    using pool_type = basic_blocking_pool<TestType>;
+TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool") {
     job first;
     job second;
-    const int touched = test::late_touches<pool_type>(
+    const int touched = test::late_touches<belated_pool>(
         1, 300,
         [&](void* place, int round) {
             for (job* const j : {&first, &second}) {
                 j->started = 0;
                 j->ended = 0;
             }
-            auto* const pool = ::new (place)
-                pool_type({.max_threads = 1, .keep_alive = round % 3 == 0 ? 0ms : 1h, .name = "a"});
+            auto* const pool =
+                ::new (place) belated_pool(up_to<belated_pool>(1, round % 3 == 0 ? 0ms : 1h));
             if (round % 2 == 0) { // the second post finds a thread that is idle or about to be
                 std::error_code why;
                 pool->post(first, why);
             }
             return pool;
         },
-        [&](pool_type& pool) {
+        [&](belated_pool& pool) {
             std::error_code why;
             pool.post(second, why);
         },
-        [&](pool_type&, int) {
+        [&](belated_pool&, int) {
             while (second.ended != 1) {
                 std::this_thread::yield();
             }

@@ -132,7 +132,7 @@ TEST_CASE("run_queue: a destroyed ring frees its buffer") {
     std::vector<job> all = numbered(9);
     const std::size_t before = test::live_allocations();
     {
-        basic_run_queue<native, 2> q;
+        basic_run_queue<native, 4> q;
         spill over;
         for (job& j : all) {
             q.push(j, over);
@@ -383,12 +383,9 @@ std::vector<int> storm(int thieves, std::size_t jobs) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("run_queue: each job comes out once, beside several thieves", "", test::native,
-                   test::jittery) {
-    CAPTURE(test::run_seed());
-    constexpr std::size_t jobs = 3'000;
+TEST_CASE("run_queue: each job comes out once, beside several thieves") {
+    constexpr std::size_t jobs = 1'000;
     const std::vector<int> once(jobs, 1);
-    CHECK(storm<TestType, 4, 4>(3, jobs) == once);
-    CHECK(storm<TestType, 2, 4096>(3, jobs) == once);
-    CHECK(storm<TestType, 256, 256>(2, jobs) == once);
+    CHECK(storm<test::jittery, 4, 4>(3, jobs) == once);
+    CHECK(storm<test::jittery, 2, 4096>(3, jobs) == once);
 }

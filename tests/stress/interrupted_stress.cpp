@@ -1,33 +1,14 @@
 // Threads that a signal interrupts five thousand times a second. The handler has no SA_RESTART, so
 // each interrupted system call fails with EINTR.
 
-#include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/epoll_driver.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/rounds.hpp>
-#include <support/scheduling.hpp>
+#include <support/file_waits.hpp>
+#include <support/sched.hpp>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #if defined(__linux__)
 
@@ -235,19 +216,6 @@ TEST_CASE("interrupted: no wait of a thread or task is lost, and none ends early
 
 namespace {
 
-// Both ends of a non-blocking pipe.
-struct pipe_ends {
-    pipe_ends() { good = ::pipe2(ends.data(), O_NONBLOCK | O_CLOEXEC) == 0; }
-    pipe_ends(const pipe_ends&) = delete;
-    pipe_ends& operator=(const pipe_ends&) = delete;
-    ~pipe_ends() {
-        ::close(ends[0]);
-        ::close(ends[1]);
-    }
-    std::array<int, 2> ends{-1, -1};
-    bool good;
-};
-
 task<std::size_t> read_all(bide::epoll_driver& io, int from, std::size_t bytes) {
     std::array<char, 4096> some{};
     std::size_t got = 0;
@@ -304,14 +272,13 @@ TEST_CASE("interrupted: a worker that sleeps in epoll gets its events and timers
     pest signals;
     rounds([&signals](std::uint32_t round) {
         constexpr std::size_t bytes = 1 << 20;
-        pipe_ends line;
-        REQUIRE(line.good);
+        const test::ends line = test::ends::pipe();
         bide::epoll_driver io;
         auto wanted = signals.on_workers(with(1 + round % 2, round % 4 < 2));
         wanted.io = &io;
         scheduler s(std::move(wanted));
-        auto reads = s.spawn(read_all(io, line.ends[0], bytes));
-        auto writes = s.spawn(write_all(io, line.ends[1], bytes));
+        auto reads = s.spawn(read_all(io, line.in, bytes));
+        auto writes = s.spawn(write_all(io, line.out, bytes));
         auto sleeps = s.spawn(sleep_some(5));
         REQUIRE(std::move(writes).join() == bytes);
         REQUIRE(std::move(reads).join() == bytes);

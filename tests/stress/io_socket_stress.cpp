@@ -1,28 +1,14 @@
 // Sockets that are closed while others read from them, and whose descriptors are used again at once: no
 // byte goes to a coroutine of another socket, and each wait ends.
 
-#include <support/catch.hpp>
+#include <support/sched.hpp>
 
 #if defined(__linux__)
 
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/io_socket.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/rounds.hpp>
-#include <support/stress.hpp>
 
 #include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <utility>
-#include <vector>
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -274,7 +274,6 @@ private:
 TEST_CASE("semaphore: random steps do what a number and a list would do") {
     const test::stress_time time;
     test::jitter chance(test::run_seed());
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     std::uint64_t games = 0;
     do {
         game g(chance, static_cast<std::ptrdiff_t>(chance.below(4)));
@@ -356,7 +355,6 @@ template <class Mutex> bool is_as_expected(test::jitter& chance, std::ptrdiff_t 
 TEST_CASE("mutex, shared_mutex: random steps do what a number and a list would do") {
     const test::stress_time time;
     test::jitter chance(test::run_seed());
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     do {
         REQUIRE(is_as_expected<bide::mutex>(chance, 1));
         REQUIRE(is_as_expected<bide::shared_mutex>(chance, 1'000));

@@ -175,12 +175,9 @@ private:
 
 } // namespace
 
-TEMPLATE_TEST_CASE(
-    "pool: each job that is pushed runs, through every queue, and then all workers sleep", "",
-    test::native, test::jittery) {
-    CAPTURE(test::run_seed());
-    using arena_type = arena<TestType>;
-    const typename arena_type::shape shapes[] = {
+TEST_CASE("pool: each job that is pushed runs, through every queue, and then all workers sleep") {
+    using arena_type = arena<test::jittery>;
+    const arena_type::shape shapes[] = {
         {2, 1, true, 0, false},       {1, 3, true, 0, false}, {2, 3, true, 0, true},
         {1, 3, true, 100'000, false}, {2, 2, false, 0, true}, {2, 3, true, 100'000, true},
     };

@@ -1,15 +1,5 @@
 #include <bide/sched/run_loop.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/jitter.hpp>
-#include <support/stress.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <thread>
+#include <support/sched.hpp>
 
 // Threads spawn into a loop and release permits to its tasks, while one thread runs it, now by
 // run(), now by short slices. Each task runs to its end once, on that thread.
@@ -21,7 +11,6 @@ using namespace std::chrono_literals;
 TEST_CASE("run_loop: no task and no wake is lost between threads that spawn and the one that runs",
           "[promise.run-loop-thread]") {
     constexpr int spawners = 3;
-    CAPTURE(test::run_seed());
     bide::semaphore permits(2);
     std::atomic<long> spawned{0};
     long ran = 0; // plain: tasks run on one thread
@@ -67,7 +56,6 @@ TEST_CASE("run_loop: no task and no wake is lost between threads that spawn and 
 
 TEST_CASE("run_loop: the loop may be destroyed as soon as a thread's last post has run",
           "[promise.run-loop-destructor]") {
-    CAPTURE(test::run_seed());
     long done = 0;
     long rounds = 0;
     for (const test::stress_time time; time.is_left(); ++rounds) {

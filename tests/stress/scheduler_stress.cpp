@@ -1,28 +1,7 @@
-// Schedulers under tasks and threads that use every operation at once, in rounds with exact
-// accounts; and chains of wakes without any time-out, in which one lost wake blocks the test.
+// Schedulers under tasks and threads that use every operation at once, in rounds with exact accounts.
+// Chains of wakes without any time-out are in spawn_options_stress.cpp.
 
-#include <bide/channel/channel.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/sync/latch.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/coroutines.hpp>
-#include <support/counted.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/scheduling.hpp>
-#include <support/stress.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 using bide::join_handle;
 using bide::scheduler;
@@ -32,13 +11,11 @@ using bide::task;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
 using std::chrono::microseconds;
+using test::ended_by_stop;
+using test::seed_of;
 using test::with;
 
 namespace {
-
-std::uint32_t seed_of(std::uint64_t what) {
-    return test::run_seed() + static_cast<std::uint32_t>(what);
-}
 
 // ---- Everything at once
 
@@ -196,10 +173,7 @@ void check_storm(unsigned workers, bool naps, bool early, std::uint32_t seed) {
             switch (chance.below(6)) {
             case 0: h.cancel(); break;
             case 1: std::move(h).detach(); continue;
-            case 2: try { static_cast<void>(std::move(h).join());
-                } catch (const stopped_error&) {
-                }
-                continue;
+            case 2: ended_by_stop(std::move(h)); continue;
             default: break;
             }
             kept[me].push_back(std::move(h));
@@ -213,10 +187,7 @@ void check_storm(unsigned workers, bool naps, bool early, std::uint32_t seed) {
     });
     for (auto& some : kept) {
         for (auto& h : some) {
-            try {
-                static_cast<void>(std::move(h).join());
-            } catch (const stopped_error&) {
-            }
+            ended_by_stop(std::move(h));
         }
     }
     in.s.shutdown();
@@ -225,8 +196,7 @@ void check_storm(unsigned workers, bool naps, bool early, std::uint32_t seed) {
     while (in.numbers.try_recv()) {
         ++left;
     }
-    INFO("BIDE_TEST_SEED=" << test::run_seed() << ", " << workers << " workers, naps " << naps
-                           << ", early " << early);
+    INFO(workers << " workers, naps " << naps << ", early " << early);
     REQUIRE(now.spawned == now.completed);
     REQUIRE(in.begun == in.ended);
     REQUIRE(in.lives.alive() == 0);
@@ -240,80 +210,12 @@ void check_storm(unsigned workers, bool naps, bool early, std::uint32_t seed) {
 } // namespace
 
 TEST_CASE("scheduler: under load of tasks, threads, cancels and time-outs nothing is lost") {
-    const test::stress_time time;
-    const test::watchdog guard(test::patience + test::stress_time::length());
-    std::uint32_t round = 0;
-    do {
+    test::rounds([](std::uint32_t round) {
         check_storm(1 + round % 4, round % 3 != 0, round % 5 == 4, seed_of(1'000 * round));
-        ++round;
-    } while (time.is_left());
+    });
 }
 
 // ---- Wakes
-
-namespace {
-
-// Passes a token to the next one in a ring, until it has passed round often enough.
-struct ring {
-    explicit ring(std::size_t n) {
-        for (std::size_t i = 0; i < n; ++i) {
-            places.emplace_back(0);
-        }
-    }
-    void pass(std::size_t from) {
-        ++passed; // plain data: only the holder of the token touches it
-        places[(from + 1) % places.size()].release();
-    }
-    std::deque<bide::semaphore> places;
-    std::uint64_t passed = 0;
-};
-
-task<> sit(ring& in, std::size_t at, int laps, std::uint32_t seed) {
-    test::jitter chance(seed);
-    for (int i = 0; i < laps; ++i) {
-        auto token = co_await in.places[at].async_acquire();
-        token.forget();
-        if (chance.below(8) == 0) {
-            co_await yield();
-        }
-        chance();
-        in.pass(at);
-    }
-}
-void sit_and_block(ring& in, std::size_t at, int laps) {
-    for (int i = 0; i < laps; ++i) {
-        in.places[at].acquire();
-        in.pass(at);
-    }
-}
-
-} // namespace
-
-TEST_CASE("scheduler: a token passes through tasks and threads without any time-out") {
-    const test::stress_time time;
-    const test::watchdog guard(test::patience + test::stress_time::length());
-    std::uint32_t round = 0;
-    do {
-        constexpr std::size_t seats = 7;
-        constexpr int laps = 60;
-        ring in(seats);
-        scheduler a(with(1 + round % 3, false));
-        scheduler b(with(1, round % 2 == 0));
-        std::vector<join_handle<>> seated;
-        for (std::size_t i = 0; i + 1 < seats; ++i) {
-            scheduler& s = i % 3 == 2 ? b : a;
-            seated.push_back(i == 3 ? s.spawn([&in, i] { sit_and_block(in, i, laps); })
-                                    : s.spawn(sit(in, i, laps, seed_of(100 * round + i))));
-        }
-        in.places[0].release();
-        sit_and_block(in, seats - 1, laps);
-        for (auto& h : seated) {
-            std::move(h).join();
-        }
-        REQUIRE(in.passed == seats * laps);
-        ++round;
-    } while (time.is_left());
-}
 
 TEST_CASE("scheduler: a task that comes while the workers go to sleep wakes one") {
     const test::stress_time time;
@@ -350,56 +252,19 @@ TEST_CASE("scheduler: a task that comes while the workers go to sleep wakes one"
                 }
             }
             spawned[me] += n;
-            for (auto& h : mine) {
-                std::move(h).join();
-            }
+            test::join_all(mine);
             meeting.meet();
         }
     });
     CHECK(ran == spawned[0] + spawned[1]);
 }
 
-TEST_CASE("scheduler: tasks behind a task that does not wait are always stolen") {
-    const test::stress_time time;
-    const test::watchdog guard(test::patience + test::stress_time::length());
-    std::deque<scheduler> all;
-    for (const bool naps : {true, false}) {
-        for (const unsigned workers : {2u, 3u}) {
-            all.emplace_back(with(workers, naps));
-        }
-    }
-    test::jitter chance(seed_of(0));
-    std::uint64_t round = 0;
-    do {
-        scheduler& s = all[round++ % all.size()];
-        std::atomic<int> ran{0};
-        const int children = 1 + static_cast<int>(chance.below(3));
-        chance.dawdle(18);
-        std::vector<join_handle<>> made;
-        const bool in_time =
-            s.spawn([&] {
-                 for (int i = 0; i < children; ++i) {
-                     made.push_back(s.spawn([&] { ++ran; }));
-                 }
-                 return test::eventually([&] { return ran == children; }, test::patience / 2);
-             }).join();
-        REQUIRE(in_time);
-        for (auto& h : made) {
-            std::move(h).join();
-        }
-    } while (time.is_left());
-}
-
 // ---- Lives
 
 TEST_CASE(
     "scheduler: a life as short as can be, with an end from two sides, leaves nothing behind") {
-    const test::stress_time time;
-    const test::watchdog guard(test::patience + test::stress_time::length());
-    test::jitter chance(seed_of(0));
     test::tally lives;
-    std::uint32_t round = 0;
-    do {
+    test::rounds([&](std::uint32_t round) {
         bide::semaphore none(0);
         std::atomic<int> ran{0};
         std::vector<join_handle<int>> kept;
@@ -415,25 +280,15 @@ TEST_CASE(
                     co_return got ? 1 : 2;
                 }));
             }
-            test::thread_executor other;
-            std::atomic<bool> ended{false};
-            struct ends {
-                scheduler& s;
-                std::atomic<bool>& done;
-                static void run(void* self) noexcept {
-                    auto& me = *static_cast<ends*>(self);
-                    me.s.shutdown();
-                    me.done = true;
+            test::run_threads(2, [&](int me) {
+                test::jitter mine(seed_of(2 * round + static_cast<std::uint32_t>(me)));
+                mine();
+                if (me == 0) {
+                    kept[mine.below(6)].cancel();
+                    mine();
                 }
-            } both{s, ended};
-            chance();
-            other.post(bide::waker(&ends::run, &both));
-            kept[chance.below(6)].cancel();
-            chance();
-            s.shutdown();
-            while (!ended) {
-                std::this_thread::yield();
-            }
+                s.shutdown();
+            });
         }
         int stopped = 0;
         for (auto& h : kept) {
@@ -447,8 +302,7 @@ TEST_CASE(
         REQUIRE(ran <= 6);
         REQUIRE(lives.alive() == 0);
         REQUIRE(none.waiters() == 0);
-        ++round;
-    } while (time.is_left());
+    });
 }
 
 namespace {
@@ -470,7 +324,6 @@ TEST_CASE("scheduler: runs a million tasks, if there is time for them") {
     for (std::ptrdiff_t i = 0, level = 1; i <= depth; ++i, level *= 10) {
         tasks += level;
     }
-    const test::watchdog guard(test::patience + test::stress_time::length());
     for (const bool naps : {true, false}) {
         bide::latch all(tasks);
         scheduler s(with(2, naps));

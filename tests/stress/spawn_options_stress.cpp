@@ -2,23 +2,8 @@
 // some of them block the threads: one lost wake blocks the test. Each task is on its thread, and all
 // steps are counted.
 
-#include <bide/sched/scheduler.hpp>
 #include <bide/sched/spawn_options.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/compose.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/scheduling.hpp>
-#include <support/stress.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 using bide::join_handle;
 using bide::scheduler;
@@ -127,11 +112,9 @@ void check_round(std::uint32_t seed) {
         in.places[0].release();
         sit_and_block(in, seats - 1, laps, nullptr);
     });
-    for (auto& h : seated) {
-        std::move(h).join();
-    }
+    test::join_all(seated);
     s.shutdown();
-    INFO("BIDE_TEST_SEED=" << test::run_seed() << ", " << workers << " workers");
+    INFO(workers << " workers");
     for (const ring& in : all) {
         REQUIRE(in.passed == seats * laps);
     }
@@ -149,7 +132,6 @@ void check_round(std::uint32_t seed) {
 TEST_CASE(
     "spawn_options: tokens pass through tasks of all classes and threads without a time-out") {
     const test::stress_time time;
-    const test::watchdog guard(test::patience + test::stress_time::length());
     std::uint32_t round = test::run_seed();
     do {
         check_round(round);
@@ -161,7 +143,6 @@ TEST_CASE(
 TEST_CASE("spawn_options: a pinned task runs on its thread while tasks block all threads",
           "[promise.pinned-tasks]") {
     const test::stress_time time;
-    const test::watchdog guard(test::patience + test::stress_time::length());
     constexpr unsigned workers = 2;
     scheduler s(with(workers, false));
     std::vector<ledger> ledgers(workers);
@@ -186,12 +167,9 @@ TEST_CASE("spawn_options: a pinned task runs on its thread while tasks block all
             ++spawned;
             chance();
         }
-        for (auto& h : all) {
-            std::move(h).join();
-        }
+        test::join_all(all);
     } while (time.is_left());
     s.shutdown();
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     REQUIRE(ledgers[0].wrong + ledgers[1].wrong == 0);
     REQUIRE(ledgers[0].steps + ledgers[1].steps == spawned);
     REQUIRE(s.stats().spawned == s.stats().completed);
