@@ -190,8 +190,8 @@ TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a bus
             std::atomic<bool> told{false};
             std::vector<join_handle<>> inner;
             CHECK(s.spawn([&] {
-                       for (int i = 0; i < 1'000; ++i) { // while a worker watches, it may be
-                           std::this_thread::yield();
+                       const auto end = std::chrono::steady_clock::now() + 500us;
+                       while (std::chrono::steady_clock::now() < end) { // a worker may watch
                        }
                        inner.push_back(s.spawn([&] { told = true; }));
                        return test::spin_until(told);
