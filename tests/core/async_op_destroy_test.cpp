@@ -260,7 +260,7 @@ test::detached take_in_storm(test::basic_tokens<P>& t, std::stop_token stop, dea
 } // namespace
 
 TEMPLATE_TEST_CASE("async_op: grants, stops and time-outs that race end each wait once", "",
-                   test::native, test::portable, test::jittery) {
+                   test::native, test::jittery) {
     constexpr int rounds = 20;
     constexpr int waits = 60;
     constexpr int given = 20;

@@ -19,9 +19,9 @@ using bide::runnable;
 #define BIDE_READY_QUEUE_TEST_CASE(name)                                                           \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: pop returns the oldest runnable first") {
+TEST_CASE("ready_queue: pop returns the oldest runnable first") {
     const test::watchdog guard;
-    basic_ready_queue<TestType> queue;
+    basic_ready_queue<test::native> queue;
     runnable all[5];
     queue.post(all[0]);
     queue.post(all[1]);
@@ -36,8 +36,8 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: pop returns the oldest runnable first")
     CHECK(queue.pop(deadline::poll()) == nullptr);
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: empty() says whether a pop would wait") {
-    basic_ready_queue<TestType> queue;
+TEST_CASE("ready_queue: empty() says whether a pop would wait") {
+    basic_ready_queue<test::native> queue;
     runnable all[2];
     CHECK(queue.empty());
     queue.post(all[0]);
@@ -51,9 +51,9 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: empty() says whether a pop would wait")
     CHECK(queue.empty());
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: a popped runnable may be posted again") {
+TEST_CASE("ready_queue: a popped runnable may be posted again") {
     const test::watchdog guard;
-    basic_ready_queue<TestType> queue;
+    basic_ready_queue<test::native> queue;
     runnable a;
     runnable b;
     for (int i = 0; i < 3; ++i) {
@@ -66,8 +66,8 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: a popped runnable may be posted again")
     }
 }
 
-BIDE_READY_QUEUE_TEST_CASE(
-    "ready_queue: pop of an empty queue returns at the deadline, not before") {
+TEMPLATE_TEST_CASE("ready_queue: pop of an empty queue returns at the deadline, not before", "",
+                   test::native, test::portable) {
     const test::watchdog guard;
     basic_ready_queue<TestType> queue;
     CHECK(queue.pop(deadline::poll()) == nullptr);
@@ -108,8 +108,8 @@ struct numbered : runnable {
 
 } // namespace
 
-BIDE_READY_QUEUE_TEST_CASE(
-    "ready_queue: all of many posters come out once, each poster's in order") {
+TEMPLATE_TEST_CASE("ready_queue: all of many posters come out once, each poster's in order", "",
+                   test::native, test::portable) {
     constexpr int posters = 3;
     constexpr int each = 3'000;
     basic_ready_queue<TestType> queue;
@@ -208,7 +208,7 @@ TEST_CASE("ready_queue: a post to an owner that is awake makes no system call") 
     CHECK(platform::wakes == 0);
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: nothing is allocated") {
+TEMPLATE_TEST_CASE("ready_queue: nothing is allocated", "", test::native, test::portable) {
     basic_ready_queue<TestType> queue;
     runnable r;
     queue.pop(deadline::after(1us)); // the first use makes the portable table

@@ -24,9 +24,9 @@ using test::basic_tokens;
 #define BIDE_THREAD_WAIT_TEST_CASE(name)                                                           \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
+TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
     const test::watchdog guard;
-    basic_tokens<TestType> t(2);
+    basic_tokens<test::native> t(2);
     CHECK(t.take_until(deadline::never()) == wait_status::granted);
     CHECK(t.take(std::stop_token()) == wait_status::granted);
     t.close();
@@ -34,15 +34,15 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a wait that completes in enqueue does n
     CHECK(t.take(std::stop_token()) == wait_status::closed);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a past deadline does not block") {
+TEST_CASE("thread_wait: a past deadline does not block") {
     const test::watchdog guard;
-    basic_tokens<TestType> t(0);
+    basic_tokens<test::native> t(0);
     CHECK(t.take_until(deadline::poll()) == wait_status::timed_out);
     CHECK(t.waiters() == 0);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE(
-    "thread_wait: a wait ends at its deadline, not before, and leaves the queue") {
+TEMPLATE_TEST_CASE("thread_wait: a wait ends at its deadline, not before, and leaves the queue", "",
+                   test::native, test::portable) {
     const test::watchdog guard;
     basic_tokens<TestType> t(0);
     const deadline end = deadline::after(2ms);
@@ -77,7 +77,8 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a grant and a close end the wait of a s
     }
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop before or during the wait ends it") {
+TEMPLATE_TEST_CASE("thread_wait: a stop before or during the wait ends it", "", test::native,
+                   test::portable) {
     const test::watchdog guard;
     basic_tokens<TestType> t(0);
     std::stop_source before = test::new_stop();
@@ -105,17 +106,17 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop before or during the wait ends i
     CHECK(t.available() == 1);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a ready wait is granted in spite of a stop") {
+TEST_CASE("thread_wait: a ready wait is granted in spite of a stop") {
     const test::watchdog guard;
-    basic_tokens<TestType> t(1);
+    basic_tokens<test::native> t(1);
     std::stop_source stop = test::new_stop();
     stop.request_stop();
     CHECK(t.take(stop.get_token()) == wait_status::granted);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop after the wait does not access it") {
+TEST_CASE("thread_wait: a stop after the wait does not access it") {
     const test::watchdog guard;
-    basic_tokens<TestType> t(1);
+    basic_tokens<test::native> t(1);
     std::stop_source stop = test::new_stop();
     CHECK(t.take(stop.get_token()) == wait_status::granted);
     stop.request_stop();
@@ -286,7 +287,8 @@ TEST_CASE("thread_wait: a primitive's own await() replaces park()") {
     CHECK(t.awaited == 1);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline on another clock is kept on that clock") {
+TEMPLATE_TEST_CASE("thread_wait: a deadline on another clock is kept on that clock", "",
+                   test::native, test::portable) {
     using clock = test::fake_clock<TestType>;
     clock::set(0s);
     clock::reads = 0;
@@ -324,7 +326,8 @@ TEMPLATE_TEST_CASE("thread_wait: a clock that is set past a deadline ends the wa
     CHECK(seen == wait_status::timed_out);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: errno stays as it was and nothing is allocated") {
+TEMPLATE_TEST_CASE("thread_wait: errno stays as it was and nothing is allocated", "", test::native,
+                   test::portable) {
     basic_tokens<TestType> t(0);
     std::stop_source stop = test::new_stop();
     stop.request_stop();

@@ -25,8 +25,8 @@ void count(void* calls) noexcept { ++*static_cast<int*>(calls); }
 
 } // namespace
 
-BIDE_WAITER_TEST_CASE("waiter: a new waiter is waiting, is not queued, and misses all units") {
-    const basic_waiter<TestType> w(3);
+TEST_CASE("waiter: a new waiter is waiting, is not queued, and misses all units") {
+    const basic_waiter<test::native> w(3);
     CHECK(w.outcome() == wait_status::waiting);
     CHECK_FALSE(w.is_complete());
     CHECK_FALSE(w.is_queued());
@@ -36,11 +36,11 @@ BIDE_WAITER_TEST_CASE("waiter: a new waiter is waiting, is not queued, and misse
     CHECK(w.missing == 3);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: each published outcome ends park at once") {
+TEST_CASE("waiter: each published outcome ends park at once") {
     const test::watchdog guard;
     for (const wait_status what : {wait_status::granted, wait_status::closed, wait_status::stopped,
                                    wait_status::timed_out}) {
-        basic_waiter<TestType> w;
+        basic_waiter<test::native> w;
         w.publish(what);
         CHECK(w.is_complete());
         CHECK(w.outcome() == what);
@@ -50,7 +50,8 @@ BIDE_WAITER_TEST_CASE("waiter: each published outcome ends park at once") {
     }
 }
 
-BIDE_WAITER_TEST_CASE("waiter: a park that times out leaves the wait open") {
+TEMPLATE_TEST_CASE("waiter: a park that times out leaves the wait open", "", test::native,
+                   test::portable) {
     const test::watchdog guard;
     basic_waiter<TestType> w;
     const deadline end = deadline::after(2ms);
@@ -116,13 +117,13 @@ BIDE_WAITER_TEST_CASE(
     CHECK(woken == rounds);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: the publication runs the waker once, after the outcome is visible") {
+TEST_CASE("waiter: the publication runs the waker once, after the outcome is visible") {
     struct context {
-        basic_waiter<TestType>* w;
+        basic_waiter<test::native>* w;
         wait_status seen;
         int calls;
     } c{nullptr, wait_status::waiting, 0};
-    basic_waiter<TestType> w(1);
+    basic_waiter<test::native> w(1);
     c.w = &w;
     w.set_waker(bide::waker(
         [](void* p) noexcept {
@@ -137,18 +138,17 @@ BIDE_WAITER_TEST_CASE("waiter: the publication runs the waker once, after the ou
     CHECK(c.seen == wait_status::closed);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: settle wakes no thread") {
+TEST_CASE("waiter: settle wakes no thread") {
     int calls = 0;
-    basic_waiter<TestType> w(1, bide::waker(&count, &calls));
+    basic_waiter<test::native> w(1, bide::waker(&count, &calls));
     w.settle(wait_status::granted);
     CHECK(w.is_complete());
     CHECK(calls == 0);
 }
 
-BIDE_WAITER_TEST_CASE(
-    "waiter: the wait is decided once, by the thread that takes it out of the queue") {
-    basic_waiter_queue<TestType> queue;
-    basic_waiter<TestType> w;
+TEST_CASE("waiter: the wait is decided once, by the thread that takes it out of the queue") {
+    basic_waiter_queue<test::native> queue;
+    basic_waiter<test::native> w;
     queue.push(w);
     CHECK(w.is_queued());
     queue.remove(w);
@@ -158,14 +158,14 @@ BIDE_WAITER_TEST_CASE(
     CHECK(w.outcome() == wait_status::granted);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: a stop before queueing is recorded, a stop after queueing is not") {
-    basic_waiter<TestType> early;
+TEST_CASE("waiter: a stop before queueing is recorded, a stop after queueing is not") {
+    basic_waiter<test::native> early;
     early.forbid(wait_status::stopped);
     CHECK(early.forbidden() == wait_status::stopped);
     CHECK_FALSE(early.is_complete());
 
-    basic_waiter_queue<TestType> queue;
-    basic_waiter<TestType> late;
+    basic_waiter_queue<test::native> queue;
+    basic_waiter<test::native> late;
     queue.push(late);
     late.forbid(wait_status::stopped);
     CHECK(late.forbidden() == wait_status::waiting);
@@ -174,9 +174,9 @@ BIDE_WAITER_TEST_CASE("waiter: a stop before queueing is recorded, a stop after 
     CHECK(late.forbidden() == wait_status::waiting);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: after reset it is in the state of a new waiter") {
-    basic_waiter_queue<TestType> queue;
-    basic_waiter<TestType> w(2);
+TEST_CASE("waiter: after reset it is in the state of a new waiter") {
+    basic_waiter_queue<test::native> queue;
+    basic_waiter<test::native> w(2);
     w.forbid(wait_status::stopped);
     queue.push(w);
     w.missing = 1;
@@ -194,7 +194,8 @@ BIDE_WAITER_TEST_CASE("waiter: after reset it is in the state of a new waiter") 
     queue.remove(w);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: a rouse ends one sleep without an outcome, and only a sleep") {
+TEMPLATE_TEST_CASE("waiter: a rouse ends one sleep without an outcome, and only a sleep", "",
+                   test::native, test::portable) {
     basic_waiter<TestType> w;
     CHECK_FALSE(w.rouse()); // the owner is awake
     std::atomic<bool> slept{false};
@@ -230,7 +231,8 @@ TEST_CASE("waiter: a publication without a sleeper makes no system call") {
     CHECK(platform::calls() == 0);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: errno stays as it was and nothing is allocated") {
+TEMPLATE_TEST_CASE("waiter: errno stays as it was and nothing is allocated", "", test::native,
+                   test::portable) {
     basic_waiter<TestType>().park(deadline::after(1us)); // the first use makes the portable table
     const std::size_t before = test::allocations();
     errno = 4711;
