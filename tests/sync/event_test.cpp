@@ -149,36 +149,6 @@ TEST_CASE("event: a coroutine that resets it inside set() waits for the next set
     }
 }
 
-TEMPLATE_TEST_CASE("event: each set ends a round of two threads that reset for each other", "",
-                   test::native, test::portable) {
-    using event = bide::basic_event<TestType>;
-    constexpr int rounds = 3'000;
-    event there;
-    event back;
-    int ball = 0; // plain: a sanitizer sees whether it is ordered
-    bool in_step[2] = {true, true};
-    test::run_threads(2, [&](int i) {
-        for (int round = 0; round < rounds; ++round) {
-            if (i == 0) {
-                in_step[i] = in_step[i] && ball == 2 * round;
-                ++ball;
-                there.set();
-                back.wait();
-                back.reset();
-            } else {
-                there.wait();
-                there.reset();
-                in_step[i] = in_step[i] && ball == 2 * round + 1;
-                ++ball;
-                back.set();
-            }
-        }
-    });
-    CHECK(in_step[0]);
-    CHECK(in_step[1]);
-    CHECK(ball == 2 * rounds);
-}
-
 TEMPLATE_TEST_CASE("event: sets and resets that race leave no waiter behind", "", test::native,
                    test::portable) {
     using event = bide::basic_event<TestType>;

@@ -313,7 +313,7 @@ TEST_CASE("lock: but for an adaptive_mutex, no thread overtakes a thread that sl
 
 // ---- Deadlines and stops
 
-TEST_CASE("lock: zero, negative and past times mean one attempt") {
+TEST_CASE("lock: zero, negative and past times mean one attempt", "[promise.time-limits]") {
     const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
@@ -350,7 +350,7 @@ TEST_CASE("lock: a time-out is not early, by its own clock, and has no effect") 
     CHECK(m->is_free());
 }
 
-TEST_CASE("lock: a huge time-out never ends the wait, an unlock does") {
+TEST_CASE("lock: a huge time-out never ends the wait, an unlock does", "[promise.time-limits]") {
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -506,7 +506,8 @@ TEST_CASE("lock: a coroutine that is destroyed while it waits is not waited for"
     CHECK(m->is_free());
 }
 
-TEST_CASE("lock: a coroutine destroyed after the grant gives it back") {
+TEST_CASE("lock: a coroutine destroyed after the grant gives it back",
+          "[promise.destroyed-grant-returns]") {
     const test::watchdog guard;
     const kind& of = each_kind();
     const bool has_waiter = GENERATE(false, true);
@@ -531,7 +532,7 @@ TEST_CASE("lock: a coroutine destroyed after the grant gives it back") {
     CHECK(m->is_free() != has_waiter);
 }
 
-TEST_CASE("lock: a stop that comes after the grant is too late") {
+TEST_CASE("lock: a stop that comes after the grant is too late", "[promise.grant-stays]") {
     const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
@@ -550,7 +551,7 @@ TEST_CASE("lock: a stop that comes after the grant is too late") {
     CHECK(m->is_free());
 }
 
-TEST_CASE("lock: a chain of unlocks takes constant stack space") {
+TEST_CASE("lock: a chain of unlocks takes constant stack space", "[promise.resume-in-release]") {
     constexpr std::size_t length = 20'000;
     const kind& of = each_kind();
     CAPTURE(of.name);

@@ -466,24 +466,6 @@ TEST_CASE("semaphore: no wait allocates", "[promise.no-wait-allocates]") {
         CHECK(as_expected);
         CHECK(made == 0);
     }
-    SECTION("of a coroutine") {
-        std::atomic<bool> at_last{false};
-        auto c = [](semaphore& from, std::stop_token t, std::atomic<bool>& last) -> test::held {
-            const auto plain = co_await from.async_acquire();
-            const auto stopped = co_await from.async_acquire().with_stop(t);
-            const auto too_late = co_await from.async_acquire().with_timeout(1ms);
-            last = plain && !stopped && !too_late; // from here on this thread's again
-            const auto in_time = co_await from.async_acquire().with_timeout(1h);
-        }(s, token, at_last);
-        const std::size_t before = test::allocations();
-        c.start();
-        s.release();
-        stop.request_stop();
-        good = test::eventually([&] { return at_last.load(); }) && test::has_waiters(s, 1);
-        s.release();
-        CHECK(test::allocations() == before);
-        CHECK(c.done());
-    }
     SECTION("of a foreign waker") {
         test::foreign first(s, 1);
         test::foreign second(s, 1);
@@ -514,16 +496,6 @@ TEST_CASE(
     });
     CHECK(test::contains(said, "semaphore"));
     CHECK(test::contains(said, "2 waiting"));
-}
-
-TEST_CASE("semaphore: destroying it without waiters is allowed") {
-    CHECK(test::contains(test::dies([] {
-                             bide::semaphore::waiter w(1, {});
-                             bide::semaphore s(0);
-                             static_cast<void>(s.acquire_wait(w));
-                             static_cast<void>(s.cancel_acquire(w));
-                         }),
-                         "[it lives on]"));
 }
 
 #endif
