@@ -193,74 +193,9 @@ TEST_CASE("async_op: a primitive's own error type gets the code and keeps the va
     CHECK(*back == 5);
 }
 
-// ---- coroutines of other libraries
+// ---- coroutines of other libraries; interop/foreign_coroutines_test.cpp has whole tasks of them
 
 namespace {
-
-// A lazy task: its awaiter is its continuation, resumed by symmetric transfer.
-class lazy {
-public:
-    struct promise_type {
-        promise_type() noexcept {}
-        lazy get_return_object() noexcept {
-            return lazy(std::coroutine_handle<promise_type>::from_promise(*this));
-        }
-        std::suspend_always initial_suspend() noexcept { return {}; }
-        auto final_suspend() noexcept { return at_end(); }
-        void return_value(int n) noexcept { value = n; }
-        void unhandled_exception() noexcept { error = std::current_exception(); }
-
-        int value = 0;
-        std::exception_ptr error;
-        std::coroutine_handle<> continuation;
-    };
-    struct at_end {
-        at_end() noexcept {}
-        bool await_ready() noexcept { return false; }
-        std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> h) noexcept {
-            return h.promise().continuation;
-        }
-        void await_resume() noexcept {}
-    };
-
-    lazy(lazy&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
-    ~lazy() {
-        if (frame_) {
-            frame_.destroy();
-        }
-    }
-
-    bool await_ready() const noexcept { return false; }
-    std::coroutine_handle<> await_suspend(std::coroutine_handle<> by) noexcept {
-        frame_.promise().continuation = by;
-        return frame_;
-    }
-    int await_resume() {
-        if (frame_.promise().error) {
-            std::rethrow_exception(frame_.promise().error);
-        }
-        return frame_.promise().value;
-    }
-
-private:
-    explicit lazy(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
-    std::coroutine_handle<promise_type> frame_;
-};
-
-lazy take_lazily(tokens& t) {
-    auto token = co_await t.async_take();
-    token.keep();
-    co_return 1;
-}
-test::detached run(tokens& t, std::string& said) {
-    lazy task = take_lazily(t);
-    try {
-        const int got = co_await task;
-        said = "got " + std::to_string(got);
-    } catch (const bide::closed_error&) {
-        said = "closed";
-    }
-}
 
 // Passes the awaited object on: by reference or by value.
 template <bool ByValue> struct transforming : test::nowhere {
@@ -335,22 +270,6 @@ numbers number_tokens(tokens& t) {
 }
 
 } // namespace
-
-TEST_CASE("async_op: a lazy task of another library awaits it and gets its exception") {
-    tokens t(1);
-    std::string ready;
-    run(t, ready);
-    CHECK(ready == "got 1");
-    std::string waited;
-    run(t, waited);
-    CHECK(waited.empty());
-    t.give();
-    CHECK(waited == "got 1");
-    std::string closed;
-    run(t, closed);
-    t.close();
-    CHECK(closed == "closed");
-}
 
 TEMPLATE_TEST_CASE("async_op: a promise may pass it on in await_transform", "", std::true_type,
                    std::false_type) {
