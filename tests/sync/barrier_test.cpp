@@ -240,7 +240,7 @@ TEST_CASE("barrier: the end of a phase is a case of a select") {
 }
 
 TEMPLATE_TEST_CASE("barrier: threads and coroutines meet in each phase, and see what came before",
-                   "", test::native, test::portable, test::jittery) {
+                   "", test::native, test::jittery) {
     constexpr int size = 4;
     constexpr int phases = 100;
     barrier_on<TestType> b(size);

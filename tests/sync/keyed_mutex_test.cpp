@@ -284,7 +284,7 @@ TEST_CASE("keyed_mutex: what Equal or the copy of a key throws locks nothing and
 }
 
 TEMPLATE_TEST_CASE("keyed_mutex: no two threads or coroutines hold one key", "", test::native,
-                   test::portable, test::jittery) {
+                   test::jittery) {
     constexpr int keys = 3;
     constexpr int turns = 300;
     keyed_on<TestType> m(2);

@@ -660,7 +660,7 @@ TEST_CASE("object_pool: to borrow an idle object, or to wait for one, allocates 
 }
 
 TEMPLATE_TEST_CASE("object_pool: never more objects than its limit, and each one has one borrower",
-                   "", test::native, test::portable, test::jittery) {
+                   "", test::native, test::jittery) {
     struct counter {
         std::atomic<int>* alive;
         int uses = 0; // plain: a sanitizer sees whether they are ordered

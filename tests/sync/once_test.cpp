@@ -220,7 +220,7 @@ TEST_CASE("once_flag: if the function throws, the next caller calls its own") {
 }
 
 TEMPLATE_TEST_CASE("once_flag: of many callers one initialises, and all see what it did",
-                   "[promise.once]", test::native, test::portable, test::jittery) {
+                   "[promise.once]", test::native, test::jittery) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 200; ++round) {
         bide::basic_once_flag<TestType> f;
@@ -317,7 +317,7 @@ TEST_CASE("once_cell: if a constructor or a function throws, the next caller mak
 }
 
 TEMPLATE_TEST_CASE("once_cell: threads and coroutines get the one value", "", test::native,
-                   test::portable, test::jittery) {
+                   test::jittery) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 200; ++round) {
         bide::once_cell<int, TestType> cell;

@@ -128,7 +128,7 @@ TEST_CASE("scoped_lock: an exception of a lock unlocks the mutexes before it") {
 }
 
 TEMPLATE_TEST_CASE("scoped_lock: threads that name the mutexes in other orders do not deadlock",
-                   "[promise.several-locks]", test::native, test::portable, test::jittery) {
+                   "[promise.several-locks]", test::native, test::jittery) {
     bide::basic_mutex<TestType> a;
     bide::basic_adaptive_mutex<TestType> b;
     bide::basic_shared_mutex<TestType> c;
