@@ -19,9 +19,6 @@ void add_reducer();     // the rules and the record, without a store
 namespace {
 
 void add_all() {
-    if (is_short() && benchmark::GetBenchmarkFilter() == ".") {
-        use_few_stores();
-    }
     const std::string below = work_directory::below();
     benchmark::AddCustomContext("stores", describe_stores());
     benchmark::AddCustomContext("files", "below " + below + ", on " + filesystem_of(below) +

@@ -149,8 +149,6 @@ private:
 };
 #endif
 
-bool only_few = false;
-
 std::vector<std::unique_ptr<store>> find_stores() {
     std::vector<std::unique_ptr<store>> found;
     found.push_back(std::make_unique<memory_store>());
@@ -161,13 +159,6 @@ std::vector<std::unique_ptr<store>> find_stores() {
 #if defined(BIDE_BENCH_HAS_POSTGRES)
     if (test::postgres_server::is_available()) {
         found.push_back(std::make_unique<postgres_store>(false));
-    }
-#endif
-    if (only_few) {
-        return found;
-    }
-#if defined(BIDE_BENCH_HAS_POSTGRES)
-    if (test::postgres_server::is_available()) {
         found.push_back(std::make_unique<postgres_store>(true));
     }
 #endif
@@ -198,8 +189,6 @@ const std::vector<store*>& stores() {
     }();
     return all;
 }
-
-void use_few_stores() { only_few = true; }
 
 void stop_servers() {
 #if defined(BIDE_BENCH_HAS_POSTGRES)
@@ -238,7 +227,6 @@ std::string describe_stores() {
 #if defined(BIDE_BENCH_HAS_SQLITE)
     text += std::string("; SQLite ") + sqlite3_libversion();
 #endif
-    text += only_few ? "; the others in rounds of full length, or with a filter" : "";
     return text;
 }
 

@@ -37,10 +37,8 @@ public:
     virtual bide::slot_ref open(const std::string& place, slot_meter& meter) = 0;
 };
 
-// All of them, or only those that take no server but PostgreSQL. They live as long as the program;
-// stop_servers() before its end.
+// They live as long as the program; stop_servers() before its end.
 const std::vector<store*>& stores();
-void use_few_stores(); // before the first use
 void stop_servers();
 
 // For libpq; empty where there is no server. Starts it.

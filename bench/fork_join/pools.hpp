@@ -280,8 +280,8 @@ inline double peak_resident_bytes() {
 struct workload {
     std::string name;
     std::string note;
-    std::uint64_t size; // as the workload understands it
-    double count;       // of what is forked (or done) in a run
+    std::uint64_t size;     // as the workload understands it
+    double count;           // of what is forked (or done) in a run
     std::string rayon = {}; // what its program calls it
     bool with_slow = true;
 };

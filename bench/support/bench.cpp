@@ -22,7 +22,6 @@ namespace {
 constexpr double usual_seconds = 0.1;
 constexpr double disturbing = 3; // per cent of the machine
 constexpr unsigned longest = 90; // seconds of a round
-
 double seconds_of_round = usual_seconds;
 bool has_failed = false;
 std::map<std::string, std::function<measured()>> rows; // by name
@@ -134,7 +133,8 @@ measured measure_in_child(const std::string& name, placement where) {
 // Google Benchmark divides the time of a round by its iterations, repeats a first round that is too short, and wants as
 // many iterations in each: so the time that was found counts as often as fills the first one.
 void report(benchmark::State& state, const std::string& name, const measured& found) {
-    const double ns = found.ns > 0 ? found.ns : seconds_of_round * 1e9;
+    const bool is_time = found.ns > 0 && std::isfinite(found.ns); // not if nothing was done
+    const double ns = is_time ? found.ns : seconds_of_round * 1e9;
     double& count = counts[name];
     count = count > 0 ? count : std::ceil(1.001 * seconds_of_round * 1e9 / ns);
     while (state.KeepRunningBatch(static_cast<benchmark::IterationCount>(count))) {
@@ -218,7 +218,7 @@ std::string output_of(const std::vector<std::string>& command, const cpu_list& c
         text += buffer;
     }
     if (from == nullptr || ::pclose(from) != 0) {
-        throw std::runtime_error("a process of its own failed: " + line);
+        throw std::runtime_error("failed: " + command[0] + ' ' + command[1]);
     }
     return text;
 }
