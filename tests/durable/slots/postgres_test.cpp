@@ -1062,31 +1062,6 @@ TEST_CASE("postgres_slot: slots with different environments share no connection"
     }
 }
 
-TEST_CASE("postgres_slot: threads that update one row share the connections") {
-    if (test::postgres_server* const s = server()) {
-        const std::string key = new_key();
-        constexpr int members = 8;
-        constexpr int rounds = 25;
-        std::vector<std::thread> all;
-        std::atomic<int> failures{0};
-        for (int i = 0; i < members; ++i) {
-            all.emplace_back([&] {
-                postgres_slot slot(s->conninfo(), key);
-                for (int n = 0; n < rounds; ++n) {
-                    const cas_result r = slot.update_locked(
-                        [](const auto& v) { return std::string(v.value.size() + 1, 'x'); });
-                    failures += r.status == cas_status::stored ? 0 : 1;
-                }
-            });
-        }
-        for (std::thread& each : all) {
-            each.join();
-        }
-        CHECK(failures == 0);
-        CHECK(postgres_slot(s->conninfo(), key).load()->value.size() == members * rounds);
-    }
-}
-
 TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgres-connections]") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
