@@ -13,7 +13,6 @@
 #include <support/sqlite_databases.hpp>
 #include <support/unhurried.hpp>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -28,9 +27,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -1067,89 +1064,3 @@ TEST_CASE(
     REQUIRE(guard);
     CHECK(guard->fence() > before);
 }
-
-#if defined(__linux__) && defined(F_OFD_SETLK)
-
-TEST_CASE("sqlite_slot: an inheritable hold lasts as long as a child has its descriptor") {
-    directory dir;
-    test::shared_with_children<std::atomic<pid_t>> grandchild;
-    test::shared_with_children<std::atomic<bool>> may_end;
-    const pid_t holder = ::fork();
-    if (holder == 0) {
-        ::alarm(60);
-        bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), test::unhurried({.lease = 1h}));
-        bide::acquire_request request;
-        request.inheritable = true;
-        const auto guard = m.acquire(std::move(request));
-        const pid_t child = guard && guard->descriptor() >= 0 ? ::fork() : -1;
-        if (child == 0) {
-            test::eventually([&] { return may_end->load(); }, 60s);
-            ::_exit(0);
-        }
-        *grandchild = child;
-        ::kill(::getpid(), SIGKILL);
-    }
-    int status = 0;
-    ::waitpid(holder, &status, 0);
-    REQUIRE(grandchild->load() > 0);
-    bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), test::unhurried({.lease = 1h}));
-    CHECK_FALSE(m.try_acquire());
-    *may_end = true;
-    bide::acquire_request request;
-    request.timeout = 50s; // much shorter than the lease
-    CHECK(m.acquire(std::move(request)));
-}
-
-#endif
-
-#if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
-
-TEST_CASE("sqlite_slot: a lock excludes other containers, and is free after a kill in one") {
-    directory dir;
-    const test::container one(dir, {});
-    test::container_shape shape;
-    shape.boot_id = "00000000-0000-4000-8000-000000000002";
-    const test::container two(dir, shape);
-    if (!one.is_running() || !two.is_running()) {
-        WARN("skipped: " << one.trouble() << two.trouble());
-        return;
-    }
-    test::shared_with_children<std::array<std::atomic<int>, 3>> step;
-    const auto hold = [&](int which) {
-        ::alarm(60);
-        bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), test::unhurried({.lease = 1h}));
-        if (which == 1) { // while the first container holds it
-            const auto vain = m.try_acquire();
-            (*step)[2] = vain ? 2 : 1;
-        }
-        bide::acquire_request request;
-        request.timeout = 50s; // much shorter than the lease
-        const auto guard = m.acquire(std::move(request));
-        (*step)[static_cast<std::size_t>(which)] = guard ? 1 : 2;
-        for (;;) {
-            ::pause();
-        }
-    };
-    const pid_t holder = one.fork();
-    if (holder == 0) {
-        hold(0);
-    }
-    CHECK(test::eventually([&] { return (*step)[0].load() != 0; }));
-    CHECK((*step)[0] == 1);
-    const pid_t contender = two.fork();
-    if (contender == 0) {
-        hold(1);
-    }
-    CHECK(test::eventually([&] { return (*step)[2].load() != 0; }));
-    CHECK((*step)[2] == 1);
-    CHECK((*step)[1] == 0);
-    int status = 0;
-    ::kill(holder, SIGKILL);
-    ::waitpid(holder, &status, 0);
-    CHECK(test::eventually([&] { return (*step)[1].load() != 0; }, 60s));
-    CHECK((*step)[1] == 1);
-    ::kill(contender, SIGKILL);
-    ::waitpid(contender, &status, 0);
-}
-
-#endif
