@@ -5,7 +5,6 @@
 #include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
-#include "support/stop.hpp"
 
 #include <bide/channel/broadcast.hpp>
 
@@ -14,7 +13,6 @@
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
-#include <stop_token>
 #include <utility>
 #include <vector>
 

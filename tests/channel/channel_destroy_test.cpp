@@ -9,7 +9,6 @@
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/task/task.hpp>
@@ -18,7 +17,6 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -174,6 +172,7 @@ using pausing_channel = bide::basic_channel<int, pausing>;
 template <class First, class Rest>
 void free_after_each_step(std::size_t capacity, int inside, First first, Rest rest) {
     for (int n = 1; n <= pausing::enough; ++n) {
+        const test::watchdog guard;
         pausing::paused = 0;
         pausing::gone = false;
         auto ch = std::make_unique<pausing_channel>(capacity);
@@ -204,9 +203,8 @@ template <class Op> bide::task<void> let_be(Op op) {
 
 TEST_CASE("channel: no step of a send comes after its item can be received and the channel freed",
           "[promise.destroy-channel]") {
-    const test::watchdog guard;
-    const int form = GENERATE(range(0, forms_of_send + 1));
-    const std::size_t capacity = GENERATE(0u, 1u, 2u);
+    const int form = GENERATE(0, 1, forms_of_send);
+    const std::size_t capacity = GENERATE(0u, 1u);
     CAPTURE(form);
     const bool waits = GENERATE(true, false);
     const int before = static_cast<int>(capacity) - (waits ? 0 : 1);
@@ -232,9 +230,8 @@ TEST_CASE("channel: no step of a send comes after its item can be received and t
 
 TEST_CASE("channel: no step of a receive comes after its sender can know of it and free the "
           "channel") {
-    const test::watchdog guard;
-    const int form = GENERATE(range(0, forms_of_recv + 1));
-    const std::size_t capacity = GENERATE(0u, 1u, 2u);
+    const int form = GENERATE(0, 1, 4, forms_of_recv);
+    const std::size_t capacity = GENERATE(0u, 1u);
     CAPTURE(form);
     std::stop_source never = test::new_stop();
     const auto recv = [form, &never](pausing_channel& ch) {
@@ -255,8 +252,7 @@ TEST_CASE("channel: no step of a receive comes after its sender can know of it a
 }
 
 TEST_CASE("channel: no step of close comes after a waiter that is told can free the channel") {
-    const test::watchdog guard;
-    const std::size_t capacity = GENERATE(0u, 1u, 2u);
+    const std::size_t capacity = GENERATE(0u, 1u);
     const auto close = [](pausing_channel& ch) { ch.close(); };
     const bool waits = GENERATE(true, false);
     free_after_each_step(capacity, 0, close, [waits](pausing_channel& ch) {
@@ -272,9 +268,9 @@ TEST_CASE("channel: no step of close comes after a waiter that is told can free 
 // that no receiver waits for: it can be received before its send has returned.
 TEST_CASE(
     "channel: no step of a send comes after a receiver that does not wait can have its item") {
-    const test::watchdog guard;
     for (int at = 1; at <= 6; ++at) {
         for (int then = 1; then <= 8; ++then) {
+            const test::watchdog guard;
             pausing::paused = 0;
             pausing::gone = false;
             std::atomic<bool> go[2] = {};

@@ -17,7 +17,6 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -65,7 +64,6 @@ struct convertible { // to an aggregate
     operator item() const;
 };
 using two_texts = std::array<text, 2>;
-using pair = std::pair<int, text>;
 
 item make_item() { return item{1, "x"}; }
 item make_converted() { return item{1, "converted"}; }
@@ -73,7 +71,6 @@ convertible::operator item() const { return make_converted(); }
 box make_box() { return box{make_item(), 2}; }
 whole make_whole() { return whole(1, "x"); }
 two_texts make_texts() { return two_texts{"x", "x"}; }
-pair make_pair() { return pair(1, "x"); }
 text make_text() { return text("x"); }
 
 template <class From, class T> bool receives(From& from, const T& what) {
@@ -188,12 +185,6 @@ TEST_CASE("async_send: an item that is named, returned, converted or no aggregat
         BIDE_FORM(whole, , ch.async_send(whole(1, "x"))),
     };
     check_forms(wholes, make_whole);
-
-    const std::vector<row<pair>> pairs{
-        BIDE_FORM(pair, , ch.async_send({1, "x"})),
-        BIDE_FORM(pair, , ch.async_send(pair{1, "x"})),
-    };
-    check_forms(pairs, make_pair);
 
     const std::vector<row<text>> texts{
         BIDE_FORM(text, , ch.async_send("x")),

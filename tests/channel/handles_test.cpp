@@ -6,7 +6,6 @@
 #include "support/lifetime.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
-#include "support/stop.hpp"
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/select.hpp>
@@ -92,16 +91,6 @@ TEST_CASE("handles: a channel has the capacity that was asked for") {
         CHECK(one_more.error().code == errc::full);
     }
     CHECK_THROWS_AS(make_channel<int>(std::numeric_limits<std::size_t>::max()), std::length_error);
-}
-
-TEST_CASE("handles: an unbounded channel has the largest capacity and is never full") {
-    auto [tx, rx] = make_unbounded_channel<int>();
-    CHECK(tx.capacity() == tx.unbounded);
-    CHECK(rx.capacity() == std::numeric_limits<std::size_t>::max());
-    REQUIRE(tx.send(1));
-    CHECK_FALSE(tx.is_full());
-    CHECK_FALSE(rx.is_full());
-    CHECK_FALSE(rx.empty());
 }
 
 TEMPLATE_TEST_CASE("handles: same_channel() tells the handles of two channels apart", "", bounded,
@@ -305,10 +294,9 @@ template <class Ends, class Make> void stays_while_a_coroutine_waits(Ends made, 
 
 } // namespace
 
-TEMPLATE_TEST_CASE("handles: the channel's memory stays until the last receiver's wait is over", "",
-                   bounded, unbounded) {
+TEST_CASE("handles: the channel's memory stays until the last receiver's wait is over") {
     const test::watchdog guard;
-    const auto make = [] { return TestType::template make<int, mortal>(); };
+    const auto make = [] { return make_channel<int, mortal>(0); };
     for (int form = 0; form < 5; ++form) {
         stays_while_a_thread_waits(make(), form, [](auto& ends, int how) {
             auto& from = ends.second;

@@ -11,7 +11,6 @@
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/oneshot.hpp>
 #include <bide/task/task.hpp>
@@ -27,7 +26,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

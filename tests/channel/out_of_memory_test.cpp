@@ -22,7 +22,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>

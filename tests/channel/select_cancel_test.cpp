@@ -5,7 +5,6 @@
 #include "support/fake_clock.hpp"
 #include "support/gate.hpp"
 #include "support/last_touch.hpp"
-#include "support/platforms.hpp"
 #include "support/selecting.hpp"
 #include "support/service.hpp"
 #include "support/stop.hpp"
@@ -537,42 +536,6 @@ TEST_CASE("select: a select may destroy what it waited for, whatever the other s
                   }) == 0);
     }
     CHECK(right);
-}
-
-TEST_CASE("select: cases of handles keep their channels, and see their ends") {
-    const test::watchdog guard;
-    test::manual_executor on;
-    auto [to_a, from_a] = bide::make_channel<int>(0);
-    auto [to_b, from_b] = bide::make_channel<int>(0);
-    auto senders = std::optional(std::pair(std::move(to_a), std::move(to_b)));
-    auto receivers = std::optional(std::pair(std::move(from_a), std::move(from_b)));
-    int one_value = 1;
-    int other_value = 2;
-    SECTION("while it receives") {
-        waiting w(bide::async_select(on_recv(receivers->first), on_recv(receivers->second))
-                      .resume_on(on));
-        receivers.reset();
-        senders.reset();
-        CHECK(on.run_all() == 1);
-        REQUIRE(w.is_over());
-    }
-    SECTION("while it sends") {
-        waiting w(bide::async_select(on_send(senders->first, one_value),
-                                     on_send(senders->second, other_value))
-                      .resume_on(on));
-        senders.reset();
-        receivers.reset();
-        CHECK(on.run_all() == 1);
-        REQUIRE(w.is_over());
-        CHECK(is(w.got().index() == 0 ? w.got().get<0>() : w.got().get<1>(), errc::closed));
-        CHECK(one_value + other_value == 3);
-    }
-    SECTION("and nothing is wrong with them otherwise") {
-        waiting w(bide::async_select(on_recv(receivers->first), on_recv(receivers->second)));
-        CHECK(bide::select(on_send(senders->second, one_value)).get<0>());
-        REQUIRE(w.is_over());
-        CHECK(w.got().get<1>() == 1);
-    }
 }
 
 TEST_CASE("select: a case of a temporary handle keeps its side of the channel open",

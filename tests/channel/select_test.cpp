@@ -22,7 +22,6 @@
 #include <bide/sync/synchronized_value.hpp>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -242,7 +241,7 @@ template <std::size_t N> ints shares(int how, unsigned ready, int rounds) {
 }
 
 template <std::size_t N> bool is_uniform(int how, unsigned ready) {
-    constexpr int rounds = 20'000;
+    constexpr int rounds = 5'000;
     return test::is_uniform(shares<N>(how, ready, rounds), ready);
 }
 
@@ -270,7 +269,7 @@ TEST_CASE("select: disabled cases and time-outs change no share") {
     channel quiet(1);
     bide::event set(true);
     channel* const none = nullptr;
-    constexpr int rounds = 20'000;
+    constexpr int rounds = 5'000;
     ints hits(7);
     for (int round = 0; round < rounds; ++round) {
         const auto got =
@@ -296,7 +295,7 @@ TEST_CASE("select: a requested stop and a passed deadline have the share of a re
     for (const bool passed : {false, true}) {
         other_clock::set(passed ? 1s : 0s);
         ints hits(7);
-        for (int round = 0; round < 20'000; ++round) {
+        for (int round = 0; round < 5'000; ++round) {
             const auto got = test::select_fairly(
                 how, on_recv(quiet), on_deadline(past), on_stop(never.get_token()), on_event(set),
                 on_timeout(0s), on_stop(token), on_deadline(other));

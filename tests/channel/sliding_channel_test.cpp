@@ -2,8 +2,6 @@
 #include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
-#include "support/stop.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/channel/sliding_channel.hpp>
@@ -13,7 +11,6 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <stop_token>
 #include <type_traits>

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <new>
 #include <optional>

@@ -5,8 +5,6 @@
 #include "support/death.hpp"
 #include "support/gate.hpp"
 #include "support/observing.hpp"
-#include "support/stop.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/watch.hpp>
 #include <bide/task/task.hpp>
@@ -19,7 +17,6 @@
 #include <stop_token>
 #include <string>
 #include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

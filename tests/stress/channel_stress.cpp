@@ -26,7 +26,6 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
-#include <span>
 #include <stop_token>
 #include <thread>
 #include <type_traits>

@@ -19,9 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <stop_token>
-#include <thread>
 
 namespace {
 

@@ -100,12 +100,6 @@ struct unbounded_handles : in_two<decltype(bide::make_unbounded_channel<T, P>())
     explicit unbounded_handles(std::size_t)
         : unbounded_handles::in_two(bide::make_unbounded_channel<T, P>()) {}
 };
-template <class T, class P>
-struct sliding_handles : in_two<decltype(bide::make_sliding_channel<T, P>(1)), false, 1> {
-    explicit sliding_handles(std::size_t n)
-        : sliding_handles::in_two(bide::make_sliding_channel<T, P>(n)) {}
-};
-
 // ---- Coroutines
 
 // A frame is as aligned as the most aligned of the elements; operator new's own are not.

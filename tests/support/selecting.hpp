@@ -164,8 +164,8 @@ struct each_kind {
     }
 };
 
-// Whether only the ready cases were chosen, those within a fifth of their equal shares. Of 20,000
-// rounds and up to five ready cases, a fifth is more than ten standard deviations.
+// Whether only the ready cases were chosen, those within a fifth of their equal shares. Of 5,000
+// rounds and up to five ready cases, a fifth is more than seven standard deviations.
 inline bool is_uniform(const std::vector<int>& hits, unsigned ready) {
     const int rounds = std::accumulate(hits.begin(), hits.end(), 0);
     const int share = rounds / std::popcount(ready);
