@@ -194,7 +194,7 @@ TEST_CASE("channel: waiters resume in the order of the items") {
 
 TEST_CASE("channel: what came before a send is seen by the receiver") {
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
-    constexpr int n = 300;
+    constexpr int n = 60;
     channel ch(capacity);
     std::array<int, n> news{}; // plain: a sanitizer sees whether it is ordered
     bool good = true;

@@ -356,14 +356,14 @@ TEST_CASE("ring: each item is popped once, each producer's in order, never more 
     using ring = bide::basic_ring<int, test::jittery, std::uint16_t>;
     constexpr int producers = 2;
     constexpr int consumers = 2;
-    constexpr int each = 1'500;
+    constexpr int each = 300;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (const std::size_t capacity : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
         ring r(capacity);
         // Nearly a turn of the stamps, which wrap while the threads work.
         const std::size_t turn = 65'536 / std::bit_ceil(2 * (capacity + 1)) * capacity;
         std::vector<int> gone;
-        for (std::size_t i = 1'000; i < turn; ++i) {
+        for (std::size_t i = 300; i < turn; ++i) {
             push_n(r, 0, 1);
             pop_n(r, gone, 1);
         }
