@@ -208,13 +208,14 @@ TEST_CASE("fork_join: a recursion has the same result as on one thread") {
 }
 
 TEST_CASE("fork_join: without stealing, all arms run on the thread that forked them") {
+    const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
-    auto wanted = with(2, true);
-    wanted.enable_stealing = false;
+    auto wanted = with(workers, true);
+    wanted.enable_stealing = workers == 1; // one worker does not steal
     scheduler s(wanted);
     const auto here = [] { return std::this_thread::get_id(); };
     const auto [a, b] = join(s, here, [&] { return join(s, here, here).second; });
-    CHECK(a == b);
+    CHECK((a == here() && b == here()));
     CHECK(fib(s, 15) == 610);
 }
 
@@ -600,16 +601,6 @@ TEST_CASE("fork_join: an external caller runs an arm while each worker runs one"
     CHECK(parallel_invoke(s, meets, meets, meets) == std::tuple(true, true, true));
 }
 
-TEST_CASE("fork_join: an external caller needs no worker if workers do not steal") {
-    const bool steals = GENERATE(false, true);
-    const test::watchdog guard;
-    auto wanted = with(steals ? 1 : 2, true);
-    wanted.enable_stealing = steals;
-    scheduler s(wanted);
-    const auto here = [] { return std::this_thread::get_id(); };
-    CHECK(join(s, here, here) == std::pair(here(), here()));
-}
-
 namespace {
 
 // A tree of joins that alternate between two schedulers. Counts how often a thread was in the wrong
@@ -763,70 +754,50 @@ TEST_CASE("fork_join: a scheduler may be destroyed as soon as the last arm of a 
 }
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
-TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, on every thread") {
-    const std::string said = test::dies([] {
-        scheduler s(with(2, true));
-        join(s, [&s] { s.shutdown(); }, [] {});
-    });
-    CHECK(test::contains(said, "shut down by one of its own workers"));
-}
-
-TEST_CASE("fork_join: an arm inside a join of another scheduler that does so terminates, too") {
+TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, also through another one") {
     const bool by_task = GENERATE(false, true);
-    const std::string said = test::dies([by_task] {
+    const bool through_another = GENERATE(false, true);
+    const std::string said = test::dies([by_task, through_another] {
         const test::watchdog guard;
         scheduler s(with(2, true));
         scheduler other(with(2, true));
-        const auto ends_it = [&] { join(other, [&s] { s.shutdown(); }, [] {}); };
+        const auto ends_it = [&] {
+            join(through_another ? other : s, [&s] { s.shutdown(); }, [] {});
+        };
         if (by_task) {
             s.spawn(ends_it).join();
-        } else {
+        } else if (through_another) {
             join(s, ends_it, [] {});
+        } else {
+            ends_it();
         }
     });
-    CHECK(test::contains(said, "shut down by one of its own workers or in an arm"));
+    CHECK(test::contains(said, "shut down by one of its own workers"));
 }
 #endif
 
 TEST_CASE(
-    "fork_join: a caller that the scheduler waits for joins there again, through another one") {
+    "fork_join: what a shutdown waits for may still join: a task, and a caller through another "
+    "scheduler") {
+    const bool by_task = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(2, true));
     scheduler other(with(2, true));
     std::atomic<bool> begun{false};
     std::atomic<bool> ends{false};
     long inside = 0;
-    std::thread caller([&] {
-        const auto waits = [&] {
-            begun = true;
-            spin_until(ends);
-            join(other, [&] { inside = fib(s, 15); }, [] {});
-        };
-        join(s, waits, [] {});
-    });
+    const auto waits = [&] {
+        begun = true;
+        spin_until(ends);
+        join(by_task ? s : other, [&] { inside = fib(s, 15); }, [] {});
+    };
+    std::thread caller([&] { by_task ? s.spawn(waits).join() : void(join(s, waits, [] {})); });
     CHECK(spin_until(begun));
     CHECK_FALSE(s.shutdown_for(std::chrono::milliseconds(0)));
     ends = true;
     s.shutdown();
     caller.join();
     CHECK(inside == 610);
-}
-
-TEST_CASE("fork_join: a task that runs while the scheduler shuts down may still join") {
-    const test::watchdog guard;
-    scheduler s(with(2, true));
-    std::atomic<bool> begun{false};
-    std::atomic<bool> ends{false};
-    auto handle = s.spawn([&] {
-        begun = true;
-        spin_until(ends);
-        return fib(s, 15);
-    });
-    CHECK(spin_until(begun));
-    CHECK_FALSE(s.shutdown_for(std::chrono::milliseconds(0)));
-    ends = true;
-    s.shutdown();
-    CHECK(std::move(handle).join() == 610);
 }
 
 // ---- Waiting for an arm
@@ -981,12 +952,33 @@ TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has 
     CHECK(ran == waiter);
 }
 
+namespace {
+
+// A task that spawns the next one, until it is told to end, or so many have run.
+struct chain {
+    scheduler& s;
+    std::atomic<bool>& over;
+    std::atomic<int>& left; // tasks
+    std::atomic<int>& chains;
+    void next() {
+        if (over || --left == 0) {
+            over = true;
+            --chains;
+        } else {
+            s.spawn([this] { next(); }).detach();
+        }
+    }
+};
+
+} // namespace
+
 TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it",
           "[promise.tasks-and-arms]") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     scheduler s(with(2, naps));
     std::atomic<int> left{1'000};
+    std::atomic<int> chains{1};
     std::atomic<bool> over{false};
     auto forks = s.spawn([&] {
         long sum = 0;
@@ -995,18 +987,7 @@ TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it",
         }
         return sum;
     });
-    struct chain {
-        scheduler& s;
-        std::atomic<int>& left;
-        std::atomic<bool>& over;
-        void next() {
-            if (--left == 0) {
-                over = true;
-            } else {
-                s.spawn([this] { next(); }).detach();
-            }
-        }
-    } tasks{s, left, over};
+    chain tasks{s, over, left, chains};
     tasks.next();
     CHECK(std::move(forks).join() % 144 == 0);
     CHECK(over);
@@ -1017,19 +998,9 @@ TEST_CASE("fork_join: a fork-join runs while tasks do", "[promise.tasks-and-arms
     const test::watchdog guard;
     scheduler s(with(workers, true));
     std::atomic<bool> over{false};
+    std::atomic<int> left{1 << 30};
     std::atomic<int> chains{8};
-    struct chain {
-        scheduler& s;
-        std::atomic<bool>& over;
-        std::atomic<int>& chains;
-        void next() {
-            if (over) {
-                --chains;
-            } else {
-                s.spawn([this] { next(); }).detach();
-            }
-        }
-    } tasks{s, over, chains};
+    chain tasks{s, over, left, chains};
     for (int i = 0; i < 8; ++i) {
         tasks.next();
     }
