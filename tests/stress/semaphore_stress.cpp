@@ -20,10 +20,6 @@
 #include <stop_token>
 #include <thread>
 
-#if defined(__linux__)
-#include <sched.h>
-#endif
-
 namespace {
 
 using std::chrono::microseconds;
@@ -202,22 +198,10 @@ TEST_CASE("semaphore: permits are conserved with many more threads than processo
     storms<bide::semaphore>(32, 50);
 }
 
-#if defined(__linux__)
 TEST_CASE("semaphore: permits are conserved on a single processor", "[promise.permits-conserved]") {
-    cpu_set_t before;
-    REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
-    int cpu = 0;
-    while (!CPU_ISSET(cpu, &before)) {
-        ++cpu;
-    }
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0); // inherited by the threads of the storm
+    const test::on_one_processor pinned;
     storms<bide::semaphore>(4, 100);
-    REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
 }
-#endif
 
 TEST_CASE(
     "semaphore: a thread that acquired may destroy it before the releases return, in a storm") {

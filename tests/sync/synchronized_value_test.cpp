@@ -96,7 +96,7 @@ struct refuses {
 } // namespace
 
 TEMPLATE_TEST_CASE("synchronized_value: it is made of its value's arguments", "", bide::mutex,
-                   bide::adaptive_mutex, std::mutex) {
+                   std::mutex) {
     bide::synchronized_value<point, TestType> p(1, std::make_unique<int>(2));
     CHECK(p.lock()->sum() == 3);
     bide::synchronized_value<int, TestType> zero;
@@ -120,7 +120,7 @@ TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE("synchronized_value: with() calls f under the lock and returns its result", "",
-                   bide::mutex, bide::adaptive_mutex, std::mutex) {
+                   bide::mutex, std::mutex) {
     bide::synchronized_value<point, TestType> p(1, std::make_unique<int>(2));
     bool was_free = true;
     const int sum = p.with([&](point& inside) {
@@ -146,7 +146,7 @@ TEMPLATE_TEST_CASE("synchronized_value: with() calls f under the lock and return
 }
 
 TEMPLATE_TEST_CASE("synchronized_value: an exception in with() releases the lock", "", bide::mutex,
-                   bide::adaptive_mutex, std::mutex) {
+                   std::mutex) {
     bide::synchronized_value<int, TestType> v(1);
     for (int i = 0; i < 3; ++i) {
         CHECK_THROWS_AS(v.with([](int& n) {
@@ -160,7 +160,7 @@ TEMPLATE_TEST_CASE("synchronized_value: an exception in with() releases the lock
 }
 
 TEMPLATE_TEST_CASE("synchronized_value: the lock is held as long as the result of lock() exists",
-                   "", bide::mutex, bide::adaptive_mutex, std::mutex) {
+                   "", bide::mutex, std::mutex) {
     bide::synchronized_value<std::string, TestType> v("a");
     {
         const auto held = v.lock();
@@ -185,7 +185,7 @@ TEMPLATE_TEST_CASE("synchronized_value: the lock is held as long as the result o
 }
 
 TEMPLATE_TEST_CASE("synchronized_value: try_lock() is empty while it is taken", "", bide::mutex,
-                   bide::adaptive_mutex, std::mutex) {
+                   std::mutex) {
     bide::synchronized_value<int, TestType> v(1);
     {
         const auto held = v.try_lock();
@@ -202,7 +202,7 @@ TEMPLATE_TEST_CASE("synchronized_value: try_lock() is empty while it is taken", 
 
 TEMPLATE_TEST_CASE(
     "synchronized_value: a lock that is moved is held once, and the moved-from one is empty", "",
-    bide::mutex, bide::adaptive_mutex, std::mutex) {
+    bide::mutex, std::mutex) {
     using value = bide::synchronized_value<int, TestType>;
     value a(1);
     value b(2);
