@@ -947,7 +947,8 @@ TEST_CASE("record: 50,000 random steps on one clock match the model", "[promise.
     try_courses(lock_clock::caller, 100, 500);
 }
 
-TEST_CASE("record: 50,000 random steps with observed leases match the model") {
+TEST_CASE("record: 50,000 random steps with observed leases match the model",
+          "[promise.durable-exclusion]") {
     try_courses(lock_clock::observed, 100, 500);
 }
 
