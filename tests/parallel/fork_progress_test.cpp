@@ -1,6 +1,5 @@
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_reduce.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/catch.hpp>
 #include <support/forking.hpp>
@@ -81,24 +80,6 @@ TEST_CASE("fork_progress: a thread that reads that all is done sees what the ite
         REQUIRE(saw_all);
         REQUIRE(was_written);
     }
-}
-
-TEST_CASE("fork_progress: several loops add up, and so do reductions") {
-    test::chance_forks::script script(test::run_seed());
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    const test::chance_forks forks(script);
-    bide::fork_progress progress;
-    bide::fork_options options;
-    options.progress = &progress;
-    const auto no_call = [](int) {};
-    indexed nothing = no_call;
-    bide::detail::parallel_for_on(forks, 0, 100, options, nothing);
-    CHECK(progress.done() == 100);
-    auto same = [](int i) { return i; };
-    auto plus = [](int a, int b) { return a + b; };
-    CHECK(bide::detail::parallel_reduce_on(forks, 0, 1'000, options, 0, same, plus) == 499'500);
-    CHECK(progress.done() == 1'100);
-    CHECK(progress.total() == 1'100);
 }
 
 TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was left out") {

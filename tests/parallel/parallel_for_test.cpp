@@ -505,26 +505,6 @@ TEST_CASE("parallel_for: a stop ends it early, and what is done stays done",
     CHECK(v.total() < 2 * 20); // a leaf on each worker
 }
 
-TEST_CASE("parallel_for: a search stops when it has found") {
-    bide::scheduler s(test::with(2, true));
-    constexpr int n = 1'000'000;
-    for (const int needle : {0, n / 3, n - 1}) {
-        std::stop_source source;
-        std::atomic<int> found{-1};
-        const auto look = [&](int i) {
-            if (i == needle) {
-                found = i;
-                source.request_stop();
-            }
-        };
-        try {
-            bide::parallel_for(s, 0, n, {.stop = source.get_token()}, indexed(look));
-        } catch (const bide::stopped_error&) { // unless the last leaf found it
-        }
-        CHECK(found == needle);
-    }
-}
-
 TEST_CASE("parallel_for: a stop before it lets nothing begin, and a stop after the last leaf has "
           "no effect") {
     bide::scheduler s(test::with(2, true));

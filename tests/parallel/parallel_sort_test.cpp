@@ -553,7 +553,7 @@ TEST_CASE("parallel_sort: sorts over-aligned elements, and ignores functions of 
     const auto check = [&]<class type>(std::type_identity<type>) {
         std::vector<type> v;
         std::size_t misplaced = 0;
-        const auto by_key = [&](const type& a, const type& b) {
+        const auto less = [&](const type& a, const type& b) {
             misplaced += reinterpret_cast<std::uintptr_t>(&a) % alignof(type);
             return a.key < b.key;
         };
@@ -563,9 +563,9 @@ TEST_CASE("parallel_sort: sorts over-aligned elements, and ignores functions of 
                 v.push_back(type{i * 271 % 500});
             }
             if (stably) {
-                bide::parallel_stable_sort(s, v.begin(), v.end(), by_key);
+                bide::parallel_stable_sort(s, v.begin(), v.end(), less);
             } else {
-                bide::parallel_sort(s, v.begin(), v.end(), by_key);
+                bide::parallel_sort(s, v.begin(), v.end(), less);
             }
             int wrong = 0;
             for (int i = 0; i < 500; ++i) {
