@@ -163,8 +163,7 @@ void add_forks() {
     constexpr integer leaves = 1'000'000;
     run_table fib("forks/fib", "fib(27), each call a coroutine", n,
                   static_cast<double>(forks_of(n)));
-    fib.add(tmc_peer, "forks/fib");
-    fib.add(libfork_peer, "forks/fib");
+    fib.add_peers("forks/fib", tmc_peer, libfork_peer);
     fib.add(bide_await_row, rooted(fib_of(n), [](bide::scheduler&) { return fib_awaited(n); }));
     fib.add(bide_when_all_row,
             rooted(fib_of(n), [](bide::scheduler&) { return fib_by_when_all(n); }));
@@ -174,8 +173,7 @@ void add_forks() {
     constexpr integer sum = leaves * (leaves - 1) / 2;
     run_table skynet("forks/skynet", "a million leaves, ten to a parent", leaves,
                      static_cast<double>(leaves));
-    skynet.add(tmc_peer, "forks/skynet");
-    skynet.add(libfork_peer, "forks/skynet");
+    skynet.add_peers("forks/skynet", tmc_peer, libfork_peer);
     skynet.add(bide_when_all_row,
                rooted(sum, [](bide::scheduler&) { return skynet_by_when_all(0, leaves); }));
     skynet.add(bide_spawn_row,

@@ -258,8 +258,7 @@ void add_round_trip() {
     constexpr std::uint64_t count = 1'000;
     run_table t("step/round_trip", "two tasks, two channels with one place each", count,
                 static_cast<double>(count));
-    t.add(tokio_peer, "round_trip");
-    t.add(go_peer, "round_trip");
+    t.add_peers("round_trip", tokio_peer, go_peer);
     add_bide_roots(t, round_trip);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(round_trip_fibers));

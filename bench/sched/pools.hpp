@@ -151,6 +151,10 @@ public:
         }
     }
 
+    template <class... Peers> void add_peers(const char* workload, const Peers&... peers) {
+        (add(peers, workload), ...);
+    }
+
     // measure(job): as run_timer has it.
     void add(const char* row, std::function<measured(const job&)> measure,
              placement where = placement::own_process) {

@@ -331,33 +331,28 @@ void yield_alone_fiber(fiber_pool& pool, std::uint64_t count) {
 
 } // namespace
 
-static void add_local(std::uint64_t count) {
-    run_table t("spawn_many/local", "ten thousand, by a task, detached", count);
-    t.add(tokio_peer, "spawn_many_local");
-    t.add(go_peer, "spawn_many_local");
-    t.add(tmc_peer, "spawn_many_local");
-    add_bide_roots(t, spawn_local);
+void add_spawn_many() {
+    constexpr std::uint64_t count = 10'000;
+    run_table local("spawn_many/local", "ten thousand, by a task, detached", count);
+    local.add_peers("spawn_many_local", tokio_peer, go_peer, tmc_peer);
+    add_bide_roots(local, spawn_local);
 #if defined(BIDE_BENCH_HAS_TBB)
-    t.add(tbb_row, repeat_on<tbb_pool>(spawn_local_tbb));
+    local.add(tbb_row, repeat_on<tbb_pool>(spawn_local_tbb));
 #endif
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
-    t.add(fiber_row, repeat_on<fiber_pool>(spawn_local_fibers));
+    local.add(fiber_row, repeat_on<fiber_pool>(spawn_local_fibers));
 #endif
-}
 
-static void add_remote_idle(std::uint64_t count) {
-    run_table t("spawn_many/remote_idle", "ten thousand, by a thread outside", count);
-    t.add(tokio_peer, "spawn_many_remote_idle");
-    t.add(bide_row, repeat_on_bide(spawn_remote));
+    run_table idle("spawn_many/remote_idle", "ten thousand, by a thread outside", count);
+    idle.add(tokio_peer, "spawn_many_remote_idle");
+    idle.add(bide_row, repeat_on_bide(spawn_remote));
 #if defined(BIDE_BENCH_HAS_TBB)
-    t.add(tbb_row, repeat_on<tbb_pool>(spawn_into_peer<tbb_pool>));
+    idle.add(tbb_row, repeat_on<tbb_pool>(spawn_into_peer<tbb_pool>));
 #endif
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
-    t.add(fiber_row, repeat_on<fiber_pool>(spawn_into_peer<fiber_pool>));
+    idle.add(fiber_row, repeat_on<fiber_pool>(spawn_into_peer<fiber_pool>));
 #endif
-}
 
-static void add_remote_busy(std::uint64_t count) {
     run_table yielding("spawn_many/remote_busy1",
                        "the same, while two tasks a worker compute for 10 us and yield", count);
     yielding.add(tokio_peer, "spawn_many_remote_busy1");
@@ -373,17 +368,10 @@ static void add_remote_busy(std::uint64_t count) {
     spawning.add(bide_row, spawn_while_spawning);
 }
 
-void add_spawn_many() {
-    add_local(10'000);
-    add_remote_idle(10'000);
-    add_remote_busy(10'000);
-}
-
 void add_chained_spawn() {
     constexpr std::uint64_t count = 1'000;
     run_table t("tasks/chained_spawn", "a thousand tasks, each spawns the next", count);
-    t.add(tokio_peer, "chained_spawn");
-    t.add(go_peer, "chained_spawn");
+    t.add_peers("chained_spawn", tokio_peer, go_peer);
     add_bide_roots(t, chain);
 #if defined(BIDE_BENCH_HAS_TBB)
     t.add(tbb_row, repeat_on<tbb_pool>(chain_tbb));
@@ -397,9 +385,7 @@ void add_spawn_await() {
     constexpr std::uint64_t count = 10'000;
     run_table t("step/spawn_await", "a task spawns one and awaits it", count,
                 static_cast<double>(count));
-    t.add(tokio_peer, "spawn_await");
-    t.add(go_peer, "spawn_await");
-    t.add(tmc_peer, "spawn_await");
+    t.add_peers("spawn_await", tokio_peer, go_peer, tmc_peer);
     add_bide_roots(t, spawn_and_await);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(spawn_and_await_fibers));
@@ -414,9 +400,7 @@ void add_spawn_await() {
 void add_yield_many() {
     constexpr std::uint64_t count = 200;
     run_table t("tasks/yield_many", "two hundred tasks, a thousand times each", count);
-    t.add(tokio_peer, "yield_many");
-    t.add(go_peer, "yield_many");
-    t.add(tmc_peer, "yield_many");
+    t.add_peers("yield_many", tokio_peer, go_peer, tmc_peer);
     t.add(bide_row, repeat_on_bide(yield_many));
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(yield_many_fibers));
@@ -426,9 +410,7 @@ void add_yield_many() {
 void add_single_yield() {
     constexpr std::uint64_t count = 10'000;
     run_table t("step/single_yield", "one task, alone", count, static_cast<double>(count));
-    t.add(tokio_peer, "single_yield");
-    t.add(go_peer, "single_yield");
-    t.add(tmc_peer, "single_yield");
+    t.add_peers("single_yield", tokio_peer, go_peer, tmc_peer);
     add_bide_roots(t, yield_alone);
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
     t.add(fiber_row, repeat_on<fiber_pool>(yield_alone_fiber));
@@ -440,9 +422,7 @@ void add_scaling() {
         run_table t("scaling/" + std::to_string(count),
                     "so many tasks, spawned by one, that yield once", count,
                     static_cast<double>(count));
-        t.add(tokio_peer, "scaling");
-        t.add(go_peer, "scaling");
-        t.add(tmc_peer, "scaling");
+        t.add_peers("scaling", tokio_peer, go_peer, tmc_peer);
         t.add(bide_row, repeat_on_bide([](bide::scheduler& s, std::uint64_t n) {
                   bide::sync_wait(s, spawn_yielding(s, n));
               }));
