@@ -66,7 +66,6 @@ test::held take_on(test::manual_executor& on, Subscriber& from, int& out) {
 // ---- Values
 
 TEST_CASE("broadcast: each subscriber receives all that is sent after it subscribed, in order") {
-    const test::watchdog guard;
     broadcast b(4);
     CHECK(b.capacity() == 4);
     CHECK(b.send(1) == 0); // there is no subscriber
@@ -132,7 +131,6 @@ TEST_CASE("broadcast: try_iter() gives the values that are kept and passes over 
 }
 
 TEST_CASE("broadcast: a subscriber that lags again learns again how many it missed since") {
-    const test::watchdog guard;
     broadcast b(2);
     auto s = b.subscribe();
     for (int i = 1; i <= 5; ++i) {
@@ -147,7 +145,6 @@ TEST_CASE("broadcast: a subscriber that lags again learns again how many it miss
 }
 
 TEST_CASE("broadcast: a copy of a subscriber receives the same values from then on") {
-    const test::watchdog guard;
     broadcast b(4);
     auto first = b.subscribe();
     b.send(1);
@@ -190,7 +187,6 @@ TEST_CASE("broadcast: a waiter that resumes late lags like every other subscribe
 // ---- Close
 
 TEST_CASE("broadcast: after close() subscribers receive the values that are left, then closed") {
-    const test::watchdog guard;
     std::optional<broadcast> b(std::in_place, 3u);
     auto s = b->subscribe();
     for (int i = 1; i <= 4; ++i) {
@@ -218,7 +214,6 @@ TEST_CASE("broadcast: after close() subscribers receive the values that are left
 // ---- Elements
 
 TEST_CASE("broadcast: a send makes no copy, a receive makes one, and each value is destroyed") {
-    const test::watchdog guard;
     test::tally count;
     {
         bide::broadcast<test::counted> b(2);
@@ -275,7 +270,6 @@ struct reentrant {
 } // namespace
 
 TEST_CASE("broadcast: a value whose copy throws is not received yet") {
-    const test::watchdog guard;
     int failures = 0;
     bide::broadcast<fragile> b(2);
     auto s = b.subscribe();
@@ -289,7 +283,6 @@ TEST_CASE("broadcast: a value whose copy throws is not received yet") {
 }
 
 TEST_CASE("broadcast: the copy constructor and the destructor of a value may use it") {
-    const test::watchdog guard;
     int calls = 0;
     bide::broadcast<reentrant>* self = nullptr;
     bide::broadcast<reentrant> b(1);
@@ -310,7 +303,6 @@ TEST_CASE("broadcast: the copy constructor and the destructor of a value may use
 // ---- Allocation, destruction
 
 TEST_CASE("broadcast: no wait and no receive allocates") {
-    const test::watchdog guard;
     bide::timer_service<watched>(); // its thread, once
     broadcast b(4);
     auto s = b.subscribe();

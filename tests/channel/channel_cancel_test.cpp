@@ -61,7 +61,6 @@ private:
 TEST_CASE(
     "channel: an item of a destroyed coroutine goes back while there is room, behind all items",
     "[promise.item-of-destroyed-coroutine]") {
-    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u, 3u);
     const bool many = GENERATE(false, true); // async_recv_n()
     CAPTURE(capacity, many);

@@ -151,7 +151,6 @@ TEST_CASE("channel: a coroutine that is resumed may send, receive, close and des
 // ---- Order
 
 TEST_CASE("channel: receivers that come again and again get the same share") {
-    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 5u);
     channel ch(capacity);
     std::array<ints, 3> got;
@@ -180,7 +179,6 @@ TEST_CASE("channel: receivers that come again and again get the same share") {
 }
 
 TEST_CASE("channel: waiters resume in the order of the items") {
-    const test::watchdog guard;
     channel ch(8);
     test::journal notes;
     for (int i = 0; i < 5; ++i) {
@@ -213,7 +211,6 @@ TEST_CASE("channel: what came before a send is seen by the receiver") {
 }
 
 TEST_CASE("channel: a sieve of coroutines finds the primes") {
-    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 5u);
     std::deque<channel> between;
     between.emplace_back(capacity);

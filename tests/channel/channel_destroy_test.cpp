@@ -29,7 +29,6 @@ TEST_CASE("channel: a receiver of what was sent may destroy it before the sends 
           "[promise.destroy-channel]") {
     using any_channel = bide::basic_channel<int, test::jittery>;
     constexpr int senders = 2;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const auto make = [](void* at, int round) {
         return ::new (at) any_channel(static_cast<std::size_t>(round % 4));
     };
@@ -66,7 +65,6 @@ TEST_CASE("channel: a receiver of what was sent may destroy it before the sends 
 TEST_CASE("channel: a sender that knows its item was received may destroy it before the receives "
           "return") {
     using any_channel = bide::basic_channel<int, test::jittery>;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const auto make = [](void* at, int round) {
         return ::new (at) any_channel(static_cast<std::size_t>(round % 4));
     };
@@ -172,7 +170,6 @@ using pausing_channel = bide::basic_channel<int, pausing>;
 template <class First, class Rest>
 void free_after_each_step(std::size_t capacity, int inside, First first, Rest rest) {
     for (int n = 1; n <= pausing::enough; ++n) {
-        const test::watchdog guard;
         pausing::paused = 0;
         pausing::gone = false;
         auto ch = std::make_unique<pausing_channel>(capacity);
@@ -270,7 +267,6 @@ TEST_CASE(
     "channel: no step of a send comes after a receiver that does not wait can have its item") {
     for (int at = 1; at <= 6; ++at) {
         for (int then = 1; then <= 8; ++then) {
-            const test::watchdog guard;
             pausing::paused = 0;
             pausing::gone = false;
             std::atomic<bool> go[2] = {};
@@ -330,7 +326,6 @@ template <class Channel> struct last_words {
 TEST_CASE("channel: a thread may wait in the destructor of a thread_local") {
     using platform = test::observing<test::native>;
     using any_channel = bide::basic_channel<int, platform>;
-    const test::watchdog guard;
     const bool waited_before =
         GENERATE(false, true); // so that what waits need is older, or younger
     any_channel in(1);

@@ -281,8 +281,6 @@ private:
 
 TEST_CASE(
     "channel: a random sequence of steps gives what a model with two queues of waiters gives") {
-    const test::watchdog guard;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (std::uint32_t round = 0; round < 60; ++round) {
         constexpr std::size_t capacities[] = {0, 1, 2, 3, 5, 64};
         CAPTURE(round);

@@ -17,7 +17,6 @@ using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 TEST_CASE("channel: a stop that was requested before ends only operations that have to wait") {
-    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);
     channel ch(capacity);
     std::stop_source stop = test::new_stop();
@@ -52,7 +51,6 @@ TEST_CASE("channel: a stop that was requested before ends only operations that h
 }
 
 TEST_CASE("channel: a stop or a time-out after the grant changes nothing") {
-    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);
     channel ch(capacity);
     test::manual_executor later;

@@ -209,7 +209,6 @@ TEST_CASE("channel: try_recv_n appends what there is, at most as many as asked f
 }
 
 TEST_CASE("channel: recv_n takes the items that are there, and none if none is asked for") {
-    const test::watchdog guard;
     channel ch(3);
     ints out{7};
     CHECK(ch.recv_n(out, 0) == 0); // it does not wait for nothing
@@ -228,7 +227,6 @@ TEST_CASE("channel: recv_n takes the items that are there, and none if none is a
 // ---- Iteration
 
 TEST_CASE("channel: a loop over it receives until it is closed and drained") {
-    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 4u);
     bide::channel<std::unique_ptr<int>> ch(capacity);
     bool all_went = true;
@@ -328,7 +326,6 @@ TEST_CASE("channel: the items in it are destroyed with it, once") {
 // A coroutine that sends all the time finds the channel full at each position in turn, one that
 // receives finds it empty there.
 TEST_CASE("channel: waiters are served at every position, also when 16-bit stamps wrap") {
-    const test::watchdog guard;
     for (std::size_t capacity = 0; capacity <= 9; ++capacity) {
         CAPTURE(capacity);
         constexpr int n = 40'000; // a lap of 9 has 32 positions: 2,048 laps, 18,432 items
@@ -378,7 +375,6 @@ TEST_CASE("channel: a capacity that no memory can hold throws") {
 
 TEST_CASE("channel: durations that are not numbers, negative or beyond all time are one attempt or "
           "for ever") {
-    const test::watchdog guard;
     using seconds = std::chrono::duration<double>;
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     constexpr double infinity = std::numeric_limits<double>::infinity();

@@ -47,7 +47,6 @@ static_assert(std::is_same_v<decltype(any::a().async_recv().resume_on(any::elsew
 } // namespace
 
 TEST_CASE("channel: a time-out is not early, by its own clock, and leaves nothing") {
-    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);
     channel ch(capacity);
     fill(ch);
@@ -119,7 +118,6 @@ TEST_CASE(
 TEST_CASE("channel: a huge time-out never ends the wait, an item does") {
     using platform = test::observing<test::native>;
     using seconds = std::chrono::duration<double>;
-    const test::watchdog guard;
     bide::basic_channel<int, platform> full(1);
     bide::basic_channel<int, platform> empty(1);
     fill(full);

@@ -171,7 +171,6 @@ TEMPLATE_TEST_CASE("element: any goes through each other kind, in every form",
 TEMPLATE_TEST_CASE("element: any goes through a oneshot, in every form", "[promise.element-needs]",
                    pinned, hostile::greedy, forms::nested, bide::result<int>) {
     using T = TestType;
-    const test::watchdog guard;
     using ends = decltype(bide::oneshot<T, platform>());
     const auto each = [](auto wait) {
         ends e = bide::oneshot<T, platform>();
@@ -215,7 +214,6 @@ TEMPLATE_TEST_CASE("element: any goes through a oneshot, in every form", "[promi
 TEMPLATE_TEST_CASE("element: any that can be copied goes through a broadcast, in every form", "",
                    copied, hostile::greedy, bool, bide::result<int>) {
     using T = TestType;
-    const test::watchdog guard;
     bide::basic_broadcast<T, platform> b(4);
     auto s = b.subscribe();
     for (const int n : {1, 2, 3, 4}) {

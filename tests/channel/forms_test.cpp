@@ -142,7 +142,6 @@ TEMPLATE_TEST_CASE("channels: close() ends the waits of threads and coroutines i
 
 TEST_CASE("channels: where the system has no futex, an item, room and a close wake a thread") {
     using ported = test::observing<test::portable>;
-    const test::watchdog guard;
     bide::basic_channel<int, ported> c(1);
     std::optional<int> got[2];
     test::team receivers(2, [&](int i) { got[i] = i == 0 ? c.recv() : *c.try_recv_for(1h); });
@@ -221,7 +220,6 @@ template <class Op> bool leaves(way how, Op op, std::function<void()> others_com
 
 TEMPLATE_TEST_CASE("channels: a wait that ends early has no effect on the waits behind it", "",
                    BIDE_EACH_KIND) {
-    const test::watchdog guard;
     using kind = typename TestType::type;
     const way how = GENERATE(way::stopped, way::late, way::destroyed, way::withdrawn);
     for (std::size_t capacity = kind::least; capacity < 2; ++capacity) {
@@ -278,7 +276,6 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE("channels: no wait allocates", "[promise.no-wait-allocates]", BIDE_EACH_KIND) {
-    const test::watchdog guard;
     using kind = typename TestType::type;
     bide::timer_service<watched>(); // its thread, once
     kind empty(1);
@@ -390,7 +387,6 @@ private:
 
 TEMPLATE_TEST_CASE("channels: the destructor of an item may use its channel, also the dying one",
                    "", BIDE_EACH_KIND) {
-    const test::watchdog guard;
     using item = meddler<TestType>;
     const std::size_t capacity = GENERATE(1u, 2u, 5u);
     const int all = static_cast<int>(capacity);
@@ -448,7 +444,6 @@ TEMPLATE_TEST_CASE("channels: a receiver that has its items, or is told of the c
                    (bide::basic_priority_channel<int, std::less<>, test::jittery>),
                    (bide::basic_sliding_channel<int, test::jittery>)) {
     using channel = TestType;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     std::atomic<int> wrong{0};
     const auto make = [](void* place, int) {
         return ::new (place) channel(forms::made<channel>(2));

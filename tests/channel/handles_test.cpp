@@ -132,7 +132,6 @@ TEST_CASE("handles: the channel and its counts are one allocation, and a copy is
 TEMPLATE_TEST_CASE(
     "handles: if the last sender is destroyed, the channel is closed and receivers drain it",
     "[promise.last-handle-closes]", bounded, unbounded) {
-    const test::watchdog guard;
     auto [tx, rx] = TestType::template make<int>();
     {
         auto copy = tx;
@@ -228,7 +227,6 @@ test::held recv_without_handle(test::manual_executor& on, Receiver from, ints* o
 TEMPLATE_TEST_CASE("handles: an operation that waits keeps the channel's memory when all handles "
                    "are gone",
                    "[promise.last-handle-closes]", bounded, unbounded) {
-    const test::watchdog guard;
     test::manual_executor later;
     ints told;
     const auto waits_alone = [&](auto use) {
@@ -295,7 +293,6 @@ template <class Ends, class Make> void stays_while_a_coroutine_waits(Ends made, 
 } // namespace
 
 TEST_CASE("handles: the channel's memory stays until the last receiver's wait is over") {
-    const test::watchdog guard;
     const auto make = [] { return make_channel<int, mortal>(0); };
     for (int form = 0; form < 5; ++form) {
         stays_while_a_thread_waits(make(), form, [](auto& ends, int how) {
@@ -319,7 +316,6 @@ TEST_CASE("handles: the channel's memory stays until the last receiver's wait is
 }
 
 TEST_CASE("handles: the channel's memory stays until the last sender's wait is over") {
-    const test::watchdog guard;
     const auto make = [] { return make_channel<int, mortal>(0); };
     for (int form = 0; form < 4; ++form) {
         stays_while_a_thread_waits(make(), form, [](auto& ends, int how) {
@@ -387,7 +383,6 @@ template <class Receiver> test::held recv_holding(test::manual_executor& on, Rec
 TEMPLATE_TEST_CASE("handles: an item that came to a destroyed coroutine goes back as long as there "
                    "is a receiver",
                    "", bounded, unbounded) {
-    const test::watchdog guard;
     test::tally t;
     test::manual_executor later;
     {
@@ -446,7 +441,6 @@ TEST_CASE("handles: an item that holds a sender of its channel does not go back 
 }
 
 TEST_CASE("handles: a chain of nested channels of any length can be destroyed") {
-    const test::watchdog guard;
     constexpr int length = 10'000;
     auto [tx, rx] = make_channel<int>(1);
     receiver<int> from = rx;

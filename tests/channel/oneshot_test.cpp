@@ -80,7 +80,6 @@ template <class Sender> test::held note_closed(Sender& of, bool& out) {
 // ---- One value
 
 TEST_CASE("oneshot: a value is received once, whether the sender or the receiver comes first") {
-    const test::watchdog guard;
     auto [to, from] = oneshot<std::unique_ptr<int>>();
     SECTION("the sender, then the receiver without waiting") {
         CHECK(is(from.try_recv(), bide::errc::empty));
@@ -117,7 +116,6 @@ TEST_CASE("oneshot: try_iter() gives the value if it is there, once") {
 }
 
 TEST_CASE("oneshot: every kind of wait ends with the value, and with the sender") {
-    const test::watchdog guard;
     const bool sends = GENERATE(true, false);
     const int kind = GENERATE(0, 1, 2, 3);
     CAPTURE(sends, kind);
@@ -143,7 +141,6 @@ TEST_CASE("oneshot: every kind of wait ends with the value, and with the sender"
 }
 
 TEST_CASE("oneshot: a sender that goes without sending closes") {
-    const test::watchdog guard;
     std::optional<std::pair<sender<int>, receiver<int>>> both(oneshot<int>());
     auto from = std::move(both->second);
     SECTION("for a later receive") {
@@ -174,7 +171,6 @@ TEST_CASE("oneshot: a sender that goes without sending closes") {
 }
 
 TEST_CASE("oneshot: of several waiters, the first gets the value and all others get closed") {
-    const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     std::atomic<int> got[2] = {};
     int thread_got = nothing_yet;
@@ -218,7 +214,6 @@ TEST_CASE("oneshot: a send to a receiver that has gone brings the value back") {
 }
 
 TEST_CASE("oneshot: what was sent before the receiver closes is received after it") {
-    const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     CHECK(std::move(to).send(7));
     CHECK(from.close());
@@ -227,7 +222,6 @@ TEST_CASE("oneshot: what was sent before the receiver closes is received after i
 }
 
 TEST_CASE("oneshot: close() ends the receiver's own waits") {
-    const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     std::atomic<int> got{nothing_yet};
     int thread_got = nothing_yet;
@@ -257,7 +251,6 @@ TEST_CASE("oneshot: a value that was not received is destroyed with the last end
 }
 
 TEST_CASE("oneshot: the sender can wait for the end of the receiver") {
-    const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     std::stop_source stop = test::new_stop();
     stop.request_stop();
@@ -308,7 +301,6 @@ TEST_CASE(
 }
 
 TEST_CASE("oneshot: a wait that is stopped has no effect, and the next one gets the value") {
-    const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     std::stop_source stop = test::new_stop();
     std::atomic<int> ends[2] = {};
@@ -328,7 +320,6 @@ TEST_CASE("oneshot: a wait that is stopped has no effect, and the next one gets 
 }
 
 TEST_CASE("oneshot: a coroutine that is destroyed leaves the value to the next") {
-    const test::watchdog guard;
     auto [to, from] = oneshot<std::unique_ptr<int>>();
     std::optional<std::unique_ptr<int>> got;
     test::manual_executor later;
@@ -353,7 +344,6 @@ TEST_CASE("oneshot: a coroutine that is destroyed leaves the value to the next")
 
 TEST_CASE(
     "oneshot: a value that came to a destroyed coroutine goes with the receiver at the latest") {
-    const test::watchdog guard;
     test::tally t;
     {
         auto [to, from] = oneshot<test::counted_once>();
@@ -395,7 +385,6 @@ TEST_CASE(
 
 TEST_CASE("oneshot: its memory stays until the wait of the receiver is over") {
     using mortal = test::observing<test::mortal>;
-    const test::watchdog guard;
     std::optional ends(bide::oneshot<int, mortal>());
     test::mortal::gone = 0;
     SECTION("of a thread") {
@@ -436,7 +425,6 @@ TEST_CASE("oneshot: a receiver that is resumed inside send() may destroy everyth
 // ---- Select
 
 TEST_CASE("oneshot: a wait whose choice selected another takes no value") {
-    const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     auto [other_to, other_from] = oneshot<int>();
     bide::basic_choice<watched> choice;
@@ -483,7 +471,6 @@ TEST_CASE("oneshot: an end that is told decides a choice as a value does") {
 // ---- Allocation, destruction
 
 TEST_CASE("oneshot: one allocation, and none in any wait") {
-    const test::watchdog guard;
     bide::timer_service<watched>(); // its thread, once
     std::size_t before = test::allocations_here();
     auto [to, from] = oneshot<int>();
@@ -551,7 +538,6 @@ TEST_CASE("oneshot: an end that received, or was told, may destroy all while the
             }
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<both>(1, 1'000, make, send, receive) == 0);
     CHECK(test::late_touches<both>(1, 500, make, close, be_told) == 0);
 }
@@ -560,8 +546,6 @@ TEST_CASE("oneshot: an end that received, or was told, may destroy all while the
 
 TEST_CASE("oneshot: whatever both ends do at once, a sent value is received or destroyed") {
     using platform = test::jittery;
-    const test::watchdog guard;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::tally count;
     int received = 0;
     int came_back = 0;

@@ -395,7 +395,6 @@ template <std::size_t N> void run_all(const scenario (&of)[N]) {
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     for (const scenario& s : of) {
         test::for_each_allocation_failure(s);
     }

@@ -43,7 +43,6 @@ using tens = bide::priority_channel<int, by_tens>;
 TEST_CASE("priority_channel: the greatest item comes first, and equal items in their order",
           "[promise.priority-order]") {
     test::jitter chance(test::run_seed());
-    INFO("seed " << test::run_seed());
     for (int n = 0; n < 70; ++n) {
         tens ch(70);
         ints all;
@@ -62,7 +61,6 @@ TEST_CASE("priority_channel: the greatest item comes first, and equal items in t
 TEST_CASE("priority_channel: any mix of sends and receives gives what a sorted list gives",
           "[promise.priority-order]") {
     test::jitter chance(test::run_seed());
-    INFO("seed " << test::run_seed());
     tens ch(20);
     ints model; // the next one is the first
     bool same = true;
@@ -111,7 +109,6 @@ TEST_CASE("priority_channel: a comparison decides, also one that std defines") {
 TEST_CASE("priority_channel: a comparison that is no order loses no item",
           "[promise.bad-comparison]") {
     test::jitter chance(test::run_seed());
-    INFO("seed " << test::run_seed());
     auto any = [&chance](const test::counted_once&, const test::counted_once&) noexcept {
         return chance.below(2) == 0;
     };
@@ -238,7 +235,6 @@ TEST_CASE("priority_channel: a select sends to it and receives from it, and neve
 
 TEST_CASE(
     "priority_channel: a coroutine that is resumed by a send, a receive or a close may use it") {
-    const test::watchdog guard;
     priority ch(1);
     ints got;
     [](priority& from, ints& out) -> test::detached {

@@ -173,7 +173,6 @@ TEMPLATE_TEST_CASE("ring: the largest capacity of its stamp is exact", "", std::
 // ---- Stamps
 
 TEMPLATE_TEST_CASE("ring: it works when its stamps wrap", "", std::uint8_t, std::uint16_t) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
         CAPTURE(capacity);
         bide::basic_ring<int, test::native, TestType> r(capacity);
@@ -357,7 +356,6 @@ TEST_CASE("ring: each item is popped once, each producer's in order, never more 
     constexpr int producers = 2;
     constexpr int consumers = 2;
     constexpr int each = 300;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (const std::size_t capacity : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
         ring r(capacity);
         // Nearly a turn of the stamps, which wrap while the threads work.

@@ -83,7 +83,6 @@ TEST_CASE("select: zero, negative and past times and NaN mean one attempt") {
 }
 
 TEST_CASE("select: a huge time-out never ends the wait, an item does") {
-    const test::watchdog guard;
     auto each = [](auto when) {
         channel ch(1);
         bide::semaphore mark(0);
@@ -108,7 +107,6 @@ TEST_CASE("select: a huge time-out never ends the wait, an item does") {
 }
 
 TEST_CASE("select: a time-out or a deadline is not early, and the first to come wins") {
-    const test::watchdog guard;
     channel ch(1);
     const auto check = [&](auto later, auto make) {
         auto start = steady_clock::now();
@@ -132,7 +130,6 @@ TEST_CASE("select: a time-out or a deadline is not early, and the first to come 
 }
 
 TEST_CASE("select: a time from now counts from the beginning of the wait, not of the case") {
-    const test::watchdog guard;
     channel ch(1);
     auto rest = on_timeout(15ms);
     auto operation = bide::async_select(on_recv(ch), on_timeout(15ms));
@@ -219,7 +216,6 @@ test::held select_and_pass(channel& ch, test::barrier& where, std::atomic<bool>&
 
 TEST_CASE("select: a coroutine that blocks after its time-out holds up no other time-out",
           "[promise.resumed-coroutine-delays-none]") {
-    const test::watchdog guard;
     channel ch(1);
     test::barrier where;
     std::atomic<bool> over{false};
@@ -254,7 +250,6 @@ TEST_CASE("select: a clock that stands still does not keep another one's time-ou
 // ---- Limits of the whole, and where it goes on
 
 TEST_CASE("select: async_select takes limits as every operation does") {
-    const test::watchdog guard;
     channel ch(1);
     channel other(1);
     std::stop_source stop = test::new_stop();
@@ -300,7 +295,6 @@ TEST_CASE("select: async_select takes limits as every operation does") {
 }
 
 TEST_CASE("select: a stop or a time-out after the grant changes nothing") {
-    const test::watchdog guard;
     channel ch(1);
     channel other(1);
     bide::semaphore s(0);
@@ -337,7 +331,6 @@ TEST_CASE("select: a stop or a time-out after the grant changes nothing") {
 }
 
 TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") {
-    const test::watchdog guard;
     channel ch(1);
     bide::semaphore s(2);
     test::manual_executor on;
@@ -372,7 +365,6 @@ TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") 
 }
 
 TEST_CASE("select: a coroutine resumes on its executor, else inside the call that granted it") {
-    const test::watchdog guard;
     channel ch(1);
     test::manual_executor on;
     waiting told(bide::async_select(on_recv(ch)).resume_on(on));
@@ -395,7 +387,6 @@ TEST_CASE("select: a coroutine resumes on its executor, else inside the call tha
 // ---- Destruction
 
 TEST_CASE("select: a coroutine that is destroyed while it waits leaves nothing behind") {
-    const test::watchdog guard;
     std::optional<each_kind> all(std::in_place);
     channel hand(0);
     {
@@ -421,7 +412,6 @@ TEST_CASE("select: a coroutine that is destroyed while it waits leaves nothing b
 }
 
 TEST_CASE("select: what came to a coroutine that is destroyed goes to the next, or back") {
-    const test::watchdog guard;
     test::tally tally;
     {
         bide::channel<test::counted_once> in(1);
@@ -540,7 +530,6 @@ TEST_CASE("select: a select may destroy what it waited for, whatever the other s
 
 TEST_CASE("select: a case of a temporary handle keeps its side of the channel open",
           "[promise.temporary-handle]") {
-    const test::watchdog guard;
     channel quiet(1);
     auto [tx, rx] = bide::make_channel<int>(1);
     int value = 5;
@@ -601,7 +590,6 @@ TEST_CASE("select: a case of a temporary handle keeps its side of the channel op
 }
 
 TEST_CASE("select: handles of every kind may be temporaries") {
-    const test::watchdog guard;
     auto [tx, rx] = bide::make_unbounded_channel<int>();
     auto [answer, answered] = bide::oneshot<int>();
     bide::broadcast<int> news(1);
@@ -620,7 +608,6 @@ TEST_CASE("select: handles of every kind may be temporaries") {
 }
 
 TEST_CASE("select: a null pointer variable is nothing to send, a value of 0 is sent") {
-    const test::watchdog guard;
     channel ch(1);
     int value = 0;
     int* nothing = nullptr;
@@ -671,7 +658,6 @@ test::held select_either(channel& ch, bide::semaphore& s, bool& ran) {
 
 TEST_CASE("select: a waker may destroy a select that its release has decided",
           "[promise.decided-before-wakers]") {
-    const test::watchdog guard;
     channel ch(1);
     bide::semaphore s(0);
     bool ran = false;
@@ -692,7 +678,6 @@ TEST_CASE("select: a waker may destroy a select that its release has decided",
 }
 
 TEST_CASE("select: a thread's select is over before the first waker of the release runs") {
-    const test::watchdog guard;
     channel ch(1);
     bide::semaphore s(0);
     struct witness {

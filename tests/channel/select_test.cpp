@@ -102,7 +102,6 @@ template <class R> bool is(const R& got, errc why) { return !got && got.error() 
 
 TEST_CASE("select: each case that can happen at once does, alone, in every form") {
     const int how = GENERATE(range(0, test::all_forms));
-    const test::watchdog guard;
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
@@ -118,7 +117,6 @@ TEST_CASE("select: each case that can happen at once does, alone, in every form"
 TEST_CASE("select: what is ready comes before a time-out that has passed",
           "[promise.select-stop-and-time]") {
     const int how = GENERATE(range(0, test::all_forms));
-    const test::watchdog guard;
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         for (int round = 0; round < 10 && kind != each_kind::timeout; ++round) {
             each_kind all;
@@ -133,7 +131,6 @@ TEST_CASE("select: what is ready comes before a time-out that has passed",
 
 TEST_CASE("select: closed is ready") {
     const int how = GENERATE(range(0, test::all_forms));
-    const test::watchdog guard;
     each_kind all;
     SECTION("a channel that is drained") {
         REQUIRE(all.in.try_send(42));
@@ -174,7 +171,6 @@ TEST_CASE("select: closed is ready") {
 
 TEST_CASE("select: try_select returns nothing if no case is ready, and has no effect") {
     const int how = GENERATE(test::trying, test::trying_biased);
-    const test::watchdog guard;
     each_kind all;
     channel hand(0);
     int value = 3;
@@ -197,7 +193,6 @@ TEST_CASE("select: try_select returns nothing if no case is ready, and has no ef
 
 TEST_CASE("select: without a capacity, a try_select meets a waiting select") {
     const int how = GENERATE(test::trying, test::awaiting);
-    const test::watchdog guard;
     channel a(0);
     channel b(0);
     for (int round = 0; round < 20; ++round) {
@@ -250,7 +245,6 @@ template <std::size_t N> bool is_uniform(int how, unsigned ready) {
 TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones stand",
           "[promise.select-fair]") {
     const int how = GENERATE(range(0, test::first_biased));
-    const test::watchdog guard;
     CHECK(is_uniform<2>(how, 0b11));
     CHECK(is_uniform<2>(how, 0b10));
     CHECK(is_uniform<3>(how, 0b101));
@@ -265,7 +259,6 @@ TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones st
 
 TEST_CASE("select: disabled cases and time-outs change no share") {
     const int how = GENERATE(range(0, test::first_biased));
-    const test::watchdog guard;
     channel quiet(1);
     bide::event set(true);
     channel* const none = nullptr;
@@ -283,7 +276,6 @@ TEST_CASE("select: disabled cases and time-outs change no share") {
 TEST_CASE("select: a requested stop and a passed deadline have the share of a ready case",
           "[promise.select-stop-and-time]") {
     const int how = GENERATE(range(0, test::first_biased));
-    const test::watchdog guard;
     channel quiet(1);
     bide::event set(true);
     std::stop_source stopped = test::new_stop();
@@ -307,7 +299,6 @@ TEST_CASE("select: a requested stop and a passed deadline have the share of a re
 
 TEST_CASE("select: operations on one channel that stand twice are all hit over time") {
     const int how = GENERATE(range(0, test::first_biased));
-    const test::watchdog guard;
     channel ch(2);
     REQUIRE(ch.try_send(0));
     ints hits(4);
@@ -333,7 +324,6 @@ TEST_CASE("select: operations on one channel that stand twice are all hit over t
 
 TEST_CASE("select: the biased forms take the first that can happen", "[promise.select-fair]") {
     const int how = GENERATE(range(test::first_biased, test::all_forms));
-    const test::watchdog guard;
     for (unsigned ready = 1; ready < 16; ++ready) {
         for (int round = 0; round < 5; ++round) {
             channel in(1);
@@ -358,7 +348,6 @@ TEST_CASE("select: the biased forms take the first that can happen", "[promise.s
 
 TEST_CASE("select: the biased forms look at stops and deadlines in their places") {
     const int how = GENERATE(range(test::first_biased, test::all_forms));
-    const test::watchdog guard;
     channel ch(1);
     std::stop_source stopped = test::new_stop();
     stopped.request_stop();
@@ -380,7 +369,6 @@ TEST_CASE("select: the biased forms look at stops and deadlines in their places"
 
 TEST_CASE("select: a case of a null pointer never happens") {
     const int how = GENERATE(range(0, test::all_forms));
-    const test::watchdog guard;
     channel* const no_channel = nullptr;
     bide::semaphore* const no_semaphore = nullptr;
     bide::event* const no_event = nullptr;
@@ -406,7 +394,6 @@ TEST_CASE("select: a case of a null pointer never happens") {
 }
 
 TEST_CASE("select: where all cases are disabled it waits until it is ended") {
-    const test::watchdog guard;
     channel* const none = nullptr;
     CHECK_FALSE(bide::try_select(on_recv(none)).has_value());
     CHECK_FALSE(bide::try_select_biased(on_recv(none), on_stop(std::stop_token())).has_value());
@@ -421,7 +408,6 @@ TEST_CASE("select: where all cases are disabled it waits until it is ended") {
 // ---- Waits
 
 TEST_CASE("select: each case ends the wait of a coroutine, and only that one happens") {
-    const test::watchdog guard;
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
@@ -461,7 +447,6 @@ TEST_CASE("select: each case ends the wait of a thread, and only that one happen
 }
 
 TEST_CASE("select: a close ends the wait, once, whichever case it is of") {
-    const test::watchdog guard;
     for (int which = 0; which < 3; ++which) {
         channel in(0);
         channel out(0);
@@ -507,7 +492,6 @@ TEST_CASE("select: a close ends the wait, once, whichever case it is of") {
 TEST_CASE("select: send and receive of one select on a channel without capacity do not meet each "
           "other",
           "[promise.select-meets-once]") {
-    const test::watchdog guard;
     channel hand(0);
     for (int round = 0; round < 20; ++round) {
         int value = round;
@@ -552,7 +536,6 @@ TEST_CASE("select: send and receive of one select on a channel without capacity 
 
 TEST_CASE(
     "select: two that meet in a circle of channels match once and do not wait for each other") {
-    const test::watchdog guard;
     channel a(0);
     channel b(0);
     for (int order = 0; order < 4; ++order) {
@@ -575,7 +558,6 @@ TEST_CASE(
 }
 
 TEST_CASE("select: it waits in the queue of each case, in the order in which it came") {
-    const test::watchdog guard;
     using platform = test::observing<test::native>;
     bide::basic_channel<int, platform> ch(2);
     bide::basic_channel<int, platform> other(2);
@@ -608,7 +590,6 @@ TEST_CASE("select: it waits in the queue of each case, in the order in which it 
 }
 
 TEST_CASE("select: which of two waits on one channel is served is a matter of chance, too") {
-    const test::watchdog guard;
     channel hand(0);
     ints hits(2);
     for (int round = 0; round < 200; ++round) {
@@ -626,7 +607,6 @@ TEST_CASE("select: which of two waits on one channel is served is a matter of ch
 TEST_CASE("select: a case that is not chosen holds no permit and no item, and its value stays",
           "[promise.select-one-case]") {
     const int how = GENERATE(test::blocking, test::awaiting);
-    const test::watchdog guard;
     bide::channel<std::string> out(1);
     bide::channel<std::string> in(1);
     bide::semaphore permits(3);
@@ -665,7 +645,6 @@ TEST_CASE("select: a case that is not chosen holds no permit and no item, and it
 
 TEST_CASE("select: what a case that is not chosen had in part goes to the waiters behind it",
           "[promise.select-one-case]") {
-    const test::watchdog guard;
     bide::semaphore s(2);
     channel ch(1);
     test::foreign next(s, 1);
@@ -716,7 +695,6 @@ TEST_CASE("select: what a case that is not chosen had in part goes to the waiter
 
 TEST_CASE("select: a coroutine that has not gone on yet keeps nothing of its other cases from "
           "those behind") {
-    const test::watchdog guard;
     bide::semaphore s(2);
     channel hand(0);
     channel ch(1);
@@ -753,7 +731,6 @@ TEST_CASE("select: a coroutine that has not gone on yet keeps nothing of its oth
 }
 
 TEST_CASE("select: a case that lost to another of the same semaphore frees what it held") {
-    const test::watchdog guard;
     bide::semaphore s(1);
     waiting w(bide::async_select_biased(on_acquire(s, 3), on_acquire(s, 2)));
     CHECK_FALSE(w.is_over());
@@ -770,7 +747,6 @@ TEST_CASE("select: a case that lost to another of the same semaphore frees what 
 }
 
 TEST_CASE("select: a case of the same semaphore further back does not overtake") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     channel ch(1);
     test::foreign between(s, 1);
@@ -808,7 +784,6 @@ template <class Make, class Behind, class Act> void pass_over(Make first, Behind
 } // namespace
 
 TEST_CASE("select: a grant passes over selects that have ended, to the next waiter") {
-    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     channel ch(capacity);
     bide::unbounded_channel<int> unbounded;
@@ -859,7 +834,6 @@ TEST_CASE("select: a grant passes over selects that have ended, to the next wait
 
 TEST_CASE("select: each operand is evaluated once, in every form") {
     const int how = GENERATE(range(0, test::all_forms));
-    const test::watchdog guard;
     channel ch(1);
     int value = 1;
     int asked[4] = {};
@@ -875,7 +849,6 @@ TEST_CASE("select: each operand is evaluated once, in every form") {
 }
 
 TEST_CASE("select: an exception while a case is evaluated leaves all other cases usable") {
-    const test::watchdog guard;
     channel hand(0);
     channel ch(1);
     bide::semaphore s(1);
@@ -930,7 +903,6 @@ static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex*>(
 
 TEMPLATE_TEST_CASE("select: a lock that is free is taken, one that is not is left alone", "",
                    BIDE_EACH_MUTEX) {
-    const test::watchdog guard;
     TestType m;
     bide::event e;
     {
@@ -953,7 +925,6 @@ TEMPLATE_TEST_CASE("select: a lock that is free is taken, one that is not is lef
 
 TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other the first happens",
                    "[promise.select-one-case]", BIDE_EACH_MUTEX) {
-    const test::watchdog guard;
     TestType m;
     bide::event e;
     test::manual_executor later;
@@ -1028,7 +999,6 @@ TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other
 }
 
 TEST_CASE("select: a shared lock is a case, too, beside others that share it") {
-    const test::watchdog guard;
     bide::shared_mutex m;
     bide::event e;
     m.lock();
@@ -1051,7 +1021,6 @@ TEST_CASE("select: a shared lock is a case, too, beside others that share it") {
 
 TEMPLATE_TEST_CASE("select: a synchronized_value is locked with its value", "", bide::mutex,
                    bide::adaptive_mutex) {
-    const test::watchdog guard;
     bide::synchronized_value<int, TestType> v(7);
     bide::event e;
     {
@@ -1067,7 +1036,6 @@ TEMPLATE_TEST_CASE("select: a lock is held by one and never lost, with whatever 
                    BIDE_EACH_MUTEX) {
     constexpr int rounds = 2'000;
     constexpr int threads = 4;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     TestType m;
     channel c(1);
     bide::event e;
@@ -1144,7 +1112,6 @@ TEST_CASE("select: a send to an unbounded channel has decided before its receive
 // ---- Allocations
 
 TEST_CASE("select: no form allocates, with few cases or many", "[promise.no-wait-allocates]") {
-    const test::watchdog guard;
     std::stop_source stop = test::new_stop();
     const std::stop_token token = stop.get_token();
     test::service_thread(); // it is there
@@ -1220,7 +1187,6 @@ TEST_CASE("select: it does not say that nothing can happen while at every instan
     const int how = GENERATE(range(0, test::first_biased));
     // While the one channel still has its item, the other one gets one; then the first loses it.
     constexpr int rounds = 3'000;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     channel first(1);
     channel second(1);
     test::rendezvous both(2);
@@ -1282,7 +1248,6 @@ struct acting_clock {
 
 TEST_CASE("select: of the same for a deadline that passes before an item goes") {
     const int how = GENERATE(range(0, test::all_forms));
-    const test::watchdog guard;
     channel ch(1);
     acting_clock::ch = &ch;
     for (int round = 0; round < 20; ++round) {
@@ -1304,7 +1269,6 @@ TEST_CASE("select: of the same for a deadline that passes before an item goes") 
 
 TEST_CASE("select: a send that finds room while the receive of its channel is queued") {
     const int how = GENERATE(range(test::first_biased, test::all_forms));
-    const test::watchdog guard;
     channel ch(1);
     int value = 2;
     acting_clock::ch = &ch;
@@ -1372,7 +1336,6 @@ TEST_CASE("select: 44 threads that each offer to send and to receive pair up exa
 }
 
 TEST_CASE("select: threads that select once each share the ready cases evenly") {
-    const test::watchdog guard;
     channel a(1);
     channel b(1);
     REQUIRE((a.try_send(1) && b.try_send(2)));

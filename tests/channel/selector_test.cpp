@@ -59,7 +59,6 @@ template <class R> bool is(const R& got, errc why) { return !got && got.error() 
 } // namespace
 
 TEST_CASE("selector: without a case nothing can happen") {
-    const test::watchdog guard;
     bide::selector any;
     CHECK(any.size() == 0);
     CHECK_FALSE(any.try_select().has_value());
@@ -72,7 +71,6 @@ TEST_CASE("selector: without a case nothing can happen") {
 
 TEST_CASE("selector: it calls the handler of the case that happened, with what came of it, and of "
           "no other") {
-    const test::watchdog guard;
     channel in(3);
     channel out(1);
     bide::semaphore permits(0);
@@ -121,7 +119,6 @@ TEST_CASE("selector: it calls the handler of the case that happened, with what c
 }
 
 TEST_CASE("selector: an index is a case's own until that is removed") {
-    const test::watchdog guard;
     std::deque<channel> inboxes;
     bide::selector any;
     int from = -1;
@@ -155,7 +152,6 @@ TEST_CASE("selector: an index is a case's own until that is removed") {
 }
 
 TEST_CASE("selector: a handler may add and remove cases, its own too") {
-    const test::watchdog guard;
     channel a(8);
     channel b(8);
     for (int i = 0; i < 4; ++i) {
@@ -183,7 +179,6 @@ TEST_CASE("selector: a handler may add and remove cases, its own too") {
 }
 
 TEST_CASE("selector: an exception of a handler leaves it usable, and its item is gone") {
-    const test::watchdog guard;
     channel in(2);
     bide::semaphore permits(0);
     int got = 0;
@@ -207,7 +202,6 @@ TEST_CASE("selector: an exception of a handler leaves it usable, and its item is
 }
 
 TEST_CASE("selector: the ready cases have equal shares, wherever quiet and removed ones stand") {
-    const test::watchdog guard;
     constexpr std::size_t cases = 7;
     constexpr unsigned ready = 0b1100101;
     std::array<bide::event, cases> events;
@@ -235,7 +229,6 @@ TEST_CASE("selector: the ready cases have equal shares, wherever quiet and remov
 }
 
 TEST_CASE("selector: a temporary handle is its case's, in each select, until that is removed") {
-    const test::watchdog guard;
     auto [tx, rx] = bide::make_channel<int>(1);
     bide::broadcast<int> news(4);
     int sum = 0;
@@ -263,7 +256,6 @@ TEST_CASE("selector: a temporary handle is its case's, in each select, until tha
 }
 
 TEST_CASE("selector: one that must not wait, or was destroyed, leaves no trace") {
-    const test::watchdog guard;
     channel hand(0);
     bide::semaphore permits(1);
     int value = 1;
@@ -285,7 +277,6 @@ TEST_CASE("selector: one that must not wait, or was destroyed, leaves no trace")
 }
 
 TEST_CASE("selector: a time-out counts from the beginning of each select") {
-    const test::watchdog guard;
     channel in(1);
     int late = 0;
     bide::selector any;
@@ -308,7 +299,6 @@ TEST_CASE("selector: a time-out counts from the beginning of each select") {
 }
 
 TEST_CASE("selector: a thread and a coroutine wait until one of the cases happens") {
-    const test::watchdog guard;
     channel in(0);
     bide::semaphore permits(0);
     bide::event set;
@@ -360,7 +350,6 @@ TEST_CASE("selector: a thread and a coroutine wait until one of the cases happen
 
 TEST_CASE("selector: an awaited one takes limits, and may be destroyed, before and after it was "
           "chosen for") {
-    const test::watchdog guard;
     test::tally tally;
     {
         bide::channel<test::counted_once> in(1);
@@ -429,7 +418,6 @@ TEST_CASE("selector: an awaited one takes limits, and may be destroyed, before a
 }
 
 TEST_CASE("selector: a select allocates nothing; to add a case does") {
-    const test::watchdog guard;
     channel in(1);
     bide::semaphore permits(0);
     int got = 0;
@@ -500,7 +488,6 @@ TEST_CASE("selector: threads with selectors over many channels take each item on
 }
 
 TEST_CASE("selector: a case that is removed lets go of its handle, by itself and by its handler") {
-    const test::watchdog guard;
     auto [to, from] = bide::make_channel<int>(1);
     auto [to_other, from_other] = bide::make_channel<int>(1);
     bide::selector any;

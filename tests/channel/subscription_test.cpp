@@ -159,7 +159,6 @@ TEMPLATE_TEST_CASE("broadcast and watch: waiters resume in the order in which th
 TEMPLATE_TEST_CASE("broadcast and watch: a send reaches every waiter, of every form; so does the "
                    "close",
                    "", a_broadcast<watched>, a_watch<watched>) {
-    const test::watchdog guard;
     const TestType kind;
     typename TestType::publisher p;
     std::vector<typename TestType::reader> readers(7, p.subscribe());
@@ -223,7 +222,6 @@ TEMPLATE_TEST_CASE("broadcast and watch: a time that has passed is one attempt, 
 
 TEMPLATE_TEST_CASE("broadcast and watch: a wait that is cancelled has no effect", "",
                    a_broadcast<watched>, a_watch<watched>) {
-    const test::watchdog guard;
     const TestType kind;
     typename TestType::publisher p;
     auto r = p.subscribe();
@@ -389,6 +387,5 @@ TEMPLATE_TEST_CASE("broadcast and watch: a reader that got a value may destroy a
             }(a));
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<all>(1, 2'000, make, send, wait) == 0);
 }

@@ -112,7 +112,6 @@ TEST_CASE("unbounded_channel: its capacity is the largest, and it is never full"
 }
 
 TEST_CASE("unbounded_channel: a batch goes in and out at once, and waiters are served first") {
-    const test::watchdog guard;
     channel ch;
     ints first;
     recv_into(ch, first);
@@ -263,7 +262,6 @@ TEST_CASE("unbounded_channel: where memory has run out, send throws and nothing 
 // ---- Waiting
 
 TEST_CASE("unbounded_channel: a coroutine waits for a batch's first item") {
-    const test::watchdog guard;
     channel ch;
     ints out{-1};
     std::vector<std::size_t> counts;

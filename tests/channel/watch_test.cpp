@@ -46,7 +46,6 @@ test::held note_on(test::manual_executor& on, Receiver& r, std::atomic<what>& ou
 // ---- Versions
 
 TEST_CASE("watch: a receiver has seen the version that it subscribed to, and no later one") {
-    const test::watchdog guard;
     watch w(1);
     CHECK(w.send(2));
     auto r = w.subscribe();
@@ -63,7 +62,6 @@ TEST_CASE("watch: a receiver has seen the version that it subscribed to, and no 
 }
 
 TEST_CASE("watch: many versions are one change, and the latest is what there is") {
-    const test::watchdog guard;
     watch w;
     CHECK(w.get() == 0);
     auto r = w.subscribe();
@@ -121,7 +119,6 @@ TEST_CASE("watch: modify() changes the latest, or nothing") {
 
 TEST_CASE("watch: modify() calls its function once, however often others send",
           "[promise.watch-modify]") {
-    const test::watchdog guard;
     watch w(0);
     std::atomic<int> calls{0};
     std::atomic<bool> inside{false};
@@ -154,7 +151,6 @@ TEST_CASE("watch: modify() calls its function once, however often others send",
 }
 
 TEST_CASE("watch: writers that wait for a modify() go on in the order in which they came") {
-    const test::watchdog guard;
     watch w(1);
     std::atomic<bool> inside{false};
     std::atomic<bool> go_on{false};
@@ -181,7 +177,6 @@ TEST_CASE("watch: writers that wait for a modify() go on in the order in which t
 }
 
 TEST_CASE("watch: close() does not wait for a modify(), which then changes nothing") {
-    const test::watchdog guard;
     watch w(1);
     auto r = w.subscribe();
     bool modified = true;
@@ -219,7 +214,6 @@ TEST_CASE("watch: close() does not wait for a modify(), which then changes nothi
 }
 
 TEST_CASE("watch: a function that modify() runs may read it and subscribe") {
-    const test::watchdog guard;
     watch w(1);
     std::optional<receiver> r;
     CHECK(w.modify([&](int& i) {
@@ -248,7 +242,6 @@ struct fragile {
 } // namespace
 
 TEST_CASE("watch: a copy that throws in modify() changes nothing and gives the turn back") {
-    const test::watchdog guard;
     bide::watch<fragile> w(fragile(1));
     auto r = w.subscribe();
     bool called = false;
@@ -269,7 +262,6 @@ TEST_CASE("watch: a copy that throws in modify() changes nothing and gives the t
 // ---- Waiting
 
 TEST_CASE("watch: a change that was granted stays one, whatever comes after") {
-    const test::watchdog guard;
     watch w;
     auto r = w.subscribe();
     test::manual_executor later;
@@ -288,7 +280,6 @@ TEST_CASE("watch: a change that was granted stays one, whatever comes after") {
 // ---- Close
 
 TEST_CASE("watch: the last version is seen after the end, then changed() says closed") {
-    const test::watchdog guard;
     std::optional<watch> w(std::in_place, 1);
     auto r = w->subscribe();
     w->send(2);
@@ -355,7 +346,6 @@ struct reentrant {
 } // namespace
 
 TEST_CASE("watch: a value may use it when it is copied and when it is destroyed") {
-    const test::watchdog guard;
     int calls = 0;
     bide::watch<reentrant>* self = nullptr;
     bide::watch<reentrant> w(reentrant(self, calls));
@@ -390,7 +380,6 @@ struct outdated {
 } // namespace
 
 TEST_CASE("watch: a version that comes while see() copies the one before it is still new") {
-    const test::watchdog guard;
     bide::watch<outdated>* sends = nullptr;
     bide::watch<outdated> w(outdated(sends, 1));
     auto r = w.subscribe();
@@ -405,7 +394,6 @@ TEST_CASE("watch: a version that comes while see() copies the one before it is s
 // ---- Allocation, destruction
 
 TEST_CASE("watch: no wait and no look allocates") {
-    const test::watchdog guard;
     bide::timer_service<watched>(); // its thread, once
     watch w;
     auto r = w.subscribe();
@@ -456,7 +444,6 @@ test::held send_when_changed(bide::watch<int>& w, bool& sent) {
 } // namespace
 
 TEST_CASE("watch: a coroutine that a modify()'s function resumes may send, after the turn") {
-    const test::watchdog guard;
     bide::watch<int> w;
     bool sent = false;
     auto sending = send_when_changed(w, sent);

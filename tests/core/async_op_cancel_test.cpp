@@ -292,7 +292,6 @@ TEST_CASE("async_op: two stop tokens of one source end the wait once") {
 }
 
 TEST_CASE("async_op: two stop tokens, requested on two threads, end the wait once") {
-    const test::watchdog guard;
     for (int round = 0; round < 200; ++round) {
         tokens t(0);
         std::stop_source stops[2];
@@ -403,7 +402,6 @@ held take_and_pass(tokens& t, std::stop_token stop, deadline until, test::barrie
 
 TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out delays no other",
           "[promise.resumed-coroutine-delays-none]") {
-    const test::watchdog guard;
     tokens t(0);
     test::barrier barriers[2];
     std::stop_source stops[2];

@@ -67,7 +67,6 @@ held take_and_give(tokens& t, tokens& to, outcome& out) {
 
 TEST_CASE("async_op: of two released together, one that blocks does not delay the next",
           "[promise.resume-in-release]") {
-    const test::watchdog guard;
     tokens t(0);
     tokens until(0);
     outcome first;
@@ -208,7 +207,6 @@ bide::task<std::thread::id> take_in_task(tokens& t) {
 } // namespace
 
 TEST_CASE("async_op: a task under sync_wait resumes on the thread that waits") {
-    const test::watchdog guard;
     tokens t(0);
     test::team releaser(1, [&](int) {
         test::eventually([&] { return t.waiters() == 1; });

@@ -309,7 +309,6 @@ TEST_CASE("async_op: a generator may wait between two values") {
 }
 
 TEST_CASE("async_op: neither a wait nor a release allocates") {
-    const test::watchdog guard;
     tokens t(0);
     manual_executor e;
     outcome outs[4];

@@ -21,7 +21,6 @@ static_assert(!std::is_move_assignable_v<basic_choice<test::native>>);
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
 TEST_CASE("choice: a claim decides when it is committed, and the decision stays") {
-    const test::watchdog guard;
     basic_choice<test::native> c;
     CHECK_FALSE(c.is_decided());
     for (int again = 0; again < 3; ++again) {
@@ -42,7 +41,6 @@ BIDE_CHOICE_TEST_CASE(
     "choice: of many claims exactly one commits, even if others were abandoned before") {
     constexpr int threads = 4;
     constexpr int rounds = 200;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     std::vector<basic_choice<TestType>> choices(rounds);
     std::vector<int> winners[threads];
     bool blind[threads] = {};

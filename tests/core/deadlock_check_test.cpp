@@ -120,7 +120,6 @@ task<> lock_two(mutex& first, mutex& next, std::atomic<int>& have, bool& got_bot
 } // namespace
 
 TEST_CASE("deadlock_check: a dump lists the waits, and the holders of locks") {
-    const test::watchdog guard;
     bide::scheduler s(test::workers(1));
     mutex m{"accounts"};
     bide::semaphore none(0, "permits");
@@ -173,7 +172,6 @@ TEST_CASE("deadlock_check: a dump lists the waits, and the holders of locks") {
 
 TEST_CASE("deadlock_check: threads that wait for each other are reported, once",
           "[promise.deadlock-check]") {
-    const test::watchdog guard;
     const reports told;
     mutex a{"a"};
     mutex b{"b"};
@@ -196,7 +194,6 @@ TEST_CASE("deadlock_check: threads that wait for each other are reported, once",
 
 TEST_CASE("deadlock_check: tasks that wait for each other are reported",
           "[promise.deadlock-check]") {
-    const test::watchdog guard;
     const reports told;
     bide::scheduler s(test::workers(2));
     mutex a{"a"};
@@ -218,7 +215,6 @@ TEST_CASE("deadlock_check: tasks that wait for each other are reported",
 
 TEST_CASE("deadlock_check: a thread and a task that wait for each other are reported",
           "[promise.deadlock-check]") {
-    const test::watchdog guard;
     const reports told;
     bide::scheduler s(test::workers(1));
     mutex a{"a"};
@@ -244,7 +240,6 @@ TEST_CASE("deadlock_check: a thread and a task that wait for each other are repo
 }
 
 TEST_CASE("deadlock_check: a reader and a writer that wait for each other are reported") {
-    const test::watchdog guard;
     const reports told;
     bide::shared_mutex table{"table"};
     mutex log{"log"};
@@ -273,7 +268,6 @@ TEST_CASE("deadlock_check: a reader and a writer that wait for each other are re
 }
 
 TEST_CASE("deadlock_check: a condition variable gives the mutex back to its holder") {
-    const test::watchdog guard;
     const reports told;
     bide::scheduler s(test::workers(1));
     mutex m{"m"};
@@ -309,7 +303,6 @@ TEST_CASE("deadlock_check: a condition variable gives the mutex back to its hold
 TEST_CASE("deadlock_check: a cycle that ends by itself is not reported",
           "[promise.deadlock-check]") {
     for (const bool lasts_first : {false, true}) { // which of the two waits closes the cycle
-        const test::watchdog guard;
         const reports told;
         mutex a{"a"};
         mutex b{"b"};
@@ -340,7 +333,6 @@ TEST_CASE("deadlock_check: a cycle that ends by itself is not reported",
 }
 
 TEST_CASE("deadlock_check: a reader behind a writer that may give up closes no cycle") {
-    const test::watchdog guard;
     const reports told;
     bide::shared_mutex table{"table"};
     mutex log{"log"};
@@ -378,7 +370,6 @@ TEST_CASE("deadlock_check: a reader behind a writer that may give up closes no c
 
 TEST_CASE("deadlock_check: a lock that was given away has no known holder",
           "[promise.deadlock-check]") {
-    const test::watchdog guard;
     const reports told;
     mutex m{"m"};
     std::unique_lock lock(m);
@@ -415,7 +406,6 @@ TEST_CASE("deadlock_check: a lock that was given away has no known holder",
 
 TEST_CASE("deadlock_check: threads and tasks that lock in one order are never reported",
           "[promise.deadlock-check]") {
-    const test::watchdog guard;
     const reports told;
     bide::scheduler s(test::workers(2));
     std::array<mutex, 3> m{mutex{"0"}, mutex{"1"}, mutex{"2"}};

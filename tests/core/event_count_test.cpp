@@ -27,7 +27,6 @@ template <class Platform> void sleep_out(basic_event_count<Platform>& events, de
 
 TEMPLATE_TEST_CASE("event_count: a notification between prepare and wait ends the wait", "",
                    test::native, test::portable) {
-    const test::watchdog guard;
     basic_event_count<TestType> events;
     for (const bool all : {false, true}) {
         const auto epoch = events.prepare();
@@ -42,7 +41,6 @@ TEMPLATE_TEST_CASE("event_count: a notification between prepare and wait ends th
 
 TEMPLATE_TEST_CASE("event_count: a notification before prepare does not end the wait", "",
                    test::native, test::portable) {
-    const test::watchdog guard;
     basic_event_count<TestType> events;
     events.notify_one();
     events.notify_all();
@@ -52,7 +50,6 @@ TEMPLATE_TEST_CASE("event_count: a notification before prepare does not end the 
 }
 
 TEST_CASE("event_count: cancel withdraws an announcement") {
-    const test::watchdog guard;
     basic_event_count<test::native> events;
     static_cast<void>(events.prepare());
     events.cancel();
@@ -163,7 +160,6 @@ BIDE_EVENT_COUNT_TEST_CASE(
 }
 
 TEST_CASE("event_count: a notification without waiters makes no system call") {
-    const test::watchdog guard;
     struct tag {};
     using platform = test::counting<tag>;
     basic_event_count<platform> events;

@@ -38,14 +38,12 @@ using portable64 = kind<test::portable, std::uint64_t>;
     TEMPLATE_TEST_CASE(name, "", native32, native64, portable32, portable64)
 
 BIDE_FUTEX_TEST_CASE("futex: a wait does not sleep if the word differs from the expected value") {
-    const test::watchdog guard;
     const typename TestType::atomic word{1};
     CHECK(TestType::wait(word, 2));
     CHECK(TestType::wait(word, 2, deadline::after(1h)));
 }
 
 BIDE_FUTEX_TEST_CASE("futex: a wait ends at its deadline, not before, and returns false") {
-    const test::watchdog guard;
     const typename TestType::atomic word{1};
     const deadline end = deadline::after(3ms);
     while (TestType::wait(word, 1, end)) { // spurious
@@ -144,7 +142,6 @@ BIDE_FUTEX_TEST_CASE("futex: a wake does not access the word") {
 }
 
 TEMPLATE_TEST_CASE("futex: of a 64-bit word the low half is compared", "", native64, portable64) {
-    const test::watchdog guard;
     constexpr std::uint64_t high = std::uint64_t{1} << 40;
     const typename TestType::atomic word{high | 5};
     CHECK(TestType::wait(word, high | 6)); // differs in the low half: no sleep

@@ -20,7 +20,6 @@ using bide::deadline;
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
 TEST_CASE("parker: a token from before park is kept") {
-    const test::watchdog guard;
     basic_parker<test::native> p;
     p.unpark();
     p.park();
@@ -28,7 +27,6 @@ TEST_CASE("parker: a token from before park is kept") {
 }
 
 TEMPLATE_TEST_CASE("parker: several unparks count once", "", test::native, test::portable) {
-    const test::watchdog guard;
     basic_parker<TestType> p;
     p.unpark();
     p.unpark();
@@ -39,7 +37,6 @@ TEMPLATE_TEST_CASE("parker: several unparks count once", "", test::native, test:
 
 TEMPLATE_TEST_CASE("parker: a park without a token times out, not before its time", "",
                    test::native, test::portable) {
-    const test::watchdog guard;
     basic_parker<TestType> p;
     const auto before = std::chrono::steady_clock::now();
     CHECK_FALSE(p.park_for(3ms));
@@ -51,7 +48,6 @@ TEMPLATE_TEST_CASE("parker: a park without a token times out, not before its tim
 
 TEMPLATE_TEST_CASE("parker: a zero or negative time is one attempt, which takes a token", "",
                    test::native, test::portable) {
-    const test::watchdog guard;
     basic_parker<TestType> p;
     CHECK_FALSE(p.park_for(0s));
     CHECK_FALSE(p.park_for(-1h));
@@ -68,7 +64,6 @@ TEMPLATE_TEST_CASE("parker: a zero or negative time is one attempt, which takes 
 
 TEMPLATE_TEST_CASE("parker: a park that timed out does not affect later parks", "", test::native,
                    test::portable) {
-    const test::watchdog guard;
     basic_parker<TestType> p;
     CHECK_FALSE(p.park_for(1us));
     p.unpark();
@@ -145,7 +140,6 @@ TEMPLATE_TEST_CASE("parker: an unpark that finds a token also orders its writes"
 // The notifier sends the next token when the last one was counted: none is lost, none is doubled.
 BIDE_PARKER_TEST_CASE("parker: tokens that race with time-outs are neither lost nor doubled") {
     constexpr int tokens = 2'000;
-    CAPTURE(test::run_seed());
     basic_parker<TestType> p;
     std::atomic<int> taken{0};
     test::run_threads(2, [&](int me) {
@@ -249,7 +243,6 @@ TEMPLATE_TEST_CASE("parker: a time that no clock can hold never times out", "", 
 }
 
 TEST_CASE("parker: without a sleeper, neither unpark nor one attempt makes a system call") {
-    const test::watchdog guard;
     struct tag {};
     using platform = test::counting<tag>;
     basic_parker<platform> p;
@@ -269,7 +262,6 @@ TEST_CASE("parker: without a sleeper, neither unpark nor one attempt makes a sys
 
 TEMPLATE_TEST_CASE("parker: errno stays as it was and nothing is allocated", "", test::native,
                    test::portable) {
-    const test::watchdog guard;
     basic_parker<TestType> p;
     p.park_for(1us); // the first use makes the portable table
     const std::size_t before = test::allocations();

@@ -20,7 +20,6 @@ using bide::runnable;
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
 TEST_CASE("ready_queue: pop returns the oldest runnable first") {
-    const test::watchdog guard;
     basic_ready_queue<test::native> queue;
     runnable all[5];
     queue.post(all[0]);
@@ -52,7 +51,6 @@ TEST_CASE("ready_queue: empty() says whether a pop would wait") {
 }
 
 TEST_CASE("ready_queue: a popped runnable may be posted again") {
-    const test::watchdog guard;
     basic_ready_queue<test::native> queue;
     runnable a;
     runnable b;
@@ -68,7 +66,6 @@ TEST_CASE("ready_queue: a popped runnable may be posted again") {
 
 TEMPLATE_TEST_CASE("ready_queue: pop of an empty queue returns at the deadline, not before", "",
                    test::native, test::portable) {
-    const test::watchdog guard;
     basic_ready_queue<TestType> queue;
     CHECK(queue.pop(deadline::poll()) == nullptr);
     const deadline end = deadline::after(2ms);
@@ -140,7 +137,6 @@ TEMPLATE_TEST_CASE("ready_queue: all of many posters come out once, each poster'
 
 BIDE_READY_QUEUE_TEST_CASE("ready_queue: a post that races with a time-out is not lost") {
     constexpr int posts = 1'500;
-    CAPTURE(test::run_seed());
     basic_ready_queue<TestType> queue;
     std::atomic<int> popped{0};
     runnable r;

@@ -25,7 +25,6 @@ using test::basic_tokens;
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
 TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
-    const test::watchdog guard;
     basic_tokens<test::native> t(2);
     CHECK(t.take_until(deadline::never()) == wait_status::granted);
     CHECK(t.take(std::stop_token()) == wait_status::granted);
@@ -35,7 +34,6 @@ TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
 }
 
 TEST_CASE("thread_wait: a past deadline does not block") {
-    const test::watchdog guard;
     basic_tokens<test::native> t(0);
     CHECK(t.take_until(deadline::poll()) == wait_status::timed_out);
     CHECK(t.waiters() == 0);
@@ -43,7 +41,6 @@ TEST_CASE("thread_wait: a past deadline does not block") {
 
 TEMPLATE_TEST_CASE("thread_wait: a wait ends at its deadline, not before, and leaves the queue", "",
                    test::native, test::portable) {
-    const test::watchdog guard;
     basic_tokens<TestType> t(0);
     const deadline end = deadline::after(2ms);
     CHECK(t.take_until(end) == wait_status::timed_out);
@@ -79,7 +76,6 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a grant and a close end the wait of a s
 
 TEMPLATE_TEST_CASE("thread_wait: a stop before or during the wait ends it", "", test::native,
                    test::portable) {
-    const test::watchdog guard;
     basic_tokens<TestType> t(0);
     std::stop_source before = test::new_stop();
     before.request_stop();
@@ -107,7 +103,6 @@ TEMPLATE_TEST_CASE("thread_wait: a stop before or during the wait ends it", "", 
 }
 
 TEST_CASE("thread_wait: a ready wait is granted in spite of a stop") {
-    const test::watchdog guard;
     basic_tokens<test::native> t(1);
     std::stop_source stop = test::new_stop();
     stop.request_stop();
@@ -115,7 +110,6 @@ TEST_CASE("thread_wait: a ready wait is granted in spite of a stop") {
 }
 
 TEST_CASE("thread_wait: a stop after the wait does not access it") {
-    const test::watchdog guard;
     basic_tokens<test::native> t(1);
     std::stop_source stop = test::new_stop();
     CHECK(t.take(stop.get_token()) == wait_status::granted);
@@ -171,7 +165,6 @@ TEST_CASE("thread_wait: a coroutine that a stop lets through resumes on another 
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and time-outs that race end each wait once") {
     constexpr int rounds = 2'000;
-    CAPTURE(test::run_seed());
     basic_tokens<TestType> t(0);
     int granted = 0;
     int timed_out = 0;
@@ -203,7 +196,6 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and time-outs that race end each
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and stops that race end each wait once") {
     constexpr int rounds = 150;
-    CAPTURE(test::run_seed());
     int conserved = 0;
     for (int i = 0; i < rounds; ++i) {
         basic_tokens<TestType> t(0);
@@ -269,7 +261,6 @@ struct vanishing {
 } // namespace
 
 TEST_CASE("thread_wait: a stop after the outcome does not access the primitive") {
-    const test::watchdog guard;
     for (const wait_status what : {wait_status::granted, wait_status::closed}) {
         vanishing q(what);
         using waits = bide::thread_wait<vanishing, test::native>;
@@ -280,7 +271,6 @@ TEST_CASE("thread_wait: a stop after the outcome does not access the primitive")
 }
 
 TEST_CASE("thread_wait: a primitive's own await() replaces park()") {
-    const test::watchdog guard;
     own_way t(0);
     using waits = bide::thread_wait<own_way, test::native>;
     CHECK(waits::until(t, 1, deadline::after(1us)) == wait_status::timed_out);

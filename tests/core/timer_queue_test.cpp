@@ -107,7 +107,6 @@ TEST_CASE("timer_queue: with a slack, the timers of an interval fire together at
 }
 
 TEST_CASE("timer_queue: at any time exactly the due timers have fired, in order") {
-    CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     // The timers are sparse, so that few share a tick: then times are exact. They are due after
     // ticks to seconds. The wheel starts where the digits of many levels are about to change.
@@ -135,7 +134,6 @@ TEST_CASE("timer_queue: at any time exactly the due timers have fired, in order"
 }
 
 TEST_CASE("timer_queue: many timers of one tick are never early, and late by less than a tick") {
-    CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     queue q;
     constexpr int n = 2'000;
@@ -157,7 +155,6 @@ TEST_CASE("timer_queue: many timers of one tick are never early, and late by les
 }
 
 TEST_CASE("timer_queue: next_ns is never later than the earliest timer, and rarely too early") {
-    CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     for (const int n : {1, 2, 16, 1'000}) {
         queue q;
@@ -277,7 +274,6 @@ TEST_CASE("timer_queue: fire_due passes over timers only if a due one of their t
 }
 
 TEST_CASE("timer_queue: a cancelled timer does not fire, and all other timers do") {
-    CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     queue q;
     crowd c;
@@ -296,7 +292,6 @@ TEST_CASE("timer_queue: a cancelled timer does not fire, and all other timers do
 
 // One far slot holds more timers than a call moves to nearer slots.
 TEST_CASE("timer_queue: during a long move, timers are added and cancelled as usual") {
-    CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     queue q;
     constexpr std::int64_t start = std::int64_t{1} << 46;
@@ -333,7 +328,6 @@ TEST_CASE("timer_queue: during a long move, timers are added and cancelled as us
 
 TEST_CASE(
     "timer_queue: a nearer timer wakes `earlier` outside the lock, and a later one does not") {
-    const test::watchdog guard;
     struct sleeper {
         queue q{waker(
             [](void* self) noexcept {
@@ -424,7 +418,6 @@ TEST_CASE("timer_queue: cancel_timer cancels in the queue that the timer was add
 }
 
 TEST_CASE("timer_queue: a timer may be cancelled, added again and destroyed by its own firing") {
-    const test::watchdog guard;
     struct self {
         queue q;
         std::unique_ptr<timer> t = std::make_unique<timer>();
@@ -528,7 +521,6 @@ TEST_CASE("timer_queue: an early timer wakes `earlier` if another call has moved
 }
 
 TEST_CASE("timer_queue: a timer that is cancelled while its clock is read is not queued again") {
-    const test::watchdog guard;
     struct one {
         timer t;
         std::atomic<bool> read{false};
@@ -581,8 +573,6 @@ TEST_CASE("timer_queue: nothing is allocated") {
 TEMPLATE_TEST_CASE(
     "timer_queue: cancel waits only for a firing of the same timer on another thread", "",
     test::native, test::jittery) {
-    const test::watchdog guard;
-    CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     struct slow {
         timer t;
@@ -631,7 +621,6 @@ TEMPLATE_TEST_CASE(
 // For cancellers, the firing ends before the coroutines run that it made runnable: these may run
 // for long.
 TEST_CASE("timer_queue: runnables of a firing run after the call has ended for cancellers") {
-    const test::watchdog guard;
     struct one {
         queue q;
         timer t;

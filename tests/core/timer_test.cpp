@@ -62,7 +62,6 @@ template <class P> struct bell {
 } // namespace
 
 TEST_CASE("timer: fires once, not before its time, on the timer thread") {
-    const test::watchdog guard;
     bell<test::native> a(deadline::after(2ms));
     a.add();
     REQUIRE(a.fires());
@@ -102,7 +101,6 @@ TEST_CASE("timer: timers fire in the order of their times, in whatever order the
         std::atomic<int>* count;
     };
     constexpr int n = 200;
-    CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     std::vector<const one*> order;
     order.reserve(n);
@@ -153,7 +151,6 @@ TEMPLATE_TEST_CASE("timer: an earlier timer ends the service's sleep for a later
 }
 
 TEST_CASE("timer: a timer that is cancelled in time does not fire, and may be added again") {
-    const test::watchdog guard;
     bell<test::native> a(deadline::after(1h));
     for (int i = 0; i < 3; ++i) {
         a.add();
@@ -168,7 +165,6 @@ TEST_CASE("timer: a timer that is cancelled in time does not fire, and may be ad
 }
 
 TEST_CASE("timer: if the earliest timer is cancelled, the later ones fire") {
-    const test::watchdog guard;
     bell<test::native> first(deadline::after(50ms));
     bell<test::native> second(deadline::after(51ms));
     first.add();
@@ -181,7 +177,6 @@ TEST_CASE("timer: if the earliest timer is cancelled, the later ones fire") {
 
 TEMPLATE_TEST_CASE("timer: cancel of a firing timer blocks until the firing ends", "", test::native,
                    test::jittery) {
-    const test::watchdog guard;
     struct slow {
         timer t;
         std::atomic<bool> firing{false};
@@ -189,7 +184,6 @@ TEMPLATE_TEST_CASE("timer: cancel of a firing timer blocks until the firing ends
         int over = 0; // plain: cancel() orders it
         std::uint32_t seed = 0;
     };
-    CAPTURE(test::run_seed());
     int late = 0;
     constexpr int rounds = 30;
     for (int i = 0; i < rounds; ++i) {
@@ -220,7 +214,6 @@ TEMPLATE_TEST_CASE("timer: cancel of a firing timer blocks until the firing ends
 }
 
 TEST_CASE("timer: a firing may cancel its own timer") {
-    const test::watchdog guard;
     struct self {
         timer t;
         bool in_time = true;
@@ -272,7 +265,6 @@ TEST_CASE("timer: runnables of a firing run after the firing has ended") {
 TEMPLATE_TEST_CASE("timer: each of three thousand timers either fires or is cancelled", "",
                    test::native, test::portable, test::jittery) {
     constexpr int n = 3'000;
-    CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     struct one {
         timer t;
@@ -308,7 +300,6 @@ TEMPLATE_TEST_CASE("timer: each of three thousand timers either fires or is canc
 }
 
 TEST_CASE("timer: all of three thousand timers fire") {
-    const test::watchdog guard;
     constexpr int n = 3'000;
     test::jitter chance(test::run_seed());
     std::atomic<int> fired{0};
@@ -381,7 +372,6 @@ private:
 };
 
 template <class P, class Barrier> void check_that_none_is_held_up() {
-    const test::watchdog guard;
     Barrier barriers[3];
     bell<P> late(deadline::after(1ms));
     {
@@ -422,7 +412,6 @@ TEST_CASE("timer: what blocks a resumer outside of bide holds up no time-out and
 TEMPLATE_TEST_CASE(
     "timer: a runnable that was posted before its resumer blocks runs on another one", "",
     test::native, test::jittery) {
-    const test::watchdog guard;
     bide_barrier<TestType> middle;
     test::barrier begin;
     auto first = post<TestType>([&] {
@@ -438,7 +427,6 @@ TEMPLATE_TEST_CASE(
 }
 
 TEST_CASE("timer: with 256 blocked resumers, a posted runnable runs when one of them unblocks") {
-    const test::watchdog guard;
     constexpr unsigned most = bide::detail::basic_resumers<test::native>::most_threads;
     std::deque<bide_barrier<test::native>> barriers(most);
     std::deque<runnable> blockers(most);
@@ -540,7 +528,6 @@ TEST_CASE("timer: if the service cannot be started it throws, and the next use s
 #endif
 
 TEST_CASE("timer: if no resumer can be started, no runnable is lost and the start is retried") {
-    const test::watchdog guard;
     using platform = watched<struct later>;
     test::barrier outside;
     bide_barrier<platform> inside;
@@ -561,7 +548,6 @@ TEST_CASE("timer: if no resumer can be started, no runnable is lost and the star
 }
 
 TEST_CASE("timer: nothing is allocated once the service runs") {
-    const test::watchdog guard;
     bell<test::native> a(deadline::after(1h));
     test::service_thread<test::native>();
     const std::size_t before = test::allocations();

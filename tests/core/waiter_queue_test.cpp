@@ -50,7 +50,6 @@ struct scribe {
 } // namespace
 
 TEST_CASE("waiter_queue: first in, first out") {
-    const test::watchdog guard;
     for (int n = 0; n <= 5; ++n) {
         CAPTURE(n);
         auto all = numbered(n);
@@ -68,7 +67,6 @@ TEST_CASE("waiter_queue: first in, first out") {
 }
 
 TEST_CASE("waiter_queue: a waiter that is put before the others is the first one") {
-    const test::watchdog guard;
     auto all = numbered(5);
     waiter_queue queue;
     queue.push_front(all[2]);
@@ -81,7 +79,6 @@ TEST_CASE("waiter_queue: a waiter that is put before the others is the first one
 }
 
 TEST_CASE("waiter_queue: replace puts a waiter in the place of another, which is free then") {
-    const test::watchdog guard;
     for (int n = 1; n <= 4; ++n) {
         for (int place = 0; place < n; ++place) {
             CAPTURE(n, place);
@@ -107,7 +104,6 @@ TEST_CASE("waiter_queue: replace puts a waiter in the place of another, which is
 }
 
 TEST_CASE("waiter_queue: take takes over all waiters of another queue") {
-    const test::watchdog guard;
     for (int n = 0; n <= 3; ++n) {
         auto all = numbered(n);
         waiter_queue from;
@@ -124,7 +120,6 @@ TEST_CASE("waiter_queue: take takes over all waiters of another queue") {
 }
 
 TEST_CASE("waiter_queue: remove takes a waiter out of any place and keeps the order of the rest") {
-    const test::watchdog guard;
     for (int n = 1; n <= 5; ++n) {
         for (int out = 0; out < n; ++out) {
             CAPTURE(n, out);
@@ -147,7 +142,6 @@ TEST_CASE("waiter_queue: remove takes a waiter out of any place and keeps the or
 }
 
 TEST_CASE("waiter_queue: waiters are removed in every possible order") {
-    const test::watchdog guard;
     std::vector<int> order(5);
     std::iota(order.begin(), order.end(), 0);
     do {
@@ -308,7 +302,6 @@ struct observer {
 
 TEST_CASE("wake_list: every outcome is visible before the first waker runs",
           "[promise.decided-before-wakers]") {
-    const test::watchdog guard;
     observer eyes[3];
     waiter first(1, eyes[0].waker());
     waiter thread;
@@ -331,7 +324,6 @@ TEST_CASE("wake_list: every outcome is visible before the first waker runs",
 }
 
 TEST_CASE("wake_list: the outcomes of two lists are visible before the first waker runs") {
-    const test::watchdog guard;
     for (const bool first_looks : {true, false}) {
         observer eyes[4];
         std::deque<waiter> all;
@@ -357,7 +349,6 @@ TEST_CASE("wake_list: the outcomes of two lists are visible before the first wak
 }
 
 TEST_CASE("wake_list: a node is not complete before its own waker is about to run") {
-    const test::watchdog guard;
     struct witness {
         waiter* behind = nullptr;
         bool complete = true;

@@ -37,7 +37,6 @@ TEST_CASE("waiter: a new waiter is waiting, is not queued, and misses all units"
 }
 
 TEST_CASE("waiter: each published outcome ends park at once") {
-    const test::watchdog guard;
     for (const wait_status what : {wait_status::granted, wait_status::closed, wait_status::stopped,
                                    wait_status::timed_out}) {
         basic_waiter<test::native> w;
@@ -52,7 +51,6 @@ TEST_CASE("waiter: each published outcome ends park at once") {
 
 TEMPLATE_TEST_CASE("waiter: a park that times out leaves the wait open", "", test::native,
                    test::portable) {
-    const test::watchdog guard;
     basic_waiter<TestType> w;
     const deadline end = deadline::after(2ms);
     CHECK_FALSE(w.park(end));

@@ -673,7 +673,6 @@ TEST_CASE("asio: an operation that finds no memory has not begun, and destroys i
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     for (const test::scenario& s : beginnings) {
         test::for_each_allocation_failure(s);
     }

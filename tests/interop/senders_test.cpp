@@ -339,7 +339,6 @@ TEST_CASE("senders: where an allocation fails, connect() throws or the receiver 
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     for (const test::scenario& s : shortages) {
         test::for_each_allocation_failure(s);
     }

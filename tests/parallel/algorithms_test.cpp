@@ -639,7 +639,6 @@ TEST_CASE("algorithms: what a thief does stands behind what was done before it",
 TEST_CASE("algorithms: each element is asked once, and the exception is that of a loop",
           "[promise.filter-as-std][promise.collect-order][promise.scan-as-std]"
           "[promise.counts-as-std][promise.search-first][promise.loop-stops]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 3u}) {
         bide::scheduler s(test::with(workers, true));
@@ -778,7 +777,6 @@ const filter filters[] = {
 
 TEST_CASE("algorithms: whatever thieves take, filters ask each element once, and lose none",
           "[promise.filter-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;
     for (int round = 0; round < 400; ++round) {

@@ -68,7 +68,6 @@ task<long> sums(scheduler& s, std::vector<int>& all) {
 TEST_CASE("async_fork: loops run from tasks, run loops and threads, and give their values",
           "[promise.async-fork]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
-    const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
     scheduler other(with(1, true));
     auto all = numbers(1'001);
@@ -92,7 +91,6 @@ TEST_CASE("async_fork: loops run from tasks, run loops and threads, and give the
 TEST_CASE(
     "async_fork: the coroutine resumes on its own executor, and the function runs on a worker",
     "[promise.async-fork]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     bide::run_loop loop;
     const auto where = [](scheduler& on, std::thread::id mine) -> task<int> {
@@ -109,7 +107,6 @@ TEST_CASE(
 }
 
 TEST_CASE("async_fork: a coroutine of another library waits without a thread") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> sum{0};
     std::atomic<bool> over{false};
@@ -125,7 +122,6 @@ TEST_CASE("async_fork: a coroutine of another library waits without a thread") {
 }
 
 TEST_CASE("async_fork: returns values that are moved only, references, or nothing") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     const auto all = [](scheduler& on) -> task<bool> {
         int n = 1;
@@ -141,7 +137,6 @@ TEST_CASE("async_fork: returns values that are moved only, references, or nothin
 }
 
 TEST_CASE("async_fork: throws what the function throws, the first exception of a loop") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     const auto fails = [](scheduler& on) -> task<std::string> {
         const auto body = [](int i) {
@@ -163,7 +158,6 @@ TEST_CASE("async_fork: throws what the function throws, the first exception of a
 TEST_CASE("async_fork: a cancelled task stops the loop, and waits for what has begun",
           "[promise.async-fork]") {
     const bool on_same = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(2, true));
     scheduler other(with(1, true));
     std::atomic<std::int64_t> began{0};
@@ -188,7 +182,6 @@ TEST_CASE("async_fork: a cancelled task stops the loop, and waits for what has b
 }
 
 TEST_CASE("async_fork: a function that has not begun when its task is cancelled is not called") {
-    const test::watchdog guard;
     scheduler s(with(1, true));
     scheduler other(with(1, true));
     std::atomic<bool> busy{false};
@@ -216,7 +209,6 @@ TEST_CASE("async_fork: a function that has not begun when its task is cancelled 
 }
 
 TEST_CASE("async_fork: the stop token and the progress of the policy reach the loop") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::stop_source source;
     bide::fork_progress progress;
@@ -242,7 +234,6 @@ TEST_CASE("async_fork: the stop token and the progress of the policy reach the l
 
 TEST_CASE("async_fork: a coroutine that is destroyed while it waits stops the loop and waits",
           "[promise.async-fork]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<std::int64_t> began{0};
     std::atomic<std::int64_t> ended{0};
@@ -272,7 +263,6 @@ TEST_CASE("async_fork: a coroutine that is destroyed while it waits stops the lo
 
 TEST_CASE("async_fork: a shutdown answers stopped, or the function has run",
           "[promise.async-fork]") {
-    const test::watchdog guard;
     scheduler mine(with(1, true));
     for (int round = 0; round < 50; ++round) {
         std::optional<scheduler> s(with(2, true));
@@ -301,7 +291,6 @@ TEST_CASE("async_fork: a wait allocates nothing but the state of its stop") {
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     scheduler s(with(2, true));
     const auto count = [](scheduler& on) -> task<std::size_t> {
         const auto nothing = [] {};

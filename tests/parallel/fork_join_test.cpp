@@ -89,7 +89,6 @@ struct second_error : std::runtime_error {
 
 TEST_CASE("fork_join: join() returns the values of both arms") {
     const bool taken = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(taken ? 2 : 1, true));
     const auto both = [&s, taken](auto f, auto g) {
         return taken ? s.spawn([&] { return stolen(s, f, g); }).join() : join(s, f, g);
@@ -117,7 +116,6 @@ TEST_CASE("fork_join: an arm keeps its value category, and values are moved and 
         int operator()() && { return 2; }
         int operator()() const& { return 3; }
     };
-    const test::watchdog guard;
     scheduler s(with(1, true));
     by_category f;
     const by_category constant;
@@ -167,7 +165,6 @@ struct arm {
 } // namespace greedy
 
 TEST_CASE("fork_join: functions of the same names in the arms' namespaces are not called") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     const greedy::arm one{1};
     const auto both = bide::join(s, one, greedy::arm{2});
@@ -179,7 +176,6 @@ TEST_CASE("fork_join: functions of the same names in the arms' namespaces are no
 }
 
 TEST_CASE("fork_join: parallel_invoke returns all values in order") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     int n = 0;
     CHECK(parallel_invoke(s, [] { return 1; }) == std::tuple(1));
@@ -201,7 +197,6 @@ TEST_CASE("fork_join: parallel_invoke returns all values in order") {
 
 TEST_CASE("fork_join: a recursion has the same result as on one thread") {
     const unsigned workers = GENERATE(1U, 2U, 4U, 70U);
-    const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
     CHECK(fib(s, 25) == 75025);
     CHECK(s.spawn([&s] { return fib(s, 20); }).join() == 6765);
@@ -209,7 +204,6 @@ TEST_CASE("fork_join: a recursion has the same result as on one thread") {
 
 TEST_CASE("fork_join: without stealing, all arms run on the thread that forked them") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     auto wanted = with(workers, true);
     wanted.enable_stealing = workers == 1; // one worker does not steal
     scheduler s(wanted);
@@ -231,7 +225,6 @@ int left_spine(scheduler& s, int depth) {
 } // namespace
 
 TEST_CASE("fork_join: a deep recursion in the first arm succeeds") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     for (int i = 0; i < 5; ++i) {
         CHECK(s.spawn([&s] { return left_spine(s, 2'000); }).join() == 2'000);
@@ -242,7 +235,6 @@ TEST_CASE("fork_join: a join allocates nothing", "[promise.join-allocates-once]"
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<bool> busy{false};
     std::atomic<bool> over{false};
@@ -298,7 +290,6 @@ TEST_CASE("fork_join: a fork without memory throws, and neither of its arms runs
             }
         }
     };
-    const test::watchdog guard;
     scheduler s(with(2, true));
     ladder steps{s};
     bool first_fails = false;
@@ -328,7 +319,6 @@ TEST_CASE(
         return;
     }
     const bool throws = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(2, true));
     test::rendezvous both(2);
     const auto gets_no_memory = [&both] {
@@ -361,7 +351,6 @@ TEST_CASE(
 }
 
 TEST_CASE("fork_join: a stolen arm is in the fork-join, and thieves want work of it") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     const auto asked = [&s] {
         return bide::detail::forks_here(s) && bide::detail::wants_work(s, 1);
@@ -392,7 +381,6 @@ TEST_CASE("fork_join: both arms end before the first one's exception is thrown",
     const bool taken = GENERATE(false, true);
     const bool first = GENERATE(false, true);
     const bool second = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(taken ? 2 : 1, true));
     std::atomic<int> ended{0};
     std::atomic<bool> waits{false};
@@ -441,7 +429,6 @@ private:
 
 TEST_CASE("fork_join: a value with a move that throws is destroyed") {
     const bool taken = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(taken ? 2 : 1, true));
     int thrown = 0;
     for (int most = 1; most <= 12; ++most) {
@@ -469,7 +456,6 @@ TEST_CASE("fork_join: a value with a move that throws is destroyed") {
 
 TEST_CASE("fork_join: an exception passes any depth, and unused values are destroyed") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     test::tally values;
     struct shape {
@@ -498,7 +484,6 @@ TEST_CASE("fork_join: an exception passes any depth, and unused values are destr
 
 TEST_CASE("fork_join: parallel_invoke() throws the first exception in order, when all have ended",
           "[promise.join-both-arms]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> ended{0};
     const auto counts = [&ended] { ++ended; };
@@ -547,7 +532,6 @@ TEST_CASE("fork_join: several external threads call at the same time",
 
 TEST_CASE("fork_join: tasks, threads for blocking tasks, and other schedulers' workers join",
           "[promise.fork-from-anywhere]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     scheduler other(with(1, true));
     CHECK(s.spawn([&] { return fib(s, 15); }).join() == 610);
@@ -565,7 +549,6 @@ TEST_CASE("fork_join: tasks, threads for blocking tasks, and other schedulers' w
 
 TEST_CASE("fork_join: an external caller runs its arms itself if all workers are blocked",
           "[promise.caller-takes-part]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::mutex held; // the scheduler does not know of it
     std::atomic<int> blocked{0};
@@ -591,7 +574,6 @@ TEST_CASE("fork_join: an external caller runs its arms itself if all workers are
 
 TEST_CASE("fork_join: an external caller runs an arm while each worker runs one",
           "[promise.caller-takes-part]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> begun{0};
     const auto meets = [&begun] {
@@ -636,7 +618,6 @@ TEST_CASE("fork_join: fork-joins of several schedulers may be nested") {
 }
 
 TEST_CASE("fork_join: an exception restores the fork-join that the thread was in before") {
-    const test::watchdog guard;
     scheduler a(with(2, true));
     scheduler b(with(2, true));
     const auto throws = [&] { join(b, [] {}, [] { throw second_error(); }); };
@@ -659,7 +640,6 @@ TEST_CASE("fork_join: threads that join once and end do not make memory grow",
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::size_t most = 0;
     std::size_t all = 0;
@@ -683,7 +663,6 @@ TEST_CASE("fork_join: an external caller without memory runs nothing and is not 
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     scheduler s(with(2, true));
     int ran = 0;
     bool thrown = false;
@@ -702,7 +681,6 @@ TEST_CASE("fork_join: an external caller without memory runs nothing and is not 
 
 TEST_CASE("fork_join: a join on a scheduler that has ended throws, and neither arm runs") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     CHECK(fib(s, 10) == 55);
     s.shutdown();
@@ -718,7 +696,6 @@ TEST_CASE("fork_join: a join on a scheduler that has ended throws, and neither a
 TEST_CASE("fork_join: shutdown() waits for external callers, and refuses later ones",
           "[promise.caller-takes-part]") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     auto s = std::make_unique<scheduler>(with(workers, true));
     std::atomic<bool> begun{false};
     std::atomic<bool> ends{false};
@@ -742,7 +719,6 @@ TEST_CASE("fork_join: shutdown() waits for external callers, and refuses later o
 
 TEST_CASE("fork_join: a scheduler may be destroyed as soon as the last arm of a caller says so") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     for (int i = 0; i < 200; ++i) {
         auto s = std::make_unique<scheduler>(with(workers, true));
         std::atomic<bool> last{false};
@@ -758,7 +734,6 @@ TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, also thro
     const bool by_task = GENERATE(false, true);
     const bool through_another = GENERATE(false, true);
     const std::string said = test::dies([by_task, through_another] {
-        const test::watchdog guard;
         scheduler s(with(2, true));
         scheduler other(with(2, true));
         const auto ends_it = [&] {
@@ -780,7 +755,6 @@ TEST_CASE(
     "fork_join: what a shutdown waits for may still join: a task, and a caller through another "
     "scheduler") {
     const bool by_task = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(2, true));
     scheduler other(with(2, true));
     std::atomic<bool> begun{false};
@@ -804,7 +778,6 @@ TEST_CASE(
 
 TEST_CASE("fork_join: an arm that blocks does not keep other work from its worker") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, false));
     bide::event opened;
     const auto both = s.spawn([&] {
@@ -859,7 +832,6 @@ private:
 TEST_CASE("fork_join: a thread that waits for an arm sleeps if there is nothing to run",
           "[promise.join-runs-own-arms]") {
     const bool outside = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(2, true));
     witness waiter;
     const auto wait = [&] {
@@ -881,7 +853,6 @@ TEST_CASE("fork_join: a thread that waits for an arm sleeps if there is nothing 
 TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no unrelated arm",
           "[promise.join-runs-own-arms]") {
     const bool outside = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(2, true));
     bide::mutex m;
     witness waiter;
@@ -928,7 +899,6 @@ TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no un
 
 TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked",
           "[promise.join-runs-own-arms]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<bool> is_forked{false};
     std::atomic<bool> ended{false};
@@ -975,7 +945,6 @@ struct chain {
 TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it",
           "[promise.tasks-and-arms]") {
     const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     scheduler s(with(2, naps));
     std::atomic<int> left{1'000};
     std::atomic<int> chains{1};
@@ -995,7 +964,6 @@ TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it",
 
 TEST_CASE("fork_join: a fork-join runs while tasks do", "[promise.tasks-and-arms]") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     std::atomic<bool> over{false};
     std::atomic<int> left{1 << 30};

@@ -84,7 +84,6 @@ TEST_CASE("fork_progress: a thread that reads that all is done sees what the ite
 
 TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was left out") {
     test::chance_forks::script script(test::run_seed());
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     script.hunger = 0;  // the loop is not divided
     script.thieves = 0; // and its leaves run in order
     bide::fork_progress progress;
@@ -111,7 +110,6 @@ TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was lef
 
 TEST_CASE("fork_progress: a leaf that throws does not count, those before it do") {
     test::chance_forks::script script(test::run_seed());
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     bide::fork_progress progress;
     bide::fork_options options;
     options.grain = 10;

@@ -73,7 +73,6 @@ TEST_CASE("fork_scope: each function runs once, and all have ended when the call
           "[promise.scope-ends]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const bool outside = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
     for (const std::size_t n : {0U, 1U, 2U, 3U, 4U, 17U, 255U, 257U, 5'000U}) {
         std::vector<std::atomic<int>> calls(n);
@@ -96,7 +95,6 @@ TEST_CASE("fork_scope: each function runs once, and all have ended when the call
 
 TEST_CASE("fork_scope: functions spawn into their scope, and scopes nest", "[promise.scope-ends]") {
     const unsigned workers = GENERATE(1U, 2U, 4U, 70U);
-    const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
     std::atomic<long> sum{0};
     fork_scope(s, [&sum](spawn_scope& scope) { fib(scope, sum, 20); });
@@ -118,7 +116,6 @@ TEST_CASE("fork_scope: a chain of functions needs no stack", "[promise.function-
             }
         }
     };
-    const test::watchdog guard;
     scheduler s(with(1, true));
     int left = 300'000;
     fork_scope(s, [&left](spawn_scope& scope) { scope.spawn(chain{scope, left}); });
@@ -147,7 +144,6 @@ TEST_CASE("fork_scope: threads that take a chain of functions from each other ne
             }
         }
     };
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<std::size_t> deepest{0};
     fork_scope(s, [&deepest](spawn_scope& scope) { scope.spawn(chain{scope, deepest, 20'000}); });
@@ -158,7 +154,6 @@ TEST_CASE("fork_scope: arms, iterations and the bodies of inner scopes spawn int
           "[promise.scope-ends]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const bool outside = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
     std::atomic<int> ran{0};
     const auto all = [&] {
@@ -191,7 +186,6 @@ TEST_CASE("fork_scope: arms, iterations and the bodies of inner scopes spawn int
 }
 
 TEST_CASE("fork_scope: an arm on another scheduler, or another thread, may spawn") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     scheduler other(with(2, true));
     std::atomic<int> ran{0};
@@ -205,7 +199,6 @@ TEST_CASE("fork_scope: an arm on another scheduler, or another thread, may spawn
 }
 
 TEST_CASE("fork_scope: without stealing, all functions run on the calling thread") {
-    const test::watchdog guard;
     auto wanted = with(2, true);
     wanted.enable_stealing = false;
     scheduler s(wanted);
@@ -222,7 +215,6 @@ TEST_CASE("fork_scope: without stealing, all functions run on the calling thread
 // ---- Functions and values
 
 TEST_CASE("fork_scope: returns the value of the body, also a reference or what is only moved") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     int n = 1;
     auto& same = fork_scope(s, [&n](spawn_scope&) -> int& { return n; });
@@ -264,7 +256,6 @@ struct alignas(256) aligned {
 
 TEST_CASE("fork_scope: functions may be moved only, large, aligned, or have hostile operators") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     int ran = 0;
     fork_scope(s, [&ran](spawn_scope& scope) { scope.spawn(greedy::function(ran)); });
@@ -288,7 +279,6 @@ TEST_CASE("fork_scope: each function is destroyed once, whether it ran, threw or
           "[promise.scope-ends]") {
     const bool stops = GENERATE(false, true);
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     test::tally values;
     std::stop_source source;
@@ -317,7 +307,6 @@ TEST_CASE("fork_scope: a small scope allocates nothing") {
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     scheduler s(with(1, true));
     scheduler two(with(2, true));
     const auto counted = [](scheduler& on) {
@@ -358,7 +347,6 @@ TEST_CASE("fork_scope: a spawn without memory throws, and spawns nothing") {
         return;
     }
     const bool beside = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(2, true));
     test::tally values;
     std::atomic<int> ran{0};
@@ -393,7 +381,6 @@ TEST_CASE(
     "fork_scope: of the functions that the body has spawned, the first one's exception is thrown",
     "[promise.scope-ends]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     for (int round = 0; round < 20; ++round) {
         std::atomic<int> ended{0};
@@ -423,7 +410,6 @@ TEST_CASE(
 TEST_CASE("fork_scope: the body's exception comes first, and that of an iteration's function is "
           "not lost") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     std::atomic<int> ended{0};
     const auto body = [&](bool throws, bool spawns) {
@@ -461,7 +447,6 @@ TEST_CASE("fork_scope: the body's exception comes first, and that of an iteratio
 
 TEST_CASE("fork_scope: after a stop no function begins, and the call says so") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     std::stop_source source;
     std::atomic<int> ran{0};
@@ -487,7 +472,6 @@ TEST_CASE("fork_scope: after a stop no function begins, and the call says so") {
 
 TEST_CASE("fork_scope: progress counts the functions") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     bide::fork_progress progress;
     std::atomic<long> sum{0};
@@ -504,7 +488,6 @@ TEST_CASE("fork_scope: progress counts the functions") {
 TEST_CASE("fork_scope: a function never runs inside of a spawn, or while its spawner is in a join",
           "[promise.scope-function-place]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     for (int round = 0; round < 200; ++round) {
         std::mutex m; // a thread that locks it twice never ends
@@ -538,7 +521,6 @@ TEST_CASE("fork_scope: a worker takes a function while the body is in a long arm
           "[promise.scope-function-place]") {
     const bool in_loop = GENERATE(false, true);
     const bool outside = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(2, true));
     const auto all = [&] {
         fork_scope(s, [&](spawn_scope& scope) {
@@ -566,7 +548,6 @@ TEST_CASE("fork_scope: the call returns after the functions that workers have ta
           "[promise.scope-ends]") {
     const bool beside = GENERATE(false, true);
     const bool again = GENERATE(false, true); // by what the function spawns
-    const test::watchdog guard;
     scheduler s(with(3, true));
     std::atomic<bool> begun{false};
     std::atomic<bool> body_is_over{false};
@@ -603,7 +584,6 @@ TEST_CASE("fork_scope: the call returns after the functions that workers have ta
 
 TEST_CASE("fork_scope: an external caller runs all functions itself if all workers are blocked",
           "[promise.scope-function-place]") {
-    const test::watchdog guard;
     auto wanted = with(2, true);
     wanted.max_blocking_threads = 0;
     scheduler s(wanted);
@@ -630,7 +610,6 @@ TEST_CASE("fork_scope: an external caller runs all functions itself if all worke
 }
 
 TEST_CASE("fork_scope: several threads have scopes at the same time") {
-    const test::watchdog guard;
     scheduler s(with(4, true));
     std::array<std::atomic<long>, 6> sums{};
     test::team callers(6, [&](int n) {
@@ -651,7 +630,6 @@ TEST_CASE("fork_scope: several threads have scopes at the same time") {
 }
 
 TEST_CASE("fork_scope: after the shutdown an external caller is refused") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     s.shutdown();
     bool called = false;

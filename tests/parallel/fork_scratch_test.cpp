@@ -46,7 +46,6 @@ struct buffer {
 TEST_CASE("fork_scratch: no two arms have an object at the same time, not even on one thread",
           "[promise.fork-scratch]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
-    const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
     test::tally made;
     {
@@ -83,7 +82,6 @@ TEST_CASE("fork_scratch: no two arms have an object at the same time, not even o
 }
 
 TEST_CASE("fork_scratch: on one thread, one object serves all, also of the next loop") {
-    const test::watchdog guard;
     scheduler s(with(1, true));
     test::tally made;
     fork_scratch scratch([&made] { return buffer(made); });
@@ -99,7 +97,6 @@ TEST_CASE("fork_scratch: on one thread, one object serves all, also of the next 
 }
 
 TEST_CASE("fork_scratch: nothing is made before it is needed, and a loop may have its own") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     test::tally made;
     const auto make = [&made] { return buffer(made); };
@@ -116,7 +113,6 @@ TEST_CASE("fork_scratch: nothing is made before it is needed, and a loop may hav
 }
 
 TEST_CASE("fork_scratch: with() gives each call of any algorithm an object") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     test::tally made;
     fork_scratch scratch([&made] { return buffer(made); });
@@ -138,7 +134,6 @@ TEST_CASE("fork_scratch: with() gives each call of any algorithm an object") {
 TEST_CASE("fork_scratch: what make() throws leaves the loop, and nothing is lost",
           "[promise.fork-scratch]") {
     const unsigned workers = GENERATE(1U, 2U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     test::tally made;
     std::atomic<int> tries{0};

@@ -52,7 +52,6 @@ TEST_CASE("parallel_collect: elements may be move-only or bits, of any container
 
 TEST_CASE("parallel_collect: after an exception no value is left, whatever thieves take",
           "[promise.collect-order]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;
     for (int round = 0; round < 400; ++round) {

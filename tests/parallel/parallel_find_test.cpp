@@ -68,7 +68,6 @@ outcome found_by_chance(test::chance_forks::script& script, const std::vector<an
 
 TEST_CASE("parallel_find_if: a match or an exception, whichever a serial search comes to first",
           "[promise.search-first]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (int round = 0; round < 300; ++round) {
         script.hunger = script.chance.below(5);
@@ -134,7 +133,6 @@ TEST_CASE("parallel_find_any: one match ends the search for all", "[promise.sear
 }
 
 TEST_CASE("parallel_find_if: memory that runs out is not taken for a search that found nothing") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     int failures = 0;
     for (int round = 0; round < 300; ++round) {

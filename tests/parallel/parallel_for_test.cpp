@@ -144,7 +144,6 @@ template <class First, class Last> auto indices(First first, Last last) {
 
 TEST_CASE(
     "parallel_for: each index is visited once, whatever the range, the grain and the workers") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 3u, 8u}) {
         bide::scheduler s(test::with(workers, true));
@@ -162,7 +161,6 @@ TEST_CASE(
 }
 
 TEST_CASE("parallel_for: each index is visited once, whenever thieves want work") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (int round = 0; round < 200; ++round) {
         script.hunger = script.chance.below(5);
@@ -179,7 +177,6 @@ TEST_CASE("parallel_for: each index is visited once, whenever thieves want work"
 
 TEST_CASE(
     "parallel_for: bounds compare as numbers, and nothing overflows at the ends of their types") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(indices(5, 5).empty());
     CHECK(indices(6, 5).empty());
     CHECK(indices(0u, -1).empty());
@@ -212,7 +209,6 @@ TEST_CASE("parallel_for: a range as wide as its type is divided and can be stopp
 }
 
 TEST_CASE("parallel_for: a leaf has at least the grain, and less than twice that") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (int round = 0; round < 100; ++round) {
         script.hunger = script.chance.below(5);
@@ -390,7 +386,6 @@ TEST_CASE("parallel_for: tasks and several external threads call at the same tim
 
 TEST_CASE("parallel_for: throws the first exception in index order, and all before it has run",
           "[promise.loop-stops]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (int round = 0; round < 100; ++round) {
         script.hunger = script.chance.below(5);
@@ -458,7 +453,6 @@ TEST_CASE("parallel_for: parts that a stop or an exception leaves out are not di
 }
 
 TEST_CASE("parallel_for: throws when all that had begun has ended") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     bide::scheduler s(test::with(3, true));
     for (int round = 0; round < 50; ++round) {
         std::atomic<int> running{0};

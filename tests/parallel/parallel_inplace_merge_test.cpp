@@ -26,7 +26,6 @@ struct entry {
 
 TEST_CASE("parallel_inplace_merge: gives what std::merge gives in a third place",
           "[promise.merge-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const auto by_key = [](const entry& a, const entry& b) { return a.key < b.key; };
     for (const unsigned workers : {1u, 3u}) {

@@ -36,7 +36,6 @@ TEST_CASE("parallel_invoke: each function of a range is called once, whatever th
           "[promise.invoke-range]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const bool outside = GENERATE(false, true);
-    const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
     for (const std::size_t n : {0U, 1U, 2U, 3U, 7U, 64U, 65U, 1'009U}) {
         std::vector<std::atomic<int>> calls(n);
@@ -57,7 +56,6 @@ TEST_CASE("parallel_invoke: each function of a range is called once, whatever th
 TEST_CASE("parallel_invoke: throws the first exception in order of the range, when all have run",
           "[promise.invoke-range]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     for (int round = 0; round < 50; ++round) {
         std::atomic<int> ran{0};
@@ -76,7 +74,6 @@ TEST_CASE("parallel_invoke: throws the first exception in order of the range, wh
 }
 
 TEST_CASE("parallel_invoke: a stop leaves out what has not begun, and progress counts functions") {
-    const test::watchdog guard;
     scheduler s(with(1, true));
     bide::fork_progress progress;
     std::stop_source source;
@@ -97,7 +94,6 @@ TEST_CASE("parallel_invoke: a stop leaves out what has not begun, and progress c
 }
 
 TEST_CASE("parallel_invoke: takes arrays and functions that are moved only, and no list") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     struct once {
         std::unique_ptr<std::atomic<int>> calls = std::make_unique<std::atomic<int>>(0);

@@ -45,7 +45,6 @@ const auto by_key = [](const entry& a, const entry& b) { return a.key < b.key; }
 
 TEST_CASE("parallel_merge: writes what std::merge writes, whatever the sizes and the workers",
           "[promise.merge-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const std::pair<std::size_t, std::size_t> sizes[] = {
         {0, 0},     {0, 1},         {1, 0},      {1, 1},          {7, 3},
@@ -117,7 +116,6 @@ TEST_CASE("parallel_merge: what a comparison threw leaves it", "[promise.merge-a
 
 TEST_CASE("parallel_merge: comparisons that contradict each other touch nothing outside",
           "[promise.merge-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     bide::scheduler s(test::with(2, true));
     std::atomic<std::uint32_t> calls{test::run_seed()};
     const auto less = [&calls](int, int) {

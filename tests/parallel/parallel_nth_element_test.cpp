@@ -58,7 +58,6 @@ ints sorted(ints v) {
 
 TEST_CASE("parallel_nth_element: puts what a sort would put there, whatever the shape",
           "[promise.selection]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const order less(is_less);
     for (const unsigned workers : {1u, 3u}) {
@@ -89,7 +88,6 @@ TEST_CASE("parallel_nth_element: puts what a sort would put there, whatever the 
 
 TEST_CASE("parallel_partial_sort: sorts the least elements, whatever the shape",
           "[promise.selection]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     const order less(is_less);
     for (const unsigned workers : {1u, 3u}) {
@@ -162,7 +160,6 @@ TEST_CASE("parallel_partial_sort: projections, orders, and iterators of narrow d
 
 TEST_CASE("parallel_nth_element: a comparison that throws loses no element",
           "[promise.selection]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     struct failure {};
     for (const std::size_t n : {100u, 5'000u, 300'000u}) {
@@ -192,7 +189,6 @@ TEST_CASE("parallel_nth_element: a comparison that throws loses no element",
 TEST_CASE(
     "parallel_nth_element: random comparisons touch nothing outside the range, and lose nothing",
     "[promise.selection]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {3u, 60u, 3'000u, 300'000u}) {
         ints v = make(0, n + 4, script.chance);

@@ -60,7 +60,6 @@ template <class T> std::vector<int> order_of(const std::vector<T>& elements) {
 
 TEST_CASE("parallel_partition: divides as std's does, in the same order on any number of workers",
           "[promise.partition-order]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler_options lonely = test::with(2, true);
     lonely.enable_stealing = false;
@@ -115,7 +114,6 @@ TEST_CASE("parallel_partition: several threads ask at the same time", "[promise.
 TEST_CASE(
     "parallel_partition: asks each element once, reports the first part that throws, loses none",
     "[promise.partition-order]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;
     for (int round = 0; round != 400; ++round) {

@@ -120,8 +120,6 @@ struct failure {
 
 TEST_CASE("parallel_pipeline: every item goes once through each stage, and serial ones keep order",
           "[promise.pipeline-stages]") {
-    const test::watchdog guard;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
         bide::scheduler s(test::with(workers, true));
@@ -264,7 +262,6 @@ TEST_CASE("parallel_pipeline: elements of a container are passed by reference, n
 TEST_CASE("parallel_pipeline: items may be move-only, and none is copied, leaked or made twice",
           "[promise.pipeline-source]") {
     bide::scheduler s(test::with(3, true));
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 20; ++round) {
         test::tally all;
         std::vector<int> got;
@@ -385,7 +382,6 @@ TEST_CASE("parallel_pipeline: the number of allocations does not depend on the n
 
 TEST_CASE("parallel_pipeline: as many stages run at the same time as there are workers",
           "[promise.pipeline-parallel]") {
-    const test::watchdog guard;
     for (const bool from_worker : {false, true}) {
         for (const unsigned workers : {2u, 4u, 16u}) {
             bide::scheduler s(test::with(workers, true));
@@ -413,7 +409,6 @@ TEST_CASE("parallel_pipeline: as many stages run at the same time as there are w
 
 TEST_CASE("parallel_pipeline: threads that slept take part when there is work again",
           "[promise.pipeline-parallel]") {
-    const test::watchdog guard;
     bide::scheduler s(test::with(4, true));
     // Between two meetings of four calls, the source is slow, so that threads fall asleep.
     constexpr int rounds = 20;
@@ -438,7 +433,6 @@ TEST_CASE("parallel_pipeline: threads that slept take part when there is work ag
 
 TEST_CASE("parallel_pipeline: threads that sleep leave their workers to the loops of stages",
           "[promise.pipeline-nests]") {
-    const test::watchdog guard;
     constexpr int workers = 4;
     bide::scheduler s(test::with(workers, true));
     bool is_complete = true;
@@ -460,7 +454,6 @@ TEST_CASE("parallel_pipeline: threads that sleep leave their workers to the loop
 TEST_CASE(
     "parallel_pipeline: the source is read, and serial stages run, beside a stage that blocks",
     "[promise.pipeline-parallel]") {
-    const test::watchdog guard;
     bide::scheduler s(test::with(2, true));
     bide::event others;
     std::vector<int> got;
@@ -497,7 +490,6 @@ TEST_CASE("parallel_pipeline: with one worker the stages of an item follow one a
 }
 
 TEST_CASE("parallel_pipeline: pipelines and loops inside stages", "[promise.pipeline-nests]") {
-    const test::watchdog guard;
     for (const unsigned workers : {1u, 2u, 4u}) {
         bide::scheduler s(test::with(workers, true));
         std::vector<int> sums;
@@ -545,7 +537,6 @@ int nested(bide::scheduler& s, int depth) {
 
 TEST_CASE("parallel_pipeline: a recursion of pipelines, from several threads at once",
           "[promise.pipeline-nests]") {
-    const test::watchdog guard;
     bide::scheduler s(test::with(3, true));
     std::vector<int> sums(4);
     test::team callers(4, [&](int i) { sums[static_cast<std::size_t>(i)] = nested(s, 5); });
@@ -555,8 +546,6 @@ TEST_CASE("parallel_pipeline: a recursion of pipelines, from several threads at 
 
 TEST_CASE("parallel_pipeline: throws what the first item threw, and those before it are complete",
           "[promise.pipeline-exception]") {
-    const test::watchdog guard;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
         bide::scheduler s(test::with(workers, true));
@@ -631,7 +620,6 @@ TEST_CASE("parallel_pipeline: throws what the first item threw, and those before
 
 TEST_CASE("parallel_pipeline: items that wait behind one that throws are destroyed, not called",
           "[promise.pipeline-exception]") {
-    const test::watchdog guard;
     bide::scheduler s(test::with(2, true));
     test::tally all;
     std::atomic<bool> is_read{false};
@@ -678,7 +666,6 @@ TEST_CASE("parallel_pipeline: a move that throws is an exception of its item",
         int number;
         std::atomic<bool>* thrown;
     };
-    const test::watchdog guard;
     bide::scheduler s(test::with(2, true));
     // Item 0 waits, so that the others must be moved to the queue.
     std::atomic<bool> has_thrown{false};
@@ -722,7 +709,6 @@ TEST_CASE("parallel_pipeline: exceptions of iterators and of the first read",
 
 TEST_CASE("parallel_pipeline: after a stop, the items that were read go through all stages",
           "[promise.pipeline-exception]") {
-    const test::watchdog guard;
     for (const unsigned workers : {1u, 3u}) {
         bide::scheduler s(test::with(workers, true));
         std::stop_source stop;
@@ -796,7 +782,6 @@ TEST_CASE("parallel_pipeline: progress counts the items that have ended, of a kn
 
 TEST_CASE("parallel_pipeline: goes on with fewer threads if there is no memory to fork",
           "[promise.pipeline-parallel]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int last_fork = 0; last_fork < 4; ++last_fork) {
         test::chance_forks::script script(test::run_seed());
         script.last_fork = last_fork;
@@ -814,7 +799,6 @@ TEST_CASE("parallel_pipeline: goes on with fewer threads if there is no memory t
 
 TEST_CASE("parallel_pipeline: tasks run while its threads have nothing to do",
           "[promise.pipeline-parallel]") {
-    const test::watchdog guard;
     bide::scheduler s(test::with(2, true));
     // The source waits for a task that comes later, while all other threads of the pipeline sleep.
     std::atomic<bool> ran{false};

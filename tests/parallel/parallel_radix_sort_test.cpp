@@ -82,7 +82,6 @@ bool all_there(const std::vector<record>& v) {
 TEMPLATE_TEST_CASE(
     "parallel_radix_sort: sorts integers of all kinds, and equal ones keep their order",
     "[promise.radix-sort]", std::uint8_t, std::int16_t, std::int64_t, std::uint64_t) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
     struct entry {
@@ -109,7 +108,6 @@ TEMPLATE_TEST_CASE(
 
 TEMPLATE_TEST_CASE("parallel_radix_sort: floating-point numbers have the total order of IEEE 754",
                    "[promise.radix-sort]", float) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
     using limits = std::numeric_limits<TestType>;
@@ -141,7 +139,6 @@ TEMPLATE_TEST_CASE("parallel_radix_sort: floating-point numbers have the total o
 }
 
 TEST_CASE("parallel_radix_sort: move-only elements, deques and narrow differences") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
     for (const std::size_t n : {10u, 2'000u, 50'000u}) {
@@ -172,7 +169,6 @@ static_assert(!can_be_radix_sorted<long double> && !can_be_radix_sorted<int*>);
 
 TEST_CASE("parallel_radix_sort: a projection that throws loses no element",
           "[promise.radix-sort]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {20u, 2'000u, 60'000u}) {
         for (int round = 0; round != 30; ++round) {
@@ -194,7 +190,6 @@ TEST_CASE("parallel_radix_sort: a projection that throws loses no element",
 
 TEST_CASE("parallel_radix_sort: a projection that changes its mind loses no element",
           "[promise.radix-sort]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {20u, 2'000u, 60'000u}) {
         auto v = records(n, 1'000, script.chance);
@@ -219,7 +214,6 @@ TEST_CASE("parallel_radix_sort: a projection that changes its mind loses no elem
 }
 
 TEST_CASE("parallel_radix_sort: without memory nothing is lost", "[promise.radix-sort]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     const std::size_t n = 60'000;
     const auto of_record = [](const record& r) { return r.key; };
@@ -262,7 +256,6 @@ TEST_CASE("parallel_radix_sort: without memory nothing is lost", "[promise.radix
 }
 
 TEST_CASE("parallel_radix_sort: if a move throws, every object is still alive") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     const auto of_record = [](const record& r) { return r.key; };
     key_of by_key = of_record;
@@ -287,7 +280,6 @@ TEST_CASE("parallel_radix_sort: if a move throws, every object is still alive") 
 
 TEST_CASE("parallel_radix_sort: takes a stop token, and the progress reaches the total",
           "[promise.sort-stops]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
     for (int shape = 0; shape != 6; ++shape) {

@@ -61,7 +61,6 @@ static_assert(!loops_over<int>);
 
 TEST_CASE("parallel_for: each element is visited once, whatever the container and the workers",
           "[promise.loop-visits-once]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
         bide::scheduler s(test::with(workers, true));
@@ -114,7 +113,6 @@ TEST_CASE("parallel_for: iterators whose difference has 32 bits") {
 
 TEST_CASE("parallel_for_chunks: the chunks are the range, and each knows where it begins",
           "[promise.loop-visits-once]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
         bide::scheduler s(test::with(workers, true));
@@ -152,7 +150,6 @@ TEST_CASE("parallel_for_chunks: contiguous elements convert to a span") {
 
 TEST_CASE("parallel_reduce: ranges give what indices give, bit by bit",
           "[promise.loop-visits-once]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
     for (int round = 0; round < 40; ++round) {

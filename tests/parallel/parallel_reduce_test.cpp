@@ -112,7 +112,6 @@ TEST_CASE("parallel_reduce: an empty range gives the identity, and any other com
 
 TEST_CASE("parallel_reduce: neighbours are combined in index order, and only moved",
           "[promise.reduce-order]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(3, true));
     const auto one = [](int i) { return stretch(i); };
@@ -132,7 +131,6 @@ TEST_CASE("parallel_reduce: neighbours are combined in index order, and only mov
 }
 
 TEST_CASE("parallel_reduce: the tree is the documented one", "[promise.reduce-order]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     const auto name = [](int i) { return std::to_string(i); };
     const auto bracket = [](std::string&& a, std::string&& b) {
@@ -163,7 +161,6 @@ TEST_CASE("parallel_reduce: the tree is the documented one", "[promise.reduce-or
 
 TEST_CASE("parallel_reduce: floating-point sums have the same bits on any number of workers",
           "[promise.reduce-order]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     std::vector<double> values(100'000);
     double size = 1;
@@ -230,7 +227,6 @@ TEST_CASE("parallel_reduce: a negative grain throws, and 0 is the default") {
 
 TEST_CASE("parallel_reduce: throws the first exception in index order, of map or combine",
           "[promise.loop-stops]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(2, true));
     const combines plus = adds;

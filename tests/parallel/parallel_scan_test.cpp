@@ -95,7 +95,6 @@ static_assert(!scans_to<std::back_insert_iterator<std::vector<int>>>);
 static_assert(!scans_to<const int*>);
 
 TEST_CASE("parallel_scan: the output may be the input", "[promise.scan-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
     for (int round = 0; round < 30; ++round) {
@@ -115,7 +114,6 @@ TEST_CASE("parallel_scan: the output may be the input", "[promise.scan-as-std]")
 TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread does it; the first "
           "call in order that throws leaves it; nothing leaks",
           "[promise.scan-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     test::tally tally;
     for (int round = 0; round < 400; ++round) {
@@ -178,7 +176,6 @@ TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread doe
 
 TEST_CASE("parallel_scan: the tree is the documented one, with the same bits on any workers",
           "[promise.scan-as-std]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const std::size_t n : {0u, 1u, 15u, 16u, 31u, 32u, 33u, 256u, 257u, 5'003u, 70'001u}) {
         for (const std::size_t grain : {0u, 1u, 7u, 1'000u}) {

@@ -42,7 +42,6 @@ std::vector<int> numbers(std::size_t n, std::uint32_t below, test::jitter& chanc
 
 TEST_CASE("parallel_sort_by_cached_key: sorts stably, and computes each key once",
           "[promise.cached-keys]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     struct entry {
         int key;
@@ -74,7 +73,6 @@ TEST_CASE("parallel_sort_by_cached_key: sorts stably, and computes each key once
 
 TEST_CASE("parallel_sort_by_cached_key: what throws leaves the elements as they were",
           "[promise.cached-keys]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
     std::vector<std::unique_ptr<int>> v;
@@ -136,7 +134,6 @@ TEST_CASE("parallel_sort_by_cached_key: what throws leaves the elements as they 
 
 TEST_CASE("parallel_sort_by_cached_key: without memory to fork no element is lost",
           "[promise.cached-keys]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr int n = 30'000;
     const auto sort_fresh = [&](std::vector<std::unique_ptr<int>>& v) {

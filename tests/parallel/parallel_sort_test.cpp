@@ -346,7 +346,6 @@ template <class R> void settle_one_run(R&&) = delete;
 } // namespace elsewhere
 
 TEST_CASE("parallel_sort: sorts all shapes and sizes, on workers") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 3u}) {
         bide::scheduler s(test::with(workers, true));
@@ -366,7 +365,6 @@ TEST_CASE("parallel_sort: sorts all shapes and sizes, on workers") {
 }
 
 TEST_CASE("parallel_sort: sorts all small sizes") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (std::size_t n = 0; n < 150; ++n) {
         for (const std::uint32_t range : {2u, 5u, 1u << 20}) {
@@ -403,7 +401,6 @@ TEST_CASE("parallel_sort: sorts all permutations of up to eight elements") {
 }
 
 TEST_CASE("parallel_stable_sort: equal elements keep their order", "[promise.sort-safe]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {5u, 40u, 1'000u, 50'000u}) {
         for (int of = 0; of < static_cast<int>(shape::count); ++of) {
@@ -454,7 +451,6 @@ TEST_CASE("parallel_stable_sort: a few elements merge with many in few compariso
 }
 
 TEST_CASE("parallel_sort: no shape takes more than its number of comparisons") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {1'000u, 30'000u}) {
         for (int of = 0; of < static_cast<int>(shape::count); ++of) {
@@ -485,7 +481,6 @@ TEST_CASE("parallel_sort: no shape takes more than its number of comparisons") {
 }
 
 TEST_CASE("parallel_sort: the end of a long run is found, by one thread or several") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr int n = 120'000;
     numbers v(n);
@@ -582,7 +577,6 @@ TEST_CASE("parallel_sort: sorts over-aligned elements, and ignores functions of 
 
 TEMPLATE_TEST_CASE("parallel_sort: sorts two columns through an iterator with a proxy reference",
                    "", int, std::unique_ptr<int>) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(2, true));
     const auto of_extra = [](const TestType& extra) {
@@ -639,7 +633,6 @@ TEMPLATE_TEST_CASE("parallel_sort: sorts two columns through an iterator with a 
 }
 
 TEST_CASE("parallel_sort: accepts iterators and comparisons of all kinds") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
     struct item {
@@ -698,7 +691,6 @@ static_assert(!can_be_sorted<std::vector<row<int>>::iterator>); // they have no 
 static_assert(can_be_sorted<number_iterator> && std::random_access_iterator<row_iterator<int>>);
 
 TEST_CASE("parallel_sort: a comparison that throws loses no element", "[promise.sort-safe]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const bool stably : {false, true}) {
         for (int round = 0; round < 150; ++round) {
@@ -773,7 +765,6 @@ TEST_CASE("parallel_sort: after a comparison has thrown, no later part is sorted
 }
 
 TEST_CASE("parallel_sort: random comparisons lose no element and touch nothing outside the range") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr std::size_t margin = 2;
     for (int round = 0; round < 200; ++round) {
@@ -801,7 +792,6 @@ TEST_CASE("parallel_sort: random comparisons lose no element and touch nothing o
 
 TEST_CASE("parallel_sort: comparisons that contradict each other lose no element",
           "[promise.sort-safe]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const std::size_t n : {3u, 30u, 200u, 5'000u, 40'000u}) {
         for (int kind = 0; kind < 5; ++kind) {
@@ -834,7 +824,6 @@ TEST_CASE("parallel_sort: comparisons that contradict each other lose no element
 }
 
 TEST_CASE("parallel_sort: if a move throws, every object is still alive") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const bool stably : {false, true}) {
         for (int round = 0; round < 60; ++round) {
@@ -857,7 +846,6 @@ TEST_CASE("parallel_sort: if a move throws, every object is still alive") {
 }
 
 TEST_CASE("parallel_sort: without memory to fork nothing is lost") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     // The number of forks before the one that is refused; the last forks are merges.
     const auto refuse_some = [&](const auto& sort_fresh, const auto& is_intact) {
@@ -899,7 +887,6 @@ TEST_CASE("parallel_sort: without memory to fork nothing is lost") {
 }
 
 TEST_CASE("parallel_stable_sort: allocates once, and changes nothing without memory") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const shape of : {shape::random, shape::pipe}) {
         const numbers keys = make(of, 10'000, script.chance);
@@ -935,7 +922,6 @@ TEST_CASE("parallel_stable_sort: allocates once, and changes nothing without mem
 }
 
 TEST_CASE("parallel_sort: several external threads and a task call at the same time") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     bide::scheduler s(test::with(2, true));
     std::vector<numbers> v;
     test::jitter chance(test::run_seed());
@@ -952,7 +938,6 @@ TEST_CASE("parallel_sort: several external threads and a task call at the same t
 }
 
 TEST_CASE("parallel_sort: a shutdown meanwhile waits for the whole sort") {
-    const test::watchdog guard;
     const bool stably = GENERATE(false, true);
     test::chance_forks::script script(1);
     bide::scheduler_options o;
@@ -980,7 +965,6 @@ TEST_CASE("parallel_sort: ranges, by a projection, stably or not", "[promise.loo
     };
     bide::scheduler s(test::with(3, true));
     test::jitter chance(test::run_seed());
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (const int n : {0, 1, 20, 1'000, 30'000}) {
         std::vector<entry> entries;
         for (int i = 0; i < n; ++i) {
@@ -1003,7 +987,6 @@ TEST_CASE("parallel_sort: ranges, by a projection, stably or not", "[promise.loo
 // Large enough to be partitioned in parallel.
 TEST_CASE("parallel_sort: gives the same order of equal elements on any number of workers",
           "[promise.sort-same-order]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr std::size_t n = 300'000;
     for (const auto of : {shape::random, shape::equal, shape::few, shape::divided}) {
@@ -1033,7 +1016,6 @@ TEST_CASE("parallel_sort: gives the same order of equal elements on any number o
 
 TEST_CASE("parallel_sort: a partition by all workers survives random comparisons and exceptions",
           "[promise.sort-safe]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr std::size_t n = 300'000;
     for (int round = 0; round != 6; ++round) {
@@ -1083,7 +1065,6 @@ TEST_CASE("parallel_sort: NaN among numbers loses no number", "[promise.sort-saf
 
 TEST_CASE("parallel_sort: the progress reaches the number of elements, whatever the shape",
           "[promise.sort-stops]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(2, true));
     for (const std::size_t n : {0u, 1u, 10u, 40u, 1'023u, 1'024u, 20'000u, 300'000u}) {
@@ -1108,7 +1089,6 @@ TEST_CASE("parallel_sort: the progress reaches the number of elements, whatever 
 }
 
 TEST_CASE("parallel_sort: a stop ends it early, and loses no element", "[promise.sort-stops]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
     constexpr std::size_t n = 300'000;

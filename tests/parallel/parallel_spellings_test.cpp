@@ -76,7 +76,6 @@ constexpr std::size_t one = 1;
 
 TEST_CASE("parallel_spellings: searches and comparisons that are one line",
           "[promise.std-spellings]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
     for (int round = 0; round < 60; ++round) {
@@ -176,7 +175,6 @@ TEST_CASE("parallel_spellings: searches and comparisons that are one line",
 }
 
 TEST_CASE("parallel_spellings: changes that are one line", "[promise.std-spellings]") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(3, true));
     for (int round = 0; round < 60; ++round) {

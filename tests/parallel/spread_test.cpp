@@ -83,7 +83,6 @@ template <class Meeting> void invoke_all(Meeting& leaf) {
 
 template <int Workers, bool FromWorker> void spread() {
     INFO(Workers << " workers, from a worker: " << FromWorker);
-    const test::watchdog guard;
     scheduler s(test::with(Workers, true));
     using leaves = meeting<Workers, FromWorker>;
     leaves(s).hold([](auto& leaf) { tree(leaf, Workers); });
@@ -161,7 +160,6 @@ TEST_CASE("spread: a caller that owns no worker takes the place of a worker that
 
 TEST_CASE("spread: a worker that watched and takes an arm leaves the others to another worker",
           "[promise.leaves-spread]") {
-    const test::watchdog guard;
     lone_owner owner;
     constexpr std::int64_t nap = 4'000'000;
     // No thread runs the last worker, which so counts as busy.
@@ -191,7 +189,6 @@ TEST_CASE("spread: a worker that watched and takes an arm leaves the others to a
 
 TEST_CASE("spread: a worker that becomes free while another one is in a long leaf takes the rest",
           "[promise.leaves-spread]") {
-    const test::watchdog guard;
     scheduler s(test::with(2, true));
     std::atomic<int> others{0};
     const auto leaf = [&others](int i) {

@@ -27,7 +27,6 @@ TEST_CASE("static_partition: each element is visited once, in order, on the work
           "[promise.static-partition]") {
     const unsigned workers = GENERATE(1U, 2U, 3U, 7U);
     const bool steals = GENERATE(false, true);
-    const test::watchdog guard;
     auto wanted = with(workers, true);
     wanted.enable_stealing = steals;
     scheduler s(wanted);
@@ -69,7 +68,6 @@ TEST_CASE("static_partition: each element is visited once, in order, on the work
 TEST_CASE("static_partition: throws the first exception in index order, and all before it has run",
           "[promise.static-partition]") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
-    const test::watchdog guard;
     scheduler s(with(workers, true));
     for (const std::size_t first : {0U, 3U, 777U, 4'999U}) {
         std::vector<std::atomic<int>> visits(5'000);
@@ -95,7 +93,6 @@ TEST_CASE("static_partition: throws the first exception in index order, and all 
 
 TEST_CASE("static_partition: options in braces are still those of a fork_policy",
           "[promise.static-partition-braces]") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::vector<int> all(100, 1);
     std::atomic<int> sum{0};
@@ -109,7 +106,6 @@ TEST_CASE("static_partition: options in braces are still those of a fork_policy"
 }
 
 TEST_CASE("static_partition: a stop ends a loop early") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::stop_source source;
     std::atomic<int> visits{0};
@@ -124,7 +120,6 @@ TEST_CASE("static_partition: a stop ends a loop early") {
 }
 
 TEST_CASE("static_partition: a worker's thread is refused, and a coroutine on it is not") {
-    const test::watchdog guard;
     scheduler s(with(2, true));
     std::vector<int> all(1'000, 1);
     const auto add = [](int& one) { ++one; };

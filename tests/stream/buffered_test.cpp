@@ -132,7 +132,6 @@ TEST_CASE("buffered: runs at most n tasks at once, and each task once",
     const bool ordered = GENERATE(false, true);
     const bool received = GENERATE(false, true);
     CAPTURE(n, ordered, received);
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     std::atomic<int> running{0};
     std::atomic<int> most{0};
@@ -177,7 +176,6 @@ TEST_CASE("buffered: of no tasks is refused, and a stream without tasks ends",
 }
 
 TEST_CASE("buffered: the exception of a task comes in the place of its value") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     const auto got = sync_wait(consume(buffered(on, map(numbers(0, 9), fail_at_two), 4)));
     CHECK(got.items == std::vector{0, 1});
@@ -310,7 +308,6 @@ TEST_CASE("buffered: destroyed early, it cancels the tasks and waits for them",
 }
 
 TEST_CASE("buffered: values may be move-only, and their moves may throw") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     const auto box = [](int n) -> task<std::unique_ptr<int>> {
         co_return std::make_unique<int>(n);

@@ -63,7 +63,6 @@ TEST_CASE("merge: each item of each stream comes once, those of one stream in th
     const unsigned workers = GENERATE(1u, 2u);
     const bool inside = GENERATE(false, true);
     CAPTURE(workers, inside);
-    const test::watchdog guard;
     scheduler on(test::workers(workers));
     bide::channel<int> items(2);
     auto all = merge(on, yielding_numbers(0, 1'000), numbers(1'000, 1'500), &items);
@@ -81,7 +80,6 @@ TEST_CASE("merge: each item of each stream comes once, those of one stream in th
 }
 
 TEST_CASE("merge: takes any number of streams") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     std::vector<async_generator<int>> streams;
     for (int i = 0; i < 10; ++i) {
@@ -95,7 +93,6 @@ TEST_CASE("merge: takes any number of streams") {
 }
 
 TEST_CASE("merge: moves its items, and copies what references refer to") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     test::tally t;
     {
@@ -115,7 +112,6 @@ TEST_CASE("merge: moves its items, and copies what references refer to") {
 
 TEST_CASE("merge: an exception of a stream comes after its items, and ends the other streams",
           "[promise.merge-once]") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     semaphore never{0};
     auto all = merge(on, numbers_then_failure(0, 100), numbers_then_wait(1'000, 1'100, never));
@@ -134,7 +130,6 @@ TEST_CASE("merge: an exception of a stream comes after its items, and ends the o
 }
 
 TEST_CASE("merge: of a scheduler that has shut down is stopped") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     on.shutdown();
     const auto got = sync_wait(consume(merge(on, numbers(0, 10))));
@@ -144,7 +139,6 @@ TEST_CASE("merge: of a scheduler that has shut down is stopped") {
 
 TEST_CASE("merge: destroyed early, it cancels its streams and destroys its items",
           "[promise.stream-tasks-end]") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     semaphore never{0};
     test::tally t;
@@ -203,7 +197,6 @@ TEST_CASE("merge: a cancelled consumer loses no item") {
 }
 
 TEST_CASE("merge: gives a generator what only a receivable stream has") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     const auto got = sync_wait(consume(bide::chunks(merge(on, numbers(0, 5)), 2, 1h)));
     CHECK(got.items == std::vector<std::vector<int>>{{0, 1}, {2, 3}, {4}});

@@ -219,7 +219,6 @@ TEST_CASE("stream: an exception of a stream or a function leaves next()") {
 }
 
 TEST_CASE("stream: 200,000 items go through operators on a bounded stack") {
-    const test::watchdog guard;
     const auto sum = [](auto from) -> task<int> {
         int all = 0;
         while (auto item = co_await from.next()) {
@@ -254,7 +253,6 @@ TEST_CASE("stream: operators wait for items where their consumer does") {
 
 TEST_CASE("take_until: a stop ends a wait for an item, and takes none",
           "[promise.stream-keeps-items]") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     bide::channel<int> items(4);
     static_cast<void>(items.send(1));
@@ -286,7 +284,6 @@ TEST_CASE("take_until: a stop of a generator takes effect before the next item")
 }
 
 TEST_CASE("take_until: a point in time ends it, at the latest at the next item") {
-    const test::watchdog guard;
     using clock = std::chrono::steady_clock;
     bide::channel<int> items(4);
     static_cast<void>(items.send(1));
@@ -321,7 +318,6 @@ struct set_back {
 } // namespace
 
 TEST_CASE("take_until: a clock that is set back when the time is over does not make it throw") {
-    const test::watchdog guard;
     // The third read and the next ones end the wait: 1 to 3 of them show the late time.
     for (int late_for = 1; late_for <= 3; ++late_for) {
         CAPTURE(late_for);
@@ -348,7 +344,6 @@ TEST_CASE("take_until: a clock that is set back when the time is over does not m
 }
 
 TEST_CASE("take_until: the end of the stream, or a cancellation of the consumer, ends it, too") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     bide::channel<int> items(4);
     std::stop_source never;

@@ -67,7 +67,6 @@ TEMPLATE_TEST_CASE("barrier: each phase of a storm has one last arrival, and all
     bide::barrier<decltype(complete), TestType> b(size, complete);
     std::uint64_t phases[size] = {};
     std::atomic<int> wrong{0};
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::stress_threads(size, [&](int i) {
         test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
         for (bool last = false; !last;) {

@@ -123,7 +123,6 @@ TEMPLATE_TEST_CASE("biased_shared_mutex: each write counts once, and no reader s
     bide::basic_biased_shared_mutex<TestType, 2> m; // so that threads share slots
     pair_of_counts in;
     tally of[threads];
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::stress_threads(threads, [&](int i) {
         test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
         tally& mine = of[i];

@@ -500,7 +500,6 @@ private:
 template <class Channel> void storms(crowd who) {
     const test::stress_time time;
     const int before = parcel::alive;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     std::uint32_t round = 0;
     {
         test::thread_executor where;
@@ -905,7 +904,6 @@ template <class Channel> std::size_t quitters(Channel& ch, std::uint32_t seed) {
 TEMPLATE_TEST_CASE("channel: coroutines that are destroyed lose no item for which there is room",
                    "", test::native, test::jittery) {
     const test::stress_time time;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     std::uint32_t round = 0;
     do {
         for (const std::size_t capacity : {0u, 1u, 2u, 7u, 1'000u}) {

@@ -98,7 +98,6 @@ TEMPLATE_TEST_CASE("condition_variable: items pass through a small buffer, none 
                    with_adaptive_mutex<test::jittery>, with_shared_mutex<test::native>) {
     constexpr int capacity = 3;
     constexpr int pairs = 3;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const test::stress_time time;
     buffer<TestType> b;
     std::atomic<bool> good{true};
@@ -157,7 +156,6 @@ TEMPLATE_TEST_CASE("condition_variable: items pass through a small buffer, none 
 TEMPLATE_TEST_CASE(
     "condition_variable: notified threads and stopped ones each get their turn, exactly", "",
     with_mutex<test::native>, with_mutex<test::jittery>, with_adaptive_mutex<test::native>) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const test::stress_time time;
     std::uint64_t rounds = 0;
     while (time.is_left()) {

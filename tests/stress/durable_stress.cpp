@@ -169,7 +169,6 @@ template <class Place> void storm(int threads, int turns) {
             }
         });
     } while (time.is_left());
-    INFO("seed " << test::run_seed());
     CHECK(g.sum == g.expected);
     CHECK(g.failures == 0);
     CHECK(g.fences_back == 0);
@@ -294,7 +293,6 @@ TEMPLATE_TEST_CASE(
             }
         });
     } while (time.is_left());
-    INFO("seed " << test::run_seed());
     CHECK(faults == 0);
     CHECK(nothing_is_left(place));
 }
@@ -328,7 +326,6 @@ TEMPLATE_TEST_CASE("durable_shared_mutex: a writer excludes readers and writers"
             }
         });
     } while (time.is_left());
-    INFO("seed " << test::run_seed());
     CHECK(faults == 0);
     CHECK(nothing_is_left(place));
 
@@ -415,7 +412,6 @@ TEST_CASE(
             said_lost += lost.stop_requested() ? 1 : 0;
         }
     } while (time.is_left());
-    INFO("seed " << test::run_seed());
     CHECK(released > 0);
     CHECK(said_lost == 0);
     CHECK(nothing_is_left(place));
@@ -463,7 +459,6 @@ TEMPLATE_TEST_CASE("durable_mutex: a cancelled or timed-out contender leaves no 
         const bide::durable::record now = record_of(place.open());
         faults += now.holders.size() == 1 && now.waiters.empty() ? 0 : 1;
     } while (time.is_left());
-    INFO("seed " << test::run_seed());
     CHECK(faults == 0);
     CHECK(held->release());
     CHECK(nothing_is_left(place));

@@ -67,7 +67,6 @@ template <class P> void one_notification(int waiters) {
 
 // Producers and consumers, some of them with time-outs: all items are taken.
 template <class P> void items(int producers, int consumers) {
-    CAPTURE(test::run_seed());
     basic_event_count<P> events;
     std::atomic<long> there{0};
     std::atomic<int> producing{producers};

@@ -258,7 +258,6 @@ template <class P, std::size_t Thieves> std::size_t pass_night() {
 
 TEMPLATE_TEST_CASE("fork_deque: no thief sleeps while a job is public", "", test::native,
                    test::jittery) {
-    CAPTURE(test::run_seed());
     CHECK(pass_night<TestType, 1>() == 0);
     CHECK(pass_night<TestType, 3>() == 0);
 }

@@ -103,7 +103,6 @@ private:
 
 TEST_CASE("fork_join stress: external threads, tasks and blocking threads join random trees") {
     const unsigned workers = GENERATE(1U, 2U, 5U);
-    CAPTURE(test::run_seed());
     bide::scheduler s(test::with(workers, workers != 2));
     bide::mutex locked;
     std::atomic<long> spawned{0};
@@ -213,6 +212,5 @@ private:
 
 TEST_CASE("fork_join stress: random trees with delays at every step") {
     const std::int64_t timed_sleep_ns = GENERATE(0, 100'000);
-    CAPTURE(test::run_seed());
     CHECK(grove<test::jittery>(3, timed_sleep_ns).play(2) == 0);
 }

@@ -52,7 +52,6 @@ TEMPLATE_TEST_CASE("keyed_mutex: each lock of a key counts once, however it was 
     keyed m(2);
     std::uint64_t counts[keys] = {}; // plain: each is guarded by its key
     std::uint64_t locked[threads] = {};
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::stress_threads(threads, [&](int i) {
         test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
         while (time.is_left()) {
@@ -108,7 +107,6 @@ TEMPLATE_TEST_CASE("scoped_lock: three mutexes by pairs, from threads and tasks,
     TestType m[3];
     std::uint64_t pairs[3] = {}; // plain: pairs[i] is guarded by both mutexes but m[i]
     std::uint64_t locked[threads] = {};
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::stress_threads(threads, [&](int i) {
         test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
         while (time.is_left()) {
@@ -152,7 +150,6 @@ TEMPLATE_TEST_CASE("once_flag: one call of each round succeeds, whatever fails a
     const test::stress_time time;
     std::uint64_t rounds = 0;
     std::uint64_t wrong = 0;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     while (time.is_left()) {
         bide::basic_once_flag<TestType> f;
         int inside = 0; // plain: guarded by the turn

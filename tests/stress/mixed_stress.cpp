@@ -346,7 +346,6 @@ template <class S> void wanderers(int threads) {
                 test::give_up(test::where(), "coroutines wait for ever");
             }
         }
-        INFO("BIDE_TEST_SEED=" << test::run_seed());
         REQUIRE_FALSE(l.overdrawn);
         REQUIRE(l.held == 0);
         REQUIRE(l.grants > 0);
@@ -427,7 +426,6 @@ template <class Mutex> void locks(int threads, int turns) {
         if (!test::eventually([&] { return g.running == 0; })) {
             test::give_up(test::where(), "coroutines wait for ever");
         }
-        INFO("BIDE_TEST_SEED=" << test::run_seed());
         REQUIRE(m.try_lock());
         REQUIRE(g.sum == g.expected);
         m.unlock();

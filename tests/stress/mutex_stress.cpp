@@ -92,7 +92,6 @@ template <class Mutex> void storm(int threads, int turns) {
             }
         });
     } while (time.is_left());
-    INFO("seed " << test::run_seed());
     CHECK(g.sum == g.expected);
     CHECK(m.try_lock());
     m.unlock();
@@ -185,7 +184,6 @@ TEST_CASE("shared_mutex: in a storm, a reader sees no writer, and a writer sees 
             }
         });
     } while (time.is_left());
-    INFO("seed " << test::run_seed());
     CHECK_FALSE(clash);
     CHECK(m.try_lock());
     m.unlock();
@@ -199,7 +197,6 @@ TEMPLATE_TEST_CASE("shared_mutex: upgrades that wait, try and give up count each
     std::uint64_t count = 0; // plain: changed by the writer only
     std::uint64_t changes[threads] = {};
     std::atomic<int> wrong{0};
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::stress_threads(threads, [&](int i) {
         test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
         while (time.is_left()) {

@@ -54,7 +54,6 @@ TEMPLATE_TEST_CASE("notify: consumers that listen, look and wait take every item
     constexpr int producers = 2;
     constexpr int consumers = 3;
     using notify = bide::basic_notify<TestType>;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const test::stress_time time;
     notify changed;
     std::atomic<std::uint64_t> stored{0};
@@ -100,7 +99,6 @@ TEMPLATE_TEST_CASE("notify: consumers that listen, look and wait take every item
 TEMPLATE_TEST_CASE(
     "notify: each notify_one() lets exactly one wait through while there are waiters", "",
     test::native, test::jittery) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const test::stress_time time;
     std::uint64_t rounds = 0;
     while (time.is_left()) {

@@ -92,7 +92,6 @@ TEMPLATE_TEST_CASE("object_pool: each object is made and destroyed once, and non
     std::uint64_t failed[threads] = {};
     std::uint64_t rounds = 0;
     std::uint64_t wrong = 0;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     while (time.is_left()) {
         census all;
         const std::size_t limit = 1 + rounds % 3;
@@ -223,7 +222,6 @@ TEST_CASE("async_acquire_object: tasks make the objects, are cancelled, and lose
     std::uint64_t rounds = 0;
     std::uint64_t wrong = 0;
     std::uint64_t borrowed = 0;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     while (time.is_left()) {
         census all;
         std::atomic<std::uint32_t> calls{test::run_seed()};

@@ -17,7 +17,6 @@ namespace {
 
 // The owner parks with random time-outs. The notifier sends a token when the last one was counted.
 template <class P> void tokens_against_timeouts() {
-    CAPTURE(test::run_seed());
     basic_parker<P> p;
     std::atomic<int> sent{0};
     std::atomic<int> taken{0};
@@ -88,7 +87,6 @@ template <class P> void ring(int threads) {
 
 // The owner destroys the parker as soon as park() has returned.
 template <class P> void short_lives() {
-    CAPTURE(test::run_seed());
     std::atomic<basic_parker<P>*> current{nullptr};
     std::atomic<bool> over{false};
     std::atomic<int> lives{0};

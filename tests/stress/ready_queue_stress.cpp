@@ -25,7 +25,6 @@ struct ball : runnable {
 // Each poster has a few runnables and posts each again when it was popped. The owner pops with and
 // without time-outs.
 template <class P> void posters_and_owner(int posters) {
-    CAPTURE(test::run_seed());
     constexpr std::size_t balls = 4;
     basic_ready_queue<P> queue;
     std::vector<std::deque<ball>> all(static_cast<std::size_t>(posters));
@@ -78,7 +77,6 @@ template <class P> void posters_and_owner(int posters) {
 
 // The owner destroys the queue as soon as its runnable is popped.
 template <class P> void short_lives() {
-    CAPTURE(test::run_seed());
     using queue = basic_ready_queue<P>;
     std::atomic<queue*> current{nullptr};
     std::atomic<bool> over{false};

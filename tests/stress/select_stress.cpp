@@ -281,12 +281,10 @@ template <class Platform> void storm(std::size_t first, std::size_t second, std:
 TEMPLATE_TEST_CASE("select: in a storm of selects, sends and receives, stops and time-outs each "
                    "item comes once, in order",
                    "", test::native, test::portable, test::jittery) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     storm<TestType>(0, 1, 3);
 }
 
 TEST_CASE("select: the same with little room everywhere, and on one processor") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     storm<test::native>(0, 0, 0);
     storm<test::native>(1, 1, 1);
     const test::on_one_processor pinned;
@@ -299,7 +297,6 @@ TEMPLATE_TEST_CASE(
     "", test::native, test::jittery) {
     using numbers = bide::basic_channel<std::uint64_t, TestType>;
     constexpr int threads = 6;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const test::stress_time time;
     numbers a(0);
     numbers b(0);
@@ -499,7 +496,6 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
                    "lost nor doubled",
                    "", test::native, test::jittery) {
     constexpr int threads = 5;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const test::stress_time time;
     bide::basic_semaphore<TestType> s(5);
     bide::basic_channel<int, TestType> ch(1);
@@ -575,7 +571,6 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
 
 TEST_CASE("select: an end by a close, a set, a stop or a time comes to each, and once; what was "
           "sent is received, or inside") {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     const test::stress_time time;
     std::uint32_t rounds = 0;
     bool exact = true;

@@ -166,7 +166,6 @@ template <class S> void storm(S& s, ledger& l, int threads, int turns) {
 }
 
 template <class S> void check_books(const S& s, const ledger& l) {
-    INFO("seed " << test::run_seed());
     CHECK_FALSE(l.overdrawn);
     CHECK(l.held == 0);
     CHECK(l.grants > 0);

@@ -100,7 +100,6 @@ bool each_once(const std::vector<std::vector<int>>& parts) {
 
 TEST_CASE("stream: operators lose and double nothing when their consumers are interrupted",
           "[promise.stream-keeps-items]") {
-    INFO("seed " << test::run_seed());
     const test::stress_time time;
     scheduler on(test::workers(2));
     std::uint32_t round = 0;
@@ -187,7 +186,6 @@ void run_some(scheduler& on, test::jitter& chance, task<> t) {
 } // namespace
 
 TEST_CASE("stream: merged and buffered streams are in order and leak nothing, wherever they end") {
-    INFO("seed " << test::run_seed());
     const test::stress_time time;
     scheduler on(test::workers(2));
     test::jitter chance(test::run_seed());

@@ -289,7 +289,6 @@ inline std::stop_token requested() {
 
 // An operation that can complete at once does so, though a stop is requested or its time has passed.
 template <class P, class C> void goes_through_at_once() {
-    const watchdog guard;
     const std::stop_token stopped = requested();
     C c(3);
     int n = 0;
@@ -306,7 +305,6 @@ template <class P, class C> void goes_through_at_once() {
 }
 
 template <class P, class Tx, class Rx> void is_closed_in_every_form(Tx& tx, Rx& rx) {
-    const watchdog guard;
     const std::stop_token stopped = requested(); // closed comes first
     for (int form = 0; form < all_sends; ++form) {
         CAPTURE(form);
@@ -322,7 +320,6 @@ template <class P, class Tx, class Rx> void is_closed_in_every_form(Tx& tx, Rx& 
 }
 
 template <class P, class C> void is_drained_when_closed() {
-    const watchdog guard;
     for (int form = 0; form < all_takes; ++form) {
         CAPTURE(form);
         C c(2);
@@ -344,7 +341,6 @@ template <class P, class C> void is_drained_when_closed() {
 // The stop of a blocking form is requested, so it does not wait either.
 template <class P, class C> void fails_if_it_would_wait() {
     using T = typename C::value_type;
-    const watchdog guard;
     const std::stop_token stopped = requested();
     const auto error_of = [](int form, errc other) {
         return form == 1 ? errc::stopped : form == 6 || form == 7 ? errc::timeout : other;
@@ -448,7 +444,6 @@ private:
 
 template <class Base, class C> void serves_receivers_in_order(std::size_t capacity) {
     using P = observing<Base>;
-    const watchdog guard;
     C c(capacity);
     waiting_receivers<P, C> waiting(c, Base());
     for (int i = 0; i < waiting.all; ++i) {
@@ -528,7 +523,6 @@ private:
 
 template <class Base, class C> void serves_senders_in_order(std::size_t capacity) {
     using P = observing<Base>;
-    const watchdog guard;
     C c(capacity);
     const int inside = static_cast<int>(capacity);
     for (int i = 0; i < inside; ++i) {
@@ -549,7 +543,6 @@ template <class Base, class C> void serves_senders_in_order(std::size_t capacity
 
 template <class Base, class C> void close_ends_every_wait() {
     using P = observing<Base>;
-    const watchdog guard;
     {
         C empty(1);
         waiting_receivers<P, C> waiting(empty, Base());

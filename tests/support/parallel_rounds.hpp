@@ -19,7 +19,6 @@ namespace test {
 // Calls f(policy, n) in 30 rounds each on 1, 2, 4 and 16 workers, with a grain or without: first for
 // each n below `small`, then for n of less than 2^(bits - 1), small ones as often as large ones.
 template <class F> void on_all_workers(jitter& chance, int small, std::uint32_t bits, const F& f) {
-    INFO("BIDE_TEST_SEED=" << run_seed());
     for (const unsigned workers : {1u, 2u, 4u, 16u}) {
         bide::scheduler s(with(workers, true));
         for (int round = 0; round < 30; ++round) {

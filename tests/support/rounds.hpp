@@ -24,7 +24,6 @@ inline std::uint32_t seed_of(std::uint64_t what) {
 template <class F> void rounds(F f) {
     const stress_time time;
     const watchdog guard(patience + stress_time::length());
-    INFO("BIDE_TEST_SEED=" << run_seed());
     std::uint32_t round = 0;
     do {
         f(round);

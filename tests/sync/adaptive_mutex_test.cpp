@@ -74,7 +74,6 @@ bool is_free(mutex& m) {
 
 TEST_CASE(
     "adaptive_mutex: a running thread overtakes a sleeping head at most max_overtakes times") {
-    const test::watchdog guard;
     mutex m;
     for (int round = 0; round < 3; ++round) { // each head anew
         CAPTURE(round);
@@ -99,7 +98,6 @@ TEST_CASE(
 }
 
 TEST_CASE("adaptive_mutex: the next head is overtaken at most max_overtakes times, too") {
-    const test::watchdog guard;
     mutex m;
     std::stop_source stop;
     m.lock();
@@ -163,7 +161,6 @@ TEST_CASE("adaptive_mutex: a sleeping head is overtaken at most max_overtakes ti
 }
 
 TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it") {
-    const test::watchdog guard;
     const std::int64_t overdue = std::chrono::nanoseconds(mutex::max_overtake_time).count();
     mutex m;
     bool locked = false;
@@ -194,7 +191,6 @@ TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is han
 }
 
 TEST_CASE("adaptive_mutex: a head that gives up while it floats grants it to the next") {
-    const test::watchdog guard;
     const bool next_is_thread = GENERATE(true, false);
     CAPTURE(next_is_thread);
     mutex m;
@@ -239,7 +235,6 @@ TEST_CASE("adaptive_mutex: a head that gives up while it floats grants it to the
 }
 
 TEST_CASE("adaptive_mutex: if the last waiter gives up while it floats, it is free") {
-    const test::watchdog guard;
     mutex m;
     std::stop_source stop;
     test::lock_end end{};

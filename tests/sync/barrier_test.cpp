@@ -75,7 +75,6 @@ template <class Barrier> bide::task<void> meet_once(Barrier& b) {
 // ---- Phases
 
 TEST_CASE("barrier: the phase ends with the last arrival, and the next one begins") {
-    const test::watchdog guard;
     barrier_on<test::native> b(3);
     for (int phase = 0; phase < 5; ++phase) {
         const auto first = b.arrive();
@@ -129,7 +128,6 @@ TEST_CASE("barrier: zero, negative and too many arrivals are refused and change 
 }
 
 TEST_CASE("barrier: a drop is an arrival, and lowers what later phases expect") {
-    const test::watchdog guard;
     barrier_on<test::native> b(3);
     const auto first = b.arrive();
     b.arrive_and_drop();
@@ -166,7 +164,6 @@ TEST_CASE(
 
 TEST_CASE("barrier: the last arrival lets every waiter through, of every kind") {
     using platform = test::observing<test::native>;
-    const test::watchdog guard;
     barrier_on<platform> b(12);
     std::stop_source never;
     std::atomic<int> through{0};
@@ -210,7 +207,6 @@ TEST_CASE("barrier: the last arrival lets every waiter through, of every kind") 
 
 TEST_CASE("barrier: a wait that is stopped or times out leaves the arrival counted",
           "[promise.barrier-phases]") {
-    const test::watchdog guard;
     barrier_on<test::native> b(4);
     std::stop_source stop;
     std::atomic<what> ends[2] = {};
@@ -229,7 +225,6 @@ TEST_CASE("barrier: a wait that is stopped or times out leaves the arrival count
 }
 
 TEST_CASE("barrier: the end of a phase is a case of a select") {
-    const test::watchdog guard;
     bide::barrier b(2);
     const auto token = b.arrive();
     CHECK(bide::select(bide::on_event(b, token), bide::on_timeout(1ms)).index() == 1);
@@ -246,7 +241,6 @@ TEMPLATE_TEST_CASE("barrier: threads and coroutines meet in each phase, and see 
     barrier_on<TestType> b(size);
     int parts[size] = {};
     std::atomic<int> wrong{0};
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::run_threads(size, [&](int i) {
         test::jitter pause(test::run_seed() + static_cast<std::uint32_t>(i));
         for (int phase = 1; phase <= phases; ++phase) {
@@ -317,7 +311,6 @@ TEST_CASE("barrier: a waiter that is let through may destroy it before arrive() 
         default: bide::sync_wait(meet_once(b));
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<barrier>(arriving, 3'000, make, arrive, meet_here) == 0);
 }
 

@@ -88,7 +88,6 @@ TEST_CASE("biased_shared_mutex: a writer ends the bias, and reads without a wait
 
 TEST_CASE("biased_shared_mutex: a reader may leave on another thread than it came",
           "[promise.biased-reader-moves]") {
-    const test::watchdog guard;
     bide::biased_shared_mutex m;
     const bool biased = GENERATE(true, false);
     if (!biased) {

@@ -172,7 +172,6 @@ TEMPLATE_TEST_CASE(
     using base = typename TestType::base;
     const bool all = GENERATE(false, true);
     const bool under_lock = GENERATE(false, true);
-    const test::watchdog guard;
     guarded<TestType> g;
     test::journal turns;
     const auto come = [&](int name) {
@@ -230,7 +229,6 @@ TEST_CASE("condition_variable: readers that are notified have the lock side by s
 
 TEST_CASE("condition_variable: readers and writers of a set follow each other") {
     using kind = with_shared_mutex<test::native>;
-    const test::watchdog guard;
     guarded<kind> g;
     test::journal turns;
     for (int i = 0; i < 6; ++i) {
@@ -288,7 +286,6 @@ TEST_CASE(
 TEMPLATE_TEST_CASE(
     "condition_variable: of two notified, the second waits for the unlock of the first", "",
     with_mutex<test::native>, with_adaptive_mutex<test::native>) {
-    const test::watchdog guard;
     guarded<TestType> g;
     test::manual_executor later;
     bool through[2] = {};
@@ -346,7 +343,6 @@ TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the
 
 TEMPLATE_TEST_CASE("condition_variable: a coroutine resumes only when its predicate is true", "",
                    with_adaptive_mutex<test::native>, with_shared_mutex<test::native>) {
-    const test::watchdog guard;
     guarded<TestType> g;
     int calls = 0;
     bool over = false;
@@ -383,7 +379,6 @@ TEMPLATE_TEST_CASE("condition_variable: a coroutine resumes only when its predic
 TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutine's executor",
           "[promise.condition-predicate]") {
     using kind = with_mutex<test::native>;
-    const test::watchdog guard;
     guarded<kind> g;
     test::manual_executor later;
     int calls = 0;
@@ -435,7 +430,6 @@ TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutin
 
 TEST_CASE("condition_variable: zero, negative and past times end a wait at once") {
     using kind = with_mutex<test::native>;
-    const test::watchdog guard;
     guarded<kind> g;
     kind::lock lock(g.mutex);
     int calls = 0;
@@ -477,7 +471,6 @@ TEST_CASE("condition_variable: a time-out is not early, and returns with the loc
 TEST_CASE("condition_variable: a notification that leaves the predicate false ends no limit of the "
           "wait") {
     using kind = with_mutex<test::native>;
-    const test::watchdog guard;
     guarded<kind> g;
     std::stop_source stop;
     std::atomic<what> ended[2] = {};
@@ -506,7 +499,6 @@ TEST_CASE("condition_variable: a notification that leaves the predicate false en
 TEST_CASE("condition_variable: the limit that ended a wait is its outcome, also if the "
           "other one comes then") {
     using kind = with_mutex<test::native>;
-    const test::watchdog guard;
     guarded<kind> g;
     std::stop_source stop;
     std::atomic<what> end{};
@@ -558,7 +550,6 @@ TEST_CASE("condition_variable: the limit that ended a wait is its outcome, also 
 TEMPLATE_TEST_CASE("condition_variable: a stop ends the waits it is for and no other", "",
                    EACH_LOCK) {
     using base = typename TestType::base;
-    const test::watchdog guard;
     guarded<TestType> g;
     std::stop_source stop;
     std::stop_source other;
@@ -599,7 +590,6 @@ TEMPLATE_TEST_CASE("condition_variable: a stop ends the waits it is for and no o
 
 TEMPLATE_TEST_CASE("condition_variable: once notified, no stop and no time-out changes the outcome",
                    "[promise.condition-wakes-as-owner]", EACH_LOCK) {
-    const test::watchdog guard;
     guarded<TestType> g;
     std::stop_source stop;
     std::atomic<what> ended[2] = {};
@@ -633,7 +623,6 @@ TEMPLATE_TEST_CASE("condition_variable: once notified, no stop and no time-out c
 TEMPLATE_TEST_CASE("condition_variable: a stopped wait waits for the lock behind the others",
                    "[promise.condition-wakes-as-owner]", with_mutex<test::native>,
                    with_adaptive_mutex<test::native>) {
-    const test::watchdog guard;
     guarded<TestType> g;
     std::stop_source stop;
     std::atomic<what> end{};
@@ -657,7 +646,6 @@ TEMPLATE_TEST_CASE("condition_variable: a stopped wait waits for the lock behind
 TEMPLATE_TEST_CASE(
     "condition_variable: a coroutine that is destroyed while it waits leaves no trace", "",
     with_mutex<test::native>, with_adaptive_mutex<test::native>, with_shared_mutex<test::native>) {
-    const test::watchdog guard;
     guarded<TestType> g;
     test::manual_executor later;
     bool through[3] = {};
@@ -740,7 +728,6 @@ TEST_CASE("condition_variable: tasks and threads pass a turn round, each with a 
 TEST_CASE(
     "condition_variable: a cancelled task gets the lock back, and is told that it was stopped") {
     const bool conditional = GENERATE(false, true);
-    const test::watchdog guard;
     bide::mutex mutex;
     bide::condition_variable changed;
     std::atomic<bool> waits{false};
@@ -914,6 +901,5 @@ TEST_CASE(
         default: static_cast<void>(o.changed.wait_for(lock, 1h)); break;
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<object>(1, 4'000, make, notify, wait) == 0);
 }

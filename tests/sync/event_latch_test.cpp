@@ -171,7 +171,6 @@ bool has_ended(const std::atomic<what>& end) {
 } // namespace
 
 TEST_CASE("gate: a wait while it is open returns at once") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto g = of.make();
@@ -198,7 +197,6 @@ TEST_CASE("gate: a wait while it is open returns at once") {
 }
 
 TEST_CASE("gate: the opening lets every waiter through, of every kind") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto g = of.make();
@@ -259,7 +257,6 @@ TEMPLATE_TEST_CASE("gate: what came before the opening is seen by a waiter and b
 // ---- Deadlines
 
 TEST_CASE("gate: zero, negative and past times mean one attempt") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto g = of.make();
@@ -307,7 +304,6 @@ TEST_CASE("gate: a huge time-out never ends the wait, the opening does") {
 // ---- Stops
 
 TEST_CASE("gate: a stop that was requested before ends a wait that has to wait") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto g = of.make();
@@ -321,7 +317,6 @@ TEST_CASE("gate: a stop that was requested before ends a wait that has to wait")
 }
 
 TEST_CASE("gate: a stop ends the waits it is for and no other") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto g = of.make();
@@ -348,7 +343,6 @@ TEST_CASE("gate: a stop ends the waits it is for and no other") {
 }
 
 TEST_CASE("gate: a coroutine that was let through stays let through") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto g = of.make();
@@ -405,7 +399,6 @@ TEST_CASE("gate: a stop and the opening at once end a wait once, as one of the t
 // ---- Coroutines
 
 TEST_CASE("gate: a coroutine that is destroyed while it waits leaves the queue") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     const int leaves = GENERATE(0, 1, 2);
     CAPTURE(of.name, leaves);
@@ -456,7 +449,6 @@ TEST_CASE("gate: a coroutine resumes where it asked to, else inside the opening"
 }
 
 TEST_CASE("gate: after its last waiter has left, it opens as before") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto g = of.make();
@@ -474,7 +466,6 @@ TEST_CASE("gate: after its last waiter has left, it opens as before") {
 // ---- Allocation
 
 TEST_CASE("gate: no wait allocates", "[promise.no-wait-allocates]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto g = of.make();
@@ -600,7 +591,6 @@ TEST_CASE("gate: a coroutine that is let through by the opening may destroy it t
 TEMPLATE_TEST_CASE(
     "gate: a coroutine that was let through does not access it again, wherever it resumes", "",
     an_event<test::native>, a_latch<test::native>, a_barrier<test::native>) {
-    const test::watchdog guard;
     test::manual_executor later;
     std::stop_source stop;
     what end = what::nothing_yet;
@@ -653,6 +643,5 @@ TEMPLATE_TEST_CASE("gate: a thread that sees it open may destroy it before the o
         }
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<TestType>(1, 2'000, make_it, open, pass_it) == 0);
 }

@@ -54,7 +54,6 @@ TEST_CASE("event: it can be constant-initialised") {
 
 TEST_CASE("event: it is set from set() to reset(), however often each is called") {
     using bide::event;
-    const test::watchdog guard;
     event e;
     event begun_unset(false);
     event begun_set(true);
@@ -79,7 +78,6 @@ TEST_CASE("event: it is set from set() to reset(), however often each is called"
 
 TEST_CASE("event: a waiter that was let through stays let through after a reset") {
     using platform = test::observing<test::native>;
-    const test::watchdog guard;
     bide::basic_event<platform> e;
     for (int round = 0; round < 20; ++round) {
         bool through[3] = {};
@@ -115,7 +113,6 @@ TEST_CASE("event: a waiter that was let through stays let through after a reset"
 }
 
 TEST_CASE("event: a reset neither lets waiters through nor ends their waits") {
-    const test::watchdog guard;
     bide::event e;
     bool through = false;
     auto c = pass(e, through);
@@ -131,7 +128,6 @@ TEST_CASE("event: a reset neither lets waiters through nor ends their waits") {
 }
 
 TEST_CASE("event: a coroutine that resets it inside set() waits for the next set()") {
-    const test::watchdog guard;
     bide::event e;
     int passed = 0;
     auto c = [](bide::event& at, int& n) -> test::held {
@@ -152,7 +148,6 @@ TEST_CASE("event: a coroutine that resets it inside set() waits for the next set
 TEMPLATE_TEST_CASE("event: sets and resets that race leave no waiter behind", "", test::native,
                    test::portable) {
     using event = bide::basic_event<TestType>;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 300; ++round) {
         event e;
         std::atomic<int> setting{2};

@@ -77,7 +77,6 @@ struct bad_hash {
 } // namespace
 
 TEST_CASE("keyed_mutex: a key has one holder, and keys do not wait for each other") {
-    const test::watchdog guard;
     keyed_on<test::native> m;
     auto one = m.lock(1);
     REQUIRE(one);
@@ -107,7 +106,6 @@ TEST_CASE("keyed_mutex: a key has one holder, and keys do not wait for each othe
 TEST_CASE("keyed_mutex: waiters of every kind get a key in the order of arrival",
           "[promise.keyed-mutex]") {
     using platform = test::observing<test::native>;
-    const test::watchdog guard;
     keyed_on<platform> m(1);
     std::stop_source stop;
     std::atomic<what> ends[2] = {};
@@ -145,7 +143,6 @@ TEST_CASE("keyed_mutex: waiters of every kind get a key in the order of arrival"
 }
 
 TEST_CASE("keyed_mutex: a key is a case of a select") {
-    const test::watchdog guard;
     bide::keyed_mutex<std::string> m;
     auto held = m.lock("a");
     CHECK(bide::select(bide::on_lock(m, "a"), bide::on_timeout(1ms)).index() == 1);
@@ -162,7 +159,6 @@ TEST_CASE("keyed_mutex: a key is a case of a select") {
 
 TEST_CASE("keyed_mutex: a key takes memory only while it is in use, and a wait takes none",
           "[promise.keyed-mutex]") {
-    const test::watchdog guard;
     keyed_on<test::observing<test::native>> m(2);
     const std::size_t at_first = test::live_allocations();
     {
@@ -289,7 +285,6 @@ TEMPLATE_TEST_CASE("keyed_mutex: no two threads or coroutines hold one key", "",
     constexpr int turns = 300;
     keyed_on<TestType> m(2);
     int counts[keys] = {}; // plain: a sanitizer sees whether they are ordered
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::run_threads(4, [&](int i) {
         test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
         for (int turn = 0; turn < turns; ++turn) {

@@ -51,7 +51,6 @@ TEST_CASE("latch: it can be constant-initialised") {
 }
 
 TEST_CASE("latch: it opens when the count is zero, and not before") {
-    const test::watchdog guard;
     bide::latch l(5);
     CHECK_FALSE(l.try_wait());
     l.count_down();
@@ -75,7 +74,6 @@ TEST_CASE(
     using bide::latch;
     const bool has_waiter = GENERATE(false, true);
     CAPTURE(has_waiter);
-    const test::watchdog guard;
     latch l(2);
     bool through = false;
     auto c = pass(l, through);
@@ -132,7 +130,6 @@ TEST_CASE("latch: it counts down from max()") {
 TEMPLATE_TEST_CASE("latch: each arrival counts, while other threads arrive, wait and give up", "",
                    test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 300; ++round) {
         latch l(6);
         int parts[3] = {};
@@ -183,6 +180,5 @@ TEST_CASE(
             bide::sync_wait([](latch& at) -> bide::task<void> { co_await at.async_wait(); }(l));
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<latch>(arriving, 3'000, make, arrive, pass_it) == 0);
 }

@@ -93,7 +93,6 @@ TEST_CASE("lock: it can be constant-initialised") {
 }
 
 TEST_CASE("lock: it is locked until it is unlocked") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -171,7 +170,6 @@ TEST_CASE("lock: two never hold it, however they lock it") {
 }
 
 TEST_CASE("lock: another thread may unlock it") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -236,7 +234,6 @@ TEST_CASE("lock: std::condition_variable_any waits with it") {
 
 TEST_CASE("lock: threads and coroutines get it in the order in which they came",
           "[promise.fifo-waiters]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     for (int pattern = 0; pattern < 16; ++pattern) {
         CAPTURE(of.name, pattern);
@@ -265,7 +262,6 @@ TEST_CASE("lock: threads and coroutines get it in the order in which they came",
 
 TEST_CASE(
     "lock: unlock hands it to the first waiter if that is a coroutine, and no thread overtakes") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -292,7 +288,6 @@ TEST_CASE(
 }
 
 TEST_CASE("lock: but for an adaptive_mutex, no thread overtakes a thread that sleeps") {
-    const test::watchdog guard;
     const kind& of = kinds[GENERATE(0, 2, 3)];
     CAPTURE(of.name);
     const auto m = of.make();
@@ -314,7 +309,6 @@ TEST_CASE("lock: but for an adaptive_mutex, no thread overtakes a thread that sl
 // ---- Deadlines and stops
 
 TEST_CASE("lock: zero, negative and past times mean one attempt", "[promise.time-limits]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -329,7 +323,6 @@ TEST_CASE("lock: zero, negative and past times mean one attempt", "[promise.time
 }
 
 TEST_CASE("lock: a time-out is not early, by its own clock, and has no effect") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -371,7 +364,6 @@ TEST_CASE("lock: a huge time-out never ends the wait, an unlock does", "[promise
 }
 
 TEST_CASE("lock: a stop ends the waits it is for and no other") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -485,7 +477,6 @@ TEST_CASE("lock: a coroutine holds it over suspensions and changes of thread") {
 }
 
 TEST_CASE("lock: a coroutine that is destroyed while it waits is not waited for") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     const int leaves = GENERATE(0, 1, 2);
     CAPTURE(of.name, leaves);
@@ -508,7 +499,6 @@ TEST_CASE("lock: a coroutine that is destroyed while it waits is not waited for"
 
 TEST_CASE("lock: a coroutine destroyed after the grant gives it back",
           "[promise.destroyed-grant-returns]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     const bool has_waiter = GENERATE(false, true);
     CAPTURE(of.name, has_waiter);
@@ -533,7 +523,6 @@ TEST_CASE("lock: a coroutine destroyed after the grant gives it back",
 }
 
 TEST_CASE("lock: a stop that comes after the grant is too late", "[promise.grant-stays]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -569,7 +558,6 @@ TEST_CASE("lock: a chain of unlocks takes constant stack space", "[promise.resum
 // ---- Allocation
 
 TEST_CASE("lock: no wait allocates", "[promise.no-wait-allocates]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name);
     const auto m = of.make();
@@ -723,7 +711,6 @@ TEMPLATE_TEST_CASE("lock: its last owner may destroy it before the unlocks of th
             s.mutex.unlock();
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<shared>(2, 1'500, make, use, outlast) == 0);
 }
 
@@ -743,6 +730,5 @@ TEMPLATE_TEST_CASE("lock: a waiter that got it by an unlock may destroy it befor
             }
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<TestType>(1, 1'500, make, unlock, lock) == 0);
 }

@@ -89,7 +89,6 @@ TEST_CASE("notify: it can be constant-initialised") {
 
 TEST_CASE("notify: without waiters notify_one() stores one permit, notify_all() none",
           "[promise.notify-remembered]") {
-    const test::watchdog guard;
     bide::notify n;
     std::stop_source stop;
     stop.request_stop();
@@ -124,7 +123,6 @@ TEST_CASE("notify: without waiters notify_one() stores one permit, notify_all() 
 
 TEST_CASE("notify: each notify_one() lets the waiter through that came first") {
     using platform = test::observing<test::native>;
-    const test::watchdog guard;
     bide::basic_notify<platform> n;
     test::journal turns;
     const auto come = [&](int name) {
@@ -150,7 +148,6 @@ TEST_CASE("notify: each notify_one() lets the waiter through that came first") {
 
 TEST_CASE("notify: coroutines, listeners and foreign wakers are served in one order",
           "[promise.notify-remembered]") {
-    const test::watchdog guard;
     bide::notify n;
     test::journal turns;
     foreign first(n, turns, 0);
@@ -178,7 +175,6 @@ TEST_CASE("notify: coroutines, listeners and foreign wakers are served in one or
 
 TEST_CASE("notify: notify_all() lets every present waiter through, of every kind") {
     using platform = test::observing<test::native>;
-    const test::watchdog guard;
     bide::basic_notify<platform> n;
     std::stop_source never;
     test::journal turns;
@@ -217,7 +213,6 @@ TEST_CASE("notify: notify_all() lets every present waiter through, of every kind
 
 TEST_CASE("notify: a listener gets what was notified after it was enabled",
           "[promise.notify-remembered]") {
-    const test::watchdog guard;
     bide::notify n;
     const bool all = GENERATE(true, false);
     const auto tell = [&] { all ? n.notify_all() : n.notify_one(); };
@@ -246,7 +241,6 @@ TEST_CASE("notify: a listener gets what was notified after it was enabled",
 }
 
 TEST_CASE("notify: a wait takes the place in the queue that its listener has") {
-    const test::watchdog guard;
     bide::notify n;
     test::journal turns;
     foreign before(n, turns, 0);
@@ -332,7 +326,6 @@ TEST_CASE("notify: a listener that ends passes on what notify_one() gave it, and
 }
 
 TEST_CASE("notify: the wait of a cancelled task uses its listener up") {
-    const test::watchdog guard;
     bide::notify n;
     std::atomic<int> step{0};
     bool stopped = false;
@@ -408,7 +401,6 @@ TEMPLATE_TEST_CASE("notify: consumers that listen, look and wait miss no item of
 // ---- Waits that end early
 
 TEST_CASE("notify: a waiter that gives up leaves the queue, and no notification is lost") {
-    const test::watchdog guard;
     bide::notify n;
     test::journal turns;
     std::stop_source stop;
@@ -448,7 +440,6 @@ TEST_CASE("notify: cancel_wait() of a waiter that did not have to wait says that
 }
 
 TEST_CASE("notify: what notify_one() gave to a coroutine that is destroyed goes to the next") {
-    const test::watchdog guard;
     bide::notify n;
     test::journal turns;
     test::manual_executor later;
@@ -488,7 +479,6 @@ TEST_CASE("notify: what notify_one() gave to a coroutine that is destroyed goes 
 }
 
 TEST_CASE("notify: a select that happens otherwise takes no notification") {
-    const test::watchdog guard;
     bide::notify n;
     bide::event e;
     int chosen = -1;
@@ -629,6 +619,5 @@ TEST_CASE("notify: a waiter that was let through may destroy it before the notif
             bide::sync_wait([](notify& at) -> bide::task<void> { co_await at.async_wait(); }(n));
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<notify>(1, 4'000, make, tell, wait) == 0);
 }

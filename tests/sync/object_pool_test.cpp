@@ -126,7 +126,6 @@ test::held_on<test::manual_executor> hold_on(test::manual_executor&, Pool& p, bo
 } // namespace
 
 TEST_CASE("object_pool: objects are made on demand, lent again, the last returned first") {
-    const test::watchdog guard;
     census all;
     {
         pool_on<test::native> p(of(2), [&] { return connection(all); });
@@ -169,7 +168,6 @@ TEST_CASE("object_pool: objects are made on demand, lent again, the last returne
 TEST_CASE("object_pool: waiters of every kind get an object in the order of arrival",
           "[promise.object-pool]") {
     using platform = test::observing<test::native>;
-    const test::watchdog guard;
     census all;
     pool_on<platform> p(of(1), [&] { return connection(all); });
     std::stop_source stop;
@@ -208,7 +206,6 @@ TEST_CASE("object_pool: waiters of every kind get an object in the order of arri
 }
 
 TEST_CASE("object_pool: a select borrows from one pool, and the other one makes nothing") {
-    const test::watchdog guard;
     census all[2];
     pool_on<test::native> a(of(1), [&] { return connection(all[0]); });
     pool_on<test::native> b(of(1), [&] { return connection(all[1]); });
@@ -276,7 +273,6 @@ TEST_CASE(
 
 TEST_CASE("object_pool: a factory that throws loses no room and wakes the next waiter",
           "[promise.object-pool]") {
-    const test::watchdog guard;
     census all;
     std::atomic<int> failures{0};
     pool_on<test::observing<test::native>> p(of(1), [&] {
@@ -493,7 +489,6 @@ TEST_CASE("object_pool: with an idle time of zero, no object is lent twice") {
 }
 
 TEST_CASE("object_pool: close ends waits and idle objects, and leases when they return") {
-    const test::watchdog guard;
     using platform = test::observing<test::native>;
     census all;
     pool_on<platform> p(of(2), [&] { return connection(all); });
@@ -569,7 +564,6 @@ struct inquisitive {
 } // namespace
 
 TEST_CASE("object_pool: its callables and destructors run without a lock") {
-    const test::watchdog guard;
     std::size_t seen = 0;
     bide::object_pool<inquisitive>* at = nullptr;
     {
@@ -638,7 +632,6 @@ TEST_CASE("object_pool: its objects and callables may be of any type") {
 }
 
 TEST_CASE("object_pool: to borrow an idle object, or to wait for one, allocates nothing") {
-    const test::watchdog guard;
     census all;
     pool_on<test::observing<test::native>> p(of(1), [&] { return connection(all); });
     p.acquire().reset();
@@ -681,7 +674,6 @@ TEMPLATE_TEST_CASE("object_pool: never more objects than its limit, and each one
         auto options = of(2);
         options.idle_time = std::chrono::nanoseconds(20'000);
         bide::object_pool<counter, TestType> p(options, [&] { return counter(&alive, most); });
-        INFO("BIDE_TEST_SEED=" << test::run_seed());
         test::run_threads(4, [&](int i) {
             test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
             for (int turn = 0; turn < turns; ++turn) {

@@ -96,7 +96,6 @@ struct counted_value {
 // ---- once_flag
 
 TEST_CASE("once_flag: the first caller has the turn, and set() lets all others through") {
-    const test::watchdog guard;
     bide::once_flag f;
     CHECK_FALSE(f.is_set());
     auto turn = f.begin();
@@ -134,7 +133,6 @@ TEST_CASE("once_flag: it can be constant-initialised") {
 TEST_CASE("once_flag: waiters of every kind get the turn in their order, until one sets it",
           "[promise.once]") {
     using platform = test::observing<test::native>;
-    const test::watchdog guard;
     bide::basic_once_flag<platform> f;
     auto turn = f.begin();
     REQUIRE(turn);
@@ -174,7 +172,6 @@ TEST_CASE("once_flag: waiters of every kind get the turn in their order, until o
 }
 
 TEST_CASE("once_flag: a waiter that is stopped, times out or is destroyed passes no turn by") {
-    const test::watchdog guard;
     bide::once_flag f;
     std::stop_source stop;
     std::atomic<what> ends[3] = {};
@@ -205,7 +202,6 @@ TEST_CASE("once_flag: a waiter that is stopped, times out or is destroyed passes
 }
 
 TEST_CASE("once_flag: if the function throws, the next caller calls its own") {
-    const test::watchdog guard;
     bide::once_flag f;
     int calls = 0;
     CHECK_THROWS_AS(f.call([&] {
@@ -221,7 +217,6 @@ TEST_CASE("once_flag: if the function throws, the next caller calls its own") {
 
 TEMPLATE_TEST_CASE("once_flag: of many callers one initialises, and all see what it did",
                    "[promise.once]", test::native, test::jittery) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 200; ++round) {
         bide::basic_once_flag<TestType> f;
         int calls = 0; // plain: a sanitizer sees whether it is ordered
@@ -295,7 +290,6 @@ TEST_CASE("once_cell: set() makes no conversion that an initialisation does not 
 }
 
 TEST_CASE("once_cell: if a constructor or a function throws, the next caller makes the value") {
-    const test::watchdog guard;
     struct picky {
         explicit picky(int n) : value(n) {
             if (n < 0) {
@@ -318,7 +312,6 @@ TEST_CASE("once_cell: if a constructor or a function throws, the next caller mak
 
 TEMPLATE_TEST_CASE("once_cell: threads and coroutines get the one value", "", test::native,
                    test::jittery) {
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 200; ++round) {
         bide::once_cell<int, TestType> cell;
         std::atomic<int> made{0};
@@ -387,6 +380,5 @@ TEST_CASE("once_flag: a caller that finds it set may destroy it before set() ret
             }
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<flag>(1, 3'000, make, set, wait) == 0);
 }

@@ -222,7 +222,6 @@ TEST_CASE("sync: no operation needs memory, and what one throws has changed noth
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     for (const scenario& s : scenarios) {
         test::for_each_allocation_failure(s);
     }

@@ -23,7 +23,6 @@ static_assert(!std::is_copy_constructible_v<bide::scoped_lock<bide::mutex>>);
 static_assert(std::is_nothrow_move_constructible_v<bide::scoped_lock<bide::mutex, std::mutex>>);
 
 TEST_CASE("scoped_lock: locks mutexes of several kinds, in any order, and unlocks them") {
-    const test::watchdog guard;
     bide::mutex a;
     bide::adaptive_mutex b;
     bide::shared_mutex c;
@@ -75,7 +74,6 @@ TEST_CASE("scoped_lock: a mutex that is in the list twice is refused, and nothin
 
 TEST_CASE("scoped_lock: a try, a time-out and a stop lock all of them or none",
           "[promise.several-locks]") {
-    const test::watchdog guard;
     bide::mutex m[3];
     const int taken = GENERATE(0, 1, 2);
     CAPTURE(taken);
@@ -166,7 +164,6 @@ TEMPLATE_TEST_CASE("scoped_lock: threads that name the mutexes in other orders d
 
 TEST_CASE("scoped_lock: gets its turn while other threads never leave its mutexes free",
           "[promise.several-locks]") {
-    const test::watchdog guard;
     bide::mutex a;
     bide::mutex b;
     std::atomic<bool> over{false};

@@ -60,7 +60,6 @@ struct wall_clock {
 TEST_CASE("semaphore: 2 free, head wants 5, next wants 1: when the head goes, "
           "the next is granted") {
     using bide::semaphore;
-    const test::watchdog guard;
     semaphore s(2);
     test::foreign next(s, 1);
 
@@ -266,7 +265,6 @@ template <class Semaphore> struct canceller {
 TEST_CASE("semaphore: a waker cancels another waiter that its release has granted",
           "[promise.decided-before-wakers]") {
     using bide::semaphore;
-    const test::watchdog guard;
     semaphore s(0);
     canceller<semaphore> first{s};
     canceller<semaphore> second{s};
@@ -298,7 +296,6 @@ TEST_CASE("semaphore: a waker cancels another waiter that its release has grante
 
 TEST_CASE("semaphore: cancelling a waiter that does not wait returns true and changes nothing") {
     using bide::semaphore;
-    const test::watchdog guard;
     semaphore s(0);
     typename semaphore::waiter w(2, {});
     CHECK(s.cancel_acquire(w)); // never queued
@@ -318,7 +315,6 @@ TEST_CASE("semaphore: cancelling a waiter that does not wait returns true and ch
 }
 
 TEST_CASE("semaphore: a waker that its own cancel wakes may cancel the same waiter") {
-    const test::watchdog guard;
     bide::semaphore s(2);
     canceller<bide::semaphore> next{s};
     bide::semaphore::waiter head(5, {});
@@ -341,7 +337,6 @@ test::held hold_two_on(test::manual_executor& e, bide::semaphore& s, std::stop_t
 
 TEST_CASE(
     "semaphore: a waker that a stop lets through may destroy the coroutine that was stopped") {
-    const test::watchdog guard;
     bide::semaphore s(1);
     test::manual_executor never;
     std::stop_source stop;
@@ -376,7 +371,6 @@ TEST_CASE("semaphore: to destroy a waiter while it is queued terminates with a m
 TEST_CASE("semaphore: free permits are acquired even after a stop or past the deadline",
           "[promise.ready-despite-stop]") {
     using bide::semaphore;
-    const test::watchdog guard;
     semaphore s(5);
     std::stop_source stop;
     stop.request_stop();
@@ -422,7 +416,6 @@ TEST_CASE("semaphore: a deadline on a clock that is set back is waited for",
 
 TEST_CASE("semaphore: a coroutine without an executor resumes inside release, under no lock",
           "[promise.resume-in-release]") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     std::thread::id on;
     std::ptrdiff_t seen = -1;

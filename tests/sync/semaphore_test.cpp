@@ -112,7 +112,6 @@ TEST_CASE("semaphore: a count outside [0, max()] is refused and changes nothing"
     using permit = bide::permit;
     const bool has_waiter = GENERATE(false, true);
     CAPTURE(has_waiter);
-    const test::watchdog guard;
 
     semaphore s(2);
     test::foreign head(s, 5);
@@ -164,7 +163,6 @@ TEST_CASE("semaphore: forgotten permits are gone, as many as were free") {
 TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served in one order",
                    "[promise.fifo-waiters]", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
-    const test::watchdog guard;
     // Every pattern of three kinds in four places; waiter i asks for 1 + i % 3.
     for (int pattern = 0; pattern < 3 * 3 * 3 * 3; ++pattern) {
         CAPTURE(pattern);
@@ -269,7 +267,6 @@ TEST_CASE("semaphore: one release serves as many waiters as it can and keeps the
 
 TEST_CASE("semaphore: acquire(0) does not wait behind other waiters") {
     using bide::semaphore;
-    const test::watchdog guard;
     semaphore s(0);
     test::foreign head(s, 1);
     head.start();
@@ -316,7 +313,6 @@ TEMPLATE_TEST_CASE(
 TEST_CASE("semaphore: close fails every waiter, and partial grants return",
           "[promise.close-semaphore]") {
     using bide::semaphore;
-    const test::watchdog guard;
     semaphore s(0);
     test::foreign head(s, 5);
     head.start();
@@ -386,7 +382,6 @@ TEST_CASE("semaphore: after close every acquire fails and releases still count",
           "[promise.close-semaphore]") {
     using bide::semaphore;
     using permit = bide::permit;
-    const test::watchdog guard;
     semaphore s(4);
     permit kept(s, 2);
     s.close();
@@ -437,7 +432,6 @@ TEST_CASE("semaphore: after close every acquire fails and releases still count",
 
 TEST_CASE("semaphore: no wait allocates", "[promise.no-wait-allocates]") {
     using bide::semaphore;
-    const test::watchdog guard;
     semaphore s(0);
     std::stop_source stop;
     const std::stop_token token = stop.get_token();
@@ -549,6 +543,5 @@ TEMPLATE_TEST_CASE("semaphore: a thread that acquired may destroy it before the 
             }
         }
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<semaphore>(releasers, 3'000, make, release, acquire_all) == 0);
 }

@@ -155,7 +155,6 @@ TEST_CASE("shared lock: a writer is alone, and readers see what it wrote",
 
 TEST_CASE("shared lock: readers behind a queued writer wait for it",
           "[promise.biased-writer-turn]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name, of.biased);
     const auto m = of.make();
@@ -316,7 +315,6 @@ TEST_CASE("shared lock: a writer gets it although new readers keep coming",
 
 TEST_CASE("shared lock: a writer that gives up lets the readers behind it in",
           "[promise.giving-up-passes-on][promise.biased-writer-turn]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name, of.biased);
     const auto m = of.make();
@@ -372,7 +370,6 @@ TEMPLATE_TEST_CASE("shared lock: a writer whose time is up lets the readers behi
                    bide::basic_biased_shared_mutex<platform>) {
     // By a clock that the test sets: on a busy machine the time could be up before the reader waits.
     using clock = test::fake_clock<TestType>;
-    const test::watchdog guard;
     TestType m;
     clock::set(0ns);
     bool wrote = true;
@@ -417,7 +414,6 @@ TEST_CASE("shared lock: a reader that gives up has no effect") {
 }
 
 TEST_CASE("shared lock: a stop ends the wait of a reader") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name, of.biased);
     const auto m = of.make();
@@ -435,7 +431,6 @@ TEST_CASE("shared lock: a stop ends the wait of a reader") {
 }
 
 TEST_CASE("shared lock: no wait of a reader allocates", "[promise.no-wait-allocates]") {
-    const test::watchdog guard;
     const kind& of = each_kind();
     CAPTURE(of.name, of.biased);
     const auto m = of.make();
@@ -485,7 +480,6 @@ TEMPLATE_TEST_CASE(
         m.lock();
         m.unlock();
     };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(test::late_touches<TestType>(2, 1'500, make_locked, unlock, lock) == 0);
 }
 
@@ -550,7 +544,6 @@ test::detached upgrade_in_time(bide::shared_mutex& m, std::stop_token stop, bide
 
 TEST_CASE("shared_mutex: one upgradable reader beside readers, and it becomes the writer",
           "[promise.upgrade]") {
-    const test::watchdog guard;
     bide::shared_mutex m;
     m.lock_upgradable();
     CHECK_FALSE(m.try_lock_upgradable());
@@ -585,7 +578,6 @@ TEST_CASE("shared_mutex: one upgradable reader beside readers, and it becomes th
 
 TEST_CASE("shared_mutex: an upgrade passes waiting writers, and those lose nothing",
           "[promise.upgrade]") {
-    const test::watchdog guard;
     bide::shared_mutex m;
     bool wrote[2] = {};
     m.lock_upgradable();
@@ -629,7 +621,6 @@ TEST_CASE("shared_mutex: an upgrade passes waiting writers, and those lose nothi
 TEST_CASE(
     "shared_mutex: coroutines upgrade one after the other, and one that is destroyed undoes it",
     "[promise.upgrade]") {
-    const test::watchdog guard;
     bide::shared_mutex m;
     test::journal turns;
     m.lock_shared();

@@ -306,7 +306,6 @@ TEST_CASE("synchronized_value: its value may have an operator& of its own") {
 
 TEMPLATE_TEST_CASE("synchronized_value: a coroutine is handed the value and its lock", "",
                    bide::mutex, bide::adaptive_mutex) {
-    const test::watchdog guard;
     bide::synchronized_value<int, TestType> v(0);
     add_one(v); // at once
     CHECK(*v.lock() == 1);
@@ -326,7 +325,6 @@ TEMPLATE_TEST_CASE("synchronized_value: a coroutine is handed the value and its 
 
 TEMPLATE_TEST_CASE("synchronized_value: a coroutine's wait ends by a stop or a time-out", "",
                    bide::mutex, bide::adaptive_mutex) {
-    const test::watchdog guard;
     bide::synchronized_value<int, TestType> v(0);
     std::stop_source stop;
     std::atomic<what> ends[5] = {};
@@ -352,7 +350,6 @@ TEMPLATE_TEST_CASE("synchronized_value: a coroutine's wait ends by a stop or a t
 TEMPLATE_TEST_CASE(
     "synchronized_value: a coroutine that is destroyed while it waits does not unlock", "",
     bide::mutex, bide::adaptive_mutex) {
-    const test::watchdog guard;
     test::manual_executor later;
     bide::synchronized_value<int, TestType> v(0);
     auto held = v.lock();

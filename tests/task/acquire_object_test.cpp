@@ -57,7 +57,6 @@ task<int> borrow(pool& p, int& next) {
 } // namespace
 
 TEST_CASE("async_acquire_object: a task makes the object, which is lent again") {
-    const test::watchdog guard;
     bide::scheduler s;
     pool p(of(1), &none);
     int next = 0;
@@ -71,7 +70,6 @@ TEST_CASE("async_acquire_object: a task makes the object, which is lent again") 
 }
 
 TEST_CASE("async_acquire_object: a task that throws loses no room") {
-    const test::watchdog guard;
     bide::scheduler s;
     pool p(of(1), &none);
     int next = 0;
@@ -84,7 +82,6 @@ TEST_CASE("async_acquire_object: a task that throws loses no room") {
 
 TEST_CASE("async_acquire_object: a task that is cancelled while it waits or makes loses no room",
           "[promise.object-pool]") {
-    const test::watchdog guard;
     bide::scheduler s;
     pool p(of(1), &none);
     bide::event never;
@@ -113,7 +110,6 @@ TEST_CASE("async_acquire_object: a task that is cancelled while it waits or make
 }
 
 TEST_CASE("async_acquire_object: a closed pool makes nothing") {
-    const test::watchdog guard;
     pool p(of(1), &none);
     int next = 0;
     p.close();

@@ -189,7 +189,6 @@ test::held add_all(async_generator<int> items, int& sum) {
 } // namespace
 
 TEST_CASE("async_generator: 200,000 items use a bounded stack", "[promise.generator-items]") {
-    const test::watchdog guard;
     CHECK(sync_wait(sum_of(count_to(200'000))) == 100'000);
     CHECK(sync_wait(sum_of(through(through(count_to(200'000))))) == 100'000);
     int sum = 0;
@@ -223,7 +222,6 @@ async_generator<int> nested(int depth) {
 
 TEST_CASE("async_generator: a hundred thousand generators in a chain use a bounded stack",
           "[promise.generator-items]") {
-    const test::watchdog guard;
     CHECK(sync_wait(sum_of(nested(100'000))) == 2);
     bide::scheduler s;
     CHECK(sync_wait(s, sum_of(nested(20))) == 2);
@@ -314,7 +312,6 @@ async_generator<int> pauses(async_generator<int> from, bool waits, bide::semapho
 } // namespace
 
 TEST_CASE("async_generator: producers that wait now and then yield to their consumers in order") {
-    const test::watchdog guard;
     bide::semaphore ready(1);
     const auto count = [](int n) -> async_generator<int> {
         for (int i = 0; i < n; ++i) {
@@ -367,7 +364,6 @@ TEST_CASE("async_generator: a producer may be taken over by a long chain between
 
 TEST_CASE("async_generator: the producer runs where its consumer does, for each item anew",
           "[promise.generator-executor]") {
-    const test::watchdog guard;
     scheduler a(test::workers(1));
     scheduler b(test::workers(1));
     const auto places = []() -> async_generator<bide::executor_ref> {
@@ -571,7 +567,6 @@ TEST_CASE("async_generator: if its consumer is destroyed while it waits, it has 
 TEST_CASE(
     "async_generator: a pipeline of 200,000 passes items on and is destroyed on a bounded stack",
     "[promise.generator-items]") {
-    const test::watchdog guard;
     test::tally t;
     semaphore s{0};
     const auto pipeline = [&](async_generator<int> items) {
@@ -622,7 +617,6 @@ task<int> consume_in_scope(async_generator<int> items, bool shielded) {
 
 TEST_CASE("async_generator: a cancellation of the consumer stops what the producer waits for",
           "[promise.generator-cancel]") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     semaphore s{0};
     test::tally t;
@@ -638,7 +632,6 @@ TEST_CASE("async_generator: a cancellation of the consumer stops what the produc
 
 TEST_CASE("async_generator: a shield of the consumer keeps a cancellation from the producer",
           "[promise.generator-cancel]") {
-    const test::watchdog guard;
     scheduler on(test::workers(2));
     semaphore s{0};
     auto shielded = on.spawn(consume_in_scope(says_goodbye(s), true));
@@ -651,7 +644,6 @@ TEST_CASE("async_generator: a shield of the consumer keeps a cancellation from t
 
 TEST_CASE(
     "async_generator: a time-out of the producer's operation leaves the item to the next wait") {
-    const test::watchdog guard;
     bide::channel<int> numbers(1);
     const auto patient = [](bide::channel<int>& from) -> async_generator<int> {
         for (;;) {

@@ -159,7 +159,6 @@ TEST_CASE("cancel_reason: members of a group or a set read why it was cancelled"
 }
 
 TEST_CASE("cancel_reason: a task reads shutdown if its scheduler shuts down") {
-    const test::watchdog guard;
     noted waits;
     noted begins_later;
     std::atomic<bool> runs{false};

@@ -63,7 +63,6 @@ TEST_CASE("when_all: takes callables that return tasks, beside tasks") {
 }
 
 TEST_CASE("when_all: takes a vector of callables, in order") {
-    const test::watchdog guard;
     scheduler s(test::with(2, true));
     std::vector<std::function<task<int>()>> functions;
     for (int i = 0; i < 100; ++i) {
@@ -184,7 +183,6 @@ struct senders {
 } // namespace
 
 TEST_CASE("when_all: a sender that a callable captures is destroyed when its child has ended") {
-    const test::watchdog guard;
     scheduler s(test::with(2, true));
     CHECK(std::get<0>(sync_wait(s, senders::meet())) == 10);
 }
@@ -231,7 +229,6 @@ TEST_CASE("when_all: the await calls the callables in order, and then starts the
 
 TEST_CASE("when_any: takes callables, and destroys each loser's when that child has ended",
           "[promise.callable-lifetime]") {
-    const test::watchdog guard;
     test::tally t;
     bide::semaphore never(0);
     scheduler s(test::with(2, true));

@@ -241,7 +241,6 @@ task<bool> comes_back(scheduler& s) {
 } // namespace
 
 TEST_CASE("when_all: children run in parallel on the scheduler of the awaiting task") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> here{0};
     CHECK(sync_wait(s, when_all(meets(here), meets(here))) == std::tuple(true, true));
@@ -297,7 +296,6 @@ TEST_CASE("when_all: without executor the children run on the awaiting thread, i
 }
 
 TEST_CASE("when_all: without executor, child and parent resume on the releasing thread") {
-    const test::watchdog guard;
     test::journal j;
     bide::semaphore first(0);
     bide::semaphore last(0);
@@ -330,7 +328,6 @@ task<> releases(bide::semaphore& s) {
 } // namespace
 
 TEST_CASE("when_all: a child that a task resumes by a release is no part of that task") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     bide::semaphore permits(0);
     test::journal j;
@@ -563,7 +560,6 @@ TEST_CASE("when_all: a cancellation does not stop the token of a child that has 
 }
 
 TEST_CASE("when_all: the shutdown of the scheduler ends it") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     auto waits = s.spawn([] { return when_all(stuck(), when_all(stuck(), stuck())); });
     auto races = s.spawn([] { return when_any(stuck(), stuck()); });
@@ -583,10 +579,8 @@ task<> yields_a_while() {
 } // namespace
 
 TEST_CASE("when_all: a cancellation at any moment ends the parent and each child once") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     test::jitter chance(test::run_seed());
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::tally t;
     int odd = 0;
     for (int round = 0; round < 1'000; ++round) {
@@ -642,7 +636,6 @@ task<bool> awaits_one_that_leaves(scheduler& home, scheduler& other) {
 
 TEST_CASE("when_all: a child on one worker may wait for a later one, however it waits",
           "[promise.when-all-starts-later]") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<bool> flag{false};
     sync_wait(s, when_all(when_all(yields_until(flag), sets(flag))));
@@ -653,7 +646,6 @@ TEST_CASE("when_all: a child on one worker may wait for a later one, however it 
 
 TEST_CASE("when_all: a child starts that its sibling waits for, beside others that never wait",
           "[promise.when-all-starts-later]") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<bool> flag{false};
     std::atomic<bool> over{false};
@@ -667,7 +659,6 @@ TEST_CASE("when_all: a child starts that its sibling waits for, beside others th
 }
 
 TEST_CASE("when_all: resumes on its scheduler after a child that ends on another one") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     scheduler other(workers(1));
     for (int i = 0; i < 200; ++i) {
@@ -712,7 +703,6 @@ TEST_CASE("when_all: allocates only frames") {
     if (!test::counts_allocations()) {
         return;
     }
-    const test::watchdog guard;
     CHECK(sync_wait(many_in_a_row(10)) == 30);
     const std::size_t before = test::allocations_here();
     CHECK(sync_wait(many_in_a_row(10)) == 30);
@@ -815,7 +805,6 @@ task<int> sets(bide::event& e, const int& passes) {
 
 TEST_CASE("when_all: a child starts when its sibling waits, however busy its worker is",
           "[promise.when-all-children]") {
-    const test::watchdog guard;
     int passes = 0;
     bool over = false;
     std::deque<bide::channel<int>> ways;
@@ -857,7 +846,6 @@ task<> acquires_on(inline_executor& where, bide::semaphore& from) {
 
 TEST_CASE("when_all: its task does not go on inside a release that resumes a child elsewhere",
           "[promise.when-all-children]") {
-    const test::watchdog guard;
     bool releasing = false;
     bool inside = true;
     inline_executor where;
@@ -920,7 +908,6 @@ TEST_CASE("when_any: cancels the children of a loser") {
 }
 
 TEST_CASE("when_any: has one winner if all children end at once, and loses no value") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     test::tally t;
     int sum = 0;

@@ -131,7 +131,6 @@ TEST_CASE("for_each_concurrent: runs each item once, and never more than the lim
 
 TEST_CASE("for_each_concurrent: runs as many at a time as the limit, on one worker, too",
           "[promise.task-limits]") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> here{0};
     bide::event all_here;
@@ -242,7 +241,6 @@ TEST_CASE("map_concurrent: items and values may overload the address and the com
 
 TEST_CASE("for_each_concurrent: runs inside of itself, and a failure in the depth ends all of it") {
     const unsigned count = GENERATE(1u, 2u);
-    const test::watchdog guard;
     scheduler s(test::with(count, false));
     std::atomic<int> alive{0};
     struct counted {
@@ -384,7 +382,6 @@ TEST_CASE("for_each_concurrent: a cancellation stops the running tasks, and wait
 
 TEST_CASE("for_each_concurrent: a cancelled task never returns without the items that are left",
           "[promise.for-each-stops]") {
-    const test::watchdog guard;
     // Runs the newest first: what waits for a failure starts before the runners, and the cancellation
     // ends it.
     struct newest_first {

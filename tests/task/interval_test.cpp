@@ -128,7 +128,6 @@ TEST_CASE("interval: the longest period never ticks again, with any policy") {
 
 TEST_CASE("interval: on the real clock, ticks after each period, never too early") {
     const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     scheduler s(with(2, naps));
     CHECK(s.spawn([]() -> task<int> {
                int early = 0;
@@ -157,7 +156,6 @@ test::detached count_ticks(std::atomic<std::uint64_t>& sum) {
 } // namespace
 
 TEST_CASE("interval: a coroutine without scheduler may use one") {
-    const test::watchdog guard;
     std::atomic<std::uint64_t> sum{0};
     count_ticks(sum);
     CHECK(test::eventually([&] { return sum >= 1'000'005; }));

@@ -121,7 +121,6 @@ task<bide::result<int>> refuses() { co_return bide::unexpected{bide::errc::full}
 
 TEST_CASE("join_handle: returns values of all kinds once, to a thread and to a task") {
     const unsigned workers = GENERATE(1u, 2u);
-    const test::watchdog guard;
     test::tally t;
     scheduler s(with(workers, false));
     CHECK(s.spawn(makes(3)).join().value == 3);
@@ -145,7 +144,6 @@ TEST_CASE("join_handle: returns values of all kinds once, to a thread and to a t
 }
 
 TEST_CASE("join_handle: the outcome of a detached task is destroyed with the task") {
-    const test::watchdog guard;
     test::tally t;
     {
         scheduler s(with(2, false));
@@ -162,7 +160,6 @@ TEST_CASE("join_handle: the outcome of a detached task is destroyed with the tas
 }
 
 TEST_CASE("join_handle: join throws what the task threw", "[promise.task-exceptions]") {
-    const test::watchdog guard;
     scheduler s(with(2, false));
     CHECK(thrown_by(s.spawn(fails("coroutine"))) == "coroutine");
     CHECK(thrown_by(s.spawn([]() -> int { throw std::logic_error("function"); })) == "function");
@@ -201,7 +198,6 @@ test::detached joins(join_handle<int> h, std::atomic<int>& got) {
 TEST_CASE("join_handle: threads, tasks that block and coroutines of any type may join") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     bide::semaphore permits(0);
     std::atomic<int> got{0};
     scheduler s(with(workers, naps));
@@ -222,7 +218,6 @@ TEST_CASE("join_handle: threads, tasks that block and coroutines of any type may
 TEST_CASE("join_handle: a chain of tasks ends in which each task joins the next") {
     const unsigned workers = GENERATE(1u, 3u);
     const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     scheduler s(with(workers, naps));
     struct link {
         static task<int> run(scheduler& on, int n) {
@@ -237,7 +232,6 @@ TEST_CASE("join_handle: a chain of tasks ends in which each task joins the next"
 }
 
 TEST_CASE("join_handle: done() returns true when there is an outcome") {
-    const test::watchdog guard;
     bide::semaphore permits(0);
     scheduler s(with(1, false));
     auto h = s.spawn(takes(permits));
@@ -248,7 +242,6 @@ TEST_CASE("join_handle: done() returns true when there is an outcome") {
 }
 
 TEST_CASE("join_handle: a move empties the source, and detaches the task of the target") {
-    const test::watchdog guard;
     bide::semaphore permits(0);
     scheduler s(with(1, false));
     auto first = s.spawn(takes(permits));
@@ -302,7 +295,6 @@ struct joins_itself {
 } // namespace
 
 TEST_CASE("join_handle: a task that joins itself gets resource_deadlock_would_occur") {
-    const test::watchdog guard;
     using way = join_handle<std::string> (*)(scheduler&, joins_itself&);
     const way ways[] = {
         [](scheduler& s, joins_itself& me) { return s.spawn(me.blocks_in_task()); },
@@ -351,7 +343,6 @@ struct report {
 TEST_CASE("join_handle: an exception that no join throws is reported once",
           "[promise.task-exceptions]") {
     const unsigned workers = GENERATE(1u, 2u);
-    const test::watchdog guard;
     report told;
     {
         std::optional<join_handle<int>> late;
@@ -379,7 +370,6 @@ TEST_CASE("join_handle: an exception that no join throws is reported once",
 }
 
 TEST_CASE("join_handle: the stopped_error of a cancelled task is not reported, another one is") {
-    const test::watchdog guard;
     report told;
     bide::semaphore permits(0);
     {
@@ -405,7 +395,6 @@ TEST_CASE("join_handle: the stopped_error of a cancelled task is not reported, a
 #if BIDE_TESTS_CAN_DIE
 
 TEST_CASE("join_handle: join of a handle that was moved from terminates with a message") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     auto h = s.spawn(number(1));
     auto other = std::move(h);
@@ -441,7 +430,6 @@ TEST_CASE("join_handle: without on_unhandled, an exception that no join throws t
 // ---- Cancel
 
 TEST_CASE("cancel: a queued task never starts, and its arguments are destroyed") {
-    const test::watchdog guard;
     test::tally t;
     scheduler s(with(1, false));
     bool ran = false;
@@ -467,7 +455,6 @@ TEST_CASE("cancel: a waiting task is woken at once, and no other wait ends",
           "[promise.cancel-ends-wait]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     bide::semaphore permits(0);
     scheduler s(with(workers, naps));
     auto first = s.spawn(takes(permits));
@@ -500,7 +487,6 @@ TEST_CASE("cancel: a waiting task is woken at once, and no other wait ends",
 }
 
 TEST_CASE("cancel: stops the waits of a running task, but not operations that are ready") {
-    const test::watchdog guard;
     bide::semaphore none(0);
     bide::semaphore some(10);
     std::atomic<bool> runs{false};
@@ -533,7 +519,6 @@ TEST_CASE("cancel: stops the waits of a running task, but not operations that ar
 
 TEST_CASE("cancel: is_cancelled() is true in a cancelled function") {
     const bool apart = GENERATE(true, false);
-    const test::watchdog guard;
     scheduler s(with(1, false));
     std::atomic<bool> runs{false};
     const auto looks = [&runs] {
@@ -550,7 +535,6 @@ TEST_CASE("cancel: is_cancelled() is true in a cancelled function") {
 }
 
 TEST_CASE("cancel: a task may cancel itself") {
-    const test::watchdog guard;
     bide::semaphore none(0);
     scheduler s(with(2, false));
     std::unique_ptr<join_handle<std::string>> own;
@@ -573,8 +557,6 @@ TEST_CASE("cancel: if a grant races with it, one of them decides and no permit i
           "[promise.cancel-ends-wait]") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
-    CAPTURE(test::run_seed());
-    const test::watchdog guard;
     constexpr int rounds = 300;
     scheduler s(with(workers, naps));
     bide::semaphore permits(0);
@@ -621,7 +603,6 @@ TEST_CASE("cancel: if a grant races with it, one of them decides and no permit i
 }
 
 TEST_CASE("cancel: stops the join of a task, and the joined task goes on") {
-    const test::watchdog guard;
     bide::semaphore permits(0);
     bide::semaphore ended(0);
     scheduler s(with(1, false));
@@ -647,7 +628,6 @@ TEST_CASE("cancel: stops the join of a task, and the joined task goes on") {
 }
 
 TEST_CASE("async_join: a time-out or a stop ends the wait and detaches the task") {
-    const test::watchdog guard;
     report told;
     bide::semaphore permits(0);
     std::stop_source stop;
@@ -679,7 +659,6 @@ TEST_CASE("async_join: a time-out or a stop ends the wait and detaches the task"
 
 TEST_CASE("async_join: returns errc::stopped for a task that never ran or was stopped, and reports "
           "it once") {
-    const test::watchdog guard;
     report told;
     {
         scheduler s(told.options(1));

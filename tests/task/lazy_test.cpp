@@ -56,7 +56,6 @@ bide::task<int> four() { co_return 4; }
 } // namespace
 
 TEST_CASE("lazy: the function runs when the value is first needed, and once") {
-    const test::watchdog guard;
     int calls = 0;
     bide::lazy value([&calls] { return ++calls; });
     CHECK(value.get_if() == nullptr);
@@ -69,7 +68,6 @@ TEST_CASE("lazy: the function runs when the value is first needed, and once") {
 }
 
 TEST_CASE("lazy: a function or a coroutine makes the value, for threads and for coroutines") {
-    const test::watchdog guard;
     bide::lazy<int> a(&three);
     CHECK(a.get() == 3);
     bide::lazy b(&four);
@@ -82,14 +80,12 @@ TEST_CASE("lazy: a function or a coroutine makes the value, for threads and for 
 }
 
 TEST_CASE("lazy: a function may make a value that cannot be moved, for a coroutine too") {
-    const test::watchdog guard;
     bide::lazy<immovable, immovable (*)()> value(+[] { return immovable(6); });
     CHECK(bide::sync_wait(get_immovable(value)) == 6);
     CHECK(value.get().value == 6);
 }
 
 TEST_CASE("lazy: if the function throws, the next caller calls it again") {
-    const test::watchdog guard;
     int calls = 0;
     bide::lazy value([&calls]() -> bide::task<int> {
         if (++calls < 3) {
@@ -103,7 +99,6 @@ TEST_CASE("lazy: if the function throws, the next caller calls it again") {
 }
 
 TEST_CASE("async_call_once: calls one function that does not throw") {
-    const test::watchdog guard;
     bide::once_flag flag;
     int calls = 0;
     CHECK_THROWS_AS(bide::sync_wait(call(flag, calls, true)), std::runtime_error);
@@ -115,7 +110,6 @@ TEST_CASE("async_call_once: calls one function that does not throw") {
 
 TEST_CASE("async_get_or_init: a cancelled initialiser hands its role to the next waiter",
           "[promise.once]") {
-    const test::watchdog guard;
     bide::scheduler workers({.num_workers = 2});
     bide::once_cell<int> cell;
     bide::event never;

@@ -48,7 +48,6 @@ test::held_on<test::manual_executor> lock_all_within(test::manual_executor&, M&.
 } // namespace
 
 TEST_CASE("async_lock_all: locks mutexes of several kinds, and unlocks them") {
-    const test::watchdog guard;
     bide::mutex a;
     bide::adaptive_mutex b;
     bide::shared_mutex c;
@@ -63,7 +62,6 @@ TEST_CASE("async_lock_all: locks mutexes of several kinds, and unlocks them") {
 
 TEST_CASE("async_lock_all: a time-out, a stop and a cancelled task lock none",
           "[promise.several-locks]") {
-    const test::watchdog guard;
     bide::mutex m[3];
     const int taken = GENERATE(0, 1, 2);
     CAPTURE(taken);
@@ -88,7 +86,6 @@ TEST_CASE("async_lock_all: a time-out, a stop and a cancelled task lock none",
 
 TEST_CASE(
     "async_lock_all: tasks and threads that name the mutexes in other orders do not deadlock") {
-    const test::watchdog guard;
     bide::mutex a;
     bide::mutex b;
     int n = 0;
@@ -113,7 +110,6 @@ TEST_CASE(
 
 TEST_CASE("async_lock_all: a coroutine that is destroyed before it resumes leaves no mutex locked",
           "[promise.several-locks]") {
-    const test::watchdog guard;
     bide::mutex a;
     bide::adaptive_mutex b;
     bide::shared_mutex c;

@@ -231,7 +231,6 @@ TEST_CASE("rate_limiter: waits of each kind end when the tokens come", "[promise
 }
 
 TEST_CASE("rate_limiter: an acquisition that is over keeps its tokens") {
-    const test::watchdog guard;
     rate_limiter r(1, 1h, 6);
     std::stop_source source;
     bide::sync_wait(r.async_acquire(3));

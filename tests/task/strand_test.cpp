@@ -119,7 +119,6 @@ TEST_CASE(
 
 TEST_CASE("strand: a task is on it from schedule() until it waits, and all the time in run()",
           "[promise.strand-serial]") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     strand on(s);
     const auto steps = [&]() -> task<bool> {
@@ -150,7 +149,6 @@ TEST_CASE("strand: a task is on it from schedule() until it waits, and all the t
 }
 
 TEST_CASE("strand: run() passes values, references and exceptions on, and leaves the strand") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     strand on(s);
     int place = 7;
@@ -205,7 +203,6 @@ TEST_CASE("strand: tasks that run() never overlap, and others run while one wait
 }
 
 TEST_CASE("strand: a cancellation reaches a task that waits on it") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     strand on(s);
     std::atomic<bool> waits{false};
@@ -263,7 +260,6 @@ TEST_CASE(
 
 TEST_CASE("strand: the destructor waits until the last runnable has left the strand",
           "[promise.strand-serial]") {
-    const test::watchdog guard;
     test::manual_executor where;
     auto on = std::make_unique<strand>(where);
     struct lingers {

@@ -51,7 +51,6 @@ struct row {
 // Runs it on a worker, and on a thread that is no worker. At the end, each object was destroyed
 // once.
 void check_forms(const std::vector<row>& rows) {
-    const test::watchdog guard;
     for (const row& r : rows) {
         INFO(r.name);
         const test::lives texts;

@@ -157,7 +157,6 @@ TEST_CASE("cancel: ends a task whose operations are all ready, and loses no perm
     const unsigned workers = GENERATE(1u, 2u);
     const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
     CAPTURE(workers, which);
-    const test::watchdog guard;
     supplies of;
     scheduler s(with(workers, false));
     auto h = s.spawn(all_loops[which](of));
@@ -169,7 +168,6 @@ TEST_CASE("cancel: ends a task whose operations are all ready, and loses no perm
 }
 
 TEST_CASE("cancel: ends each of many tasks whose operations are all ready") {
-    const test::watchdog guard;
     supplies of;
     scheduler s(with(2, false));
     std::vector<join_handle<>> all;
@@ -188,7 +186,6 @@ TEST_CASE("cancel: ends each of many tasks whose operations are all ready") {
 
 TEST_CASE("shutdown: ends tasks whose operations are all ready", "[promise.scheduler-ends]") {
     const unsigned workers = GENERATE(1u, 2u);
-    const test::watchdog guard;
     supplies of;
     {
         scheduler s(with(workers, false));
@@ -230,7 +227,6 @@ task<std::string> acquires_shielded(supplies& of, const std::atomic<bool>& cance
 } // namespace
 
 TEST_CASE("shield: a task whose operations are all ready is stopped after its shield ends") {
-    const test::watchdog guard;
     supplies of;
     std::atomic<bool> cancelled{false};
     scheduler s(with(1, false));
@@ -263,7 +259,6 @@ task<int> acquires_so_often(supplies& of, int times) {
 } // namespace
 
 TEST_CASE("cancel: stops neither a coroutine outside the task nor a task in its sync_wait") {
-    const test::watchdog guard;
     supplies of;
     std::atomic<int> apart{0};
     std::atomic<bool> cancelled{false};
@@ -283,7 +278,6 @@ TEST_CASE("cancel: stops neither a coroutine outside the task nor a task in its 
 }
 
 TEST_CASE("scheduler: a task yields also if another coroutine has spent its budget") {
-    const test::watchdog guard;
     supplies of;
     std::atomic<int> apart{0};
     std::atomic<bool> over{false};
@@ -302,7 +296,6 @@ TEST_CASE("scheduler: a task yields also if another coroutine has spent its budg
 
 TEST_CASE("scheduler: a task that yields after many operations keeps no lock meanwhile",
           "[promise.yield-holds-nothing]") {
-    const test::watchdog guard;
     supplies of;
     int looks = 0;
     int locked = 0;
@@ -327,7 +320,6 @@ TEST_CASE("scheduler: a task that yields after many operations keeps no lock mea
 }
 
 TEST_CASE("scheduler: a wait that begins after a spent budget has its time-out there") {
-    const test::watchdog guard;
     supplies of;
     bide::semaphore never(0);
     scheduler s(with(1, false));
@@ -382,7 +374,6 @@ TEST_CASE("when_any: a loser whose operations are all ready ends, on a scheduler
     const bool pooled = GENERATE(true, false);
     const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
     CAPTURE(pooled, which);
-    const test::watchdog guard;
     supplies of;
     std::optional<scheduler> pool;
     if (pooled) {
@@ -403,7 +394,6 @@ TEST_CASE("when_any: a loser whose operations are all ready ends, on a scheduler
 TEST_CASE("when_any: children without executor take turns, and a loser ends") {
     const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
     CAPTURE(which);
-    const test::watchdog guard;
     supplies of;
     std::optional<int> out;
     test::held h = race_without_executor(of, all_loops[which], out);
@@ -414,7 +404,6 @@ TEST_CASE("when_any: children without executor take turns, and a loser ends") {
 }
 
 TEST_CASE("when_any: in a task that blocks in sync_wait, the children take turns") {
-    const test::watchdog guard;
     supplies of;
     scheduler s(with(1, false));
     CHECK(s.spawn([&] {
@@ -425,7 +414,6 @@ TEST_CASE("when_any: in a task that blocks in sync_wait, the children take turns
 }
 
 TEST_CASE("when_any: a loser without executor ends after it has changed its thread") {
-    const test::watchdog guard;
     supplies of;
     std::atomic<int> out{0};
     {

@@ -63,7 +63,6 @@ test::held await_void(task<> t) { co_await std::move(t); }
 
 TEST_CASE("task: a waiting chain is destroyed innermost first, on a bounded stack",
           "[promise.chain-destruction]") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     turns t;
     {
@@ -180,7 +179,6 @@ task<> broken_chain(bide::semaphore& s, turns& t, int depth, int foreign_at) {
 } // namespace
 
 TEST_CASE("task: in a destroyed chain, a coroutine of another library is destroyed in order") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     turns t;
     {
@@ -285,7 +283,6 @@ task<> above_another(bide::semaphore& s, turns& others, int depth) {
 } // namespace
 
 TEST_CASE("task: a destructor in a destroyed chain may destroy a chain") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     turns others;
     {
@@ -325,7 +322,6 @@ task<> next_any(bide::semaphore& s, turns& t, int depth) {
 
 TEST_CASE("compose: nested when_all and when_any are destroyed in order, on a bounded stack",
           "[promise.chain-destruction]") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     turns all;
     turns any;
@@ -400,7 +396,6 @@ test::held outcome_of(task<int> t, int& value, std::string& error) {
 } // namespace
 
 TEST_CASE("task: deep chains, and deeply nested when_alls, end on a bounded stack") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     int value = 0;
     std::string error;

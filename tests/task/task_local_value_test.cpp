@@ -125,7 +125,6 @@ TEST_CASE("task_local_value: an inner scope hides the outer one of its key, and 
 
 TEST_CASE("task_local_value: children inherit it, and tasks that are spawned on a scheduler do not",
           "[promise.task-local]") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     const auto all = [&]() -> task<std::string> {
         std::string wrong;
@@ -175,7 +174,6 @@ TEST_CASE("task_local_value: children inherit it, and tasks that are spawned on 
 
 TEST_CASE("task_local_value: it travels on a run_loop, a strand and another library's executor",
           "[promise.task-local]") {
-    const test::watchdog guard;
     bide::run_loop loop;
     auto in_loop = loop.spawn(with_value(number, 1, sees_later()));
     loop.run();
@@ -277,7 +275,6 @@ TEST_CASE("task_local_value: if a scope is destroyed in its wait, its frames go 
 }
 
 TEST_CASE("task_local_value: a chain of scopes and of children of any length is looked through") {
-    const test::watchdog guard;
     scheduler s(workers(1));
     struct nest {
         static task<int> of(int depth) {

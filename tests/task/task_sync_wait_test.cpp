@@ -42,7 +42,6 @@ task<std::vector<std::thread::id>> where_it_runs(bide::semaphore& s) {
 } // namespace
 
 TEST_CASE("sync_wait: runs the task on the calling thread, also after each wait") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     test::team releaser(1, [&](int) {
         test::eventually([&] { return s.waiters() == 1; });
@@ -52,7 +51,6 @@ TEST_CASE("sync_wait: runs the task on the calling thread, also after each wait"
 }
 
 TEST_CASE("sync_wait: with an executor, the task runs there while the calling thread blocks") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     test::thread_executor e;
     test::team releaser(1, [&](int) {
@@ -78,7 +76,6 @@ task<int> waits_inside(bide::semaphore& s) {
 } // namespace
 
 TEST_CASE("sync_wait: a task may call it") {
-    const test::watchdog guard;
     bide::semaphore s(0);
     test::team releaser(1, [&](int) {
         test::eventually([&] { return s.waiters() == 1; });

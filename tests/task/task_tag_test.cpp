@@ -90,7 +90,6 @@ TEST_CASE("task_tag: a table that is full finds its texts, and takes no other") 
 }
 
 TEST_CASE("task_tag: threads that make tags at the same time agree on their numbers") {
-    const test::watchdog guard;
     static const char* const texts[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     for (int round = 0; round < 200; ++round) {
         bide::detail::basic_tag_table<bide::native_platform, 8> all;
@@ -113,7 +112,6 @@ TEST_CASE("task_tag: threads that make tags at the same time agree on their numb
 // ---- The tag of a task
 
 TEST_CASE("task_tag: a task has the tag of its maker, then the one that it sets") {
-    const test::watchdog guard;
     const auto set_and_get = []() -> task<std::vector<task_tag>> {
         std::vector<task_tag> seen{tag()};
         set_tag(blue);
@@ -141,7 +139,6 @@ TEST_CASE("task_tag: a task has the tag of its maker, then the one that it sets"
 }
 
 TEST_CASE("task_tag: a name and a tag of one task do not mix") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     const auto both = []() -> task<bool> {
         const bool named = std::string(bide::this_task::name()) == "name";
@@ -160,7 +157,6 @@ TEST_CASE("task_tag: where no task runs, there is no tag and set_tag() does noth
     CHECK(tag() == task_tag());
     // A task that is awaited, or run by sync_wait(), is not spawned: its own tag has no effect.
     CHECK(sync_wait(own_tag().tagged(red)) == task_tag());
-    const test::watchdog guard;
     scheduler s(with(1, false));
     const auto awaits = []() -> task<task_tag> { co_return co_await own_tag().tagged(red); };
     CHECK(s.spawn(awaits().tagged(blue)).join() == blue);
@@ -200,7 +196,6 @@ TEST_CASE(
 TEST_CASE("task_tag: children have the tag of their task, and tasks of the scheduler do not",
           "[promise.task-tags]") {
     const unsigned workers = GENERATE(1u, 2u);
-    const test::watchdog guard;
     scheduler s(with(workers, false));
     std::array<task_tag, 10> seen{};
     task_tag spawned = red;
@@ -243,7 +238,6 @@ TEST_CASE("task_tag: children have the tag of their task, and tasks of the sched
 
 TEST_CASE(
     "task_tag: a member of a group has its own tag, else that of the task that made the group") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     task_tag own, of_maker, nested;
     const auto parent = [&]() -> task<> {
@@ -270,7 +264,6 @@ TEST_CASE(
 }
 
 TEST_CASE("task_tag: a child that sets the tag sets that of its task") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     task_tag sibling;
     const auto parent = [&]() -> task<task_tag> {

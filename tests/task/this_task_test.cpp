@@ -46,7 +46,6 @@ TEST_CASE("sleep_for: is never too short, and a time of zero or less completes i
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
-    const test::watchdog guard;
     scheduler s(with(workers, naps));
     CHECK(s.spawn([]() -> task<int> {
                int early = 0;
@@ -71,7 +70,6 @@ TEST_CASE("sleep_for: is never too short, and a time of zero or less completes i
 }
 
 TEST_CASE("sleep_until: takes a time of any clock") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     CHECK(s.spawn([]() -> task<int> {
                const auto a = clock_type::now() + 2ms;
@@ -84,7 +82,6 @@ TEST_CASE("sleep_until: takes a time of any clock") {
 }
 
 TEST_CASE("sleep_until: ends when its clock is set past its time") {
-    const test::watchdog guard;
     struct tag {};
     using clock = test::fake_clock<tag>;
     clock::set(10h);
@@ -106,7 +103,6 @@ TEST_CASE("sleep_until: ends when its clock is set past its time") {
 }
 
 TEST_CASE("sleep_for: the longest time ends only by a stop or a time-out") {
-    const test::watchdog guard;
     std::stop_source stop;
     scheduler s(with(1, false));
     const auto sleeps = [&stop](auto rest) {
@@ -136,7 +132,6 @@ TEST_CASE("sleep_for: of many sleepers with times in any order, all wake") {
     const unsigned workers = GENERATE(1u, 3u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps, test::run_seed());
-    const test::watchdog guard;
     constexpr int sleepers = 3'000;
     test::jitter chance(test::run_seed());
     std::atomic<int> early{0};
@@ -157,7 +152,6 @@ TEST_CASE("sleep_for: of many sleepers with times in any order, all wake") {
 
 TEST_CASE("sleep_for: a cancelled sleep does not change the time of another one") {
     const bool naps = GENERATE(true, false);
-    const test::watchdog guard;
     scheduler s(with(2, naps));
     std::vector<join_handle<int>> sleeping;
     const auto sleeps = [](std::chrono::microseconds rest) -> task<int> {
@@ -186,7 +180,6 @@ TEST_CASE("sleep_for: a cancelled sleep does not change the time of another one"
 
 TEST_CASE("this_task: workers fire the time-outs of their tasks, whatever these wait for") {
     const unsigned workers = GENERATE(1u, 2u);
-    const test::watchdog guard;
     scheduler s(with(workers, false));
     bide::semaphore none(0);
     const auto times = [&none]() -> task<int> {
@@ -212,7 +205,6 @@ TEST_CASE("this_task: workers fire the time-outs of their tasks, whatever these 
 }
 
 TEST_CASE("sleep_for: a coroutine without scheduler may sleep") {
-    const test::watchdog guard;
     CHECK(sync_wait([]() -> task<bool> {
         const auto start = clock_type::now();
         co_await sleep_for(1ms);
@@ -233,7 +225,6 @@ TEST_CASE("this_task: if no task runs, is_cancelled() is false and a shield does
 }
 
 TEST_CASE("this_task: a cancellation stops every copy of the task's stop token") {
-    const test::watchdog guard;
     bide::semaphore none(0);
     std::atomic<int> called{0};
     std::optional<std::stop_token> kept;
@@ -259,7 +250,6 @@ TEST_CASE("this_task: a cancellation stops every copy of the task's stop token")
 }
 
 TEST_CASE("this_task: get_stop_token() of a cancelled task returns a stopped token") {
-    const test::watchdog guard;
     std::atomic<bool> runs{false};
     std::atomic<bool> cancelled{false};
     scheduler s(with(1, false));
@@ -275,7 +265,6 @@ TEST_CASE("this_task: get_stop_token() of a cancelled task returns a stopped tok
 }
 
 TEST_CASE("this_task: the yield of a cancelled task runs the queued tasks, and then is stopped") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     std::unique_ptr<join_handle<std::string>> own;
     std::atomic<bool> there{false};
@@ -300,7 +289,6 @@ TEST_CASE("shield: a cancellation takes effect when the shield ends",
     const bool naps = GENERATE(true, false);
     const bool waits = GENERATE(true, false); // false: it runs when it is cancelled
     CAPTURE(naps, waits);
-    const test::watchdog guard;
     bide::semaphore permits(0);
     bide::semaphore none(0);
     std::atomic<bool> shielded{false};
@@ -376,7 +364,6 @@ task<bool> nest(int depth, std::atomic<bool>& deep, const std::atomic<bool>& can
 
 TEST_CASE("shield: 65,535 nest, and neither a reference nor a cancellation is lost",
           "[promise.cancel-ends-wait]") {
-    const test::watchdog guard;
     scheduler s(with(1, false));
     for (const int depth : {1, 255, 256, 257, 60'000, 65'535}) {
         std::atomic<bool> deep{false};
@@ -402,7 +389,6 @@ TEST_CASE("shield: more than 65,535 terminate with a message") {
 #endif
 
 TEST_CASE("shield: holds while the task changes its worker and blocks") {
-    const test::watchdog guard;
     bide::semaphore permits(0);
     test::thread_executor elsewhere;
     scheduler s(with(1, false));

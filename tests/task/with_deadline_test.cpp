@@ -157,7 +157,6 @@ TEST_CASE("with_deadline: of nested deadlines the earliest counts, and ends its 
 TEST_CASE("with_deadline: children inherit the deadline, and tasks that are spawned on a scheduler "
           "do not",
           "[promise.deadlines-travel]") {
-    const test::watchdog guard;
     scheduler s(workers(2));
     const auto when = std::chrono::steady_clock::now() + 1h;
     const std::int64_t at = bide::deadline::at(when).steady_ns();

@@ -25,12 +25,13 @@ namespace bide::inline BIDE_ABI {
 /// passed since then. No item is dropped.
 template <stream S, class R, class P>
 async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P> period) {
-    for (deadline next = deadline::poll();; next = deadline::after(period)) {
+    for (deadline next = deadline::poll();;) {
         co_await detail::sleep_until(next);
         auto item = co_await detail::next_of(source);
         if (!item) {
             break;
         }
+        next = deadline::after(period); // the consumer's own time counts
         co_yield static_cast<stream_item_t<S>&&>(*item);
     }
 }
