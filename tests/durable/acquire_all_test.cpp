@@ -189,7 +189,6 @@ TEST_CASE("acquire_all: if a lock is lost while it waits for the next one, it gi
 }
 
 TEST_CASE("acquire_all: the loss of one lock stops the token of all") {
-    const test::watchdog limit;
     durable_options brief = unhurried();
     brief.lease = 300ms;
     durable_mutex a(memory_slot(), unhurried());
@@ -206,7 +205,6 @@ TEST_CASE("acquire_all: the loss of one lock stops the token of all") {
 }
 
 TEST_CASE("acquire_all: a callback of the common token may release the locks") {
-    const test::watchdog limit;
     durable_options brief = unhurried();
     brief.lease = 300ms;
     durable_mutex a(memory_slot(), unhurried());
@@ -250,7 +248,6 @@ TEST_CASE("acquire_all: a stop ends the wait and not the grants") {
 }
 
 TEST_CASE("acquire_all: coroutines acquire all locks, and are cancelled") {
-    const test::watchdog limit;
     bide::scheduler workers;
     std::array<durable_mutex, count> locks{durable_mutex(memory_slot(), unhurried()),
                                            durable_mutex(memory_slot(), unhurried()),

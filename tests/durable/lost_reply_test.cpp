@@ -268,7 +268,6 @@ TEST_CASE("durable_guard: a release whose reply is lost counts as a release",
 TEST_CASE("durable_guard: if the store hangs, the guard is lost before another contender acquires "
           "the lock",
           "[promise.durable-lease-end]") {
-    const test::watchdog dog;
     for (const bool renews : {true, false}) {
         memory_slot memory;
         const auto store = std::make_shared<test::valve>();
@@ -305,7 +304,6 @@ TEST_CASE("durable_guard: if the store hangs, the guard is lost before another c
 }
 
 TEST_CASE("durable_guard: the destructor waits for a store that hangs until the slot gives up") {
-    const test::watchdog dog;
     memory_slot memory;
     const auto store = std::make_shared<test::valve>();
     bide::durable_options o = with_lease(60s);
@@ -329,7 +327,6 @@ TEST_CASE("durable_guard: the destructor waits for a store that hangs until the 
 
 TEST_CASE(
     "durable_mutex: if the store keeps failing, a wait ends with its error after retry_time") {
-    const test::watchdog dog;
     contest c;
     mishaps broken;
     broken.failures = 100;
@@ -472,7 +469,6 @@ private:
 
 TEST_CASE("durable locks: observed leases are exclusive between clocks that are an hour apart",
           "[promise.durable-clocks]") {
-    const test::watchdog dog;
     for (const std::int64_t offset : {hour_ms, -hour_ms}) {
         memory_slot memory;
         bide::durable_options o = with_lease(150ms);

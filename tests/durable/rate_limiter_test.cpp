@@ -324,7 +324,6 @@ TEST_CASE("durable_rate_limiter: a wait that is stopped gives its tokens back") 
 }
 
 TEST_CASE("durable_rate_limiter: coroutines wait for tokens, and give them back if cancelled") {
-    const test::watchdog limit;
     bide::scheduler workers;
     durable_rate_limiter limiter(memory_slot(), 1, 1h, 2, unhurried());
     const auto body = [&](std::stop_token stop) -> bide::task<std::error_code> {

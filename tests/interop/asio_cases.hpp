@@ -294,7 +294,6 @@ net::awaitable<void> hold_and_wait(bide::semaphore& held, bide::semaphore& none)
 
 TEST_CASE("asio: the end of the context ends its waits, and calls no handler",
           "[promise.asio-context-end]") {
-    const test::watchdog in_time;
     bide::semaphore none(0);
     bide::semaphore one(1);
     int calls = 0;
@@ -320,7 +319,6 @@ TEST_CASE("asio: the end of the context ends its waits, and calls no handler",
 
 TEST_CASE("asio: the end of the context destroys coroutines that wait, with what they hold",
           "[promise.asio-context-end]") {
-    const test::watchdog in_time;
     bide::semaphore held(1);
     bide::semaphore none(0);
     {
@@ -385,7 +383,6 @@ TEST_CASE("asio: a slot cancels a task, by types that allow for effects") {
 
 TEST_CASE("asio: a task that is cancelled ends its operation of Asio, and waits for the end",
           "[promise.asio-task-cancel]") {
-    const test::watchdog in_time;
     net::io_context io;
     const auto work = net::make_work_guard(io);
     bide::event goes_on;

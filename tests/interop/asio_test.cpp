@@ -170,7 +170,6 @@ TEST_CASE("asio: the exception of a task goes to the handler") {
 
 TEST_CASE("asio: the end of the context cancels its tasks, and runs them to their ends",
           "[promise.asio-context-end]") {
-    const test::watchdog in_time;
     bide::semaphore none(0);
     bool stopped = false;
     int calls = 0;
@@ -265,7 +264,6 @@ TEST_CASE("asio: a task learns that its operation was destroyed with the context
 
 TEST_CASE("asio: the end of the context races releases, and no permit is lost",
           "[promise.asio-context-end]") {
-    const test::watchdog in_time;
     constexpr int rounds = 200;
     constexpr int waits = 8;
     bide::semaphore permits(0);
@@ -329,7 +327,6 @@ struct slow_handler {
 } // namespace
 
 TEST_CASE("asio: the end of the context waits for a release that is about to post to it") {
-    const test::watchdog in_time;
     auto io = std::make_unique<net::io_context>();
     bide::semaphore permits(0);
     slow_memory memory;
@@ -371,7 +368,6 @@ TEST_CASE("asio: a permit that was granted before a cancellation is delivered",
 // was released is delivered or free.
 TEST_CASE("asio: cancellations and releases on many threads lose no permit",
           "[promise.asio-cancel]") {
-    const test::watchdog in_time;
     constexpr int count = 1'000;
     constexpr int released = count / 2;
     struct wait {

@@ -208,7 +208,6 @@ TEST_CASE("buffered: however it fails, it waits for its tasks without a thread",
     const bool ordered = GENERATE(false, true);
     const bool stream_fails = GENERATE(false, true);
     CAPTURE(ordered, stream_fails);
-    const test::watchdog guard; // ends the test if the loop's thread blocks
     scheduler on(test::workers(1));
     bide::run_loop loop;
     bide::event never;

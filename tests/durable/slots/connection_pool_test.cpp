@@ -211,7 +211,6 @@ TEST_CASE("connection_pool: calls at the same time get one connection each, up t
 }
 
 TEST_CASE("connection_pool: waiting callers get their turns in order of arrival") {
-    const test::watchdog limit;
     server s;
     pool all({&s, 2});
     std::optional<pool::taken> first(take_now(all));
@@ -234,7 +233,6 @@ TEST_CASE("connection_pool: waiting callers get their turns in order of arrival"
 }
 
 TEST_CASE("connection_pool: if a server refuses a further connection, the open ones are used") {
-    const test::watchdog limit;
     clock::set(0s);
     server s;
     s.most = 2;
@@ -387,7 +385,6 @@ TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets
 
 TEST_CASE(
     "connection_pool: while a connection is open, a further connect gets a share of the time") {
-    const test::watchdog limit;
     server s;
     s.most = 1;
     pool all({&s, 4});
@@ -436,7 +433,6 @@ TEST_CASE("connection_pool: a connect gets a quarter of the time, at most a give
 }
 
 TEST_CASE("connection_pool: if the open connections break, a connect gets the time that is left") {
-    const test::watchdog limit;
     server s;
     s.most = 1;
     pool all({&s, 4});
@@ -501,7 +497,6 @@ TEST_CASE("connection_pool: a child of fork() closes the connections that were a
 }
 
 TEST_CASE("connection_pool: no connection has two users, and every turn is returned") {
-    const test::watchdog limit;
     constexpr int members = 8;
     constexpr int rounds = 2'000;
     server s;

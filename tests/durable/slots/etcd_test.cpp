@@ -273,7 +273,6 @@ TEST_CASE("etcd_slot: if the reply to a load is lost, loads again") {
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
     flaky_proxy proxy(shared_server().port());
     etcd_slot slot(url(proxy.port()), fresh_key());
     REQUIRE(slot.compare_exchange(0, "first").status == cas_status::stored);
@@ -287,7 +286,6 @@ TEST_CASE("etcd_slot: if the reply to a load is lost, loads again") {
 
 #if LIBCURL_VERSION_NUM >= 0x075700
 TEST_CASE("etcd_slot: a look-up of a name that hangs ends at the deadline") {
-    const test::watchdog limit;
     etcd_slot slot("http://hangs.invalid:2379", "key", within(100ms));
     const cas_result stored = slot.compare_exchange(0, "value");
     CHECK(names().end() == 1); // still
@@ -305,7 +303,6 @@ TEST_CASE("etcd_slot: tries another endpoint only if that cannot store a value t
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
     const std::string nobody = url(test::free_port());
     etcd_slot first_is_down({nobody, shared_server().endpoint() + "/"}, fresh_key());
     const cas_result stored = first_is_down.compare_exchange(0, "value");
@@ -345,7 +342,6 @@ TEST_CASE("etcd_slot: tries another endpoint only if that cannot store a value t
 }
 
 TEST_CASE("etcd_slot: an invalid answer reports whether a value may have been stored") {
-    const test::watchdog limit;
     struct row {
         std::string answer;
         cas_status status;
@@ -435,7 +431,6 @@ TEST_CASE("etcd_slot: a value that the server finds too large is not stored") {
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
     etcd_slot_options options;
     options.max_value = std::size_t{8} << 20;
     etcd_slot slot(shared_server().endpoint(), fresh_key(), options);
@@ -451,7 +446,6 @@ TEST_CASE("etcd_slot: logs in, and logs in again when its token is invalid") {
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
     etcd_server server;
     const std::string endpoint = server.endpoint();
     for (const auto& [what, body] :
@@ -481,7 +475,6 @@ TEST_CASE("etcd_slot: accepts only a certificate of its authorities") {
     if (!etcd_server::available() || !test::certificate::available()) {
         return;
     }
-    const test::watchdog limit;
     const test::temp_directory files("tls");
     const auto mine = test::certificate::make(files, "mine", "IP:127.0.0.1");
     REQUIRE(!mine.cert.empty());
@@ -531,7 +524,6 @@ TEST_CASE("etcd_slot: accepts a user in its URL, and reports the server's text a
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
     etcd_server server;
     const std::string place = "127.0.0.1:" + std::to_string(server.port());
     etcd_slot useless("http://root:hidden@" + place, "key");
@@ -565,7 +557,6 @@ TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are perm
     if (!etcd_server::available() || !test::certificate::available()) {
         return;
     }
-    const test::watchdog limit;
     const test::temp_directory files("tls");
     const auto mine = test::certificate::make(files, "mine", "DNS:etcd.example");
     const auto right = test::certificate::make(files, "right", "IP:127.0.0.1");
@@ -636,7 +627,6 @@ TEST_CASE("etcd_slot: a Redis server, which closes the connection for HTTP, is n
     if (!test::redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     test::redis_server server;
     etcd_slot slot(url(server.port()), "key");
     CHECK(slot.load().error() == std::errc::protocol_error);
@@ -647,7 +637,6 @@ TEST_CASE("etcd_slot: returns the cluster's revision for a key and for a missing
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
     etcd_slot slot(shared_server().endpoint(), fresh_key());
     const auto absent = slot.load();
     REQUIRE(absent.has_value());
@@ -684,7 +673,6 @@ TEST_CASE("etcd_slot: a restored backup forgets values, and its revisions repeat
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
     etcd_server server;
     etcd_slot slot(server.endpoint(), "key");
     const cas_result first = slot.compare_exchange(0, "first");
@@ -723,7 +711,6 @@ TEST_CASE("etcd_slot: no operation exceeds its retry_time if the server hangs") 
     if (!etcd_server::available()) {
         return;
     }
-    const test::watchdog limit;
     etcd_server server;
     const auto patience = 300ms;
     const std::string endpoint = server.endpoint();

@@ -157,7 +157,6 @@ void change(memory_slot slot) {
 } // namespace
 
 TEST_CASE("memory_slot: every change notifies every watch, and nothing else does") {
-    const test::watchdog in_time;
     memory_slot slot;
     std::vector<std::unique_ptr<bide::slot_watch>> watches;
     for (int i = 0; i < 4; ++i) {
@@ -186,7 +185,6 @@ TEST_CASE("memory_slot: every change notifies every watch, and nothing else does
 }
 
 TEST_CASE("memory_slot: destroying a watch leaves the other watches in the list") {
-    const test::watchdog in_time;
     for (std::size_t gone = 0; gone < 4; ++gone) {
         memory_slot slot;
         std::vector<std::unique_ptr<bide::slot_watch>> watches;
@@ -219,7 +217,6 @@ TEST_CASE("memory_slot: a watch may outlive its slot") {
 }
 
 TEST_CASE("memory_slot: a watch that is never drained blocks no change") {
-    const test::watchdog in_time;
     memory_slot slot;
     const auto watch = slot.watch().value();
     for (int i = 0; i < 70'000; ++i) { // more than a pipe's buffer

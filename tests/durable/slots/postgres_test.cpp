@@ -1502,7 +1502,6 @@ TEST_CASE(
     if (test::postgres_server* const s = server()) {
         const std::string at = s->conninfo() + " application_name=stopped";
         const std::string key = new_key();
-        const test::watchdog limit;
         postgres_slot slot(at, key, patient_for(500ms));
         postgres_slot patient(at, key, patient_for(1h));
         const auto first = patient.compare_exchange(0, "1");

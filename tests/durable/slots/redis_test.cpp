@@ -199,7 +199,6 @@ TEST_CASE("redis_slot: a value too large for the network's buffers is stored or 
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server server;
     redis_slot_options options = within(300ms);
     options.max_value = std::size_t{64} << 20;
@@ -217,7 +216,6 @@ TEST_CASE("redis_slot: a value too large for the network's buffers is stored or 
 }
 
 TEST_CASE("redis_slot: an error about a missing socket or host name says which one") {
-    const test::watchdog limit;
     redis_slot_options options;
     options.unix_socket = "/tmp/no such socket";
     const cas_result stored = slot_at(1, "key", options).compare_exchange(0, "value");
@@ -232,7 +230,6 @@ TEST_CASE("redis_slot: a key that no slot has written is corrupt, and is not cha
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server& server = shared_server();
     const std::string key = "garbage";
     for (const char* const command :
@@ -271,7 +268,6 @@ TEST_CASE("redis_slot: continues when the server forgets its scripts") {
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_slot slot = slot_at(shared_server().port(), fresh_key());
     const cas_result first = slot.compare_exchange(0, "first");
     shared_server().says("SCRIPT FLUSH");
@@ -287,7 +283,6 @@ TEST_CASE("redis_slot: logs in, selects its database, and connects to a Unix soc
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server server({"--requirepass", "open sesame"});
     const std::uint16_t port = server.port();
     redis_slot_options options;
@@ -315,7 +310,6 @@ TEST_CASE("redis_slot: a server without memory stores nothing, and reports it") 
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_slot slot = slot_at(shared_server().port(), fresh_key());
     const cas_result first = slot.compare_exchange(0, "first");
     REQUIRE(first.status == cas_status::stored);
@@ -331,7 +325,6 @@ TEST_CASE("redis_slot: a server with too many clients has certainly stored nothi
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server server({"--maxclients", "1"});
     const std::uint16_t port = server.port();
     redis_slot_options another_place; // and so another connection
@@ -345,7 +338,6 @@ TEST_CASE("redis_slot: a server with too many clients has certainly stored nothi
 }
 
 TEST_CASE("redis_slot: a reply without a request is not taken for an answer") {
-    const test::watchdog limit;
     const auto record = [](const std::string& value) {
         return "*4\r\n:1\r\n:5\r\n$1\r\n7\r\n$3\r\n" + value + "\r\n";
     };
@@ -357,7 +349,6 @@ TEST_CASE("redis_slot: a reply without a request is not taken for an answer") {
 }
 
 TEST_CASE("redis_slot: an invalid answer reports whether a value may have been stored") {
-    const test::watchdog limit;
     struct row {
         std::string answer;
         cas_status status;
@@ -427,7 +418,6 @@ TEST_CASE("redis_slot: a replica that takes over forgets an acknowledged value t
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server master;
     redis_server replica;
     redis_slot at_master = slot_at(master.port(), "key");
@@ -464,7 +454,6 @@ TEST_CASE("redis_slot: accepts a URL, and reports the server's text about a wron
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server server({"--requirepass", "p@ss/word"});
     const std::string place = "127.0.0.1:" + std::to_string(server.port());
     for (const std::string login : {"", ":p@", ":hidden@", "me:hidden@", "default:hidden@"}) {
@@ -501,7 +490,6 @@ TEST_CASE("redis_slot: an error about a user's missing rights is permanent") {
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server server;
     server.says("ACL SETUSER none on >hidden allkeys -@all");
     server.says("ACL SETUSER reader on >hidden allkeys +eval +evalsha +script +time +type +hmget");
@@ -532,7 +520,6 @@ TEST_CASE("redis_slot: an error about a corrupt key names the type of its value"
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     const std::string key = "wrong";
     shared_server().says("SET wrong text");
     redis_slot slot = slot_at(shared_server().port(), key);
@@ -542,7 +529,6 @@ TEST_CASE("redis_slot: an error about a corrupt key names the type of its value"
 }
 
 TEST_CASE("redis_slot: a server of another protocol is reported at once, as a permanent error") {
-    const test::watchdog limit;
     const std::pair<std::string, std::string> rows[] = {
         {"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n",
          "the server does not speak Redis's protocol, but HTTP: HTTP/1.1 400 Bad Request"},
@@ -570,7 +556,6 @@ TEST_CASE("redis_slot: a PostgreSQL server, which closes the connection without 
         std::fputs("skipped: PostgreSQL is not installed\n", stderr);
         return;
     }
-    const test::watchdog limit;
     test::postgres_server server;
     REQUIRE(server.is_running());
     redis_slot slot("redis://:hidden@127.0.0.1:" + std::to_string(server.port()), "key");
@@ -583,7 +568,6 @@ TEST_CASE("redis_slot: returns the server's clock if the key is missing") {
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_slot slot = slot_at(shared_server().port(), fresh_key());
     const auto absent = slot.load();
     REQUIRE(absent.has_value());
@@ -600,7 +584,6 @@ TEST_CASE("redis_slot: after FLUSHALL the key is missing, and no version occurs 
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server server;
     redis_slot slot = slot_at(server.port(), "key");
     const cas_result first = slot.compare_exchange(0, "first");
@@ -632,7 +615,6 @@ TEST_CASE("redis_slot: all watches of a store share a connection, and each hears
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     flaky_proxy proxy(shared_server().port());
     redis_slot_options options = within(20s);
     options.notify = true;
@@ -686,7 +668,6 @@ TEST_CASE("redis_slot: no operation exceeds its retry_time if the server hangs")
     if (!redis_server::available()) {
         return;
     }
-    const test::watchdog limit;
     redis_server server;
     const auto patience = 250ms;
     redis_slot_options options = within(patience);
@@ -724,7 +705,6 @@ TEST_CASE("redis_slot: accepts only a certificate of its authorities for the ser
     if (!redis_server::available() || !test::certificate::available()) {
         return;
     }
-    const test::watchdog limit;
     const test::temp_directory files("tls");
     const auto mine = test::certificate::make(files, "mine", "DNS:localhost");
     const auto other = test::certificate::make(files, "other", "DNS:localhost,IP:127.0.0.1");
@@ -800,7 +780,6 @@ TEST_CASE("redis_slot: a handshake that hangs ends at the deadline") {
     if (!redis_server::available() || !test::certificate::available()) {
         return;
     }
-    const test::watchdog limit;
     const test::temp_directory files("tls");
     const auto mine = test::certificate::make(files, "mine", "IP:127.0.0.1");
     REQUIRE(!mine.cert.empty());
