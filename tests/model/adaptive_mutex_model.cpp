@@ -42,24 +42,8 @@ TEST_CASE("adaptive_mutex: two threads are never inside together", "[adaptive_mu
     model::check("adaptive_mutex: two that try", {}, &two_try_it<mutex>);
     model::check("adaptive_mutex: one that tries, one that locks", {.weak_failures = 1},
                  &one_tries_one_locks_it<mutex>);
-    model::check("adaptive_mutex: destroyed by the last of two", {}, [] {
-        struct object {
-            mutex m;
-            var<int> users{2};
-        };
-        auto* const o = new object;
-        const auto leave = [o] {
-            o->m.lock();
-            const int left = o->users - 1;
-            o->users = left;
-            o->m.unlock();
-            if (left == 0) {
-                delete o;
-            }
-        };
-        model::thread other(leave);
-        leave();
-    });
+    model::check("adaptive_mutex: destroyed by the last of two", {},
+                 [] { last_one_destroys_it<mutex>(2); });
 }
 
 // ---- The head of the queue
@@ -321,9 +305,8 @@ void head_times_out() {
 } // namespace
 
 TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive_mutex]") {
-    model::options o = random(10'000);
-    o.timeouts = 1;
-    model::check("adaptive_mutex: time-out of a head that was woken", o, head_times_out);
+    model::check("adaptive_mutex: time-out of a head that was woken",
+                 random(10'000, {.timeouts = 1}), head_times_out);
     model::check("adaptive_mutex: stop of a head that was woken", {}, [] {
         adaptive_lock l;
         var<int> data{0};
@@ -343,21 +326,8 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive
         stopping.join();
         MODEL_REQUIRE(head.outcome() == wait_status::stopped);
     });
-    model::check("adaptive_mutex: time-out of the only one", {.timeouts = 1}, [] {
-        mutex m;
-        var<int> data{0};
-        m.lock();
-        model::thread waiting([&] {
-            if (m.try_lock_for(soon)) {
-                increment(data);
-                m.unlock();
-            }
-        });
-        increment(data);
-        m.unlock();
-        waiting.join();
-        MODEL_REQUIRE(m.try_lock());
-    });
+    model::check("adaptive_mutex: time-out of the only one", {.timeouts = 1},
+                 &one_times_out_or_locks_it<mutex>);
 }
 
 TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to one",
@@ -635,16 +605,14 @@ void three_threads() {
 } // namespace
 
 TEST_CASE("adaptive_mutex: three threads are never inside together", "[adaptive_mutex]") {
-    model::options o = random(10'000);
-    o.timeouts = o.clock_jumps = 1;
-    model::check("adaptive_mutex: three threads", o, three_threads);
+    model::check("adaptive_mutex: three threads", random(10'000, {.timeouts = 1, .clock_jumps = 1}),
+                 three_threads);
 }
 
 TEST_CASE("adaptive_mutex: three threads are never inside together, for long",
           "[adaptive_mutex][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.timeouts = o.clock_jumps = o.spurious = o.weak_failures = 1;
+    const model::options o =
+        for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1, .clock_jumps = 1});
     model::check("adaptive_mutex: three threads, long", o, three_threads);
     model::check("adaptive_mutex: time-out of a head that was woken, long", o, head_times_out);
 }

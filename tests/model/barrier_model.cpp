@@ -145,20 +145,9 @@ TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
         delete g;
     });
     model::check("barrier: two arrive while a third waits and destroys it", random(10'000), [] {
-        auto* const b = new barrier(3);
-        var<int> left{0};
-        var<int> right{0};
-        model::thread a([&, b] {
-            left = 1;
-            static_cast<void>(b->arrive());
-        });
-        model::thread c([&, b] {
-            right = 1;
-            static_cast<void>(b->arrive());
-        });
-        b->arrive_and_wait();
-        MODEL_REQUIRE(left == 1 && right == 1);
-        delete b;
+        two_write_and_call(
+            new barrier(3), [](barrier& b) { static_cast<void>(b.arrive()); },
+            [](barrier& b) { b.arrive_and_wait(); });
     });
 }
 
@@ -269,15 +258,12 @@ void three_meet_twice() {
 } // namespace
 
 TEST_CASE("barrier: three threads meet twice", "[barrier]") {
-    model::options o = random(10'000);
-    o.timeouts = 1;
-    model::check("barrier: three threads, two phases", o, three_meet_twice);
+    model::check("barrier: three threads, two phases", random(10'000, {.timeouts = 1}),
+                 three_meet_twice);
 }
 
 TEST_CASE("barrier: three threads meet twice, for long", "[barrier][.long]") {
     model::check("barrier: two phases, long", {}, two_phases);
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.timeouts = o.spurious = o.weak_failures = 1;
-    model::check("barrier: three threads, two phases, long", o, three_meet_twice);
+    model::check("barrier: three threads, two phases, long",
+                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), three_meet_twice);
 }

@@ -64,49 +64,14 @@ TEST_CASE("biased_shared_mutex: a writer is alone", "[biased_shared_mutex]") {
         increment(a);
         increment(b);
     });
-    model::check("biased_shared_mutex: a writer and a thread that tries to read", {}, [] {
-        mutex m;
-        var<int> data{0};
-        model::thread reader([&] {
-            if (m.try_lock_shared()) {
-                const int seen = data;
-                MODEL_REQUIRE(seen != 1);
-                m.unlock_shared();
-            }
-        });
-        m.lock();
-        increment(data);
-        increment(data);
-        m.unlock();
-    });
-    model::check("biased_shared_mutex: a reader and a thread that tries to write", {}, [] {
-        mutex m;
-        var<int> data{0};
-        model::thread writer([&] {
-            if (m.try_lock()) {
-                increment(data);
-                m.unlock();
-            }
-        });
-        m.lock_shared();
-        MODEL_REQUIRE(data <= 1);
-        m.unlock_shared();
-    });
+    model::check("biased_shared_mutex: a writer and a thread that tries to read", {},
+                 &one_writes_one_tries_to_read<mutex>);
+    model::check("biased_shared_mutex: a reader and a thread that tries to write", {},
+                 &one_reads_one_tries_to_write<mutex>);
 }
 
 TEST_CASE("biased_shared_mutex: readers are inside together", "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: two readers by one slot", {}, [] {
-        mutex m;
-        m.lock_shared();
-        model::thread other([&] {
-            m.lock_shared();
-            m.unlock_shared();
-        });
-        other.join(); // while it is held here
-        m.unlock_shared();
-        MODEL_REQUIRE(m.try_lock());
-        m.unlock();
-    });
+    model::check("biased_shared_mutex: two readers by one slot", {}, &two_read<mutex>);
     model::check("biased_shared_mutex: two readers leave, a writer waits", random(20'000), [] {
         permits p;
         var<int> data{0};
@@ -338,34 +303,12 @@ TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind i
 
 TEST_CASE("biased_shared_mutex: a downgrade leaves no moment for a writer",
           "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: downgrade against a writer", {}, [] {
-        mutex m;
-        var<int> data{0};
-        m.lock();
-        model::thread writer([&] {
-            const std::scoped_lock held(m);
-            increment(data);
-        });
-        m.unlock_and_lock_shared();
-        MODEL_REQUIRE(data == 0);
-        m.unlock_shared();
-    });
+    model::check("biased_shared_mutex: downgrade against a writer", {},
+                 &one_downgrades_one_writes<mutex>);
 }
 
 TEST_CASE("biased_shared_mutex: the last owner may destroy it", "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: destroyed by a writer", {}, [] {
-        auto* const m = new mutex;
-        var<int> data{0};
-        m->lock_shared();
-        model::thread reader([&, m] {
-            MODEL_REQUIRE(data == 0);
-            m->unlock_shared();
-        });
-        m->lock();
-        increment(data);
-        m->unlock();
-        delete m;
-    });
+    model::check("biased_shared_mutex: destroyed by a writer", {}, &a_writer_destroys_it<mutex>);
     model::check("biased_shared_mutex: destroyed by a writer that tries", {}, [] {
         auto* const m = new mutex;
         m->lock_shared();
@@ -417,15 +360,13 @@ void two_readers_and_two_writers() {
 } // namespace
 
 TEST_CASE("biased_shared_mutex: two readers and two writers", "[biased_shared_mutex]") {
-    model::options o = random(10'000);
-    o.timeouts = 1;
-    model::check("biased_shared_mutex: four threads", o, two_readers_and_two_writers);
+    model::check("biased_shared_mutex: four threads", random(10'000, {.timeouts = 1}),
+                 two_readers_and_two_writers);
 }
 
 TEST_CASE("biased_shared_mutex: two readers and two writers, for long",
           "[biased_shared_mutex][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.timeouts = o.spurious = o.weak_failures = 1;
-    model::check("biased_shared_mutex: four threads, long", o, two_readers_and_two_writers);
+    model::check("biased_shared_mutex: four threads, long",
+                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}),
+                 two_readers_and_two_writers);
 }

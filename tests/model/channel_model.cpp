@@ -991,16 +991,13 @@ void all_at_once() {
 
 TEST_CASE("channel: all that is sent is received, whatever happens at once", "[channel]") {
     model::check("channel: two send, two receive", random(5'000), two_and_two);
-    model::options o = random(3'000);
-    o.timeouts = 1;
-    model::check("channel: two send, two receive, one closes", o, all_at_once);
+    model::check("channel: two send, two receive, one closes", random(3'000, {.timeouts = 1}),
+                 all_at_once);
 }
 
 TEST_CASE("channel: all that is sent is received, whatever happens at once, for long",
           "[channel][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    model::check("channel: two send, two receive, long", o, two_and_two);
+    model::check("channel: two send, two receive, long", for_long(), two_and_two);
     o.timeouts = o.spurious = o.weak_failures = 1;
     model::check("channel: two send, two receive, one closes, long", o, all_at_once);
 }

@@ -5,7 +5,18 @@
 
 #include <bide/model/check.hpp>
 
-namespace model = bide::model;
+#include <string_view>
+
+namespace model {
+
+using namespace bide::model;
+
+// As the checker's. With BIDE_MODEL_SHORT=number in the environment, at most about that many executions are
+// explored: all, if there are no more, and else as many at random.
+void check(std::string_view name, const options& how, const body& run);
+inline void check(std::string_view name, const body& run) { check(name, {}, run); }
+
+} // namespace model
 
 #define MODEL_REQUIRE(...) BIDE_MODEL_REQUIRE(__VA_ARGS__)
 

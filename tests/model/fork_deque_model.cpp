@@ -1,5 +1,6 @@
 #include <bide/sched/fork_deque.hpp>
 #include <bide/sched/idle.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
@@ -396,12 +397,11 @@ template <unsigned First> auto tree(int depth, int steals) {
 
 TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves", "[fork_deque]") {
     model::options random;
-    random.how = model::options::method::pct;
     random.runs = 4'000;
     random.weak_failures = 1;
     // Without mutants: a mutant would read behind the end of a small buffer.
     const auto check_at_random = [&random](const char* name, const model::body& body) {
-        model::find(name, model::failure::none, random, body);
+        model::check_at_random(name, random, body);
     };
     check_at_random("a tree of 7, at random", tree<1>(3, 3));
     check_at_random("a tree of 15, at random", tree<2>(4, 4));

@@ -6,6 +6,7 @@
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
@@ -28,14 +29,7 @@ using pool = bide::detail::basic_pool<platform>;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-// Too large to explore every execution. Without mutants: under random schedules, a mutant that
-// survives proves nothing.
-void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = runs;
-    model::find(name, model::failure::none, o, body);
-}
+using model::check_at_random;
 
 struct no_substitute : pool::owner {
     bool replace(pool::worker&) noexcept override { return false; }

@@ -16,6 +16,8 @@ using gate = bide::detail::basic_gate<platform>;
 
 using order = std::memory_order;
 
+void count_down(latch& l) { l.count_down(); }
+
 } // namespace
 
 // ---- Event
@@ -397,40 +399,17 @@ TEST_CASE("event: a thread that sees it set sees what came before one of the set
 
 TEST_CASE("latch: every count_down comes before the waiters that are let through", "[gate]") {
     model::check("latch: two arrive, one looks", {}, [] {
-        auto* const l = new latch(2);
-        var<int> left{0};
-        var<int> right{0};
-        model::thread a([&, l] {
-            left = 1;
-            l->count_down();
+        two_write_and_call(new latch(2), count_down, [](latch& l) {
+            while (!l.try_wait()) {
+                platform::pause();
+            }
         });
-        model::thread b([&, l] {
-            right = 1;
-            l->count_down();
-        });
-        while (!l->try_wait()) {
-            platform::pause();
-        }
-        MODEL_REQUIRE(left == 1 && right == 1);
-        delete l;
     });
     model::check("latch: two arrive, one in the queue", {}, [] {
         auto* const g = new gate(2);
-        var<int> left{0};
-        var<int> right{0};
         node w(1);
         g->enqueue(w);
-        model::thread a([&, g] {
-            left = 1;
-            g->arrive(1);
-        });
-        model::thread b([&, g] {
-            right = 1;
-            g->arrive(1);
-        });
-        await(w);
-        MODEL_REQUIRE(left == 1 && right == 1);
-        delete g; // though they are inside of count_down() still
+        two_write_and_call(g, [](gate& of) { of.arrive(1); }, [&w](gate&) { await(w); });
     });
     model::check("latch: two arrive and wait for each other", {}, [] {
         latch l(2);
@@ -624,16 +603,13 @@ void two_wait_and_two_arrive() {
 } // namespace
 
 TEST_CASE("latch: two wait and two arrive", "[gate]") {
-    model::options o = random(10'000);
-    o.timeouts = 1;
-    model::check("latch: four threads", o, two_wait_and_two_arrive);
+    model::check("latch: four threads", random(10'000, {.timeouts = 1}), two_wait_and_two_arrive);
 }
 
 TEST_CASE("latch: two wait and two arrive, for long", "[gate][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.timeouts = o.spurious = o.weak_failures = 1;
-    model::check("latch: four threads, long", o, two_wait_and_two_arrive);
+    model::check("latch: four threads, long",
+                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}),
+                 two_wait_and_two_arrive);
 }
 
 TEST_CASE("event: two that come, one that sets", "[gate][.long]") {
@@ -655,20 +631,6 @@ TEST_CASE("event: two that come, one that sets", "[gate][.long]") {
         second.join();
         MODEL_REQUIRE(a.outcome() == wait_status::granted && b.outcome() == wait_status::granted);
     });
-    model::check("latch: destroyed under two that arrive", {}, [] {
-        auto* const l = new latch(2);
-        var<int> left{0};
-        var<int> right{0};
-        model::thread a([&, l] {
-            left = 1;
-            l->count_down();
-        });
-        model::thread b([&, l] {
-            right = 1;
-            l->count_down();
-        });
-        l->wait();
-        MODEL_REQUIRE(left == 1 && right == 1);
-        delete l;
-    });
+    model::check("latch: destroyed under two that arrive", {},
+                 [] { two_write_and_call(new latch(2), count_down, [](latch& l) { l.wait(); }); });
 }

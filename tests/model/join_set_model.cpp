@@ -5,6 +5,7 @@
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/join_set_child.hpp>
 #include <bide/task/cancel_reason.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/catch.hpp>
@@ -121,14 +122,7 @@ struct world {
     platform::atomic<int> gone{0};
 };
 
-// Too large to explore every execution. Without mutants: under random schedules, a mutant that
-// survives proves nothing.
-void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = runs;
-    model::find(name, model::failure::none, o, body);
-}
+using model::check_at_random;
 
 // The set is destroyed while a child runs. The counts go at once.
 void destroyed(int children, bool cancels = true) {

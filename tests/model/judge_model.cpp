@@ -7,6 +7,7 @@
 #include <support/catch.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -68,14 +69,20 @@ std::string explore(const std::string& text, method how = method::exhaustive) {
     return model::outcomes({.how = how}, body);
 }
 
-// Returns how many there are.
-std::size_t compare(std::string_view group) {
-    const auto rows = read("outcomes.txt", group);
+// Compares all of a group, or the first ones that BIDE_MODEL_PROGRAMS in the environment allows. Returns how
+// many there are.
+std::size_t compare(std::string_view group, bool are_random = false) {
+    auto rows = read("outcomes.txt", group);
+    const std::size_t all = rows.size();
+    if (const char* const most = std::getenv("BIDE_MODEL_PROGRAMS");
+        most != nullptr && are_random) {
+        rows.resize(std::min<std::size_t>(all, std::strtoull(most, nullptr, 10)));
+    }
     for (const row& r : rows) {
         INFO(r.name << ": " << r.program);
         CHECK(explore(r.program) == r.says);
     }
-    return rows.size();
+    return all;
 }
 
 // More are some seconds each.
@@ -135,8 +142,8 @@ TEST_CASE("judge: of each protocol holds what it is for, and of its wrong twin i
 }
 
 TEST_CASE("judge: random programs have the outcomes that herd7 computes", "[judge]") {
-    REQUIRE(compare("random") >= 500);
-    REQUIRE(compare("circles") >= 500);
+    REQUIRE(compare("random", true) >= 500);
+    REQUIRE(compare("circles", true) >= 500);
 }
 
 TEST_CASE("judge: every schedule of the small ones has them, too", "[judge][.long]") {

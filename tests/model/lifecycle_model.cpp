@@ -8,6 +8,7 @@
 #include <bide/sched/injector.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <bide/task/detail/task_registry.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/catch.hpp>
@@ -446,14 +447,7 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
 
 namespace {
 
-// Too large to explore every execution, or for the short set. Without mutants: under random
-// schedules, a mutant that survives proves nothing.
-void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = runs;
-    model::find(name, model::failure::none, o, body);
-}
+using model::check_at_random;
 
 void waits(bool given) {
     ledger book;

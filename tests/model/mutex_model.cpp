@@ -87,75 +87,31 @@ TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
 }
 
 TEST_CASE("mutex: three threads are never inside together, for long", "[mutex][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.spurious = o.weak_failures = 1;
-    model::check("mutex: three threads, random", o, three_threads);
+    model::check("mutex: three threads, random", for_long({.spurious = 1, .weak_failures = 1}),
+                 three_threads);
     model::check("mutex: three threads, bounded", bounded(1), three_threads);
 }
 
 // ---- The end
 
-namespace {
-
-// The last of `n` to have it destroys it: what a reference count under a lock comes to.
-void last_one_destroys(int n) {
-    struct object {
-        mutex m;
-        var<int> users;
-        explicit object(int all) : users(all) {}
-    };
-    auto* const o = new object(n);
-    const auto leave = [o] {
-        o->m.lock();
-        const int left = o->users - 1;
-        o->users = left;
-        o->m.unlock();
-        if (left == 0) {
-            delete o;
-        }
-    };
-    model::thread a(leave);
-    if (n == 3) {
-        model::thread b(leave);
-        leave();
-    } else {
-        leave();
-    }
-}
-
-} // namespace
-
 TEST_CASE("mutex: the last owner may destroy it", "[mutex]") {
-    model::check("mutex: destroyed by the last of two", {}, [] { last_one_destroys(2); });
+    model::check("mutex: destroyed by the last of two", {}, [] { last_one_destroys_it<mutex>(2); });
     model::check("mutex: destroyed by the last of three", random(10'000),
-                 [] { last_one_destroys(3); });
+                 [] { last_one_destroys_it<mutex>(3); });
 }
 
 TEST_CASE("mutex: the last of three owners may destroy it, for long", "[mutex][.long]") {
     model::options o = random(300'000);
     o.depth = 5;
-    model::check("mutex: destroyed by the last of three, long", o, [] { last_one_destroys(3); });
+    model::check("mutex: destroyed by the last of three, long", o,
+                 [] { last_one_destroys_it<mutex>(3); });
 }
 
 // ---- Giving up
 
 TEST_CASE("mutex: a lock that times out is not held, and one that is in time is", "[mutex]") {
-    model::check("mutex: time-out against unlock", {.timeouts = 1}, [] {
-        mutex m;
-        var<int> data{0};
-        m.lock();
-        model::thread waiting([&] {
-            if (m.try_lock_for(soon)) {
-                increment(data);
-                m.unlock();
-            }
-        });
-        increment(data);
-        m.unlock();
-        waiting.join();
-        MODEL_REQUIRE(m.try_lock());
-    });
+    model::check("mutex: time-out against unlock", {.timeouts = 1},
+                 &one_times_out_or_locks_it<mutex>);
     model::check("mutex: two wait, and one of them for a time only", {.timeouts = 1}, [] {
         permit_queue q(0);
         var<int> data{0};

@@ -314,14 +314,10 @@ void four_threads() {
 } // namespace
 
 TEST_CASE("notify: two wait and two notify", "[notify]") {
-    model::options o = random(10'000);
-    o.timeouts = 1;
-    model::check("notify: four threads", o, four_threads);
+    model::check("notify: four threads", random(10'000, {.timeouts = 1}), four_threads);
 }
 
 TEST_CASE("notify: two wait and two notify, for long", "[notify][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.timeouts = o.spurious = o.weak_failures = 1;
-    model::check("notify: four threads, long", o, four_threads);
+    model::check("notify: four threads, long",
+                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), four_threads);
 }

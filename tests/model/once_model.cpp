@@ -153,8 +153,6 @@ TEST_CASE("once: of three callers one fails and one initialises", "[once]") {
 }
 
 TEST_CASE("once: of three callers one fails and one initialises, for long", "[once][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.spurious = o.weak_failures = 1;
-    model::check("once_flag: three call, long", o, three_call);
+    model::check("once_flag: three call, long", for_long({.spurious = 1, .weak_failures = 1}),
+                 three_call);
 }

@@ -4,6 +4,7 @@
 #include <bide/parallel/detail/pipeline_work.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
@@ -16,25 +17,21 @@
 
 namespace {
 
-using platform = model::platform_without_lock_sleep;
+using awake = model::platform_without_lock_sleep;
+using platform = awake;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
 // The threads of the model are the arms.
 struct no_forks {
-    using platform = ::platform;
+    using platform = awake;
 };
 
 struct item {
     var<int> number;
 };
 
-void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = runs;
-    model::find(name, model::failure::none, o, body);
-}
+using model::check_at_random;
 
 // So many items go through the stages on so many threads.
 template <class... Stages>

@@ -7,6 +7,7 @@
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/idle.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
@@ -49,15 +50,9 @@ private:
     parker token_;
 };
 
-// Too large to explore every execution. Without mutants: under random schedules, a mutant that
-// survives proves nothing.
 void check_at_random(const char* name, int timeouts, const model::body& body,
                      std::uint64_t runs = 1'000) {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = runs;
-    o.timeouts = timeouts;
-    model::find(name, model::failure::none, o, body);
+    model::check_at_random(name, {.runs = runs, .timeouts = timeouts}, body);
 }
 void check_at_random(const char* name, const model::body& body) { check_at_random(name, 0, body); }
 

@@ -4,6 +4,7 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/detail/readiness_driver.hpp>
 #include <bide/sched/driver.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/catch.hpp>
@@ -496,15 +497,8 @@ void attached_in_turn() {
     model::record(std::to_string(ends));
 }
 
-// Random schedules are without mutants: a mutant that survives them proves nothing.
 void check(const char* name, bool all, const model::body& body) {
-    if (all) {
-        return model::check(name, {}, body);
-    }
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = 2'000;
-    model::find(name, model::failure::none, o, body);
+    all ? model::check(name, {}, body) : model::check_at_random(name, 2'000, body);
 }
 
 } // namespace

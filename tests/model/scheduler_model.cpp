@@ -7,6 +7,7 @@
 #include <bide/sched/spawn_options.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_header.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <model/thread_support.hpp>
@@ -169,14 +170,7 @@ void spawn_blocking(scheduler& in, outcome& becomes, std::function<void()> does 
     in.start_blocking(*new job(in, becomes, std::move(does), true));
 }
 
-// Too large to explore every execution. Without mutants: under random schedules, a mutant that
-// survives proves nothing.
-void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = runs;
-    model::find(name, model::failure::none, o, body);
-}
+using model::check_at_random;
 
 // ---- Workers that block
 

@@ -17,6 +17,7 @@ using waiter = semaphore::waiter;
 using awake = model::platform_without_lock_sleep;
 using permit_queue = bide::detail::basic_permit_queue<platform>;
 
+void release_one(semaphore& s) { s.release(); }
 bool is_granted(const waiter& w) { return w.is_complete() && w.outcome().has_value(); }
 
 } // namespace
@@ -81,21 +82,9 @@ TEST_CASE("semaphore: permits that come in parts bring what came before each", "
 TEST_CASE("semaphore: two releasers serve one wait", "[semaphore]") {
     model::check("semaphore: two releasers, one queued", {}, [] {
         auto* const s = new semaphore(0);
-        var<int> left{0};
-        var<int> right{0};
         waiter w(2, {});
         s->acquire_wait(w);
-        model::thread a([&, s] {
-            left = 1;
-            s->release();
-        });
-        model::thread b([&, s] {
-            right = 1;
-            s->release();
-        });
-        await(w);
-        MODEL_REQUIRE(left == 1 && right == 1);
-        delete s; // though they are inside of release() still
+        two_write_and_call(s, release_one, [&w](semaphore&) { await(w); });
     });
 }
 
@@ -128,20 +117,7 @@ TEST_CASE("semaphore: may be destroyed right after the last acquire", "[semaphor
 TEST_CASE("semaphore: two releasers and a thread that acquires and destroys",
           "[semaphore][.long]") {
     model::check("semaphore: destroyed under two releasers", {}, [] {
-        auto* const s = new semaphore(0);
-        var<int> left{0};
-        var<int> right{0};
-        model::thread a([&, s] {
-            left = 1;
-            s->release();
-        });
-        model::thread b([&, s] {
-            right = 1;
-            s->release();
-        });
-        s->acquire(2);
-        MODEL_REQUIRE(left == 1 && right == 1);
-        delete s;
+        two_write_and_call(new semaphore(0), release_one, [](semaphore& s) { s.acquire(2); });
     });
     model::check("semaphore: destroyed under three releasers", {}, [] {
         auto* const s = new semaphore(0);
@@ -653,17 +629,13 @@ void all_at_once() {
 } // namespace
 
 TEST_CASE("semaphore: permits are conserved, whatever happens at once", "[semaphore]") {
-    model::options o = random(10'000);
-    o.timeouts = 1;
-    model::check("semaphore: four threads", o, all_at_once);
+    model::check("semaphore: four threads", random(10'000, {.timeouts = 1}), all_at_once);
 }
 
 TEST_CASE("semaphore: permits are conserved, whatever happens at once, for long",
           "[semaphore][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.timeouts = o.spurious = o.weak_failures = 1;
-    model::check("semaphore: four threads, long", o, all_at_once);
+    model::check("semaphore: four threads, long",
+                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), all_at_once);
 }
 
 TEST_CASE("semaphore: three go for the queue's lock at once", "[semaphore][.long]") {

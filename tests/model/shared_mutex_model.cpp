@@ -34,49 +34,14 @@ TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
         increment(a);
         increment(b);
     });
-    model::check("shared_mutex: a writer and a thread that tries to read", {}, [] {
-        shared_mutex m;
-        var<int> data{0};
-        model::thread reader([&] {
-            if (m.try_lock_shared()) {
-                const int seen = data;
-                MODEL_REQUIRE(seen != 1);
-                m.unlock_shared();
-            }
-        });
-        m.lock();
-        increment(data);
-        increment(data);
-        m.unlock();
-    });
-    model::check("shared_mutex: a reader and a thread that tries to write", {}, [] {
-        shared_mutex m;
-        var<int> data{0};
-        model::thread writer([&] {
-            if (m.try_lock()) {
-                increment(data);
-                m.unlock();
-            }
-        });
-        m.lock_shared();
-        MODEL_REQUIRE(data <= 1);
-        m.unlock_shared();
-    });
+    model::check("shared_mutex: a writer and a thread that tries to read", {},
+                 &one_writes_one_tries_to_read<shared_mutex>);
+    model::check("shared_mutex: a reader and a thread that tries to write", {},
+                 &one_reads_one_tries_to_write<shared_mutex>);
 }
 
 TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
-    model::check("shared_mutex: two readers", {}, [] {
-        shared_mutex m;
-        m.lock_shared();
-        model::thread other([&] {
-            m.lock_shared();
-            m.unlock_shared();
-        });
-        other.join(); // while it is held here
-        m.unlock_shared();
-        MODEL_REQUIRE(m.try_lock());
-        m.unlock();
-    });
+    model::check("shared_mutex: two readers", {}, &two_read<shared_mutex>);
     model::check("shared_mutex: two readers leave, a writer waits", {}, [] {
         permit_queue q(all - 2);
         var<int> data{0};
@@ -235,18 +200,8 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
 
 TEST_CASE("shared_mutex: there is no moment between the writer and the reader it turns into",
           "[shared_mutex]") {
-    model::check("shared_mutex: downgrade against a writer", {}, [] {
-        shared_mutex m;
-        var<int> data{0};
-        m.lock();
-        model::thread writer([&] {
-            const std::scoped_lock held(m);
-            increment(data);
-        });
-        m.unlock_and_lock_shared();
-        MODEL_REQUIRE(data == 0);
-        m.unlock_shared();
-    });
+    model::check("shared_mutex: downgrade against a writer", {},
+                 &one_downgrades_one_writes<shared_mutex>);
     model::check("shared_mutex: downgrade lets a reader in", {}, [] {
         shared_mutex m;
         var<int> data{0};
@@ -330,19 +285,7 @@ TEST_CASE("shared_mutex: readers pass a writer only when it gives up", "[shared_
 }
 
 TEST_CASE("shared_mutex: the last owner may destroy it", "[shared_mutex]") {
-    model::check("shared_mutex: destroyed by a writer", {}, [] {
-        auto* const m = new shared_mutex;
-        var<int> data{0};
-        m->lock_shared();
-        model::thread reader([&, m] {
-            MODEL_REQUIRE(data == 0);
-            m->unlock_shared();
-        });
-        m->lock();
-        increment(data);
-        m->unlock();
-        delete m;
-    });
+    model::check("shared_mutex: destroyed by a writer", {}, &a_writer_destroys_it<shared_mutex>);
 }
 
 namespace {
@@ -380,8 +323,6 @@ TEST_CASE("shared_mutex: two readers and two writers", "[shared_mutex]") {
 }
 
 TEST_CASE("shared_mutex: two readers and two writers, for long", "[shared_mutex][.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.spurious = o.weak_failures = 1;
-    model::check("shared_mutex: four threads, long", o, two_readers_and_two_writers);
+    model::check("shared_mutex: four threads, long", for_long({.spurious = 1, .weak_failures = 1}),
+                 two_readers_and_two_writers);
 }

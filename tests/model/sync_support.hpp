@@ -28,8 +28,16 @@ using node = bide::basic_waiter<platform>;
 // Passes only where options.timeouts lets it.
 inline constexpr std::chrono::hours soon{1};
 
-inline model::options random(std::uint64_t runs) {
-    return {.how = model::options::method::pct, .runs = runs};
+inline model::options random(std::uint64_t runs, model::options o = {}) {
+    o.how = model::options::method::pct;
+    o.runs = runs;
+    return o;
+}
+
+// Of the long set.
+inline model::options for_long(model::options o = {}) {
+    o.depth = 5;
+    return random(300'000, o);
 }
 
 inline model::options bounded(int preemptions) {
@@ -84,6 +92,140 @@ template <class Mutex> void one_tries_one_locks_it() {
     m.lock();
     increment(data);
     m.unlock();
+}
+
+// `n` threads, two or three: the last to have it destroys it, as with a reference count under a lock.
+template <class Mutex> void last_one_destroys_it(int n) {
+    struct object {
+        Mutex m;
+        var<int> users;
+        explicit object(int all) : users(all) {}
+    };
+    auto* const o = new object(n);
+    const auto leave = [o] {
+        o->m.lock();
+        const int left = o->users - 1;
+        o->users = left;
+        o->m.unlock();
+        if (left == 0) {
+            delete o;
+        }
+    };
+    model::thread a(leave);
+    if (n == 3) {
+        model::thread b(leave);
+        leave();
+    } else {
+        leave();
+    }
+}
+
+// One waits for a time only, while the other unlocks it.
+template <class Mutex> void one_times_out_or_locks_it() {
+    Mutex m;
+    var<int> data{0};
+    m.lock();
+    model::thread waiting([&] {
+        if (m.try_lock_for(soon)) {
+            increment(data);
+            m.unlock();
+        }
+    });
+    increment(data);
+    m.unlock();
+    waiting.join();
+    MODEL_REQUIRE(m.try_lock());
+}
+
+// Two threads write, and then each makes the call. A third one waits for both, sees what they wrote, and destroys
+// the object, although the calls may not have returned.
+template <class Object> void two_write_and_call(Object* o, auto call, auto wait) {
+    var<int> left{0};
+    var<int> right{0};
+    model::thread a([&, o] {
+        left = 1;
+        call(*o);
+    });
+    model::thread b([&, o] {
+        right = 1;
+        call(*o);
+    });
+    wait(*o);
+    MODEL_REQUIRE(left == 1 && right == 1);
+    delete o;
+}
+
+// ---- Of a lock that readers share
+
+template <class Mutex> void one_writes_one_tries_to_read() {
+    Mutex m;
+    var<int> data{0};
+    model::thread reader([&] {
+        if (m.try_lock_shared()) {
+            const int seen = data;
+            MODEL_REQUIRE(seen != 1);
+            m.unlock_shared();
+        }
+    });
+    m.lock();
+    increment(data);
+    increment(data);
+    m.unlock();
+}
+
+template <class Mutex> void one_reads_one_tries_to_write() {
+    Mutex m;
+    var<int> data{0};
+    model::thread writer([&] {
+        if (m.try_lock()) {
+            increment(data);
+            m.unlock();
+        }
+    });
+    m.lock_shared();
+    MODEL_REQUIRE(data <= 1);
+    m.unlock_shared();
+}
+
+template <class Mutex> void two_read() {
+    Mutex m;
+    m.lock_shared();
+    model::thread other([&] {
+        m.lock_shared();
+        m.unlock_shared();
+    });
+    other.join(); // while it is held here
+    m.unlock_shared();
+    MODEL_REQUIRE(m.try_lock());
+    m.unlock();
+}
+
+template <class Mutex> void one_downgrades_one_writes() {
+    Mutex m;
+    var<int> data{0};
+    m.lock();
+    model::thread writer([&] {
+        const std::scoped_lock held(m);
+        increment(data);
+    });
+    m.unlock_and_lock_shared();
+    MODEL_REQUIRE(data == 0);
+    m.unlock_shared();
+}
+
+// As soon as it has written.
+template <class Mutex> void a_writer_destroys_it() {
+    auto* const m = new Mutex;
+    var<int> data{0};
+    m->lock_shared();
+    model::thread reader([&, m] {
+        MODEL_REQUIRE(data == 0);
+        m->unlock_shared();
+    });
+    m->lock();
+    increment(data);
+    m->unlock();
+    delete m;
 }
 
 // Looks until the wait is over, asleep or not.

@@ -4,6 +4,7 @@
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/scheduler_options.hpp>
+#include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/thread_support.hpp>
 #include <support/catch.hpp>
@@ -282,14 +283,7 @@ void no_thread() {
     MODEL_REQUIRE(ran == 1);
 }
 
-// Too large to explore every execution. Without mutants: under random schedules, a mutant that
-// survives proves nothing.
-void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = runs;
-    model::find(name, model::failure::none, o, body);
-}
+using model::check_at_random;
 
 } // namespace
 

@@ -27,80 +27,41 @@ struct meeting {
     }
 };
 
+// Which side has a seq_cst fence between its two steps.
+enum class fences { none, sender, receiver, both };
+
+template <order Send, order LookForSleeper, order Sleep, order LookForItem,
+          fences Has = fences::none>
+struct two_words : meeting {
+    void send() noexcept {
+        item.store(1, Send);
+        if (Has == fences::sender || Has == fences::both) {
+            platform::fence(order::seq_cst);
+        }
+        wake_if(asleep.load(LookForSleeper) != 0);
+    }
+    void receive() noexcept {
+        asleep.store(1, Sleep);
+        if (Has == fences::receiver || Has == fences::both) {
+            platform::fence(order::seq_cst);
+        }
+        sleep_unless(item.load(LookForItem) != 0);
+    }
+};
+
 // The item is no part of the order of seq_cst: the sender's load may come before its store is seen.
 // So it is on x86, where the two are plain moves.
-struct seq_cst_on_the_flag_only : meeting {
-    void send() noexcept {
-        item.store(1, order::release);
-        wake_if(asleep.load(order::seq_cst) != 0);
-    }
-    void receive() noexcept {
-        asleep.store(1, order::seq_cst);
-        sleep_unless(item.load(order::acquire) != 0);
-    }
-};
+using seq_cst_on_the_flag_only =
+    two_words<order::release, order::seq_cst, order::seq_cst, order::acquire>;
+using seq_cst_on_the_item_only =
+    two_words<order::seq_cst, order::acquire, order::release, order::seq_cst>;
+// Repaired.
+using seq_cst_on_all_four =
+    two_words<order::seq_cst, order::seq_cst, order::seq_cst, order::seq_cst>;
 
-struct seq_cst_on_the_item_only : meeting {
-    void send() noexcept {
-        item.store(1, order::seq_cst);
-        wake_if(asleep.load(order::acquire) != 0);
-    }
-    void receive() noexcept {
-        asleep.store(1, order::release);
-        sleep_unless(item.load(order::seq_cst) != 0);
-    }
-};
-
-// Repaired: seq_cst on all four.
-struct seq_cst_on_all_four : meeting {
-    void send() noexcept {
-        item.store(1, order::seq_cst);
-        wake_if(asleep.load(order::seq_cst) != 0);
-    }
-    void receive() noexcept {
-        asleep.store(1, order::seq_cst);
-        sleep_unless(item.load(order::seq_cst) != 0);
-    }
-};
-
-// A fence orders nothing for the side that has none.
-struct fence_in_the_sender_only : meeting {
-    void send() noexcept {
-        item.store(1, order::release);
-        platform::fence(order::seq_cst);
-        wake_if(asleep.load(order::relaxed) != 0);
-    }
-    void receive() noexcept {
-        asleep.store(1, order::relaxed);
-        sleep_unless(item.load(order::acquire) != 0);
-    }
-};
-
-struct fence_in_the_receiver_only : meeting {
-    void send() noexcept {
-        item.store(1, order::release);
-        wake_if(asleep.load(order::relaxed) != 0);
-    }
-    void receive() noexcept {
-        asleep.store(1, order::relaxed);
-        platform::fence(order::seq_cst);
-        sleep_unless(item.load(order::acquire) != 0);
-    }
-};
-
-// Repaired: a fence on both sides. Release and acquire are for what the item publishes.
-struct fences_on_both_sides : meeting {
-    void send() noexcept {
-        item.store(1, order::release);
-        platform::fence(order::seq_cst);
-        wake_if(asleep.load(order::relaxed) != 0);
-    }
-    void receive() noexcept {
-        asleep.store(1, order::relaxed);
-        platform::fence(order::seq_cst);
-        sleep_unless(item.load(order::acquire) != 0);
-    }
-};
+// A fence orders nothing for the side that has none. Release and acquire are for what the item publishes.
+template <fences Has>
+using fenced = two_words<order::release, order::relaxed, order::relaxed, order::acquire, Has>;
 
 // Read-modify-writes see the newest value of their own word; of the other word they say nothing.
 struct rmw_on_two_words : meeting {
@@ -149,10 +110,10 @@ TEST_CASE("known bad: seq_cst on one of the two variables loses a wake", "[known
 
 TEST_CASE("known bad: a fence on one side only loses a wake", "[known_bad]") {
     model::find("fence in the sender only", failure::lost_wakeup, {},
-                one_item<fence_in_the_sender_only>);
+                one_item<fenced<fences::sender>>);
     model::find("fence in the receiver only", failure::lost_wakeup, {},
-                one_item<fence_in_the_receiver_only>);
-    model::check("fences on both sides", {}, one_item<fences_on_both_sides>);
+                one_item<fenced<fences::receiver>>);
+    model::check("fences on both sides", {}, one_item<fenced<fences::both>>);
 }
 
 TEST_CASE("known bad: read-modify-writes on two words lose a wake", "[known_bad]") {

@@ -1,0 +1,20 @@
+#ifndef BIDE_TESTS_MODEL_AT_RANDOM_HPP
+#define BIDE_TESTS_MODEL_AT_RANDOM_HPP
+
+#include <model/check.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace model {
+
+// Explores `how.runs` random schedules, where all executions would be too many. Without mutants: one that survives
+// random schedules proves nothing.
+void check_at_random(std::string_view name, options how, const body& run);
+inline void check_at_random(std::string_view name, std::uint64_t runs, const body& run) {
+    check_at_random(name, {.runs = runs}, run);
+}
+
+} // namespace model
+
+#endif
