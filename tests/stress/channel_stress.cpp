@@ -571,7 +571,7 @@ template <class Make> void handle_storm(Make make) {
     int wrong = 0;
     do {
         const bool drain = rounds % 2 == 0; // or receivers leave early
-        std::atomic<int> sent{0};
+        std::atomic<int> went{0};
         std::atomic<int> received{0};
         {
             auto [tx, rx] = make(1 + rounds % 3);
@@ -589,7 +589,7 @@ template <class Make> void handle_storm(Make make) {
                                               static_cast<std::uint32_t>(k)))) {
                             break;
                         }
-                        sent.fetch_add(1);
+                        went.fetch_add(1);
                         *sends[at] = std::move(copy);
                     }
                     sends[at].reset();
@@ -607,7 +607,7 @@ template <class Make> void handle_storm(Make make) {
                 }
             });
         }
-        wrong += drain ? (sent != received ? 1 : 0) : (sent < received ? 1 : 0);
+        wrong += drain ? (went != received ? 1 : 0) : (went < received ? 1 : 0);
         wrong += parcel::alive != before ? 1 : 0;
         ++rounds;
     } while (time.is_left());

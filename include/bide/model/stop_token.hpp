@@ -235,7 +235,7 @@ public:
     /// Takes it back. Blocks: while another thread calls it.
     ~stop_callback() {
         if (state_.get() != nullptr) {
-            state_.get()->remove(*this, {});
+            state_.get()->remove(*this, {.is_given = true}); // no line of the body
         }
     }
 
