@@ -997,7 +997,8 @@ TEST_CASE("channel: all that is sent is received, whatever happens at once", "[c
 
 TEST_CASE("channel: all that is sent is received, whatever happens at once, for long",
           "[channel][.long]") {
-    model::check("channel: two send, two receive, long", for_long(), two_and_two);
+    model::options o = for_long();
+    model::check("channel: two send, two receive, long", o, two_and_two);
     o.timeouts = o.spurious = o.weak_failures = 1;
     model::check("channel: two send, two receive, one closes, long", o, all_at_once);
 }
