@@ -65,7 +65,7 @@ public:
         return *this;
     }
 
-    static inline int moves_left = 0;
+    static inline std::atomic<int> moves_left{0}; // several workers move
 
 private:
     static void count() {
