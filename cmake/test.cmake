@@ -101,7 +101,7 @@ string(TIMESTAMP built "%s")
 
 message(STATUS "Running the tests")
 execute_process(
-    COMMAND ${CMAKE_CTEST_COMMAND} --preset ${preset} --progress --output-log ${build}/ctest.log
+    COMMAND ${CMAKE_CTEST_COMMAND} --preset ${preset} --progress --no-label-summary --output-log ${build}/ctest.log
     WORKING_DIRECTORY ${root}
     RESULT_VARIABLE failed
 )
@@ -110,9 +110,12 @@ string(TIMESTAMP ended "%s")
 # What ran, what did not, and how the rest is run.
 math(EXPR build_time "${built} - ${begun}")
 math(EXPR run_time "${ended} - ${built}")
-message(STATUS "${build_time} s to build, ${run_time} s to run; the log is build/${preset}/ctest.log")
+file(STRINGS ${build}/ctest.log result REGEX "tests passed")
+message(STATUS "The ${set} set: ${result}; ${build_time} s to build, ${run_time} s to run")
+message(STATUS "The log: build/${preset}/ctest.log")
 file(STRINGS ${build}/configure.log not_found REGEX "left out, ")
 foreach(line IN LISTS not_found)
+    string(REGEX REPLACE "^-- " "" line "${line}")
     message(STATUS "Not built: ${line}")
 endforeach()
 if(EXISTS ${build}/left_out.txt)
