@@ -25,8 +25,9 @@ function(bide_join room file target filter)
     set(${filter} "--filenames-as-tags;[#${tag}]" PARENT_SCOPE)
 endfunction()
 
-# Writes a part: its source is ${out}.
+# bide_write_part(<source> <file>...): writes the source of a part that has these files of the folder.
 function(bide_write_part out)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
     set(headers "")
     set(bodies "")
     foreach(file IN LISTS ARGN)
@@ -47,7 +48,6 @@ endfunction()
 # Parts of about the same size, in the order of the files.
 function(bide_part_sources room sources)
     get_property(files DIRECTORY PROPERTY bide_files_of_${room})
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
     set(all 0)
     foreach(file IN LISTS files)
         file(SIZE ${CMAKE_CURRENT_SOURCE_DIR}/${file} bytes)
