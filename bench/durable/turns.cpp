@@ -94,7 +94,7 @@ measured hand_off(const lock_kind& kind, std::chrono::nanoseconds duration) {
 
 // ---- A herd
 //
-// One holds the lock, many wait, one releases: what that makes the others do.
+// A holder has the lock, many contenders wait, the holder releases: what the waiters then do.
 //
 // writes: the release, and the grant to the next. loads: until the next one has it and all have had
 // time to look; processes that are not told of changes poll.

@@ -1,4 +1,4 @@
-// Benchmarks of fork-join. In serial rows, a plain call that is not inlined stands where the others fork.
+// Benchmarks of fork-join. In serial rows, a plain call that is not inlined stands in place of each fork.
 
 #include "fork_join/pools.hpp"
 #include "support/bench.hpp"

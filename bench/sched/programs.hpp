@@ -38,7 +38,7 @@ inline constexpr peer_program go_peer{"go", BIDE_BENCH_GO};
 inline constexpr peer_program tmc_peer{"TooManyCooks", BIDE_BENCH_TMC};
 inline constexpr peer_program libfork_peer{"libfork", BIDE_BENCH_LIBFORK};
 
-// Of the numbers that it prints, the first one is a time, in this unit of nanoseconds; the others have names.
+// Of the numbers that it prints, the first one is a time, in this unit of nanoseconds; each later number has a name.
 inline measured run_peer(const char* path, const std::string& workload, const job& j,
                          const std::vector<const char*>& names = {"fastest"}, double unit = 1) {
     using std::chrono::milliseconds;
