@@ -1,16 +1,12 @@
 // Coroutines that are destroyed while they wait, or with what they were granted.
 
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
-
-#include <cstddef>
-#include <optional>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::channel_waits;

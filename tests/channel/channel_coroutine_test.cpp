@@ -1,21 +1,12 @@
 // Coroutines that wait: where they resume, and chains of them.
 
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/channel.hpp>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::channel_waits;

@@ -1,6 +1,5 @@
 // The destruction of a channel, with waiters or right after its last use, and of a thread.
 
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
@@ -9,18 +8,10 @@
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <stop_token>
-#include <thread>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::channel_waits;

@@ -1,7 +1,7 @@
-#include "support/catch.hpp"
 #include "support/channel_forms.hpp"
 #include "support/coroutines.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/text.hpp"
 
 #include <bide/channel/channel.hpp>
@@ -9,16 +9,6 @@
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/core/config.hpp>
-
-#include <array>
-#include <chrono>
-#include <concepts>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

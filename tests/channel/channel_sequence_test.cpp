@@ -1,6 +1,5 @@
 // A channel compared with a model of it, over random sequences of steps.
 
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
@@ -8,18 +7,9 @@
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::channel_waits;

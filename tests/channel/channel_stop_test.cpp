@@ -1,17 +1,13 @@
 // Waits with a stop token.
 
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/service.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <stop_token>
 
 using namespace std::chrono_literals;
 using namespace test::channel_waits;

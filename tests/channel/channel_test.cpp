@@ -1,31 +1,13 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <limits>
-#include <memory>
-#include <new>
-#include <optional>
-#include <ranges>
-#include <span>
-#include <stdexcept>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BIDE_TESTS_SANITIZED 1

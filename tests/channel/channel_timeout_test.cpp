@@ -1,22 +1,13 @@
 // Waits with a time-out or a deadline.
 
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <limits>
-#include <optional>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::channel_waits;

@@ -1,28 +1,16 @@
 // Elements of the types that containers get wrong, in every form of a send and of a receive: no
 // operation takes an element's address by `&`, converts, copies, assigns or default-constructs it.
 
-#include "support/catch.hpp"
 #include "support/channel_forms.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/watch.hpp>
-
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 namespace forms = test::forms;

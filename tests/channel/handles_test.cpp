@@ -1,26 +1,15 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/lifetime.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

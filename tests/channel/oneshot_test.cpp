@@ -1,5 +1,4 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/contested.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
@@ -11,21 +10,10 @@
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/oneshot.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <new>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
 
 using namespace std::chrono_literals;
 

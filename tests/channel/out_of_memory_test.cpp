@@ -3,11 +3,11 @@
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
 #include "support/shortage.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -18,14 +18,6 @@
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/channel/watch.hpp>
 #include <bide/task/task.hpp>
-
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 namespace {
 

@@ -1,25 +1,12 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/priority_channel.hpp>
 #include <bide/channel/select.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <functional>
-#include <limits>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::channel_waits;

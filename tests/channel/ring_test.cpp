@@ -1,25 +1,10 @@
-#include "support/catch.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/ring.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <limits>
-#include <new>
-#include <numeric>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using bide::attempt;
 

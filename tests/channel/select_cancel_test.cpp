@@ -1,4 +1,3 @@
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
@@ -8,6 +7,7 @@
 #include "support/selecting.hpp"
 #include "support/service.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/broadcast.hpp>
@@ -17,17 +17,6 @@
 #include <bide/channel/select.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <limits>
-#include <new>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <utility>
 
 using namespace std::chrono_literals;
 

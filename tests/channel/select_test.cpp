@@ -1,5 +1,4 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/fake_clock.hpp"
 #include "support/gate.hpp"
 #include "support/is_free.hpp"
@@ -9,6 +8,7 @@
 #include "support/selecting.hpp"
 #include "support/service.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/channel.hpp>
@@ -20,21 +20,6 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
-
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <optional>
-#include <shared_mutex>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
 
 using namespace std::chrono_literals;
 

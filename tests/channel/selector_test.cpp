@@ -1,11 +1,11 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/selecting.hpp"
 #include "support/service.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/broadcast.hpp>
@@ -15,19 +15,6 @@
 #include <bide/channel/selector.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <deque>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

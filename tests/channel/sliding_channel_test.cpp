@@ -1,21 +1,10 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/counted.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/channel/sliding_channel.hpp>
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <limits>
-#include <memory>
-#include <stdexcept>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::channel_waits;

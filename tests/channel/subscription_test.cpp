@@ -1,7 +1,6 @@
 // What the subscribers of a broadcast and the receivers of a watch have in common: each is a reader
 // of detail/subscription.hpp.
 
-#include "support/catch.hpp"
 #include "support/contested.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
@@ -11,22 +10,13 @@
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/watch.hpp>
 #include <bide/core/choice.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <new>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

@@ -1,24 +1,12 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/unbounded_channel.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <limits>
-#include <new>
-#include <optional>
-#include <ranges>
-#include <span>
-#include <type_traits>
-#include <vector>
 
 using namespace std::chrono_literals;
 

@@ -1,22 +1,13 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
 #include "support/observing.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/watch.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <utility>
 
 using namespace std::chrono_literals;
 

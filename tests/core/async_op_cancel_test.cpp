@@ -1,17 +1,11 @@
 #include <bide/core/async_op.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/fake_clock.hpp>
 #include <support/gate.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
-
-#include <chrono>
-#include <optional>
-#include <stop_token>
-#include <thread>
-#include <utility>
+#include <support/test.hpp>
 
 // A stop or a time-out ends a coroutine's wait early.
 

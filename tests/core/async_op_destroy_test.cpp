@@ -2,20 +2,13 @@
 
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <deque>
-#include <optional>
-#include <stop_token>
+#include <support/test.hpp>
 
 // Coroutines that are destroyed while they wait, and grants, stops and time-outs that race.
 

@@ -1,18 +1,10 @@
 #include <bide/core/async_op.hpp>
 #include <bide/task/task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <deque>
-#include <optional>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // Where a coroutine resumes after its wait.
 

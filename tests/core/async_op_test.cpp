@@ -1,20 +1,10 @@
 #include <bide/core/async_op.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
-
-#include <chrono>
-#include <coroutine>
-#include <exception>
-#include <memory>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <type_traits>
-#include <utility>
+#include <support/test.hpp>
 
 // The results of an operation. async_op_resume_test.cpp tests where a coroutine resumes.
 // async_op_cancel_test.cpp and async_op_destroy_test.cpp test how its wait ends early.

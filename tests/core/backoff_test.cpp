@@ -1,13 +1,8 @@
 #include <bide/core/backoff.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

@@ -10,20 +10,9 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <shared_mutex>
-#include <stop_token>
-#include <thread>
-#include <type_traits>
-#include <utility>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::callback_wait;

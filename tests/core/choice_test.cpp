@@ -1,15 +1,8 @@
 #include <bide/core/choice.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <type_traits>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::basic_choice;
 

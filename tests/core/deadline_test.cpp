@@ -1,11 +1,6 @@
 #include <bide/core/deadline.hpp>
-#include <support/catch.hpp>
 #include <support/fake_clock.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <limits>
-#include <ratio>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::deadline;

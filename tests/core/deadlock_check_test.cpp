@@ -3,23 +3,11 @@
 #define BIDE_DEADLOCK_CHECK
 
 #include <bide/bide.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/tasks.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdio>
-#include <mutex>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::mutex;

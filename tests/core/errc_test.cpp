@@ -1,8 +1,5 @@
 #include <bide/core/errc.hpp>
-#include <support/catch.hpp>
-
-#include <string>
-#include <system_error>
+#include <support/test.hpp>
 
 using bide::errc;
 

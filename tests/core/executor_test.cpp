@@ -1,8 +1,6 @@
 #include <bide/core/executor.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
-
-#include <type_traits>
+#include <support/test.hpp>
 
 using bide::executor_of;
 using bide::executor_ref;

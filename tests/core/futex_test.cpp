@@ -1,15 +1,9 @@
 #include <bide/core/futex.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/fake_clock.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
-
-#include <cerrno>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::deadline;

@@ -63,7 +63,7 @@ using waits = bide::async_op<void>(const bide::closed_error&, const bide::stoppe
 
 } // namespace
 
-#include "support/catch.hpp"
+#include "support/test.hpp"
 
 #include <bide/bide.hpp>
 #include <bide/parallel.hpp>

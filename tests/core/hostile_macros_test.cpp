@@ -2,7 +2,7 @@
 // Qt, X11 and windows.h define, so that a use of their names breaks the build. It includes the standard
 // and system headers first, because the macros would break these too.
 
-#include "support/catch.hpp"
+#include "support/test.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,12 +1,8 @@
 #include <bide/core/lock_bits.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <cstdint>
-#include <memory>
+#include <support/test.hpp>
 
 namespace {
 

@@ -1,16 +1,10 @@
 #include <bide/core/parker.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/fake_clock.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <memory>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::basic_parker;

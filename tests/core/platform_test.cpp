@@ -1,12 +1,7 @@
 #include <bide/core/platform.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <type_traits>
-#include <vector>
+#include <support/test.hpp>
 
 #if defined(__linux__)
 #include <sched.h>

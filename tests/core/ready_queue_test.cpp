@@ -1,15 +1,9 @@
 #include <bide/core/ready_queue.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <deque>
-#include <memory>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::basic_ready_queue;

@@ -1,17 +1,6 @@
 #include <bide/core/result.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
-
-#include <any>
-#include <initializer_list>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <system_error>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::errc;
 using bide::result;

@@ -1,13 +1,7 @@
 #include <bide/core/resume.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
-
-#include <coroutine>
-#include <deque>
-#include <exception>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::executor_ref;
 using bide::runnable;

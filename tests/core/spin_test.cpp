@@ -1,9 +1,6 @@
 #include <bide/core/spin.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
-
-#include <chrono>
-#include <cstdint>
+#include <support/test.hpp>
 
 namespace {
 

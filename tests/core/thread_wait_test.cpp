@@ -1,6 +1,5 @@
 #include <bide/core/thread_wait.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/fake_clock.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
@@ -8,13 +7,7 @@
 #include <support/service.hpp>
 #include <support/stop.hpp>
 #include <support/takers.hpp>
-
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <stop_token>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::deadline;

@@ -1,24 +1,13 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/timer.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/fake_clock.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <deque>
-#include <limits>
-#include <memory>
-#include <system_error>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 #if defined(__linux__)
 #include <signal.h>

@@ -1,11 +1,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
-#include <support/catch.hpp>
-
-#include <memory>
-#include <type_traits>
-#include <utility>
+#include <support/test.hpp>
 
 namespace {
 

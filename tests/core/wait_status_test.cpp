@@ -1,7 +1,5 @@
 #include <bide/core/wait_status.hpp>
-#include <support/catch.hpp>
-
-#include <initializer_list>
+#include <support/test.hpp>
 
 using bide::wait_status;
 

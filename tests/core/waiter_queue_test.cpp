@@ -1,14 +1,7 @@
 #include <bide/core/waiter_queue.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <deque>
-#include <memory>
-#include <numeric>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::deadline;
 using bide::wait_status;

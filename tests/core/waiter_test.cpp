@@ -1,14 +1,9 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <memory>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::basic_waiter;

@@ -1,7 +1,5 @@
 #include <bide/core/waker.hpp>
-#include <support/catch.hpp>
-
-#include <type_traits>
+#include <support/test.hpp>
 
 namespace {
 

@@ -4,25 +4,11 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <cstddef>
-#include <optional>
-#include <random>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
 

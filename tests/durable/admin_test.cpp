@@ -4,11 +4,9 @@
 #include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/slots/memory.hpp>
 
-#include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <string>
 
 using bide::durable_errc;
 using bide::durable_mutex;

@@ -12,26 +12,13 @@
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/sqlite.hpp>
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/containers.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <functional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
-#include <csignal>
 #include <sys/wait.h>
 #include <unistd.h>
 

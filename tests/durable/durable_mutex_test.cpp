@@ -6,18 +6,9 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <support/catch.hpp>
 #include <support/durable_locks.hpp>
 #include <support/gate.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <concepts>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::durable_mutex;

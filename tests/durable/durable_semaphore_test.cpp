@@ -2,24 +2,12 @@
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 
-#include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -3,14 +3,9 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/task/task.hpp>
 
-#include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <atomic>
-#include <optional>
-#include <thread>
-#include <utility>
 
 using bide::durable_errc;
 using bide::durable_shared_mutex;

@@ -1,12 +1,7 @@
 #include <bide/durable/errors.hpp>
 
 #include <bide/core/result.hpp>
-#include <support/catch.hpp>
-
-#include <set>
-#include <string>
-#include <system_error>
-#include <type_traits>
+#include <support/test.hpp>
 
 using bide::durable_errc;
 

@@ -1,9 +1,7 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/process.hpp>
 
-#include <support/catch.hpp>
-
-#include <cstdint>
+#include <support/test.hpp>
 
 using namespace bide::durable;
 using bide::lock_clock;

@@ -1,11 +1,7 @@
 #include <bide/durable/fence_gate.hpp>
 
-#include <support/catch.hpp>
 #include <support/gate.hpp>
-
-#include <array>
-#include <cstdint>
-#include <cstring>
+#include <support/test.hpp>
 
 TEST_CASE("fence_gate: admits a token unless it has seen a larger one") {
     bide::fence_gate gate;

@@ -8,20 +8,11 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 
-#include <support/catch.hpp>
 #include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
 
 #include <sys/wait.h>
 #include <unistd.h>

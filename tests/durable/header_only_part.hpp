@@ -5,9 +5,7 @@
 #include <bide/durable/guard.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 
-#include <optional>
-#include <string>
-#include <system_error>
+#include <support/standard.hpp>
 
 namespace header_only_part {
 

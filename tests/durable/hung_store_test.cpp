@@ -11,37 +11,14 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
 
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/coroutines.hpp>
 #include <support/durable_locks.hpp>
 #include <support/frozen_filesystem.hpp>
 #include <support/gate.hpp>
 #include <support/tasks.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <set>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <pthread.h>
 #include <sys/wait.h>

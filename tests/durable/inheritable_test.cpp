@@ -10,22 +10,10 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
-#include <support/catch.hpp>
 #include <support/temp_directory.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <filesystem>
-#include <iterator>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
-
-#include <csignal>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

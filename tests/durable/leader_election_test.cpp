@@ -7,26 +7,11 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
 

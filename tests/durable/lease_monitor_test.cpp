@@ -2,14 +2,8 @@
 
 #include <bide/durable/process.hpp>
 
-#include <support/catch.hpp>
 #include <support/gate.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <vector>
+#include <support/test.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>

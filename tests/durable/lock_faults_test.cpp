@@ -8,26 +8,10 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/gate.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <coroutine>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <pthread.h>
 

@@ -11,29 +11,12 @@
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/memory.hpp>
-#include <support/catch.hpp>
 #include <support/crash_arena.hpp>
 #include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 namespace {
 

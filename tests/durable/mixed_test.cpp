@@ -6,12 +6,9 @@
 
 #include <bide/durable/slots/file.hpp>
 
-#include <support/catch.hpp>
 #include <support/temp_directory.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <string>
-#include <utility>
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #error "this file is compiled without BIDE_DURABLE_HEADER_ONLY"

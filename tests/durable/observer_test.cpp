@@ -5,20 +5,9 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/task/task.hpp>
 
-#include <support/catch.hpp>
 #include <support/durable_locks.hpp>
 #include <support/gate.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::durable_errc;

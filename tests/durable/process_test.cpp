@@ -1,11 +1,7 @@
 #include <bide/durable/process.hpp>
 
-#include <support/catch.hpp>
 #include <support/gate.hpp>
-
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+#include <support/test.hpp>
 
 #include <poll.h>
 #include <pthread.h>

@@ -9,25 +9,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <cstdint>
-#include <memory>
-#include <random>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 #include <unistd.h>
 

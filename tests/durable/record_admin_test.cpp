@@ -2,11 +2,8 @@
 
 #include <bide/durable/record.hpp>
 
-#include <support/catch.hpp>
 #include <support/record_table.hpp>
-
-#include <cstdint>
-#include <limits>
+#include <support/test.hpp>
 
 using namespace bide::durable;
 using bide::durable_errc;

@@ -4,19 +4,10 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
 
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
+#include <support/test.hpp>
 
 #include <nlohmann/json.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 using namespace bide::durable;
 using bide::durable_errc;

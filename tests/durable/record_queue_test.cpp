@@ -2,12 +2,7 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_queue.hpp>
 
-#include <support/catch.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

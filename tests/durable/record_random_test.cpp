@@ -3,22 +3,9 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_admin.hpp>
 
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <iterator>
-#include <map>
-#include <set>
-#include <string>
-#include <system_error>
-#include <tuple>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // The rules are compared with a model, which has the same rules in the most obvious form, by long
 // random runs: the outcomes and the records must be the same after every step. In addition, a grant

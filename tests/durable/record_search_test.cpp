@@ -3,22 +3,7 @@
 #include <bide/durable/record_admin.hpp>
 #include <bide/durable/record_queue.hpp>
 
-#include <support/catch.hpp>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <unordered_set>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // Every run of a few clients on one record, breadth first, so that a fault is shown by the shortest
 // run that leads to it.

@@ -1,17 +1,8 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_admin.hpp>
 
-#include <support/catch.hpp>
 #include <support/record_table.hpp>
-
-#include <algorithm>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // Examples of the rules, and what the other tests of them leave out: arguments, limits, descriptions, fields of
 // other programs. record_random_test.cpp compares the rules with a model, record_search_test.cpp checks them

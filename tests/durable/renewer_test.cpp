@@ -7,20 +7,10 @@
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>
 #include <support/gate.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 #include <pthread.h>
 

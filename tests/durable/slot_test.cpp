@@ -1,28 +1,8 @@
 #include <bide/durable/slot.hpp>
 
 #include <bide/durable/slots/memory.hpp>
-#include <support/catch.hpp>
 #include <support/slot_conformance.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <ctime>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
 #include <fcntl.h>

@@ -1,10 +1,7 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/ticket.hpp>
 
-#include <support/catch.hpp>
-
-#include <set>
-#include <string>
+#include <support/test.hpp>
 
 using bide::durable_ticket;
 

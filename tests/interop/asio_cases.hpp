@@ -11,18 +11,7 @@
 #include <bide/task/strand.hpp>
 #include <bide/task/task.hpp>
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
+#include <support/standard.hpp>
 
 using namespace std::chrono_literals;
 

@@ -1,9 +1,9 @@
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/shortage.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/select.hpp>
@@ -17,14 +17,6 @@
 #include <asio/experimental/as_tuple.hpp>
 #include <asio/experimental/awaitable_operators.hpp>
 #include <asio/experimental/deferred.hpp>
-
-#include <algorithm>
-#include <future>
-#include <mutex>
-#include <random>
-#include <stdexcept>
-#include <system_error>
-#include <vector>
 
 namespace net = asio;
 namespace with = bide::with_asio;

@@ -1,5 +1,5 @@
-#include "support/catch.hpp"
 #include "support/gate.hpp"
+#include "support/test.hpp"
 
 #include <bide/interop/boost_asio.hpp>
 

@@ -1,26 +1,11 @@
 // Coroutine types of other libraries await what bide has, without an adapter. The types here are built as
 // those of cppcoro and of TooManyCooks are; the third one is what a user writes in twenty lines.
 
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
+#include "support/test.hpp"
 
 #include <bide/bide.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <coroutine>
-#include <exception>
-#include <future>
-#include <mutex>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
 
 using namespace std::chrono_literals;
 

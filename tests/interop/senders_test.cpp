@@ -1,28 +1,14 @@
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/senders.hpp"
 #include "support/shortage.hpp"
+#include "support/test.hpp"
 
 #include <bide/bide.hpp>
 #include <bide/interop/senders.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <exception>
-#include <memory>
-#include <new>
-#include <optional>
-#include <stop_token>
-#include <system_error>
-#include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace ex = test::ex;
 using with = bide::senders<ex::names>;

@@ -5,10 +5,7 @@
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <mutex>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -5,14 +5,9 @@
 #include <bide/core/timer.hpp>
 #include <bide/sync/event.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
+#include <support/test.hpp>
 #include <support/tokens.hpp>
-
-#include <coroutine>
-#include <memory>
-#include <optional>
-#include <utility>
 
 // Coroutines that wait for a token. Each is resumed once, on the giver's thread or on its executor.
 // The giver and the thread that queued the wait do not access the frame afterwards. The checker

@@ -3,8 +3,7 @@
 
 #include <model/check.hpp>
 
-#include <cstdint>
-#include <string_view>
+#include <support/standard.hpp>
 
 namespace model {
 

@@ -1,11 +1,7 @@
 // The face of std::atomic, as far as it is not the library's own need.
 
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <atomic>
-#include <cstdint>
-#include <type_traits>
+#include <support/test.hpp>
 
 namespace {
 

@@ -3,10 +3,7 @@
 
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <mutex>
-#include <shared_mutex>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -2,11 +2,7 @@
 #include <bide/sched/blocking_pool.hpp>
 #include <model/check.hpp>
 #include <model/thread_support.hpp>
-#include <support/catch.hpp>
-
-#include <chrono>
-#include <memory>
-#include <system_error>
+#include <support/test.hpp>
 
 // The pool of threads for blocking work: a runnable that is taken runs once, beside a thread that
 // leaves, finish(), or another post. The pool may be destroyed as soon as the work was seen done.

@@ -5,10 +5,7 @@
 #include <bide/core/callback_wait.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <memory>
-#include <optional>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -4,15 +4,8 @@
 #include <bide/channel/channel.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <model/channel_support.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
-
-#include <array>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace channel_model;
 

@@ -7,11 +7,7 @@
 #include <model/check.hpp>
 #include <model/sync_support.hpp>
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace channel_model {
 

@@ -2,24 +2,10 @@
 
 #include <model/check.hpp>
 #include <model/five_bugs.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
-#include <array>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <memory>
-#include <sstream>
-#include <stdexcept>
-#include <string>
-#include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <vector>
 
 namespace {
 

@@ -2,11 +2,7 @@
 
 #include <model/at_random.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
+#include <support/test.hpp>
 
 namespace {
 

@@ -2,9 +2,7 @@
 #include <bide/sched/child_deque.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstddef>
+#include <support/test.hpp>
 
 // The forked children of a worker: each child is taken once, by its parent, by its worker or by a
 // thief, with what the worker wrote before; thieves take the oldest; and a worker that goes to sleep

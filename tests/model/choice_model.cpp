@@ -5,10 +5,7 @@
 #include <bide/sync/detail/gate.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <model/channel_support.hpp>
-#include <support/catch.hpp>
-
-#include <array>
-#include <cstddef>
+#include <support/test.hpp>
 
 using namespace channel_model;
 

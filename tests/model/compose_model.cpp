@@ -9,12 +9,8 @@
 #include <bide/task/detail/when_state.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 #include <support/tokens.hpp>
-
-#include <coroutine>
-#include <cstddef>
-#include <utility>
 
 namespace {
 

@@ -6,12 +6,8 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
-
-#include <mutex>
-#include <optional>
-#include <shared_mutex>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -5,14 +5,7 @@
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/fence_gate.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <system_error>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -1,6 +1,6 @@
 #include <bide/core/event_count.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // Waits for a condition of another structure: a second check between prepare() and wait() is
 // enough, with any memory order of the condition.

@@ -11,9 +11,7 @@
 
 #include <bide/core/event_count.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
+#include <support/test.hpp>
 
 namespace {
 

@@ -7,8 +7,7 @@
 
 #include <model/check.hpp>
 
-#include <array>
-#include <cstdint>
+#include <support/standard.hpp>
 
 namespace five_bugs {
 

@@ -2,7 +2,7 @@
 #include <bide/sched/idle.hpp>
 #include <model/at_random.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // The forks of a thread: each job is run once, by its owner or by a thief, in whichever slot it
 // was; no thief's request is lost; and a worker that goes to sleep sees published jobs.

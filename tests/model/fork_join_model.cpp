@@ -8,13 +8,7 @@
 #include <bide/sched/detail/pool.hpp>
 #include <model/at_random.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // A stolen arm and the thread that waits for it; and forks while workers go to sleep. The deque has
 // a model of its own.

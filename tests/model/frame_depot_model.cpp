@@ -1,9 +1,6 @@
 #include <bide/task/detail/frame_memory.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstddef>
-#include <string>
+#include <support/test.hpp>
 
 // The depot of memory blocks. Each batch that is given has one taker, which sees all earlier writes
 // to it. No batch is lost. A thread that finds the lock taken does without the depot.

@@ -5,19 +5,7 @@
 
 #include <model/check.hpp>
 #include <model/program.hpp>
-#include <support/catch.hpp>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <initializer_list>
-#include <iterator>
-#include <ostream>
-#include <random>
-#include <string>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -12,14 +12,8 @@
 #include <bide/sync/semaphore.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 #include <support/tokens.hpp>
-
-#include <coroutine>
-#include <cstddef>
-#include <exception>
-#include <memory>
-#include <utility>
 
 namespace {
 

@@ -1,10 +1,6 @@
 #include <bide/sched/detail/growing_table.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <memory>
-#include <string>
+#include <support/test.hpp>
 
 // A table whose objects are made at their first use. All threads find one object for a number, as it was
 // constructed. Every chunk that is made is destroyed once.

@@ -4,12 +4,7 @@
 #include <bide/sched/injector.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
+#include <support/test.hpp>
 
 // Workers that sleep, search and run, and threads that push: no job stays unseen while a worker
 // sleeps, and the counts are right at the end. With the real queues and parkers, because each pair

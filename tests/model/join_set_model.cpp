@@ -8,13 +8,7 @@
 #include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
-#include <support/catch.hpp>
-
-#include <coroutine>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
+#include <support/test.hpp>
 
 // A join_set and the threads that run its children. Each outcome is returned once, or destroyed with
 // the set: when the destructor has returned, no outcome is left, although the thread that ran a child

@@ -4,14 +4,7 @@
 
 #include <model/check.hpp>
 #include <model/program.hpp>
-#include <support/catch.hpp>
-
-#include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

@@ -5,9 +5,7 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <functional>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -11,17 +11,8 @@
 #include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 #include <support/tokens.hpp>
-
-#include <coroutine>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <memory>
-#include <utility>
-#include <vector>
 
 // The end of a scheduler, with its real lists and tasks. shutdown() returns when every task has
 // ended and not before; each task runs or is refused; and the scheduler may be destroyed as soon as

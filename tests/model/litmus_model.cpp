@@ -4,10 +4,7 @@
 
 #include <model/check.hpp>
 #include <model/program.hpp>
-#include <support/catch.hpp>
-
-#include <span>
-#include <string_view>
+#include <support/test.hpp>
 
 namespace {
 

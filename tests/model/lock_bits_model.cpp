@@ -1,9 +1,6 @@
 #include <bide/core/lock_bits.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <memory>
+#include <support/test.hpp>
 
 // The lock in two bits of a word: one thread at a time holds it, each sleeping waiter is woken, and
 // the other bits stay unchanged.

@@ -2,23 +2,10 @@
 // a path of another one. Each ends in a message that says so.
 
 #include <model/check.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <array>
-#include <atomic>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #if !defined(__SANITIZE_ADDRESS__) && defined(__linux__) &&                                        \
     (defined(__x86_64__) || defined(__aarch64__))

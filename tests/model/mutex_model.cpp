@@ -2,9 +2,7 @@
 
 #include <bide/sync/mutex.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <mutex>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

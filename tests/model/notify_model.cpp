@@ -5,10 +5,8 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/notify.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
-
-#include <atomic>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

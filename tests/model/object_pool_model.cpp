@@ -3,11 +3,7 @@
 
 #include <bide/sync/object_pool.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -3,7 +3,7 @@
 
 #include <bide/sync/once.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

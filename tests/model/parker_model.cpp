@@ -1,9 +1,6 @@
 #include <bide/core/parker.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <memory>
-#include <string>
+#include <support/test.hpp>
 
 // The token of one thread: no token is lost or doubled, each publishes the notifier's writes, and
 // the exchange is the last access of unpark().

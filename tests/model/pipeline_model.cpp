@@ -6,11 +6,7 @@
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <model/at_random.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <memory>
-#include <optional>
+#include <support/test.hpp>
 
 // The threads of a pipeline: which one reads, runs a serial stage, or sleeps, and the end. What the source
 // and the serial stages touch is plain data, so two calls that are not ordered are found.

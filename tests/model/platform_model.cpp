@@ -1,11 +1,7 @@
 // What the checker's platform does beside atomics: sleep, tell the time, keep what a thread has.
 
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <limits>
-#include <string>
+#include <support/test.hpp>
 
 namespace {
 

@@ -9,13 +9,7 @@
 #include <bide/sched/idle.hpp>
 #include <model/at_random.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <initializer_list>
-#include <memory>
-#include <string>
-#include <vector>
+#include <support/test.hpp>
 
 // The workers of a scheduler: first their parts, then all of it with real queues, timers and
 // sleepers. Each job that is pushed is run, whichever worker sleeps; each timer that is due is

@@ -5,12 +5,7 @@
 #include <bide/channel/priority_channel.hpp>
 #include <bide/channel/sliding_channel.hpp>
 #include <model/channel_support.hpp>
-#include <support/catch.hpp>
-
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <utility>
+#include <support/test.hpp>
 
 using namespace channel_model;
 

@@ -26,16 +26,7 @@
 
 #include <model/check.hpp>
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace bide::model {
 

@@ -3,10 +3,7 @@
 
 #include <bide/task/detail/token_count.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <limits>
+#include <support/test.hpp>
 
 namespace {
 

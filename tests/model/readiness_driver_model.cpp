@@ -7,12 +7,7 @@
 #include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
+#include <support/test.hpp>
 
 #if defined(__linux__)
 

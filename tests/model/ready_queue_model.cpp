@@ -1,8 +1,6 @@
 #include <bide/core/ready_queue.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <memory>
+#include <support/test.hpp>
 
 // Many threads post runnables to one owner. Each runnable is popped once, those of one poster in
 // order. The owner sleeps only while there is none. The CAS is the last access of a post to the

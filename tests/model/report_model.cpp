@@ -3,16 +3,7 @@
 
 #include <model/check.hpp>
 #include <model/program.hpp>
-#include <support/catch.hpp>
-
-#include <array>
-#include <cstdint>
-#include <map>
-#include <random>
-#include <set>
-#include <sstream>
-#include <string>
-#include <string_view>
+#include <support/test.hpp>
 
 namespace {
 

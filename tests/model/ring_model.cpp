@@ -3,11 +3,7 @@
 
 #include <bide/channel/ring.hpp>
 #include <model/channel_support.hpp>
-#include <support/catch.hpp>
-
-#include <array>
-#include <cstddef>
-#include <new>
+#include <support/test.hpp>
 
 using namespace channel_model;
 using bide::attempt;

@@ -7,10 +7,7 @@
 #include <bide/task/detail/task_registry.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
-#include <support/catch.hpp>
-
-#include <coroutine>
-#include <optional>
+#include <support/test.hpp>
 
 // The loop of sched/run_loop.hpp. Threads push while another thread runs it: each push runs once, and
 // wakes the loop if it sleeps. A job may wait inside of the loop. stop_run() ends one run. Two threads

@@ -1,8 +1,6 @@
 #include <bide/sched/run_queue.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstddef>
+#include <support/test.hpp>
 
 // The ring of a worker: each job comes out once, by the owner's pop, a thief or an overflow; in
 // order; and with what the owner wrote before.

@@ -11,15 +11,7 @@
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <model/thread_support.hpp>
-#include <support/catch.hpp>
-
-#include <coroutine>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <system_error>
-#include <utility>
+#include <support/test.hpp>
 
 // A whole scheduler: its pool, its threads and its end, connected as in a program. Each task runs once
 // or is refused, also if workers block and only few threads may be started. shutdown() returns when

@@ -10,13 +10,8 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <model/channel_support.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
-
-#include <cstddef>
-#include <optional>
-#include <utility>
-#include <variant>
+#include <support/test.hpp>
 
 using namespace channel_model;
 using bide::on_acquire;

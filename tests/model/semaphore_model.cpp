@@ -3,10 +3,7 @@
 
 #include <bide/sync/semaphore.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <cstddef>
-#include <memory>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

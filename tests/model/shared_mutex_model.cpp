@@ -2,10 +2,7 @@
 
 #include <bide/sync/shared_mutex.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
-
-#include <mutex>
-#include <shared_mutex>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

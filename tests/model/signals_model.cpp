@@ -5,11 +5,8 @@
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/watch.hpp>
 #include <model/sync_support.hpp>
-#include <support/catch.hpp>
 #include <support/contested.hpp>
-
-#include <optional>
-#include <utility>
+#include <support/test.hpp>
 
 using namespace sync_model;
 

@@ -2,10 +2,7 @@
 
 #include <bide/model/standard.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <chrono>
-#include <mutex>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using model::failure;

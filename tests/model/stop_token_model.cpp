@@ -2,11 +2,7 @@
 
 #include <bide/model/stop_token.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <functional>
-#include <optional>
-#include <stop_token>
+#include <support/test.hpp>
 
 using model::failure;
 using model::var;

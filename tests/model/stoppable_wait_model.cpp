@@ -14,12 +14,8 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <model/channel_support.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
-
-#include <memory>
-#include <mutex>
-#include <optional>
+#include <support/test.hpp>
 
 using namespace channel_model;
 

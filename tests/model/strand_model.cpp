@@ -5,7 +5,7 @@
 #include <bide/task/detail/serial_queue.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 namespace {
 

@@ -12,9 +12,7 @@
 #include <bide/core/waker.hpp>
 #include <model/check.hpp>
 
-#include <chrono>
-#include <cstdint>
-#include <mutex>
+#include <support/standard.hpp>
 
 namespace sync_model {
 

@@ -4,12 +4,8 @@
 #include <bide/task/detail/task_state.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 #include <support/tokens.hpp>
-
-#include <coroutine>
-#include <optional>
-#include <utility>
 
 // Tasks that wait, are woken, cancelled, joined and detached. Each suspension is ended once, and
 // not accessed afterwards. The outcome is taken or discarded once, and the memory is freed once.

@@ -9,11 +9,8 @@
 #include <bide/core/executor.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <model/check.hpp>
+#include <support/standard.hpp>
 #include <support/tokens.hpp>
-
-#include <coroutine>
-#include <exception>
-#include <utility>
 
 namespace bide::model {
 

@@ -3,10 +3,7 @@
 #include <bide/task/detail/tag_table.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <coroutine>
-#include <cstdint>
+#include <support/test.hpp>
 
 namespace {
 

@@ -3,10 +3,7 @@
 
 #include <model/check.hpp>
 
-#include <cstddef>
-#include <optional>
-#include <string_view>
-#include <system_error>
+#include <support/standard.hpp>
 
 namespace bide::model {
 

@@ -2,11 +2,7 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <cstdint>
-#include <memory>
-#include <string>
+#include <support/test.hpp>
 
 // The timer queue and the service. A timer fires once or is cancelled, never both. After cancel()
 // it may be destroyed. A timer that is added wakes the sleeper, without the help of a time-out.

@@ -5,11 +5,8 @@
 #include <bide/channel/handles.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <model/channel_support.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
-
-#include <optional>
-#include <utility>
+#include <support/test.hpp>
 
 using namespace channel_model;
 

@@ -3,12 +3,8 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
+#include <support/test.hpp>
 #include <support/tokens.hpp>
-
-#include <cstdint>
-#include <memory>
-#include <string>
 
 // One wait: decided once, under the primitive's lock, and published once, after that lock is
 // released. The publication is the last access to the node. The primitive is minimal:

@@ -1,14 +1,7 @@
 // Plain memory that is no model::var, in bodies that were compiled with -fsanitize=thread.
 
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <atomic>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using model::failure;
 

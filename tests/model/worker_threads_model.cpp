@@ -7,16 +7,7 @@
 #include <model/at_random.hpp>
 #include <model/check.hpp>
 #include <model/thread_support.hpp>
-#include <support/catch.hpp>
-
-#include <chrono>
-#include <deque>
-#include <functional>
-#include <initializer_list>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // The threads of a scheduler, with a pool whose only worker runs its jobs in order. A blocked worker
 // gets another thread: one that has lost its worker, a new one, or the next one that becomes free.

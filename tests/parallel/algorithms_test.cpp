@@ -19,26 +19,14 @@
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/parallel/parallel_transform.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/two_threads.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <new>
-#include <numeric>
-#include <optional>
-#include <stop_token>
-#include <utility>
-#include <vector>
 
 namespace {
 

@@ -8,25 +8,10 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // Functions with captures have names: see BIDE_BRACED_AWAIT_BUG.
 
@@ -186,26 +171,41 @@ TEST_CASE("async_fork: a function that has not begun when its task is cancelled 
     scheduler other(with(1, true));
     std::atomic<bool> busy{false};
     std::atomic<bool> leaves{false};
-    auto blocker = s.spawn([&] {
-        busy = true;
-        spin_until(leaves);
-    });
-    CHECK(spin_until(busy));
     std::atomic<bool> called{false};
-    std::atomic<bool> waits{false};
-    const auto fork = [](scheduler& on, std::atomic<bool>& ran,
-                         std::atomic<bool>& about) -> task<> {
-        const auto f = [&ran] { ran = true; };
-        about = true;
-        co_await async_fork(on, f);
+    std::atomic<bool> awaits{false};
+    std::atomic<bool> goes_on{false};
+    const auto fork = [&] {
+        const auto f = [](scheduler& on, std::atomic<bool>& ran, std::atomic<bool>& about,
+                          std::atomic<bool>& go) -> task<> {
+            const auto mark = [&ran] { ran = true; };
+            about = true;
+            spin_until(go);
+            co_await async_fork(on, mark);
+        };
+        auto handle = other.spawn(f(s, called, awaits, goes_on));
+        CHECK(spin_until(awaits));
+        return handle;
     };
-    auto handle = other.spawn(fork(s, called, waits));
-    CHECK(spin_until(waits));
-    handle.cancel();
-    leaves = true;
-    CHECK_THROWS_AS(std::move(handle).join(), bide::stopped_error);
+    SECTION("its worker is busy") {
+        auto blocker = s.spawn([&] {
+            busy = true;
+            spin_until(leaves);
+        });
+        CHECK(spin_until(busy));
+        goes_on = true;
+        auto handle = fork();
+        handle.cancel();
+        leaves = true;
+        CHECK_THROWS_AS(std::move(handle).join(), bide::stopped_error);
+        std::move(blocker).join();
+    }
+    SECTION("the task was cancelled before it awaited") {
+        auto handle = fork();
+        handle.cancel();
+        goes_on = true;
+        CHECK_THROWS_AS(std::move(handle).join(), bide::stopped_error);
+    }
     CHECK_FALSE(called);
-    std::move(blocker).join();
 }
 
 TEST_CASE("async_fork: the stop token and the progress of the policy reach the loop") {

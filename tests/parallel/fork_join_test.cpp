@@ -7,32 +7,12 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/thrown_by.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #if defined(__linux__)
 #include <sys/syscall.h>

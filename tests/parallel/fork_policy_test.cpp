@@ -6,13 +6,9 @@
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <bide/parallel/static_partition.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
-
-#include <stop_token>
-#include <type_traits>
-#include <vector>
+#include <support/test.hpp>
 
 static_assert(std::is_convertible_v<bide::scheduler&, bide::fork_policy>);
 static_assert(!std::is_convertible_v<bide::scheduler, bide::fork_policy>, "it would dangle");

@@ -1,18 +1,11 @@
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <stop_token>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using indexed = test::function_ref<void(int)>;
 

@@ -7,28 +7,12 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/function_ref.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/thrown_by.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using bide::fork_scope;
 using bide::join;

@@ -4,18 +4,10 @@
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_transform.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <functional>
-#include <numeric>
-#include <stdexcept>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::fork_scratch;
 using bide::parallel_for;

@@ -1,10 +1,7 @@
 #include <bide/parallel/parallel_adjacent_difference.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/scheduling.hpp>
-
-#include <deque>
-#include <vector>
+#include <support/test.hpp>
 
 // Its results and exceptions: algorithms_test.cpp.
 

@@ -1,26 +1,12 @@
 #include <bide/parallel/parallel_collect.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <deque>
-#include <memory>
-#include <new>
-#include <numeric>
-#include <optional>
-#include <ranges>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // The results and exceptions on workers: algorithms_test.cpp.
 

@@ -1,19 +1,11 @@
 #include <bide/parallel/parallel_compact.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/two_threads.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <functional>
-#include <new>
-#include <string>
-#include <utility>
-#include <vector>
 
 // The results, the exceptions, and what thieves take: algorithms_test.cpp.
 

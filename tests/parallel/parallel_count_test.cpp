@@ -1,21 +1,8 @@
 #include <bide/parallel/parallel_count.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <limits>
-#include <ranges>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 // The results: algorithms_test.cpp.
 

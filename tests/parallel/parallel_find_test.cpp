@@ -1,20 +1,9 @@
 #include <bide/parallel/parallel_find.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/forking.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <new>
-#include <ranges>
-#include <stop_token>
-#include <string>
-#include <vector>
+#include <support/test.hpp>
 
 // The results on workers: algorithms_test.cpp.
 

@@ -1,24 +1,12 @@
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <stdexcept>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

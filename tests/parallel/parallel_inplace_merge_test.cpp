@@ -1,18 +1,10 @@
 #include <bide/parallel/parallel_inplace_merge.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <new>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

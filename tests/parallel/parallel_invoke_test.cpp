@@ -3,22 +3,10 @@
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_invoke.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/thrown_by.hpp>
-
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <deque>
-#include <functional>
-#include <list>
-#include <memory>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <vector>
 
 using bide::parallel_invoke;
 using bide::scheduler;

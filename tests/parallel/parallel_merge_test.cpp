@@ -1,20 +1,10 @@
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <numeric>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

@@ -1,20 +1,11 @@
 #include <bide/parallel/parallel_nth_element.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <stop_token>
-#include <string>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

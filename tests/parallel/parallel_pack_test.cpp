@@ -1,14 +1,7 @@
 #include <bide/parallel/parallel_pack.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/scheduling.hpp>
-
-#include <deque>
-#include <functional>
-#include <iterator>
-#include <ranges>
-#include <string>
-#include <vector>
+#include <support/test.hpp>
 
 // The results, the exceptions, and what thieves take: algorithms_test.cpp.
 

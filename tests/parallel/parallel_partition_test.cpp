@@ -1,27 +1,13 @@
 #include <bide/parallel/parallel_partition.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/two_threads.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <new>
-#include <numeric>
-#include <ranges>
-#include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace {
 

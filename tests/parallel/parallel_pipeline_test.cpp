@@ -4,36 +4,13 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <any>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <forward_list>
-#include <iterator>
-#include <limits>
-#include <list>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <ranges>
-#include <sstream>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // Before 16, clang cannot compile the views of libstdc++.
 #if !defined(__clang__) || __clang_major__ >= 16

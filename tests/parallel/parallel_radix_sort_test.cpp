@@ -1,29 +1,13 @@
 #include <bide/parallel/parallel_radix_sort.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <limits>
-#include <memory>
-#include <new>
-#include <numeric>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

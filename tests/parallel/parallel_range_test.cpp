@@ -2,28 +2,11 @@
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <forward_list>
-#include <functional>
-#include <list>
-#include <memory>
-#include <numeric>
-#include <ranges>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // Ranges and iterators in the place of indices: the loops and the reductions.
 

@@ -1,25 +1,13 @@
 #include <bide/parallel/parallel_scan.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/two_threads.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <deque>
-#include <functional>
-#include <memory>
-#include <new>
-#include <optional>
-#include <utility>
-#include <vector>
 
 namespace {
 

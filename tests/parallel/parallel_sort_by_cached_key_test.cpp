@@ -1,23 +1,12 @@
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <new>
-#include <stop_token>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

@@ -1,32 +1,12 @@
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/forking.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <bit>
-#include <chrono>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <deque>
-#include <functional>
-#include <iterator>
-#include <limits>
-#include <memory>
-#include <new>
-#include <stop_token>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

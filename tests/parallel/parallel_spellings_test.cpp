@@ -7,21 +7,10 @@
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_transform.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <ranges>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 #if defined(__clang__) && __clang_major__ < 16
 

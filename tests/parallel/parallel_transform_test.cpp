@@ -1,16 +1,7 @@
 #include <bide/parallel/parallel_transform.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/scheduling.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <deque>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <string>
-#include <vector>
+#include <support/test.hpp>
 
 // The results and exceptions: algorithms_test.cpp.
 

@@ -9,16 +9,9 @@
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 // Free workers find what is forked. Each leaf waits until all leaves run, so a case ends only if W
 // workers run W leaves at the same time. Each case is one fork-join of a call site of its own,

@@ -4,19 +4,9 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::parallel_for;
 using bide::scheduler;

@@ -1,23 +1,11 @@
 #include <bide/sched/blocking_pool.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/last_touch.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <deque>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 #if defined(__linux__)
 #include <pthread.h>

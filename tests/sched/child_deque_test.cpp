@@ -2,12 +2,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/sched/child_deque.hpp>
-#include <support/catch.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using deque = bide::basic_child_deque<bide::native_platform, 4>;
 using bide::detail::run_list;

@@ -1,23 +1,9 @@
 #include <bide/sched/chrome_trace.hpp>
 
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/dumps.hpp>
 #include <support/gate.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // What a chrome_trace writes of its events. That a scheduler reports the right events is tested in
 // trace_test.cpp.

@@ -2,16 +2,10 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/sched/driver.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/file_waits.hpp>
 #include <support/stop.hpp>
-
-#include <deque>
-#include <mutex>
-#include <stop_token>
-#include <system_error>
-#include <type_traits>
+#include <support/test.hpp>
 
 // A driver of the user, which is told of completions and not of readiness, and how its operations
 // end.

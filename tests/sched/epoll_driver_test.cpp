@@ -1,6 +1,6 @@
 #include <bide/sched/epoll_driver.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // What an epoll_driver alone promises; the rest is in file_drivers_test.cpp. On other systems the header
 // is empty, and so is this.

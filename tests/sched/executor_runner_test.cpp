@@ -4,8 +4,6 @@
 #include <bide/sched/task_group.hpp>
 #include <support/sched.hpp>
 
-#include <condition_variable>
-
 using namespace std::chrono_literals;
 
 namespace {

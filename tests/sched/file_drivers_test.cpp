@@ -3,7 +3,7 @@
 
 #include <bide/sched/epoll_driver.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)

@@ -1,16 +1,9 @@
 #include <bide/sched/fork_deque.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <new>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::fork_pop;
 

@@ -1,15 +1,10 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/idle.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using idle = bide::basic_idle<bide::native_platform>;
 

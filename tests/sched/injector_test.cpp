@@ -1,12 +1,8 @@
 #include <bide/sched/injector.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::basic_injector;
 using bide::runnable;

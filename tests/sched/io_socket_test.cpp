@@ -1,6 +1,6 @@
 #include <bide/sched/io_socket.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)

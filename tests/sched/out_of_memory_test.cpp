@@ -14,10 +14,6 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 
-#include <array>
-#include <numeric>
-#include <tuple>
-
 using namespace std::chrono_literals;
 
 namespace {

@@ -1,6 +1,6 @@
 #include <bide/sched/pollable_wait.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)

@@ -1,15 +1,8 @@
 #include <bide/sched/run_queue.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/platforms.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <numeric>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::basic_run_queue;
 using bide::runnable;

@@ -1,8 +1,6 @@
 #include <bide/parallel/fork_join.hpp>
 #include <support/sched.hpp>
 
-#include <limits>
-
 #if defined(__linux__)
 #include <pthread.h>
 #endif

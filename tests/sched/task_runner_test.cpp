@@ -5,8 +5,6 @@
 #include <bide/sched/task_runner.hpp>
 #include <support/sched.hpp>
 
-#include <type_traits>
-
 // What a scheduler and a run_loop have in common, for a caller that knows a task_runner alone.
 
 using bide::task;

@@ -2,7 +2,7 @@
 
 #include <bide/sched/uring_driver.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 #include <bide/sched/io_socket.hpp>
 #include <bide/sched/run_loop.hpp>
@@ -18,25 +18,6 @@
 #include <support/platforms.hpp>
 #include <support/service.hpp>
 #include <support/stop.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -6,21 +6,11 @@
 #include <bide/sync/event.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/simulated.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::buffer_unordered;
 using bide::buffered;

@@ -1,19 +1,11 @@
 #include <bide/stream/chunks.hpp>
 
 #include <bide/channel/channel.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/simulated_streams.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <limits>
-#include <memory>
-#include <stdexcept>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::chunks;
 using bide::sync_wait;

@@ -7,20 +7,12 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/simulated.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::async_generator;
 using bide::merge;

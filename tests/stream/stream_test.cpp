@@ -6,27 +6,13 @@
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
+#include <support/test.hpp>
 #include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <coroutine>
-#include <cstddef>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using bide::async_generator;
 using bide::filter;

@@ -1,17 +1,11 @@
 #include <bide/stream/timing.hpp>
 
 #include <bide/channel/channel.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/simulated_streams.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
-
-#include <chrono>
-#include <limits>
-#include <memory>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::debounce;
 using bide::errc;

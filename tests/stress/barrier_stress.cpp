@@ -1,22 +1,15 @@
 // Barriers: in each phase one arrival is the last one, and no waiter is left behind or goes ahead.
 
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <utility>
-#include <vector>
 
 namespace {
 

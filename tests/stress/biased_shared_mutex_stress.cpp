@@ -1,27 +1,17 @@
 // biased_shared_mutex: writers and readers, threads and tasks, that try, give up and leave elsewhere.
 // Each write counts once, no reader sees half of one.
 
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <mutex>
-#include <shared_mutex>
-#include <stop_token>
-#include <thread>
-#include <utility>
-#include <vector>
 
 namespace {
 

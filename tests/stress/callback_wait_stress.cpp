@@ -4,18 +4,11 @@
 #include <bide/channel/channel.hpp>
 #include <bide/core/callback_wait.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/stress.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <stop_token>
+#include <support/test.hpp>
 
 using std::chrono::microseconds;
 

@@ -1,13 +1,13 @@
 // All kinds of senders and receivers meet in one channel and give up in every way. One of them closes
 // it meanwhile. At the end the items are counted.
 
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
@@ -15,22 +15,6 @@
 #include <bide/channel/sliding_channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/task/task.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <mutex>
-#include <numeric>
-#include <optional>
-#include <stop_token>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace {
 

@@ -16,22 +16,13 @@
 #include <bide/task/compose.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/scheduling.hpp>
 #include <support/stop.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <stop_token>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::join_handle;
 using bide::on_acquire;

@@ -1,23 +1,17 @@
 // Condition variables: items pass through a small buffer under a lock, with every kind of wait, and
 // none is lost or doubled; no waiter sleeps beside what it waits for.
 
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/condition_variable.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <mutex>
-#include <stop_token>
 
 namespace {
 

@@ -6,21 +6,12 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
-
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <optional>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::on_acquire;
 using bide::on_event;

@@ -1,7 +1,7 @@
 // Durable locks among processes that are killed and stopped at any time, over the slots of the
 // servers that are installed. durable_crash_stress.cpp says how to run it for longer, and what containers need.
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 #if defined(__linux__)
 

@@ -7,7 +7,7 @@
 //
 // Each storm prints one line on stderr.
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 #if defined(__linux__)
 

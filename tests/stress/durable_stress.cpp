@@ -12,27 +12,12 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
 #include <support/temp_directory.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <deque>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
 

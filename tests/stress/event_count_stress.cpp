@@ -1,13 +1,8 @@
 #include <bide/core/event_count.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <numeric>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::basic_event_count;
 using bide::deadline;

@@ -4,17 +4,10 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/fork_deque.hpp>
 #include <bide/sched/idle.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
-
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::fork_pop;
 

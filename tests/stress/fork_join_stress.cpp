@@ -10,19 +10,11 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/scheduling.hpp>
 #include <support/stress.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 namespace {
 

@@ -1,22 +1,16 @@
 // Events and latches: no waiter is left behind a gate that has opened, and a waiter that was let
 // through may destroy the gate.
 
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <stop_token>
 
 namespace {
 

@@ -8,8 +8,6 @@
 #include <support/file_waits.hpp>
 #include <support/sched.hpp>
 
-#include <array>
-
 #if defined(__linux__)
 
 #include <cerrno>

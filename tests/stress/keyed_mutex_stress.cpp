@@ -1,10 +1,10 @@
 // Keyed mutexes, several locks at once, and initialisation once: no two inside, nothing is lost.
 
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
@@ -15,13 +15,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/lock_all.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <utility>
-#include <vector>
 
 namespace {
 

@@ -1,25 +1,18 @@
 // Threads, coroutines and other wakers at the same time, in thousands of short rounds that start
 // together: a grant, a stop, a time-out and a cancel meet within a microsecond.
 
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <stop_token>
 
 namespace {
 

@@ -1,21 +1,15 @@
 // Notifies: consumers that listen, look and wait take all items, and notifications are conserved.
 
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/notify.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <stop_token>
-#include <thread>
 
 namespace {
 

@@ -1,10 +1,10 @@
 // Pools of objects: never more than the limit, each is made and destroyed once, whatever fails.
 
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/core/errc.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -13,14 +13,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <stop_token>
-#include <utility>
-#include <vector>
 
 namespace {
 

@@ -1,23 +1,15 @@
 // Random steps on one thread, each compared with a model of a number and a list of waiters: which
 // waiters are granted, in which order, and what is left. Nothing depends on time or other threads.
 
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/jitter.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <list>
-#include <memory>
-#include <vector>
 
 namespace {
 

@@ -1,14 +1,8 @@
 #include <bide/core/parker.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <deque>
-#include <memory>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::basic_parker;
 using bide::deadline;

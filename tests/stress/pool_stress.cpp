@@ -4,19 +4,10 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <numeric>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::runnable;
 

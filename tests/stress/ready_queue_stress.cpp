@@ -1,14 +1,8 @@
 #include <bide/core/ready_queue.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <deque>
-#include <memory>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::basic_ready_queue;
 using bide::deadline;

@@ -2,17 +2,10 @@
 
 #include <bide/sched/injector.hpp>
 #include <bide/sched/run_queue.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <numeric>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::runnable;
 

@@ -1,31 +1,18 @@
 // Selects beside selects and beside every other kind of waiter: each item comes once, no permit is
 // lost, and no waiter is left asleep.
 
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <mutex>
-#include <optional>
-#include <stop_token>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

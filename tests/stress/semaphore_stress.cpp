@@ -1,24 +1,15 @@
 // All kinds of waiters wait for the same permits and give up in every way. At the end the permits are
 // counted.
 
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
+#include "support/test.hpp"
 
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <stop_token>
-#include <thread>
 
 namespace {
 

@@ -8,22 +8,13 @@
 #include <bide/stream/stream.hpp>
 #include <bide/stream/timing.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/streaming.hpp>
 #include <support/stress.hpp>
 #include <support/tasks.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <stop_token>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::async_generator;
 using bide::scheduler;

@@ -1,15 +1,8 @@
 #include <bide/core/timer.hpp>
-#include <support/catch.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::deadline;
 using bide::timer;

@@ -11,12 +11,7 @@
 
 #include <bide/core/result.hpp>
 
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <mutex>
-#include <shared_mutex>
-#include <stop_token>
+#include <support/standard.hpp>
 
 namespace test {
 

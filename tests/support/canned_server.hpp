@@ -5,15 +5,7 @@
 // texts in order, and closes the connection. It serves one connection at a time. The destructor
 // ends its thread, after the client has closed its connection.
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -11,26 +11,13 @@
 #include <bide/channel/selector.hpp>
 #include <bide/channel/sliding_channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <support/catch.hpp>
 #include <support/channel_waits.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/observing.hpp>
 #include <support/platforms.hpp>
 #include <support/stop.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <deque>
-#include <functional>
-#include <memory>
-#include <new>
-#include <optional>
-#include <span>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 namespace test::forms {
 

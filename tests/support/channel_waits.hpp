@@ -5,17 +5,8 @@
 
 #include <bide/channel/channel.hpp>
 #include <support/coroutines.hpp>
+#include <support/standard.hpp>
 #include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <numeric>
-#include <optional>
-#include <stop_token>
-#include <thread>
-#include <utility>
-#include <vector>
 
 namespace test::channel_waits {
 

@@ -6,14 +6,7 @@
 
 #include <bide/core/waker.hpp>
 
-#include <condition_variable>
-#include <coroutine>
-#include <cstddef>
-#include <exception>
-#include <mutex>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace test {
 

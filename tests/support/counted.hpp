@@ -1,9 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_COUNTED_HPP
 #define BIDE_TESTS_SUPPORT_COUNTED_HPP
 
-#include <atomic>
-#include <memory>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test {
 

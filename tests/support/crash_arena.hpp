@@ -25,12 +25,7 @@
 
 #include <bide/durable/fence_gate.hpp>
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <string>
+#include <support/standard.hpp>
 
 #include <time.h>
 

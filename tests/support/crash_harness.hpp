@@ -20,32 +20,14 @@
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slot.hpp>
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/containers.hpp>
 #include <support/crash_arena.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
 #include <support/temp_directory.hpp>
+#include <support/test.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <sstream>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <csignal>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -3,8 +3,7 @@
 
 // What a precondition that the program breaks is answered with: a message, and the end.
 
-#include <string>
-#include <string_view>
+#include <support/standard.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
 #define BIDE_TESTS_CAN_DIE 1

@@ -3,8 +3,7 @@
 
 // What is written to a std::FILE.
 
-#include <cstdio>
-#include <string>
+#include <support/standard.hpp>
 
 namespace test {
 

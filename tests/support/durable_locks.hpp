@@ -7,18 +7,7 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/memory.hpp>
 
-#include <atomic>
-#include <condition_variable>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
+#include <support/standard.hpp>
 
 #include <pthread.h>
 

@@ -5,11 +5,8 @@
 
 #include <bide/core/result.hpp>
 #include <support/coroutines.hpp>
+#include <support/standard.hpp>
 #include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <stop_token>
 
 namespace test::event_waits {
 

@@ -1,9 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_FAKE_CLOCK_HPP
 #define BIDE_TESTS_SUPPORT_FAKE_CLOCK_HPP
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -7,18 +7,7 @@
 #include <bide/sched/driver.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <type_traits>
-#include <utility>
+#include <support/standard.hpp>
 
 #if defined(__linux__)
 #include <arpa/inet.h>

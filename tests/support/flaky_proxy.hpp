@@ -5,19 +5,7 @@
 // bytes, or cuts connections. A call applies to every byte that arrives after it. The destructor
 // ends the proxy's thread.
 
-#include <cerrno>
-#include <chrono>
-#include <condition_variable>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <list>
-#include <mutex>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 #include <arpa/inet.h>
 #include <fcntl.h>

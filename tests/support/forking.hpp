@@ -6,11 +6,7 @@
 
 #include <bide/core/platform.hpp>
 #include <support/jitter.hpp>
-
-#include <cstdint>
-#include <exception>
-#include <new>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test {
 

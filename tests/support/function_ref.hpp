@@ -1,10 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_FUNCTION_REF_HPP
 #define BIDE_TESTS_SUPPORT_FUNCTION_REF_HPP
 
-#include <concepts>
-#include <memory>
-#include <type_traits>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test {
 

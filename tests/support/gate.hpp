@@ -6,16 +6,7 @@
 // a deadline anyway (main.cpp); these are shorter ones.
 
 #include "support/seed.hpp"
-
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <mutex>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace test {
 

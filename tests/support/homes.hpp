@@ -7,11 +7,8 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/task.hpp>
-#include <support/catch.hpp>
 #include <support/tasks.hpp>
-
-#include <optional>
-#include <utility>
+#include <support/test.hpp>
 
 namespace test {
 

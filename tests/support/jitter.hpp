@@ -7,9 +7,7 @@
 
 #include <bide/core/platform.hpp>
 
-#include <chrono>
-#include <cstdint>
-#include <thread>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -7,12 +7,7 @@
 
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <new>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -9,11 +9,7 @@
 
 #include <bide/core/waiter.hpp>
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -1,7 +1,7 @@
 // Catch2 2.13 makes main() here; of Catch2 3 it comes from a library of its own.
 #define CATCH_CONFIG_MAIN
-#include "support/catch.hpp"
 #include "support/seed.hpp"
+#include "support/test.hpp"
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_test_case_info.hpp>
@@ -11,10 +11,6 @@ using listener_base = Catch::EventListenerBase;
 #else
 using listener_base = Catch::TestEventListenerBase;
 #endif
-
-#include <cstdio>
-#include <cstdlib>
-#include <string>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <csignal>

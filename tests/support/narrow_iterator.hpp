@@ -1,9 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_NARROW_ITERATOR_HPP
 #define BIDE_TESTS_SUPPORT_NARROW_ITERATOR_HPP
 
-#include <cstdint>
-#include <iterator>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test {
 

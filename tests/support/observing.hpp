@@ -8,9 +8,7 @@
 
 #include <bide/core/waiter.hpp>
 
-#include <atomic>
-#include <cstdint>
-#include <type_traits>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -8,12 +8,7 @@
 //     stopped, or its machine was.
 // On a machine that has the time, nothing is taken off. Linux.
 
-#include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace test {
 

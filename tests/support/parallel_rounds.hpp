@@ -6,13 +6,10 @@
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/forking.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
-
-#include <cstddef>
-#include <cstdint>
+#include <support/test.hpp>
 
 namespace test {
 

@@ -7,9 +7,7 @@
 #include <bide/core/detail/futex_portable.hpp>
 #include <bide/core/platform.hpp>
 #include <support/jitter.hpp>
-
-#include <atomic>
-#include <cstdint>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -6,11 +6,7 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record.hpp>
 
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -5,13 +5,10 @@
 
 #include <bide/core/errc.hpp>
 #include <bide/task/join_handle.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
-
-#include <cstdint>
-#include <utility>
+#include <support/test.hpp>
 
 namespace test {
 

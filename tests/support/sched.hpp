@@ -15,7 +15,6 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
@@ -28,29 +27,7 @@
 #include <support/stop.hpp>
 #include <support/stress.hpp>
 #include <support/tasks.hpp>
+#include <support/test.hpp>
 #include <support/waiting.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <deque>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <optional>
-#include <set>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #endif

@@ -2,14 +2,9 @@
 #define BIDE_TESTS_SUPPORT_SCHEDULING_HPP
 
 #include <bide/sched/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <vector>
+#include <support/test.hpp>
 
 // Whether a child process may have schedulers of its own: ThreadSanitizer lets it start no threads.
 #define BIDE_TESTS_CAN_DIE_AT_WORK BIDE_TESTS_CAN_DIE

@@ -1,9 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_SEED_HPP
 #define BIDE_TESTS_SUPPORT_SEED_HPP
 
-#include <cstdint>
-#include <cstdlib>
-#include <random>
+#include <support/standard.hpp>
 
 namespace test {
 

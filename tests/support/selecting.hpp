@@ -13,17 +13,7 @@
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>
 
-#include <atomic>
-#include <bit>
-#include <chrono>
-#include <cstddef>
-#include <cstdlib>
-#include <numeric>
-#include <optional>
-#include <stop_token>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -6,15 +6,7 @@
 
 #include <bide/sync/event.hpp>
 
-#include <concepts>
-#include <exception>
-#include <optional>
-#include <stop_token>
-#include <system_error>
-#include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test::ex {
 

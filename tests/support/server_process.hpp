@@ -4,27 +4,10 @@
 // Starts a real server for a test: finds a port, and runs a child process that never outlives the
 // test, even if the test crashes. Linux only.
 
+#include <support/standard.hpp>
 #include <support/temp_directory.hpp>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <initializer_list>
 #include <iostream>
-#include <random>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <arpa/inet.h>
 #include <fcntl.h>

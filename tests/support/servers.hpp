@@ -5,17 +5,7 @@
 // it. If it is not installed, is_available() is false.
 
 #include "support/server_process.hpp"
-
-#include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <cstdint>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <system_error>
-#include <vector>
+#include <support/standard.hpp>
 
 #include <pwd.h>
 #include <unistd.h>

@@ -5,19 +5,7 @@
 // own. The first call of port() starts it, and the destructor ends it. Use it on the main thread.
 
 #include <support/server_process.hpp>
-
-#include <cerrno>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 #include <sys/time.h>
 #include <unistd.h>

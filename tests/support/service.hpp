@@ -5,10 +5,7 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <support/gate.hpp>
-
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -5,15 +5,9 @@
 // counts as an allocation in the programs that tests/CMakeLists.txt lists for that.
 
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/service.hpp"
-
-#include <cerrno>
-#include <cstddef>
-#include <new>
-#include <optional>
-#include <system_error>
+#include "support/test.hpp"
 
 #if defined(BIDE_TESTS_WRAP_THREADS)
 #include <pthread.h>

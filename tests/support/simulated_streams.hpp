@@ -8,11 +8,7 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/simulated.hpp>
-
-#include <chrono>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace test {
 

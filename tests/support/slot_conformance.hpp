@@ -16,29 +16,10 @@
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <sstream>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <tuple>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
 #include <cerrno>

@@ -7,20 +7,10 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/connection_pool.hpp>
 
-#include <support/catch.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
 #include <support/on_time.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <vector>
+#include <support/test.hpp>
 
 namespace test {
 

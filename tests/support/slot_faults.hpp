@@ -15,18 +15,11 @@
 //   static constexpr bool greets;   true: the server sends first on a new connection
 
 #include <bide/durable/slot.hpp>
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
 #include <support/server_process.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <system_error>
-#include <utility>
+#include <support/test.hpp>
 
 #include <poll.h>
 

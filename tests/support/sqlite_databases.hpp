@@ -5,11 +5,8 @@
 
 #include <bide/durable/slots/sqlite.hpp>
 #include <support/gate.hpp>
+#include <support/standard.hpp>
 #include <support/temp_directory.hpp>
-
-#include <chrono>
-#include <string>
-#include <string_view>
 
 #include <sqlite3.h>
 #include <unistd.h>

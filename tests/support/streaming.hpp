@@ -8,11 +8,7 @@
 #include <bide/task/async_generator.hpp>
 #include <bide/task/task.hpp>
 
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -2,10 +2,7 @@
 #define BIDE_TESTS_SUPPORT_STRESS_HPP
 
 #include <support/gate.hpp>
-
-#include <chrono>
-#include <cstdlib>
-#include <utility>
+#include <support/standard.hpp>
 
 #if defined(__linux__)
 #include <sched.h>

@@ -7,11 +7,8 @@
 #include <bide/core/result.hpp>
 #include <support/coroutines.hpp>
 #include <support/service.hpp>
+#include <support/standard.hpp>
 #include <support/tokens.hpp>
-
-#include <atomic>
-#include <stop_token>
-#include <thread>
 
 namespace test {
 

@@ -7,11 +7,7 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
 #include <support/gate.hpp>
-
-#include <exception>
-#include <optional>
-#include <string>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -1,13 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_TEMP_DIRECTORY_HPP
 #define BIDE_TESTS_SUPPORT_TEMP_DIRECTORY_HPP
 
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <system_error>
-#include <utility>
+#include <support/standard.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,10 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_TEXT_HPP
 #define BIDE_TESTS_SUPPORT_TEXT_HPP
 
-#include <mutex>
-#include <set>
-#include <string>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -1,8 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_THROWN_BY_HPP
 #define BIDE_TESTS_SUPPORT_THROWN_BY_HPP
 
-#include <exception>
-#include <string>
+#include <support/standard.hpp>
 
 namespace test {
 

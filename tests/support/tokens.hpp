@@ -9,9 +9,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter_queue.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <utility>
+#include <support/standard.hpp>
 
 namespace test {
 

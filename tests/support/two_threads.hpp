@@ -2,9 +2,7 @@
 #define BIDE_TESTS_SUPPORT_TWO_THREADS_HPP
 
 #include <support/gate.hpp>
-
-#include <atomic>
-#include <thread>
+#include <support/standard.hpp>
 
 namespace test {
 

@@ -9,11 +9,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/waker.hpp>
 
-#include <atomic>
-#include <cstddef>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <support/standard.hpp>
 
 namespace test {
 

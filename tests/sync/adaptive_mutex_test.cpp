@@ -1,22 +1,13 @@
 // How long a sleeping head of the queue may be overtaken. mutex_test.cpp has what every lock promises.
 
 #include "support/any_lock.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <stop_token>
-#include <thread>
-#include <type_traits>
 
 namespace {
 

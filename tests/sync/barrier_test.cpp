@@ -1,4 +1,3 @@
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/event_waits.hpp"
@@ -8,25 +7,12 @@
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <new>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::event_waits;

@@ -1,21 +1,15 @@
 // What a biased_shared_mutex has that a shared_mutex has not: the bias, and readers that leave on other
 // threads. shared_mutex_test.cpp has what both promise, with the bias and without.
 
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/sync/synchronized_value.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <shared_mutex>
 
 using namespace std::chrono_literals;
 

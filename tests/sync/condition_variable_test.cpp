@@ -1,5 +1,4 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
@@ -7,6 +6,7 @@
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sched/scheduler.hpp>
@@ -15,19 +15,6 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <mutex>
-#include <new>
-#include <optional>
-#include <shared_mutex>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

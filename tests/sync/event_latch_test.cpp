@@ -1,7 +1,6 @@
 // What event, latch and barrier promise in common: waiters wait until it opens.
 
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/event_waits.hpp"
@@ -10,23 +9,13 @@
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/core/timer.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <new>
-#include <stop_token>
-#include <string>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::event_waits;

@@ -1,23 +1,13 @@
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/event_waits.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/sync/event.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <stop_token>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::event_waits;

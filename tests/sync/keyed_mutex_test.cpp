@@ -1,5 +1,4 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/foreign_wait.hpp"
@@ -7,24 +6,12 @@
 #include "support/jitter.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/keyed_mutex.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

@@ -1,23 +1,12 @@
-#include "support/catch.hpp"
 #include "support/event_waits.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/sync/latch.hpp>
 #include <bide/task/task.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <new>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::event_waits;

@@ -3,7 +3,6 @@
 
 #include "support/alloc.hpp"
 #include "support/any_lock.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
@@ -11,6 +10,7 @@
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/core/timer.hpp>
@@ -18,21 +18,6 @@
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstdio>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

@@ -1,5 +1,4 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/event_waits.hpp"
@@ -8,6 +7,7 @@
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/select.hpp>
@@ -21,18 +21,6 @@
 #include <bide/sync/notify.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <new>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using namespace test::event_waits;

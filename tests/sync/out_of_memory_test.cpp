@@ -4,9 +4,9 @@
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/shortage.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
@@ -18,13 +18,6 @@
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
 #include <bide/task/task.hpp>
-
-#include <chrono>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <utility>
 
 using namespace std::chrono_literals;
 

@@ -1,19 +1,11 @@
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
-
-#include <cstddef>
-#include <limits>
-#include <mutex>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using bide::permit;
 using bide::semaphore;

@@ -1,21 +1,13 @@
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/is_free.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/sync/shared_mutex.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <mutex>
-#include <stdexcept>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
 
 using namespace std::chrono_literals;
 

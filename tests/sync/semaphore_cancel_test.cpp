@@ -1,18 +1,10 @@
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/semaphore.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <thread>
-#include <vector>
 
 using namespace std::chrono_literals;
 

@@ -1,27 +1,14 @@
 #include "support/alloc.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/semaphore.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <limits>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <type_traits>
-#include <vector>
 
 using namespace std::chrono_literals;
 

@@ -4,7 +4,6 @@
 
 #include "support/alloc.hpp"
 #include "support/any_lock.hpp"
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/fake_clock.hpp"
@@ -13,22 +12,11 @@
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <shared_mutex>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <vector>
 
 using namespace std::chrono_literals;
 

@@ -9,15 +9,9 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/test.hpp>
 #include <support/waiting.hpp>
-
-#include <chrono>
-#include <memory>
-#include <stdexcept>
-#include <tuple>
-#include <utility>
 
 using namespace std::chrono_literals;
 using bide::task;

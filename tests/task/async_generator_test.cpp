@@ -8,22 +8,11 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/tasks.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::async_generator;
 using bide::scheduler;

@@ -8,17 +8,11 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <stdexcept>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::cancel_reason;
 using bide::scheduler;

@@ -4,22 +4,11 @@
 #include <bide/task/compose.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::scheduler;
 using bide::sync_wait;

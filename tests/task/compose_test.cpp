@@ -5,7 +5,6 @@
 #include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
@@ -14,23 +13,8 @@
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
+#include <support/test.hpp>
 #include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
 
 using namespace std::chrono_literals;
 using bide::scheduler;

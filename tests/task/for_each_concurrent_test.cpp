@@ -10,7 +10,6 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
@@ -19,21 +18,7 @@
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <functional>
-#include <list>
-#include <mutex>
-#include <numeric>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::for_each_concurrent;
 using bide::map_concurrent;

@@ -1,21 +1,10 @@
 #include <bide/task/detail/frame_memory.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <new>
-#include <type_traits>
-#include <vector>
+#include <support/test.hpp>
 
 // Every build tests recycling, also a build that does not recycle frames.
 template <class P> using memory = bide::detail::basic_frame_memory<P, true>;

@@ -2,18 +2,12 @@
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::interval;
 using bide::missed_ticks;

@@ -3,27 +3,14 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using bide::join_handle;
 using bide::scheduler;

@@ -1,6 +1,6 @@
-#include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/platforms.hpp"
+#include "support/test.hpp"
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
@@ -8,11 +8,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/lazy.hpp>
 #include <bide/task/task.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <stdexcept>
-#include <utility>
 
 namespace {
 

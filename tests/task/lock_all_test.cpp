@@ -1,7 +1,7 @@
-#include "support/catch.hpp"
 #include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/is_free.hpp"
+#include "support/test.hpp"
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
@@ -10,12 +10,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/lock_all.hpp>
 #include <bide/task/task.hpp>
-
-#include <chrono>
-#include <stdexcept>
-#include <stop_token>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 

@@ -6,18 +6,11 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
-
-#include <chrono>
-#include <exception>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::errc;

@@ -8,23 +8,13 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/tasks.hpp>
+#include <support/test.hpp>
 #include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
 using bide::scheduler;

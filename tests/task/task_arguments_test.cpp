@@ -1,5 +1,5 @@
-#include "support/catch.hpp"
 #include "support/gate.hpp"
+#include "support/test.hpp"
 #include "support/text.hpp"
 
 #include <bide/core/config.hpp>
@@ -7,10 +7,6 @@
 #include <bide/task/compose.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <tuple>
-#include <utility>
-#include <vector>
 
 // Arguments of a task or a function that stand in the expression that awaits it.
 

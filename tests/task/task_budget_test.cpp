@@ -10,21 +10,10 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
+#include <support/test.hpp>
 
 // Tasks whose operations all complete immediately. When their budget is spent, they yield, and
 // learn of a cancellation.

@@ -1,19 +1,9 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
-
-#include <coroutine>
-#include <cstddef>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using bide::sync_wait;
 using bide::task;

@@ -16,7 +16,6 @@
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
@@ -24,20 +23,7 @@
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/tasks.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::scheduler;

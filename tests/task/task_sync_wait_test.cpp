@@ -4,14 +4,9 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
-
-#include <stdexcept>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // sync_wait: the thread on which the task runs.
 

@@ -12,20 +12,10 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <coroutine>
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // Tags: what they are, and which task has which. What a dump and a trace show of them is tested in
 // sched/trace_test.cpp and sched/chrome_trace_test.cpp.

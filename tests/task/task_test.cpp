@@ -1,17 +1,10 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
-
-#include <coroutine>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <utility>
+#include <support/test.hpp>
 
 using bide::executor_ref;
 using bide::sync_wait;

@@ -3,25 +3,14 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/fake_clock.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
+#include <support/test.hpp>
 #include <support/waiting.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
 
 using bide::join_handle;
 using bide::scheduler;

@@ -10,7 +10,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
@@ -18,14 +17,7 @@
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <stdexcept>
-#include <utility>
-#include <variant>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::cancel_reason;

@@ -8,15 +8,8 @@
 #include <bide/task/this_task.hpp>
 #include <bide/test/explore.hpp>
 #include <bide/test/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/death.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <stdexcept>
-#include <string>
-#include <vector>
+#include <support/test.hpp>
 
 // Many seeds, and what a task waits for: with BIDE_DEADLOCK_CHECK, which names the primitives.
 

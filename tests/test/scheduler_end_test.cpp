@@ -6,18 +6,9 @@
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <bide/test/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
+#include <support/test.hpp>
 
 // How a simulation ends, early or late: at its limits, at a wait of the test itself, at a misuse.
 

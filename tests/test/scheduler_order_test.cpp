@@ -4,11 +4,7 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/test/scheduler.hpp>
-#include <support/catch.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <utility>
+#include <support/test.hpp>
 
 // Which orders a simulation tries: where a task is interrupted, which one goes on, which timer fires.
 

@@ -15,17 +15,8 @@
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <bide/test/scheduler.hpp>
-#include <support/catch.hpp>
 #include <support/death.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <set>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 // Tasks in a simulation: the order, the time, the faults, and what a run says at its end.
 

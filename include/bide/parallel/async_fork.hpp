@@ -135,9 +135,9 @@ public:
         explicit awaiter(fork_operation& op) noexcept
             : call_(op.on_, std::move(op.stop_), op.function_), op_(made(call_)), wait_(op_) {}
 
-        /// Begins the call. Returns true if it has ended.
+        /// Returns true if the call has ended, which it has not.
         bool await_ready() noexcept { return wait_.await_ready(); }
-        /// Queues the wait. Returns true if the coroutine stays suspended.
+        /// Posts the call, and queues the wait. Returns true if the coroutine stays suspended.
         template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
             return wait_.await_suspend(h);
         }
@@ -185,9 +185,10 @@ private:
 /// ended.
 /// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if it was not
 /// called, because of a stop or because the scheduler has shut down.
-/// Cancellation: stops the algorithms of the function, and waits for its end. If the function still
-/// returns a value, the coroutine gets the value. A deadline of the task expires when a worker of the
-/// task's scheduler looks for it, so not while all of them run the function.
+/// Cancellation: a function that has not begun is not called. Else the algorithms of the function are
+/// stopped, and their end is awaited; if the function still returns a value, the coroutine gets it. A
+/// deadline of the task expires when a worker of the task's scheduler looks for it, so not while all of
+/// them run the function.
 template <class F>
     requires std::invocable<F&, const fork_policy&> || std::invocable<F&>
 fork_operation<F> async_fork(const fork_policy& on, F function) {

@@ -1,23 +1,10 @@
 #include <bide/core/deadline.hpp>
 #include <bide/durable/slots/detail/server/connection_pool.hpp>
 
-#include <support/catch.hpp>
 #include <support/fake_clock.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 

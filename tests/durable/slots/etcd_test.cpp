@@ -3,7 +3,6 @@
 #include <bide/durable/slots/detail/etcd/gateway.hpp>
 
 #include <support/canned_server.hpp>
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
@@ -12,23 +11,7 @@
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
-
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <condition_variable>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 #include <bide/durable/slots/file.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // The file slot on a simulated disk. Each sector of a write can be lost until it is synced. A
 // process can be killed between any two of its steps.
@@ -8,17 +8,6 @@
 #include <bide/durable/slots/detail/file/store.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <functional>
-#include <map>
-#include <string>
-#include <system_error>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>

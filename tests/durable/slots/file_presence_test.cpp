@@ -1,6 +1,6 @@
 #include <bide/durable/slots/file.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // Presences: marks in the lock file that show other processes that this one runs.
 #if defined(__linux__)

@@ -1,27 +1,11 @@
 #include <bide/durable/slots/file.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 // The file slot and other programs: files of other kinds in place of its files; files that are
 // removed, moved, damaged or restored; and what the errors say.
 #include <support/children.hpp>
 #include <support/temp_directory.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <vector>
 
 #include <fcntl.h>
 #include <sched.h>

@@ -3,29 +3,12 @@
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/file/store.hpp>
 
-#include <support/catch.hpp>
+#include <support/test.hpp>
 
 #include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/temp_directory.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,20 +1,9 @@
 #include <bide/durable/slots/memory.hpp>
 
 #include <support/alloc.hpp>
-#include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/slot_conformance.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <new>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
 #include <poll.h>

@@ -1,8 +1,6 @@
 #include <bide/durable/slots/postgres_errors.hpp>
 
-#include <support/catch.hpp>
-
-#include <system_error>
+#include <support/test.hpp>
 
 TEST_CASE("postgres_error: a SQLSTATE becomes a code, and the code the SQLSTATE") {
     for (const char* const state : {"00000", "08006", "28P01", "ZB001", "XX000"}) {

@@ -3,7 +3,6 @@
 #include <bide/durable/durable_mutex.hpp>
 
 #include <support/canned_server.hpp>
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/servers.hpp>
@@ -11,28 +10,8 @@
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <memory>
-#include <optional>
-#include <sstream>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <libpq-fe.h>
 #include <netdb.h>

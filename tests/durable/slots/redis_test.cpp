@@ -1,7 +1,6 @@
 #include <bide/durable/slots/redis.hpp>
 
 #include <support/canned_server.hpp>
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
@@ -11,20 +10,7 @@
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
-
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 using namespace std::chrono_literals;
 using bide::cas_result;

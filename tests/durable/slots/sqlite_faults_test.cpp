@@ -5,30 +5,13 @@
 #include <bide/durable/slots/detail/sqlite/version_file.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/containers.hpp>
 #include <support/gate.hpp>
 #include <support/on_time.hpp>
 #include <support/sqlite_databases.hpp>
+#include <support/test.hpp>
 #include <support/unhurried.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>

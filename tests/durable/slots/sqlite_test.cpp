@@ -3,29 +3,13 @@
 #include <bide/durable/slots/detail/sqlite/connection.hpp>
 #include <bide/durable/slots/detail/sqlite/path.hpp>
 
-#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/sqlite_databases.hpp>
 #include <support/temp_directory.hpp>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
+#include <support/test.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,8 +1,6 @@
 #include <bide/durable/slots/detail/server/url.hpp>
 
-#include <support/catch.hpp>
-
-#include <string>
+#include <support/test.hpp>
 
 using bide::detail::read_server_url;
 using bide::detail::server_url;

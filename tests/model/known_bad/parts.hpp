@@ -9,12 +9,7 @@
 #include <bide/core/futex.hpp>
 #include <bide/core/parker.hpp>
 #include <model/check.hpp>
-#include <support/catch.hpp>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <vector>
+#include <support/test.hpp>
 
 namespace known_bad {
 

@@ -39,17 +39,20 @@ public:
     posted_call(const posted_call&) = delete;
     posted_call& operator=(const posted_call&) = delete;
 
-    // The operation of the wait (core/wait_ops.hpp), which begins the call. The wait never ends
+    // The operation of the wait (core/wait_ops.hpp), which posts the call. The wait never ends
     // early, and its outcome is that of the call.
     struct waiting {
         posted_call& of;
         static constexpr bool stands_alone = true;
 
         wait_status try_now() const noexcept {
-            of.begin();
             return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;
         }
-        wait_status enqueue(node& w) const noexcept { return of.ended_.enqueue(w); }
+        // Not earlier: a task that is cancelled already has called on_cancel() before.
+        wait_status enqueue(node& w) const noexcept {
+            of.begin();
+            return of.ended_.enqueue(w);
+        }
         bool cancel(node& w, wait_status why) const noexcept { return of.ended_.cancel(w, why); }
         result<void> collect(wait_status) const noexcept { return {}; }
         void give_back(wait_status) const noexcept {
