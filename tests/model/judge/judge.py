@@ -2,12 +2,12 @@
 """The outcomes of small programs, computed by herd7, an implementation of memory models of its own.
 
 judge.py --herd HERD7 --library DIRECTORY [--random FILE] [--timeout SECONDS] [GROUP...]
-    computes outcomes.txt again, or only these groups of it: litmus, cores, random, circles
+    computes the outcomes in GROUP.txt again: litmus, cores, random, circles; all of them if none is named
 judge.py --check
-    looks whether it has all programs
+    looks whether all programs have outcomes; of a new one in litmus.txt or cores.txt they are a ? until then
 
-HERD7 is the program, DIRECTORY has its models. The programs, in the notation of program.hpp, are those
-of litmus_model.cpp and of cores.txt, and those of FILE, the output of `model_fuzz [.print]`. Each runs under
+HERD7 is the program, DIRECTORY has its models. The programs are in the notation of program.hpp; the random
+ones and the circles are those of FILE, the output of `model_fuzz [.print]`. Each runs under
 two models: cpp20.cat beside this file, the text of C++20, and rc11.cat, which comes with herd7. If the
 two differ, a line says by what outcomes, and which of C++20's changes accounts for it: rc11.cat is
 run a second time with C++20's release sequences. Of the litmus tests, a line says what C++20 allows by load
@@ -32,8 +32,10 @@ ORDERS = {"rlx": "relaxed", "con": "acquire", "acq": "acquire", "rel": "release"
           "sc": "seq_cst"}
 OF_FAILURE = {"ar": "acq", "rel": "rlx"}
 LEFT_OUT = 14
-GROUP_MARK = "# ---- "
-OUTCOMES = HERE / "outcomes.txt"
+BETWEEN = " = "  # the parts of a line, of which the outcomes are the last
+UNKNOWN = "?"
+WRITTEN = ("litmus", "cores")
+MARKS = {"random": "program: ", "circles": "circle: "}  # of a line of FILE
 # Of rc11.cat: a release sequence goes on with the stores of the same thread. C++20 has none of that (P0982).
 OLD_SEQUENCE = "let rs = [W]; (sb & loc)?; [W "
 NEW_SEQUENCE = "let rs = [W "
@@ -145,11 +147,6 @@ class Program:
         return "/".join(p for p in parts if p)
 
 
-def within_reach(text):
-    """Of herd7: no futex, no choice."""
-    return not re.search(r"any|~|\.wait|\.timed|\.wake", text)
-
-
 # ---- Running it
 
 
@@ -218,57 +215,37 @@ class Judge:
         return out
 
 
-# ---- The programs
+# ---- The stored files
 
 
-def litmus_programs():
-    """The rows of the tables in litmus_model.cpp: name and program. Each program once."""
-    text = (HERE.parent / "litmus_model.cpp").read_text(encoding="utf-8")
-    found = {}
-    tables = re.compile(r"^constexpr (?:verdict_)?row (\w+)\[\] = \{(.*?)^\};", re.DOTALL | re.MULTILINE)
-    for table in tables.finditer(text):
-        for name, program, then in re.findall(r"\{\"([^\"]+)\",\s*\"([^\"]+)\",\s*([^}]*)\}", table[2]):
-            if "livelock" not in then:  # a loop that does not end has no outcome
-                found.setdefault(program, f"{table[1]}, {name}")
-    return [(name, program) for program, name in found.items()]
+def path_of(group):
+    return HERE / f"{group}.txt"
 
 
-def core_programs():
-    lines = (HERE / "cores.txt").read_text(encoding="utf-8").splitlines()
-    return [tuple(line.split(" = ")[:2]) for line in lines if line and not line.startswith("#")]
+def is_program(line):
+    return BETWEEN in line and not line.startswith(("#", "  "))
 
 
-def random_programs(path, mark):
-    """Without those that have a thread that does nothing."""
+def stored(group):
+    """The lines, without what was said about differences."""
+    lines = path_of(group).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not line.startswith("  ")]
+
+
+def random_lines(path, mark):
+    """Of the programs that have no thread that does nothing."""
     lines = [line.removeprefix(mark)
              for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()
              if line.startswith(mark)]
     lines = [line for line in lines if all(t.strip() for t in line.partition("||")[0].split("|"))]
-    return [(f"{mark.strip(': ')} {n}", line) for n, line in enumerate(dict.fromkeys(lines), 1)]
-
-
-# ---- The stored file
-
-
-def stored_groups():
-    """The lines of each group."""
-    found = {}
-    lines = OUTCOMES.read_text(encoding="utf-8").splitlines() if OUTCOMES.exists() else []
-    for line in lines:
-        if line.startswith(GROUP_MARK):
-            now = found.setdefault(line.removeprefix(GROUP_MARK), [])
-        elif line and not line.startswith("#"):
-            now.append(line)
-    return found
+    return [BETWEEN.join([f"{mark.strip(': ')} {n}", line, UNKNOWN])
+            for n, line in enumerate(dict.fromkeys(lines), 1)]
 
 
 def check():
-    stored = {line.split(" = ")[1] for lines in stored_groups().values() for line in lines if " = " in line}
-    missing = [f"{name}: {program}" for name, program in litmus_programs() + core_programs()
-               if within_reach(program) and program not in stored]
-    for line in missing:
-        print(f"not in outcomes.txt: {line}")
-    print(f"{len(stored)} programs are in outcomes.txt, {len(missing)} are missing")
+    lines = [line for group in (*WRITTEN, *MARKS) for line in stored(group) if is_program(line)]
+    missing = [line for line in lines if line.endswith(BETWEEN + UNKNOWN)]
+    print(f"{len(lines)} programs, {len(missing)} of them without outcomes", *missing, sep="\n  ")
     return 1 if missing else 0
 
 
@@ -279,29 +256,33 @@ def main():
     options.add_argument("--library")
     options.add_argument("--random")
     options.add_argument("--timeout", default="60")
-    options.add_argument("--out", default=OUTCOMES)
     options.add_argument("groups", nargs="*")
     given = options.parse_args()
     if given.check:
         return check()
     judge = Judge(given.herd, given.library, given.timeout)
-    groups = {"litmus": litmus_programs(), "cores": core_programs()}
-    if given.random:
-        groups["random"] = random_programs(given.random, "program: ")
-        groups["circles"] = random_programs(given.random, "circle: ")
-    lines = stored_groups()
-    for group in given.groups or groups:
-        rows = [(name, program) for name, program in groups[group] if within_reach(program)]
-        known = judge.compute([Program(program) for _, program in rows], group == "litmus")
+    for group in given.groups or (*WRITTEN, *(MARKS if given.random else ())):
+        lines = stored(group)
+        if group in MARKS:
+            lines = [f"# By judge.py, with herd7 {judge.version()}. NAME = PROGRAM = OUTCOMES.", "",
+                     *random_lines(given.random, MARKS[group])]
+        rows = [line.split(BETWEEN) for line in lines if is_program(line)]
+        known = judge.compute([Program(row[1]) for row in rows], group == "litmus")
         left = [rows[n][1] for n in range(len(rows)) if n not in known]
         print(f"{group}: {len(rows)} programs, {len(left)} of them take too long", *left[:9], sep="\n  ")
-        lines[group] = []
-        for n, (outcomes, notes) in known.items():
-            lines[group] += [f"{rows[n][0]} = {rows[n][1]} = {' '.join(outcomes)}", *notes]
-    out = [f"# By judge.py, with herd7 {judge.version()}. NAME = PROGRAM = OUTCOMES."]
-    for group, of_group in lines.items():
-        out += ["", GROUP_MARK + group, *of_group]
-    pathlib.Path(given.out).write_text("\n".join(out) + "\n", encoding="utf-8")
+        out = []
+        number = 0
+        for line in lines:
+            if not is_program(line):
+                out.append(line)
+                continue
+            if number in known:
+                outcomes, notes = known[number]
+                out += [BETWEEN.join([*rows[number][:-1], " ".join(outcomes)]), *notes]
+            elif group in WRITTEN:
+                out.append(line)
+            number += 1
+        path_of(group).write_text("\n".join(out) + "\n", encoding="utf-8")
     return 0
 
 
