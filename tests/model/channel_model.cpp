@@ -30,6 +30,44 @@ void check(const std::string& name, std::vector<std::size_t> capacities, model::
     }
 }
 
+// A channel and two waits of one side: to receive from an empty channel, or to send into a full one.
+template <class Wait> struct scene {
+    static constexpr bool receives = Wait::which == side::receiving;
+
+    explicit scene(std::size_t n) : c(n), a(make(10)), b(make(20)) {
+        for (std::size_t i = 0; i < n && !receives; ++i) {
+            offer(c, 1);
+        }
+    }
+    // Brings an item, or takes one away, as soon as that is possible.
+    void serve(int v) noexcept {
+        if constexpr (receives) {
+            put(c, v);
+        } else {
+            get(c);
+        }
+    }
+    // Requires: served with 1 and with 2.
+    void require_both_served() noexcept {
+        if constexpr (receives) {
+            MODEL_REQUIRE(a.take() + b.take() == 3);
+        } else {
+            MODEL_REQUIRE(a.is_gone() && b.is_gone());
+        }
+    }
+    static Wait make(int v) noexcept {
+        if constexpr (receives) {
+            return Wait();
+        } else {
+            return Wait(v);
+        }
+    }
+
+    typename Wait::core c;
+    Wait a;
+    Wait b;
+};
+
 } // namespace
 
 // ---- Two threads
@@ -72,98 +110,44 @@ TEST_CASE("channel: a sender that waits for room gets it, and may destroy the ch
 
 // ---- No waiter is left asleep
 
-TEST_CASE("channel: a waiter is served by the threads that come, each of which may be the last",
-          "[channel]") {
-    check("channel: two queued receivers, two send", {0, 1, 2}, {}, [](std::size_t n) {
-        auto* const c = new awake_core(n);
-        awake_receiving a;
-        awake_receiving b;
-        a.enqueue(*c);
-        b.enqueue(*c);
-        model::thread first([c] { put(*c, 1); });
-        model::thread second([c] { put(*c, 2); });
-        await(a.w);
-        await(b.w);
-        delete c; // though they are inside still
-        MODEL_REQUIRE(a.take() + b.take() == 3);
-    });
-    check("channel: two queued senders, two receive", {0, 1, 2}, {}, [](std::size_t n) {
-        auto* const c = new awake_core(n);
-        for (std::size_t i = 1; i <= n; ++i) {
-            offer(*c, static_cast<int>(i));
-        }
-        awake_sending a(10);
-        awake_sending b(20);
-        a.enqueue(*c);
-        b.enqueue(*c);
-        model::thread first([c] { get(*c); });
-        model::thread second([c] { get(*c); });
-        await(a.w);
-        await(b.w);
-        delete c; // though they are inside still
-        MODEL_REQUIRE(a.is_gone() && b.is_gone());
-    });
-}
-
-TEST_CASE("channel: a new waiter and a queued waiter are both served", "[channel]") {
-    check("channel: one queued to receive, one comes, one sends", {0, 1, 2}, {}, [](std::size_t n) {
-        awake_core c(n);
-        awake_receiving a;
-        a.enqueue(c);
-        awake_receiving b;
-        model::thread coming([&] { wait_in(c, b); });
-        put(c, 1);
-        put(c, 2);
-        await(a.w);
-        coming.join();
-        MODEL_REQUIRE(a.take() + b.take() == 3 && c.size() == 0);
-    });
-    check("channel: one queued to send, one comes, one receives", {0, 1}, {}, [](std::size_t n) {
-        awake_core c(n);
-        if (n == 1) {
-            offer(c, 1);
-        }
-        awake_sending a(10);
-        a.enqueue(c);
-        awake_sending b(20);
-        model::thread coming([&] { wait_in(c, b); });
-        get(c);
-        get(c);
-        await(a.w);
-        coming.join();
-        MODEL_REQUIRE(a.is_gone() && b.is_gone() && c.size() == n);
-    });
-}
-
 namespace {
 
-void two_come_to_receive(std::size_t n) {
-    awake_core c(n);
-    awake_receiving a;
-    awake_receiving b;
-    model::thread first([&] { wait_in(c, a); });
-    model::thread second([&] { wait_in(c, b); });
-    put(c, 1);
-    put(c, 2);
-    first.join();
-    second.join();
-    MODEL_REQUIRE(a.take() + b.take() == 3 && c.size() == 0);
+template <class Wait> void two_queued(std::size_t n) {
+    auto* const s = new scene<Wait>(n);
+    s->a.enqueue(s->c);
+    s->b.enqueue(s->c);
+    model::thread first([s] { s->serve(1); });
+    model::thread second([s] { s->serve(2); });
+    await(s->a.w);
+    await(s->b.w);
+    s->require_both_served();
+    delete s; // though they are inside still
 }
 
-void two_come_to_send(std::size_t n) {
-    awake_core c(n);
-    for (std::size_t i = 1; i <= n; ++i) {
-        offer(c, 1);
-    }
-    awake_sending a(10);
-    awake_sending b(20);
-    model::thread first([&] { wait_in(c, a); });
-    model::thread second([&] { wait_in(c, b); });
-    get(c);
-    get(c);
+template <class Wait> void one_queued_and_one_comes(std::size_t n) {
+    scene<Wait> s(n);
+    const std::size_t size = s.c.size();
+    s.a.enqueue(s.c);
+    model::thread coming([&] { wait_in(s.c, s.b); });
+    s.serve(1);
+    s.serve(2);
+    await(s.a.w);
+    coming.join();
+    s.require_both_served();
+    MODEL_REQUIRE(s.c.size() == size);
+}
+
+template <class Wait> void two_come(std::size_t n) {
+    scene<Wait> s(n);
+    const std::size_t size = s.c.size();
+    model::thread first([&] { wait_in(s.c, s.a); });
+    model::thread second([&] { wait_in(s.c, s.b); });
+    s.serve(1);
+    s.serve(2);
     first.join();
     second.join();
-    MODEL_REQUIRE(a.is_gone() && b.is_gone() && c.size() == n);
+    s.require_both_served();
+    MODEL_REQUIRE(s.c.size() == size);
 }
 
 void two_items(std::size_t n) {
@@ -178,17 +162,30 @@ void two_items(std::size_t n) {
 
 } // namespace
 
+TEST_CASE("channel: a waiter is served by the threads that come, each of which may be the last",
+          "[channel]") {
+    check("channel: two queued receivers, two send", {0, 1, 2}, {}, two_queued<awake_receiving>);
+    check("channel: two queued senders, two receive", {0, 1, 2}, {}, two_queued<awake_sending>);
+}
+
+TEST_CASE("channel: a new waiter and a queued waiter are both served", "[channel]") {
+    check("channel: one queued to receive, one comes, one sends", {0, 1, 2}, {},
+          one_queued_and_one_comes<awake_receiving>);
+    check("channel: one queued to send, one comes, one receives", {0, 1}, {},
+          one_queued_and_one_comes<awake_sending>);
+}
+
 TEST_CASE("channel: two that come are served by one", "[channel]") {
-    check("channel: two receive, one sends", {0, 1, 2}, random(3'000), two_come_to_receive);
-    check("channel: two send, one receives", {0, 1, 2}, random(3'000), two_come_to_send);
+    check("channel: two receive, one sends", {0, 1, 2}, random(3'000), two_come<awake_receiving>);
+    check("channel: two send, one receives", {0, 1, 2}, random(3'000), two_come<awake_sending>);
     check("channel: two items", {0, 1}, random(3'000), two_items);
 }
 
 TEST_CASE("channel: two that come are served by one, for long", "[channel][.long]") {
     model::options o = random(100'000);
     o.depth = 5;
-    check("channel: two receive, one sends, long", {0, 1, 2}, o, two_come_to_receive);
-    check("channel: two send, one receives, long", {0, 1, 2}, o, two_come_to_send);
+    check("channel: two receive, one sends, long", {0, 1, 2}, o, two_come<awake_receiving>);
+    check("channel: two send, one receives, long", {0, 1, 2}, o, two_come<awake_sending>);
     check("channel: two items, long", {0, 1}, o, two_items);
     check("channel: two receive, one item", {0, 1}, {}, [](std::size_t n) {
         awake_core c(n);
@@ -532,6 +529,31 @@ template <class Core> int drain(Core& c) {
     return sum;
 }
 
+// A receiver waits while this thread tries, or comes.
+void comes_back_beside_a_send(std::size_t n, bool is_queued) {
+    awake_core c(n);
+    awake_receiving receiver;
+    if (is_queued) {
+        receiver.enqueue(c);
+    }
+    passing_on<awake_core> back{c, 1};
+    bool sent = false;
+    int got = 0;
+    model::thread passing([&] { back(); });
+    model::thread giver([&] { sent = offer(c, 2) == wait_status::granted; });
+    if (is_queued) {
+        got = poll(c);
+    } else {
+        wait_in(c, receiver);
+    }
+    passing.join();
+    giver.join();
+    await(receiver.w);
+    const int sum = receiver.take() + got + drain(c);
+    MODEL_REQUIRE(sum == (back.passed ? 1 : 0) + (sent ? 2 : 0));
+    MODEL_REQUIRE(n == 0 ? back.passed != sent : n == 1 || (back.passed && sent));
+}
+
 } // namespace
 
 TEST_CASE("channel: an item that comes back is received once, or there is no room for it",
@@ -598,37 +620,10 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
               MODEL_REQUIRE(n == 0 ? back.passed != sent : back.passed && sent);
               MODEL_REQUIRE(waits.take() + drain(c) == (back.passed ? 1 : 0) + (sent ? 2 : 0));
           });
-    const auto three = [](std::size_t n) {
-        awake_core c(n);
-        awake_receiving waits;
-        waits.enqueue(c);
-        passing_on<awake_core> back{c, 1};
-        bool sent = false;
-        int got = 0;
-        model::thread passing([&] { back(); });
-        model::thread giver([&] { sent = offer(c, 2) == wait_status::granted; });
-        got = poll(c);
-        passing.join();
-        giver.join();
-        await(waits.w);
-        const int sum = waits.take() + got + drain(c);
-        MODEL_REQUIRE(sum == (back.passed ? 1 : 0) + (sent ? 2 : 0));
-        MODEL_REQUIRE(n == 0 ? back.passed != sent : n == 1 || (back.passed && sent));
-    };
-    check("channel: comes back, one waits, one sends, one tries", {0, 1, 2}, {}, three);
-    check("channel: comes back, one comes, one sends", {1, 2}, {}, [](std::size_t n) {
-        awake_core c(n);
-        awake_receiving comes;
-        passing_on<awake_core> back{c, 1};
-        bool sent = false;
-        model::thread passing([&] { back(); });
-        model::thread giver([&] { sent = offer(c, 2) == wait_status::granted; });
-        wait_in(c, comes);
-        passing.join();
-        giver.join();
-        MODEL_REQUIRE(comes.take() + drain(c) == (back.passed ? 1 : 0) + (sent ? 2 : 0));
-        MODEL_REQUIRE(n == 1 || (back.passed && sent));
-    });
+    check("channel: comes back, one waits, one sends, one tries", {0, 1, 2}, {},
+          [](std::size_t n) { comes_back_beside_a_send(n, true); });
+    check("channel: comes back, one comes, one sends", {1, 2}, {},
+          [](std::size_t n) { comes_back_beside_a_send(n, false); });
 }
 
 TEST_CASE("channel: nothing comes back into a channel that was closed and drained", "[channel]") {
@@ -892,33 +887,34 @@ TEST_CASE("channel: a batch serves every waiter", "[channel]") {
 
 // ---- Last touches
 
+namespace {
+
+// The other thread acquires the lock, to serve a waiter that has left meanwhile.
+template <class Wait> void served_after_it_left(std::size_t n) {
+    auto* const s = new scene<Wait>(n);
+    s->a.enqueue(s->c);
+    model::thread serving([s] {
+        if constexpr (scene<Wait>::receives) {
+            offer(s->c, 1);
+        } else {
+            poll(s->c);
+        }
+    });
+    if (!s->a.cancel(s->c)) {
+        await(s->a.w);
+    } else if constexpr (scene<Wait>::receives) {
+        MODEL_REQUIRE(get(s->c) == 1);
+    } else {
+        put(s->c, 3);
+    }
+    delete s; // though the other one is inside still
+}
+
+} // namespace
+
 TEST_CASE("channel: a receiver that has its item may destroy the channel", "[channel]") {
-    // The sender acquires the lock, to serve a waiter that has left meanwhile.
-    check("channel: an item for a receiver that left", {1}, {}, [](std::size_t n) {
-        auto* const c = new core(n);
-        receiving gone;
-        gone.enqueue(*c);
-        model::thread sending([c] { offer(*c, 1); });
-        if (gone.cancel(*c)) {
-            MODEL_REQUIRE(get(*c) == 1);
-        } else {
-            await(gone.w);
-        }
-        delete c; // though the other one is inside still
-    });
-    check("channel: room for a sender that left", {1}, {}, [](std::size_t n) {
-        auto* const c = new core(n);
-        offer(*c, 1);
-        sending gone(2);
-        gone.enqueue(*c);
-        model::thread receiving([c] { poll(*c); });
-        if (gone.cancel(*c)) {
-            put(*c, 3);
-        } else {
-            await(gone.w);
-        }
-        delete c; // though the other one is inside still
-    });
+    check("channel: an item for a receiver that left", {1}, {}, served_after_it_left<receiving>);
+    check("channel: room for a sender that left", {1}, {}, served_after_it_left<sending>);
     check("channel: a batch", {2}, {}, [](std::size_t n) {
         auto* const c = new core(n);
         model::thread sending([c] { put_all(*c, {1, 2}); });

@@ -42,31 +42,6 @@ bool contains(const std::string& text, const std::string& part) {
 
 } // namespace
 
-TEST_CASE("checker: plain data behind a flag needs release and acquire", "[checker]") {
-    CHECK(found(passing(release, acquire)) == failure::none);
-    CHECK(found(passing(relaxed, acquire)) == failure::race);
-    CHECK(found(passing(release, relaxed)) == failure::race);
-}
-
-TEST_CASE("checker: two writes, or a write and a read, that nothing orders are a race",
-          "[checker]") {
-    CHECK(found([] {
-              var<int> data{0};
-              model::thread other([&] { data = 1; });
-              data = 2;
-          }) == failure::race);
-    CHECK(found([] {
-              var<int> data{0};
-              model::thread other([&] { static_cast<void>(static_cast<int>(data)); });
-              data = 2;
-          }) == failure::race);
-    CHECK(found([] {
-              var<int> data{0};
-              model::thread other([&] { static_cast<void>(static_cast<int>(data)); });
-              static_cast<void>(static_cast<int>(data));
-          }) == failure::none);
-}
-
 TEST_CASE("checker: an atomic that is destroyed while another thread may use it is found",
           "[checker]") {
     const auto destroy = [](std::memory_order last) {
@@ -98,36 +73,6 @@ TEST_CASE("checker: memory that is left, and memory that is freed twice, are fou
               ::operator delete(p);
               ::operator delete(p);
           }) == failure::lifetime);
-}
-
-TEST_CASE("checker: threads that sleep or spin for ever are found", "[checker]") {
-    CHECK(found([] {
-              atomic<std::uint32_t> word{0};
-              platform::futex_wait(word, std::uint32_t{0}, never);
-          }) == failure::lost_wakeup);
-    CHECK(found([] {
-              atomic<int> flag{0};
-              while (flag.load(acquire) == 0) {
-                  platform::pause();
-              }
-          }) == failure::livelock);
-    CHECK(found([] {
-              atomic<int> flag{0};
-              while (flag.load(acquire) == 0) {
-              }
-          }) == failure::livelock);
-    for (const auto how : {options::method::exhaustive, options::method::enumerate,
-                           options::method::bounded, options::method::pct}) {
-        CHECK(found(
-                  [] {
-                      atomic<int> flag{0};
-                      model::thread other([&] { flag.store(1, release); });
-                      while (flag.load(acquire) == 0) {
-                          platform::pause();
-                      }
-                  },
-                  {.how = how}) == failure::none);
-    }
 }
 
 TEST_CASE("checker: std::terminate and exceptions are found", "[checker]") {
