@@ -46,6 +46,24 @@ template <unsigned N> bool steal(deque<N>& from) noexcept {
     return c != nullptr;
 }
 
+// Two thieves, which try so often. Their end is waited for.
+template <class Deque> struct two_thieves {
+    two_thieves(Deque& from, int attempts, int attempts_of_another)
+        : one([this, &from, attempts] { steal_some(from, attempts); }),
+          another([this, &from, attempts_of_another] { steal_some(from, attempts_of_another); }) {}
+
+    int stolen = 0; // by both; no step of the model
+    model::thread one;
+    model::thread another;
+
+private:
+    void steal_some(Deque& from, int attempts) noexcept {
+        for (; attempts > 0; --attempts) {
+            stolen += steal(from) ? 1 : 0;
+        }
+    }
+};
+
 // Forks `Children` and takes them back, beside thieves that steal so often. What the parent cannot
 // take back was stolen.
 template <unsigned Capacity, std::size_t Children>
@@ -54,13 +72,7 @@ auto forks(int steals, int steals_of_another = 0) {
         deque<Capacity> d;
         child all[Children];
         {
-            const auto steal_some = [&d](int n) {
-                for (; n > 0; --n) {
-                    steal(d);
-                }
-            };
-            model::thread thief([&] { steal_some(steals); });
-            model::thread another([&] { steal_some(steals_of_another); });
+            const two_thieves beside(d, steals, steals_of_another);
             for (child& c : all) {
                 MODEL_REQUIRE(push(d, c));
             }
@@ -98,30 +110,19 @@ TEST_CASE("child_deque: a slot is used again after its child was taken", "[child
             child all[3];
             int mine = 0;
             int refused = 0;
-            int stolen = 0;
-            int stolen_by_another = 0;
-            {
-                model::thread thief([&] {
-                    for (int i = 0; i < steals; ++i) {
-                        stolen += steal(d) ? 1 : 0;
-                    }
-                });
-                model::thread another([&] {
-                    for (int i = 0; i < steals_of_another; ++i) {
-                        stolen_by_another += steal(d) ? 1 : 0;
-                    }
-                });
-                for (child& c : all) {
-                    if (!push(d, c)) {
-                        ++refused;
-                    } else if (&c != &all[0] && d.take_back(c)) {
-                        c.take();
-                        ++mine;
-                    }
+            two_thieves beside(d, steals, steals_of_another);
+            for (child& c : all) {
+                if (!push(d, c)) {
+                    ++refused;
+                } else if (&c != &all[0] && d.take_back(c)) {
+                    c.take();
+                    ++mine;
                 }
-                mine += take_all(d);
             }
-            MODEL_REQUIRE(mine + refused + stolen + stolen_by_another == 3);
+            mine += take_all(d);
+            beside.one.join();
+            beside.another.join();
+            MODEL_REQUIRE(mine + refused + beside.stolen == 3);
             for (child& c : all) {
                 MODEL_REQUIRE(c.taken <= 1);
             }
@@ -137,16 +138,7 @@ TEST_CASE("child_deque: each child is taken once, also if its worker takes all",
             deque<2> d;
             child all[3];
             {
-                model::thread thief([&] {
-                    for (int i = 0; i < steals; ++i) {
-                        steal(d);
-                    }
-                });
-                model::thread another([&] {
-                    for (int i = 0; i < steals_of_another; ++i) {
-                        steal(d);
-                    }
-                });
+                const two_thieves beside(d, steals, steals_of_another);
                 run_list two;
                 two.push(all[0]);
                 two.push(all[1]);
@@ -158,9 +150,7 @@ TEST_CASE("child_deque: each child is taken once, also if its worker takes all",
                     MODEL_REQUIRE(d.push(paused) && paused.first() == nullptr);
                 }
                 const bool got = push(d, all[2]);
-                if (got && d.take_back(all[2])) {
-                    all[2].take();
-                } else if (!got) {
+                if (!got || d.take_back(all[2])) {
                     all[2].take();
                 }
                 take_all(d);

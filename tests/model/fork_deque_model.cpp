@@ -33,6 +33,22 @@ template <class Deque> bool steal(Deque& from) noexcept {
     return j != nullptr;
 }
 
+template <class Deque> void steal_some(Deque& from, int attempts) noexcept {
+    for (; attempts > 0; --attempts) {
+        steal(from);
+    }
+}
+
+// Two thieves, which try so often. Their end is waited for.
+template <class Deque> struct two_thieves {
+    two_thieves(Deque& from, int attempts, int attempts_of_another)
+        : one([&from, attempts] { steal_some(from, attempts); }),
+          another([&from, attempts_of_another] { steal_some(from, attempts_of_another); }) {}
+
+    model::thread one;
+    model::thread another;
+};
+
 void await(const job& j) noexcept {
     while (j.ended.load(std::memory_order_acquire) == 0) {
         platform::pause();
@@ -69,14 +85,8 @@ template <unsigned First, std::size_t Forks> auto nested(int steals, int steals_
     return [=] {
         deque<First> d;
         job all[Forks];
-        const auto steal_some = [&d](int n) {
-            for (; n > 0; --n) {
-                steal(d);
-            }
-        };
         {
-            model::thread thief([&] { steal_some(steals); });
-            model::thread another([&] { steal_some(steals_of_another); });
+            const two_thieves beside(d, steals, steals_of_another);
             push_all(d, all);
             join_all(d, all);
         }
@@ -115,11 +125,7 @@ TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
         MODEL_REQUIRE(d.pop(7) == fork_pop::popped_and_published);
         join(d, all[6]);
         join(d, all[5]);
-        model::thread thief([&] {
-            steal(d);
-            steal(d);
-            steal(d);
-        });
+        model::thread thief([&] { steal_some(d, 3); });
         join(d, all[4]);
         join(d, all[3]);
     });
@@ -131,13 +137,7 @@ TEST_CASE("fork_deque: each job is run once, whatever number is wanted", "[fork_
         return [=] {
             deque<4> d;
             job all[3];
-            const auto steal_some = [&d](int n) {
-                for (; n > 0; --n) {
-                    steal(d);
-                }
-            };
-            model::thread thief([&] { steal_some(steals); });
-            model::thread another([&] { steal_some(others); });
+            const two_thieves beside(d, steals, others);
             for (job& j : all) {
                 d.push(j, [at_push]() noexcept { return at_push; });
             }
@@ -164,13 +164,7 @@ TEST_CASE("fork_deque: a slot is used again after its job has ended", "[fork_deq
         return [=] {
             deque<1> d;
             job all[2];
-            const auto steal_some = [&d](int n) {
-                for (; n > 0; --n) {
-                    steal(d);
-                }
-            };
-            model::thread thief([&] { steal_some(steals); });
-            model::thread another([&] { steal_some(steals_of_another); });
+            const two_thieves beside(d, steals, steals_of_another);
             for (job& j : all) {
                 d.push(j);
                 join(d, j);
@@ -186,13 +180,7 @@ TEST_CASE("fork_deque: a joiner that waits for a thief forks above the job", "[f
         return [=] {
             deque<2> d;
             job all[3];
-            const auto steal_some = [&d](int n) {
-                for (; n > 0; --n) {
-                    steal(d);
-                }
-            };
-            model::thread thief([&] { steal_some(steals); });
-            model::thread another([&] { steal_some(steals_of_another); });
+            const two_thieves beside(d, steals, steals_of_another);
             d.push(all[0]);
             if (d.pop(0) != fork_pop::stolen) {
                 all[0].run();
@@ -231,10 +219,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
         deque<4> d;
         job all[4];
         {
-            model::thread thief([&] {
-                steal(d);
-                steal(d);
-            });
+            model::thread thief([&] { steal_some(d, 2); });
             push_all(d, all);
         }
         require_next(d);
@@ -246,10 +231,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
             d.push(all[i]);
         }
         {
-            model::thread thief([&] {
-                steal(d);
-                steal(d);
-            });
+            model::thread thief([&] { steal_some(d, 2); });
             d.push(all[2]);
             d.push(all[3]);
             MODEL_REQUIRE(d.pop(3) != fork_pop::stolen);
@@ -261,8 +243,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
         job all[4];
         push_all(d, all);
         {
-            model::thread thief([&] { steal(d); });
-            model::thread another([&] { steal(d); });
+            const two_thieves beside(d, 1, 1);
             MODEL_REQUIRE(d.pop(3) != fork_pop::stolen);
             if (d.pop(2) == fork_pop::stolen) {
                 await(all[2]);
@@ -281,10 +262,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
             for (std::size_t i = 1; i < 4; ++i) {
                 d.push(all[i]);
             }
-            model::thread last([&] {
-                steal(d);
-                steal(d);
-            });
+            model::thread last([&] { steal_some(d, 2); });
             d.push(all[4]);
         }
         require_next(d);
@@ -294,10 +272,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
         deque<4> d;
         job all[4];
         {
-            model::thread thief([&] {
-                steal(d);
-                steal(d);
-            });
+            model::thread thief([&] { steal_some(d, 2); });
             d.push(all[0]);
             join(d, all[0]);
             for (std::size_t i = 1; i < 4; ++i) {
@@ -380,14 +355,8 @@ template <unsigned First> auto tree(int depth, int steals) {
         deque<First> d;
         job all[16];
         job* next = all;
-        const auto steal_some = [&] {
-            for (int n = 0; n < steals; ++n) {
-                steal(d);
-            }
-        };
-        model::thread thief(steal_some);
-        model::thread another(steal_some);
-        model::thread third(steal_some);
+        const two_thieves beside(d, steals, steals);
+        model::thread third([&] { steal_some(d, steals); });
         grow_tree(d, next, depth);
         MODEL_REQUIRE(next - all == (1 << depth) - 1);
     };

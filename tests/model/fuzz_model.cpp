@@ -311,35 +311,10 @@ std::ostream& operator<<(std::ostream& out, const test& t) {
 
 // ---- Exploring many
 
-// What of the programs there was.
-class statistics {
-public:
-    explicit statistics(const char* name) : name_(name) {}
-    statistics(const statistics&) = delete;
-    statistics& operator=(const statistics&) = delete;
-    ~statistics() {
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin_;
-        std::printf("%-34s %6u programs %6u fail %9llu graphs %10llu others %6.2f s\n", name_,
-                    programs, failing, static_cast<unsigned long long>(graphs),
-                    static_cast<unsigned long long>(others), took.count());
-        std::fflush(stdout);
-    }
-
-    unsigned programs = 0;
-    unsigned failing = 0;
-    std::uint64_t graphs = 0;
-    std::uint64_t others = 0;
-
-private:
-    const char* name_;
-    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
 using maker = test (*)(generator&);
 
 template <class Compare>
-void for_each_program(statistics& s, maker make, std::uint64_t count, std::uint64_t first,
-                      Compare compare) {
+void for_each_program(maker make, std::uint64_t count, std::uint64_t first, Compare compare) {
     first = from_environment("BIDE_TEST_SEED", first);
     count = from_environment("BIDE_MODEL_PROGRAMS", count);
     for (std::uint64_t seed = first; seed != first + count; ++seed) {
@@ -349,9 +324,6 @@ void for_each_program(statistics& s, maker make, std::uint64_t count, std::uint6
         const std::string text = model::to_text(t.run);
         REQUIRE(model::to_text(model::to_program(text)) == text);
         const result all = explore(t, method::exhaustive);
-        ++s.programs;
-        s.failing += all.fails() ? 1 : 0;
-        s.graphs += all.verdict.executions;
         REQUIRE(all.verdict.what != failure::too_large);
         REQUIRE(all.verdict.duplicates == 0);
         compare(t, all);
@@ -359,11 +331,9 @@ void for_each_program(statistics& s, maker make, std::uint64_t count, std::uint6
 }
 
 // Every schedule.
-void compare_with_all(const char* name, maker make, std::uint64_t count, std::uint64_t first) {
-    statistics s(name);
-    for_each_program(s, make, count, first, [&](const test& t, const result& all) {
+void compare_with_all(maker make, std::uint64_t count, std::uint64_t first) {
+    for_each_program(make, count, first, [&](const test& t, const result& all) {
         const result other = explore(t, method::enumerate);
-        s.others += other.verdict.executions;
         REQUIRE(other.verdict.what != failure::too_large);
         REQUIRE(all.fails() == other.fails());
         if (!all.fails()) {
@@ -374,9 +344,8 @@ void compare_with_all(const char* name, maker make, std::uint64_t count, std::ui
 }
 
 // Some schedules.
-void compare_with_some(const char* name, maker make, std::uint64_t count, std::uint64_t first) {
-    statistics s(name);
-    for_each_program(s, make, count, first, [&](const test& t, const result& all) {
+void compare_with_some(maker make, std::uint64_t count, std::uint64_t first) {
+    for_each_program(make, count, first, [&](const test& t, const result& all) {
         for (const method how : {method::pct, method::bounded}) {
             test some = t;
             some.how.runs = 200;
@@ -384,7 +353,6 @@ void compare_with_some(const char* name, maker make, std::uint64_t count, std::u
             some.how.max_executions = 1'000;
             const result other = explore(some, how);
             const failure what = other.verdict.what;
-            s.others += other.verdict.executions;
             if (!all.fails()) {
                 REQUIRE((what == failure::none || what == failure::too_large));
                 REQUIRE(only(t, other, all) == "");
@@ -434,27 +402,27 @@ test circles(generator& g) {
 
 // `times` as many programs, with seeds from `first`.
 void fuzz_values(unsigned times, std::uint64_t first) {
-    compare_with_all("atomics", atomics, 1'500 * times, first);
-    compare_with_all("branches", branches, 500 * times, first);
-    compare_with_all("choices", choices, 500 * times, first);
+    compare_with_all(atomics, 1'500 * times, first);
+    compare_with_all(branches, 500 * times, first);
+    compare_with_all(choices, 500 * times, first);
 }
 
 void fuzz_sleepers(unsigned times, std::uint64_t first) {
-    compare_with_all("sleepers", sleepers, 1'000 * times, first);
-    compare_with_all("repeated sleepers", repeated_sleepers, 1'000 * times, first);
-    compare_with_all("sleepers that are woken", woken, 200 * times, first);
+    compare_with_all(sleepers, 1'000 * times, first);
+    compare_with_all(repeated_sleepers, 1'000 * times, first);
+    compare_with_all(woken, 200 * times, first);
 }
 
 void fuzz_spins_and_races(unsigned times, std::uint64_t first) {
-    compare_with_all("spinners", spinners, 1'000 * times, first);
-    compare_with_all("plain data", plain_data, 500 * times, first);
+    compare_with_all(spinners, 1'000 * times, first);
+    compare_with_all(plain_data, 500 * times, first);
 }
 
 void fuzz_schedules(unsigned times, std::uint64_t first) {
-    compare_with_some("atomics, some schedules", large_atomics, 500 * times, first);
-    compare_with_some("three objects, some schedules", three_objects, 500 * times, first);
-    compare_with_some("circles, some schedules", circles, 500 * times, first);
-    compare_with_some("sleepers, some schedules", repeated_sleepers, 500 * times, first);
+    compare_with_some(large_atomics, 500 * times, first);
+    compare_with_some(three_objects, 500 * times, first);
+    compare_with_some(circles, 500 * times, first);
+    compare_with_some(repeated_sleepers, 500 * times, first);
 }
 
 } // namespace
