@@ -74,10 +74,11 @@ void overtaken(int rounds, unlocks when) {
 
 // As above, as long as the head lets it, which is counted. A thread that is served says so while it
 // has the mutex.
-void overtaken_too_often(unlocks when) {
-    adaptive_lock l;
+template <class Platform = platform>
+void overtaken_too_often(unlocks when, int most = most_overtakes) {
+    bide::detail::basic_adaptive_lock<Platform> l;
     var<bool> served{false};
-    node head(1);
+    bide::basic_waiter<Platform> head(1);
     l.take_free();
     l.enqueue(head);
     model::thread waiting([&] {
@@ -86,7 +87,7 @@ void overtaken_too_often(unlocks when) {
         l.unlock(&l);
     });
     for (int overtakes = 0; !served; ++overtakes) {
-        MODEL_REQUIRE(overtakes <= most_overtakes);
+        MODEL_REQUIRE(overtakes <= most);
         if (when == unlocks::once_it_sleeps) {
             until_asleep(head);
         }
@@ -198,28 +199,9 @@ struct late_platform : platform {
 TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it",
           "[adaptive_mutex]") {
     REQUIRE(most_overtakes > 2); // or it is handed the mutex anyway
-    model::check("adaptive_mutex: overtaken twice is enough", random(10'000), [] {
-        bide::detail::basic_adaptive_lock<late_platform> l;
-        var<bool> served{false};
-        bide::basic_waiter<late_platform> head(1);
-        l.take_free();
-        l.enqueue(head);
-        model::thread waiting([&] {
-            l.await(head, deadline::never());
-            served = true;
-            l.unlock(&l);
-        });
-        // The first wake begins its max_overtake_time; at the second wake it is over.
-        for (int overtakes = 0; !served; ++overtakes) {
-            MODEL_REQUIRE(overtakes <= 2);
-            until_asleep(head);
-            l.unlock(&l);
-            if (!l.barge()) {
-                return;
-            }
-        }
-        l.unlock(&l);
-    });
+    // The first wake begins its max_overtake_time; at the second wake it is over.
+    model::check("adaptive_mutex: overtaken twice is enough", random(10'000),
+                 [] { overtaken_too_often<late_platform>(unlocks::once_it_sleeps, 2); });
 }
 
 // ---- Handing over
@@ -423,8 +405,59 @@ using awake_mutex = bide::basic_adaptive_mutex<awake>;
 using awake_lock = bide::detail::basic_adaptive_lock<awake>;
 using awake_node = bide::basic_waiter<awake>;
 
-// A case by hand: its node hangs on a choice that the body decides.
-void nothing(void*) noexcept {}
+// A node that hangs on a choice that the body decides.
+struct choice_of_nodes : bide::basic_choice<awake> {
+    void add(awake_node& one) noexcept {
+        one.contest([](void*) noexcept {}, *this);
+    }
+    void decide() {
+        MODEL_REQUIRE(claim());
+        commit();
+    }
+};
+
+// A lock, or the event that another thread sets. The lock is queued before it is unlocked, or meanwhile.
+void lock_or_event(bool comes_late) {
+    awake_lock l;
+    bide::detail::basic_gate<awake> g(1);
+    choice_of_nodes choice;
+    awake_node lock(1);
+    awake_node event(1);
+    choice.add(lock);
+    choice.add(event);
+    l.take_free();
+    g.enqueue(event);
+    if (!comes_late) {
+        l.enqueue(lock);
+    }
+    model::thread setting([&] { g.arrive(1); });
+    model::thread unlocking([&] { l.unlock(&l); });
+    if (comes_late) {
+        l.enqueue(lock);
+    }
+    setting.join();
+    unlocking.join();
+    MODEL_REQUIRE(comes_late || choice.is_decided());
+    MODEL_REQUIRE(lock.is_complete() != event.is_complete());
+    if (comes_late && event.is_complete()) {
+        l.cancel(lock, wait_status::stopped);
+    }
+    MODEL_REQUIRE(l.take_free() == event.is_complete());
+}
+
+// A lock that is held, with a node of a choice at the head of its queue and another one behind it.
+struct case_at_the_head {
+    case_at_the_head() {
+        choice.add(head);
+        l.take_free();
+        l.enqueue(head);
+        l.enqueue(next);
+    }
+    awake_lock l;
+    choice_of_nodes choice;
+    awake_node head{1};
+    awake_node next{1};
+};
 
 } // namespace
 
@@ -448,103 +481,50 @@ TEST_CASE("adaptive_mutex: of a lock and an event in one select exactly one happ
         other.join();
         MODEL_REQUIRE(m.try_lock());
     });
-    model::check("adaptive_mutex: a case against unlock and set, three threads", {}, [] {
-        awake_lock l;
-        bide::detail::basic_gate<awake> g(1);
-        bide::basic_choice<awake> choice;
-        awake_node lock(1);
-        awake_node event(1);
-        lock.contest(&nothing, choice);
-        event.contest(&nothing, choice);
-        l.take_free();
-        l.enqueue(lock);
-        g.enqueue(event);
-        model::thread setting([&] { g.arrive(1); });
-        model::thread unlocking([&] { l.unlock(&l); });
-        setting.join();
-        unlocking.join();
-        MODEL_REQUIRE(choice.is_decided());
-        MODEL_REQUIRE(lock.is_complete() != event.is_complete());
-        MODEL_REQUIRE(l.take_free() == event.is_complete());
-    });
-    model::check("adaptive_mutex: a case that comes while it is unlocked, and an event", {}, [] {
-        awake_lock l;
-        bide::detail::basic_gate<awake> g(1);
-        bide::basic_choice<awake> choice;
-        awake_node lock(1);
-        awake_node event(1);
-        lock.contest(&nothing, choice);
-        event.contest(&nothing, choice);
-        g.enqueue(event);
-        l.take_free();
-        model::thread setting([&] { g.arrive(1); });
-        model::thread unlocking([&] { l.unlock(&l); });
-        l.enqueue(lock);
-        setting.join();
-        unlocking.join();
-        MODEL_REQUIRE(lock.is_complete() != event.is_complete());
-        if (event.is_complete()) {
-            l.cancel(lock, wait_status::stopped);
-        }
-        MODEL_REQUIRE(l.take_free() == event.is_complete());
-    });
+    model::check("adaptive_mutex: a case against unlock and set, three threads", {},
+                 [] { lock_or_event(false); });
+    model::check("adaptive_mutex: a case that comes while it is unlocked, and an event", {},
+                 [] { lock_or_event(true); });
 }
 
 TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waiter behind",
           "[adaptive_mutex]") {
     model::check("adaptive_mutex: a lost head, one behind it that sleeps or does not", {}, [] {
-        awake_lock l;
-        bide::basic_choice<awake> choice;
-        awake_node head(1);
-        awake_node next(1);
-        head.contest(&nothing, choice);
-        l.take_free();
-        l.enqueue(head);
-        l.enqueue(next);
-        MODEL_REQUIRE(choice.claim());
-        choice.commit();
+        case_at_the_head s;
+        s.choice.decide();
         model::thread waiting([&] {
-            l.await(next, deadline::never());
-            l.unlock(&l);
+            s.l.await(s.next, deadline::never());
+            s.l.unlock(&s.l);
         });
         const bool stays = model::choose(2) == 1;
-        if (!stays) {
-            MODEL_REQUIRE(l.cancel(head, wait_status::stopped));
-        }
-        l.unlock(&l);
+        MODEL_REQUIRE(stays || s.l.cancel(s.head, wait_status::stopped));
+        s.l.unlock(&s.l);
         waiting.join();
-        MODEL_REQUIRE(!head.is_complete() && l.take_free());
+        MODEL_REQUIRE(!s.head.is_complete() && s.l.take_free());
     });
     model::check("adaptive_mutex: a lost head leaves while it is unlocked", {}, [] {
-        awake_lock l;
-        bide::basic_choice<awake> choice;
-        awake_node head(1);
-        awake_node next(1);
-        head.contest(&nothing, choice);
-        l.take_free();
-        l.enqueue(head);
-        l.enqueue(next);
+        case_at_the_head s;
         model::thread deciding([&] {
-            if (choice.claim()) {
-                choice.commit();
-                l.cancel(head, wait_status::stopped);
+            if (s.choice.claim()) {
+                s.choice.commit();
+                s.l.cancel(s.head, wait_status::stopped);
             }
         });
-        l.unlock(&l);
+        s.l.unlock(&s.l);
         deciding.join();
-        if (head.is_complete()) {
-            l.unlock(&l);
+        if (s.head.is_complete()) {
+            s.l.unlock(&s.l);
         }
-        await(next);
-        MODEL_REQUIRE(!l.barge());
+        await(s.next);
+        MODEL_REQUIRE(!s.l.barge());
     });
     model::check("adaptive_mutex: one that floats is granted past a lost case", {}, [] {
         awake_lock l;
-        bide::basic_choice<awake> choice;
+        choice_of_nodes choice;
         awake_node head(1);
         awake_node lost(1);
         awake_node last(1);
-        lost.contest(&nothing, choice);
+        choice.add(lost);
         const bool has_last = model::choose(2) == 1;
         l.take_free();
         l.enqueue(head);
@@ -554,8 +534,7 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
         }
         head.sleep(deadline::at_ns(0)); // asks to be woken
         l.unlock(&l);                   // wakes it: the mutex floats
-        MODEL_REQUIRE(choice.claim());
-        choice.commit();
+        choice.decide();
         model::thread stopping([&] {
             if (l.cancel(head, wait_status::stopped)) {
                 head.publish(wait_status::stopped);

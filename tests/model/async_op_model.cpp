@@ -475,67 +475,30 @@ detached take_until(deadline until, tokens<P>& from, notes& n, parker& finished)
     finished.unpark();
 }
 
-} // namespace
+enum class gives { afterwards, at_once, elsewhere };
 
-namespace {
-
-void time_out() {
+void time_out(gives when) {
     start_service<awake>();
     tokens<awake> t(0);
     notes n;
     parker finished;
+    std::optional<model::thread> giver;
+    if (when == gives::elsewhere) {
+        giver.emplace([&] { give(t, n); });
+    }
     take_until(now, t, n, finished);
+    if (when == gives::at_once) {
+        give(t, n);
+    }
     finished.park();
-    MODEL_REQUIRE(n.seen == 0);
+    giver.reset();
     MODEL_REQUIRE(t.waiters() == 0);
-    t.give();
+    if (when == gives::afterwards) {
+        MODEL_REQUIRE(n.seen == 0);
+        t.give();
+    }
     MODEL_REQUIRE(t.available() == 1);
 }
-
-void time_out_against_grant() {
-    start_service<awake>();
-    tokens<awake> t(0);
-    notes n;
-    parker finished;
-    take_until(now, t, n, finished);
-    give(t, n);
-    finished.park();
-    MODEL_REQUIRE(t.waiters() == 0);
-    MODEL_REQUIRE(t.available() == 1);
-}
-
-void time_out_against_anothers_grant() {
-    start_service<awake>();
-    tokens<awake> t(0);
-    notes n;
-    parker finished;
-    model::thread giver([&] { give(t, n); });
-    take_until(now, t, n, finished);
-    finished.park();
-    giver.join();
-    MODEL_REQUIRE(t.waiters() == 0);
-    MODEL_REQUIRE(t.available() == 1);
-}
-
-} // namespace
-
-TEST_CASE("async_op: a time-out and a grant end a wait once", "[async_op]") {
-    model::options random;
-    random.how = model::options::method::pct;
-    model::check("a time-out, at random", random, time_out);
-    model::check("grant against time-out, at random", random, time_out_against_grant);
-    CHECK(model::outcomes(random, time_out_against_grant) == "granted timed_out");
-    model::check("another's grant against time-out, at random", random,
-                 time_out_against_anothers_grant);
-}
-
-TEST_CASE("async_op: a time-out and a grant end a wait once, in every execution",
-          "[async_op][.long]") {
-    model::check("a time-out", {}, time_out);
-    model::check("grant against time-out", {}, time_out_against_grant);
-}
-
-namespace {
 
 void destroyed_against_time_out() {
     start_service<awake>();
@@ -554,13 +517,27 @@ void destroyed_against_time_out() {
 
 } // namespace
 
+TEST_CASE("async_op: a time-out and a grant end a wait once", "[async_op]") {
+    model::options random;
+    random.how = model::options::method::pct;
+    const auto against_grant = [] { time_out(gives::at_once); };
+    model::check("a time-out, at random", random, [] { time_out(gives::afterwards); });
+    model::check("grant against time-out, at random", random, against_grant);
+    CHECK(model::outcomes(random, against_grant) == "granted timed_out");
+    model::check("another's grant against time-out, at random", random,
+                 [] { time_out(gives::elsewhere); });
+}
+
 TEST_CASE("async_op: a time-out does not access a destroyed coroutine", "[async_op]") {
     model::options random;
     random.how = model::options::method::pct;
     model::check("destroyed against time-out, at random", random, destroyed_against_time_out);
 }
 
-TEST_CASE("async_op: a time-out does not access a destroyed coroutine, in any execution",
+TEST_CASE("async_op: a time-out ends a wait once, and accesses no destroyed coroutine, in every "
+          "execution",
           "[async_op][.long]") {
+    model::check("a time-out", {}, [] { time_out(gives::afterwards); });
+    model::check("grant against time-out", {}, [] { time_out(gives::at_once); });
     model::check("destroyed against time-out", {}, destroyed_against_time_out);
 }

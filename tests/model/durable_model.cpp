@@ -91,6 +91,21 @@ struct kernel {
     }
 };
 
+// The lease monitor of a process, up to the end of the scope. Threads that need it end before.
+class lease_monitor {
+public:
+    explicit lease_monitor(kernel& of) : of_(of), thread_([this] { of_.monitor(over_); }) {}
+    ~lease_monitor() {
+        over_.store(true, std::memory_order_release);
+        of_.epoll.release();
+    }
+
+private:
+    kernel& of_;
+    platform::atomic<bool> over_{false};
+    model::thread thread_;
+};
+
 struct model_system {
     using signal = change_signal;
     struct descriptors {
@@ -213,8 +228,7 @@ struct process {
 // One waiter waits for the last of `changes`, while `others` waiters read once each.
 void look_after(int others, int changes) {
     process p;
-    platform::atomic<bool> over{false};
-    model::thread lease_monitor([&] { p.files.monitor(over); });
+    const lease_monitor monitor(p.files);
     model::thread changing([&] {
         for (int i = 1; i <= changes; ++i) {
             p.change(i);
@@ -227,30 +241,19 @@ void look_after(int others, int changes) {
         }
     });
     p.await(changes);
-    changing.join();
-    looking.join();
-    over.store(true, std::memory_order_release);
-    p.files.epoll.release();
-    lease_monitor.join();
 }
 
 // A waiter waits for a change that only the watch reports. Another one reads the record, and if it sees
 // the change, it finds that the watch is not needed any more.
 void stop_watching() {
     process p(1);
-    platform::atomic<bool> over{false};
-    model::thread lease_monitor([&] { p.files.monitor(over); });
+    const lease_monitor monitor(p.files);
     model::thread changing([&] { p.change(1); });
     model::thread looking([&] {
         std::shared_ptr<change_signal::event> change;
         p.look(1000, change);
     });
     p.await(1);
-    changing.join();
-    looking.join();
-    over.store(true, std::memory_order_release);
-    p.files.epoll.release();
-    lease_monitor.join();
 }
 
 // The queue of a lock, and its waiters of one process. The record is the number of grants to those
@@ -299,8 +302,7 @@ struct queue {
 // `waiters` wait, and two other processes pass on.
 void grant_to(int waiters) {
     queue q;
-    platform::atomic<bool> over{false};
-    model::thread lease_monitor([&] { q.waiting.files.monitor(over); });
+    const lease_monitor monitor(q.waiting.files);
     model::thread one([&] { q.pass_on(); });
     model::thread other([&] { q.pass_on(); });
     model::thread second([&] {
@@ -309,12 +311,6 @@ void grant_to(int waiters) {
         }
     });
     q.acquire();
-    one.join();
-    other.join();
-    second.join();
-    over.store(true, std::memory_order_release);
-    q.waiting.files.epoll.release();
-    lease_monitor.join();
 }
 
 } // namespace
@@ -343,7 +339,6 @@ TEST_CASE("durable: a waiter is told of each change that its read has not seen",
         place p;
         model::thread changing([&] { p.change(1); });
         p.await(1);
-        changing.join();
     });
     using method = model::options::method;
     const model::options few{.how = method::bounded, .preemptions = 1};
@@ -355,15 +350,12 @@ TEST_CASE("durable: a waiter is told of each change that its read has not seen",
             p.change(2);
         });
         p.await(2);
-        changing.join();
     });
     model::check("durable: two wait, one changes", some, [] {
         place p;
         model::thread other([&] { p.await(1); });
         model::thread changing([&] { p.change(1); });
         p.await(1);
-        other.join();
-        changing.join();
     });
 }
 
@@ -385,61 +377,42 @@ TEST_CASE("durable: fence_gate admits no token after a larger one", "[durable]")
 
 TEST_CASE("durable: a caller of fence_gate sees what was done before earlier admissions",
           "[durable]") {
-    model::check("durable: the next one sees it", {.weak_failures = 1}, [] {
-        fence_gate gate;
-        var<int> data{0};
-        platform::atomic<int> was_in{0};
-        model::thread older([&] {
-            data = 1;
-            if (gate.admit(1)) {
-                was_in.store(1, std::memory_order_relaxed);
-            }
-        });
-        gate.admit(2);
-        if (was_in.load(std::memory_order_relaxed) == 1) {
-            MODEL_REQUIRE(data == 1);
-        }
-        older.join();
-    });
-    model::check("durable: what was done before the same token came again, too", {}, [] {
-        fence_gate gate;
-        var<int> data{0};
-        platform::atomic<int> was_in{0};
-        model::thread older([&] {
-            gate.admit(1);
-            data = 1;
-            if (gate.admit(1)) {
-                was_in.store(1, std::memory_order_relaxed);
-            }
-        });
-        gate.admit(2);
-        if (was_in.load(std::memory_order_relaxed) == 1) {
-            MODEL_REQUIRE(data == 1);
-        }
-        older.join();
-    });
-    model::check("durable: a refused caller sees it", {.weak_failures = 1}, [] {
-        fence_gate gate;
-        var<int> data{0};
-        model::thread newer([&] {
-            data = 1;
+    const auto next_one = [](bool came_before) {
+        return [came_before] {
+            fence_gate gate;
+            var<int> data{0};
+            platform::atomic<int> was_in{0};
+            model::thread older([&] {
+                if (came_before) {
+                    gate.admit(1);
+                }
+                data = 1;
+                if (gate.admit(1)) {
+                    was_in.store(1, std::memory_order_relaxed);
+                }
+            });
             gate.admit(2);
-        });
-        if (!gate.admit(1)) {
-            MODEL_REQUIRE(data == 1);
-        }
-        newer.join();
-    });
-    model::check("durable: a caller of highest() sees it", {}, [] {
-        fence_gate gate;
-        var<int> data{0};
-        model::thread newer([&] {
-            data = 1;
-            gate.admit(2);
-        });
-        if (gate.highest() == 2) {
-            MODEL_REQUIRE(data == 1);
-        }
-        newer.join();
-    });
+            MODEL_REQUIRE(was_in.load(std::memory_order_relaxed) == 0 || data == 1);
+            older.join();
+        };
+    };
+    model::check("durable: the next one sees it", {.weak_failures = 1}, next_one(false));
+    model::check("durable: what was done before the same token came again, too", {},
+                 next_one(true));
+    const auto asks = [](auto is_newer_in) {
+        return [is_newer_in] {
+            fence_gate gate;
+            var<int> data{0};
+            model::thread newer([&] {
+                data = 1;
+                gate.admit(2);
+            });
+            MODEL_REQUIRE(!is_newer_in(gate) || data == 1);
+            newer.join();
+        };
+    };
+    model::check("durable: a refused caller sees it", {.weak_failures = 1},
+                 asks([](fence_gate& g) { return !g.admit(1); }));
+    model::check("durable: a caller of highest() sees it", {},
+                 asks([](fence_gate& g) { return g.highest() == 2; }));
 }
