@@ -117,61 +117,53 @@ TEST_CASE("fork_join: the owner runs an arm that the thief gives back", "[fork_j
 }
 
 #if BIDE_EXCEPTIONS
-TEST_CASE("fork_join: a join throws when both arms have ended", "[fork_join]") {
-    const auto thrown = [](bool first) {
-        lanes l;
-        var<int> ended{0};
-        model::thread thief([&] { steal_and_run(l.a, l.b); });
-        int caught = 0;
-        try {
-            fork(
-                l.a,
-                [first] {
-                    if (first) {
-                        throw 1;
-                    }
-                },
-                [&ended] {
-                    ended = 1;
-                    throw 2;
-                });
-        } catch (int n) {
-            caught = n;
-        }
-        MODEL_REQUIRE(caught == (first ? 1 : 2));
-        MODEL_REQUIRE(ended == 1);
-    };
-    model::check("the first arm throws", {}, [=] { thrown(true); });
-    model::check("the second arm throws", {}, [=] { thrown(false); });
-}
+namespace {
 
-TEST_CASE("fork_join: an arm that is given back runs although the first one threw", "[fork_join]") {
-    const auto thrown = [](bool both) {
+// The arms that throw; a thief runs the second one, or gives it back.
+auto thrown(bool by_first, bool by_second, bool is_given_back) {
+    return [=] {
         lanes l;
         var<int> ran{0};
         model::thread thief([&] {
-            if (job* const taken = l.a.steal()) {
+            if (!is_given_back) {
+                steal_and_run(l.a, l.b);
+            } else if (job* const taken = l.a.steal()) {
                 l.a.give_back(*taken);
             }
         });
         int caught = 0;
         try {
             fork(
-                l.a, [] { throw 1; },
-                [&ran, both] {
+                l.a,
+                [by_first] {
+                    if (by_first) {
+                        throw 1;
+                    }
+                },
+                [&ran, by_second] {
                     ran = ran + 1;
-                    if (both) {
+                    if (by_second) {
                         throw 2;
                     }
                 });
         } catch (int n) {
             caught = n;
         }
-        MODEL_REQUIRE(caught == 1 && ran == 1);
+        MODEL_REQUIRE(caught == (by_first ? 1 : 2) && ran == 1);
         MODEL_REQUIRE(l.a.depth() == 0 && l.a.is_empty());
     };
-    model::check("the first arm throws, the second is given back", {}, [=] { thrown(false); });
-    model::check("both arms throw, the second is given back", {}, [=] { thrown(true); });
+}
+
+} // namespace
+
+TEST_CASE("fork_join: a join throws when both arms have ended", "[fork_join]") {
+    model::check("the first arm throws", {}, thrown(true, true, false));
+    model::check("the second arm throws", {}, thrown(false, true, false));
+}
+
+TEST_CASE("fork_join: an arm that is given back runs although the first one threw", "[fork_join]") {
+    model::check("the first arm throws, the second is given back", {}, thrown(true, false, true));
+    model::check("both arms throw, the second is given back", {}, thrown(true, true, true));
 }
 #endif
 
@@ -334,25 +326,22 @@ struct callers {
     }
 };
 
-void one_caller() {
-    callers c(1);
-    model::thread working([&] { c.all.run(c.all.workers()[0]); });
-    c.call(0);
-}
-
-void two_callers(unsigned workers) {
-    callers c(2);
-    std::vector<std::unique_ptr<model::thread>> threads;
-    for (unsigned n = 0; n < workers; ++n) {
-        threads.push_back(
-            std::make_unique<model::thread>([&c, n] { c.all.run(c.all.workers()[n]); }));
+void called(int count, unsigned workers) {
+    callers c(count);
+    {
+        std::vector<std::unique_ptr<model::thread>> threads;
+        for (unsigned n = 0; n < workers; ++n) {
+            threads.push_back(
+                std::make_unique<model::thread>([&c, n] { c.all.run(c.all.workers()[n]); }));
+        }
+        std::optional<model::thread> other;
+        if (count == 2) {
+            other.emplace([&] { c.call(1); });
+        }
+        c.call(0);
     }
-    model::thread other([&] { c.call(1); });
-    c.call(0);
-    other.join();
-    threads.clear();
     MODEL_REQUIRE(c.all.idle().sleepers() == 0);
-    MODEL_REQUIRE(c.ran[0] == 1 && c.ran[1] == 1);
+    MODEL_REQUIRE(c.ran[0] == 1 && c.ran[1] == count - 1);
 }
 
 // A lane is taken again while the thief of the previous caller still touches it: its token.
@@ -378,11 +367,10 @@ void lent_again() {
 
 TEST_CASE("fork_join: external callers join beside workers until the last caller has left",
           "[fork_join]") {
-    check_at_random("a caller from elsewhere, a worker, at random", 3'000, one_caller);
-    check_at_random("two callers from elsewhere, a worker, at random", 3'000,
-                    [] { two_callers(1); });
+    check_at_random("a caller from elsewhere, a worker, at random", 3'000, [] { called(1, 1); });
+    check_at_random("two callers from elsewhere, a worker, at random", 3'000, [] { called(2, 1); });
     check_at_random("two callers from elsewhere, two workers, at random", 2'000,
-                    [] { two_callers(2); });
+                    [] { called(2, 2); });
 }
 
 TEST_CASE("fork_join: a lane is taken again while its last thief leaves", "[fork_join]") {
