@@ -1,7 +1,7 @@
 // The checker against itself: random small programs, each explored in two ways that have little in
 // common. Enumerating every schedule and every choice is slow and simple; it must find what the
 // exhaustive search finds. Each program has a seed of its own, so that BIDE_TEST_SEED=<seed> and
-// BIDE_MODEL_PROGRAMS=1 repeat it; its text can be made a row of litmus_model.cpp.
+// BIDE_MODEL_PROGRAMS=1 repeat it; its text can be made a line of judge/litmus.txt.
 
 #include <model/check.hpp>
 #include <model/program.hpp>
