@@ -130,8 +130,6 @@ private:
     std::array<bide::basic_parker<platform>, Workers> parkers_{};
 };
 
-} // namespace
-
 TEST_CASE("idle: a worker that sleeps or is about to runs an injected job", "[idle]") {
     model::check("one worker, one job", {}, [] {
         crew<1> c;
@@ -144,8 +142,6 @@ TEST_CASE("idle: a worker that sleeps or is about to runs an injected job", "[id
 }
 
 // ---- Single steps: worker 0 is the body, or asleep
-
-namespace {
 
 constexpr unsigned none = idle::none;
 
@@ -167,8 +163,6 @@ void check(const char* name, const char* weak_name, const model::body& body) {
     model::check(name, {}, body);
     model::check(weak_name, {.weak_failures = 1}, body);
 }
-
-} // namespace
 
 TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push", "[idle]") {
     check("push, announce", "push, announce, weak", [] {
@@ -281,8 +275,6 @@ TEST_CASE("idle: a push that relies on a searcher wakes a worker later", "[idle]
     });
 }
 
-namespace {
-
 // A ring with a job of 3 that a searcher has put down there, before it ends its search.
 struct loot {
     run_queue mine;
@@ -300,8 +292,6 @@ struct loot {
         return theirs.steal_into(mine, taken) != nullptr && taken == 2;
     }
 };
-
-} // namespace
 
 TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, or is woken",
           "[idle]") {
@@ -389,8 +379,6 @@ TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another wa
 
 // ---- Jobs that only one thread may run
 
-namespace {
-
 using thread_queue = bide::detail::basic_thread_queue<platform>;
 
 // Pushes a job and wakes the worker of its thread. Returns false if the thread must be unparked.
@@ -399,8 +387,6 @@ bool push_pinned(thread_queue& to, job& j, idle& i, bool& woken) {
     woken = at != to.none && i.wake_worker(at);
     return at != to.none;
 }
-
-} // namespace
 
 TEST_CASE(
     "idle: a push of a pinned job wakes the worker of its thread, or the thread sees the push",
@@ -525,8 +511,6 @@ TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found n
 
 // ---- The whole: workers in their loop, and pushes by external threads and by workers
 
-namespace {
-
 template <unsigned Workers, class Push> void run_crew(Push push) {
     crew<Workers> c;
     job all[Workers];
@@ -582,8 +566,6 @@ void job_and_child_and_job() {
     });
 }
 
-} // namespace
-
 TEST_CASE("idle: each job finds a worker while a worker sleeps", "[idle]") {
     model::options few;
     few.how = model::options::method::bounded;
@@ -621,3 +603,5 @@ TEST_CASE("idle: each job finds a worker in every execution", "[idle][.long]") {
         model::check(children == 0 ? "two jobs there" : "a job there, and its child", {}, body);
     }
 }
+
+} // namespace

@@ -198,8 +198,6 @@ link take(tokens& from, var<int>& taken, var<int>& stopped) {
     }
 }
 
-} // namespace
-
 // ---- Single steps
 
 TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
@@ -377,8 +375,6 @@ TEST_CASE("lifecycle: an external caller is waited for or refused, and may be th
     CHECK(model::outcomes({}, entered) == "ran refused");
 }
 
-namespace {
-
 // A runnable that records that it ran.
 struct posted_call : bide::runnable {
     var<int> ran{0};
@@ -394,8 +390,6 @@ struct posted_call : bide::runnable {
             this);
     }
 };
-
-} // namespace
 
 TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler may be destroyed",
           "[lifecycle]") {
@@ -436,8 +430,6 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
 
 // ---- A task that waits
 
-namespace {
-
 using model::check_at_random;
 
 void waits(bool given) {
@@ -460,8 +452,6 @@ void waits(bool given) {
     MODEL_REQUIRE(taken + from.available() == (given ? 1 : 0));
 }
 
-} // namespace
-
 TEST_CASE("lifecycle: a task that begins to wait beside the end is cancelled", "[lifecycle]") {
     check_at_random("wait, shutdown, at random", 2'000, [] { waits(false); });
     check_at_random("wait, shutdown, wake, at random", 2'000, [] { waits(true); });
@@ -473,8 +463,6 @@ TEST_CASE("lifecycle: a task that begins to wait is cancelled, in every executio
 }
 
 // ---- A home that is destroyed when its last task was counted
-
-namespace {
 
 class brief_home final : public header::home_type {
 public:
@@ -494,8 +482,6 @@ private:
 
     registry_type tasks_;
 };
-
-} // namespace
 
 TEST_CASE("lifecycle: a task touches nothing of its home after it was counted as ended",
           "[lifecycle]") {
@@ -530,8 +516,6 @@ TEST_CASE("lifecycle: a task touches nothing of its home after it was counted as
 }
 
 // ---- All of it
-
-namespace {
 
 using pool = bide::detail::basic_pool<platform>;
 
@@ -599,8 +583,6 @@ private:
     std::vector<std::unique_ptr<model::thread>> threads_;
 };
 
-} // namespace
-
 TEST_CASE("lifecycle: a whole scheduler ends when all of its tasks have ended", "[lifecycle]") {
     check_at_random("two workers, a task that spawns, at random", 300, [] {
         wait_status outer;
@@ -650,3 +632,5 @@ TEST_CASE("lifecycle: a whole scheduler ends when all of its tasks have ended", 
         MODEL_REQUIRE(taken + from.available() == 1 && book.destroyed == 1);
     });
 }
+
+} // namespace

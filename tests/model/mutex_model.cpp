@@ -11,8 +11,6 @@ namespace {
 using mutex = bide::basic_mutex<platform>;
 using permit_queue = bide::detail::basic_permit_queue<platform>;
 
-} // namespace
-
 // ---- Exclusion
 
 TEST_CASE("mutex: two threads are never inside together", "[mutex]") {
@@ -40,8 +38,6 @@ TEST_CASE("mutex: try_lock takes a free one, and only a free one", "[mutex]") {
     model::check("mutex: one that tries, one that locks", {}, &one_tries_one_locks_it<mutex>);
 }
 
-namespace {
-
 void three_threads() {
     mutex m;
     var<int> data{0};
@@ -56,8 +52,6 @@ void three_threads() {
     b.join();
     MODEL_REQUIRE(data == 3);
 }
-
-} // namespace
 
 TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
     model::check("mutex: one in the queue, one that comes", {}, [] {
@@ -182,3 +176,5 @@ TEST_CASE("mutex: a stop that comes with the lock and the unlock", "[mutex][.lon
         MODEL_REQUIRE(q.available() == (what == wait_status::granted ? 0 : 1));
     });
 }
+
+} // namespace

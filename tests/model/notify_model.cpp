@@ -23,8 +23,6 @@ bool is_through(const node& w) {
     return w.outcome() == wait_status::granted || w.outcome() == wait_status::all_let_go;
 }
 
-} // namespace
-
 TEST_CASE("notify: a listener that looks and waits misses no notification", "[notify]") {
     for (const bool all : {false, true}) {
         model::check(all ? "notify: listener against notify_all"
@@ -269,14 +267,10 @@ TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the
     });
 }
 
-namespace {
-
 test::detached first_of(bide::basic_notify<awake>& n, bide::basic_event<awake>& e, int& chosen) {
     const auto s = co_await bide::async_select(bide::on_event(n), bide::on_event(e));
     chosen = static_cast<int>(s.index());
 }
-
-} // namespace
 
 TEST_CASE("notify: a select takes the notification if it chooses it, and only then", "[notify]") {
     model::check("notify: notify_one against an event", {}, [] {
@@ -291,8 +285,6 @@ TEST_CASE("notify: a select takes the notification if it chooses it, and only th
         MODEL_REQUIRE(n.try_wait() == (chosen == 1));
     });
 }
-
-namespace {
 
 void four_threads() {
     bide::basic_notify<awake> n;
@@ -309,8 +301,6 @@ void four_threads() {
     patient.join();
 }
 
-} // namespace
-
 TEST_CASE("notify: two wait and two notify", "[notify]") {
     model::check("notify: four threads", random(10'000, {.timeouts = 1}), four_threads);
 }
@@ -319,3 +309,5 @@ TEST_CASE("notify: two wait and two notify, for long", "[notify][.long]") {
     model::check("notify: four threads, long",
                  for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), four_threads);
 }
+
+} // namespace

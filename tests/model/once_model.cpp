@@ -12,8 +12,6 @@ namespace {
 using flag = bide::basic_once_flag<platform>;
 using queue = bide::detail::basic_permit_queue<platform>;
 
-} // namespace
-
 TEST_CASE("once: one of two callers initialises, and both see it", "[once]") {
     const auto two_call = [] {
         flag f;
@@ -121,8 +119,6 @@ TEST_CASE("once: the turn that succeeds lets all waiters through", "[once]") {
     });
 }
 
-namespace {
-
 // Three call; the first call fails.
 void three_call() {
     flag f;
@@ -146,8 +142,6 @@ void three_call() {
     MODEL_REQUIRE(f.is_set() && data <= 2);
 }
 
-} // namespace
-
 TEST_CASE("once: of three callers one fails and one initialises", "[once]") {
     model::check("once_flag: three call", random(10'000), three_call);
 }
@@ -156,3 +150,5 @@ TEST_CASE("once: of three callers one fails and one initialises, for long", "[on
     model::check("once_flag: three call, long", for_long({.spurious = 1, .weak_failures = 1}),
                  three_call);
 }
+
+} // namespace

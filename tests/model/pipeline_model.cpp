@@ -113,8 +113,6 @@ auto reading_body(int items, std::uint32_t tokens) {
     };
 }
 
-} // namespace
-
 TEST_CASE("pipeline: the turn and the item meet in one thread", "[pipeline]") {
     model::check("a turn against an item", {}, [] {
         bide::detail::basic_pipeline_queue<platform, item> queue(2);
@@ -146,8 +144,6 @@ TEST_CASE("pipeline: the turn and the item meet in one thread", "[pipeline]") {
         MODEL_REQUIRE(done == 2);
     });
 }
-
-namespace {
 
 // The first place of a slot has passed the stage, and the token of its item is in use again. The item that
 // has the token arrives, and then an item that was read before that: it finds its slot, which is the first
@@ -181,13 +177,9 @@ void slot_is_used_again() {
     MODEL_REQUIRE(done == 3);
 }
 
-} // namespace
-
 TEST_CASE("pipeline: a slot is used again after its place has passed the stage", "[pipeline]") {
     model::check("three items, two slots", {}, slot_is_used_again);
 }
-
-namespace {
 
 // One thread reads twice, and another one reads then, or between.
 void read_by_another() {
@@ -204,8 +196,6 @@ void read_by_another() {
     another.join();
     MODEL_REQUIRE(read == 3);
 }
-
-} // namespace
 
 TEST_CASE("pipeline: one thread at a time reads the source, and all see its end", "[pipeline]") {
     model::check("3 reads, 2 tokens", {}, read_by_another);
@@ -225,3 +215,5 @@ TEST_CASE("pipeline: an unordered serial stage takes the items one after the oth
     check_at_random("2 items, 2 tokens, 2 threads", 20'000, unordered_body(2, 2, 2));
     check_at_random("4 items, 2 tokens, 3 threads", 20'000, unordered_body(4, 2, 3));
 }
+
+} // namespace

@@ -50,11 +50,7 @@ void check_at_random(const char* name, int timeouts, const model::body& body,
 }
 void check_at_random(const char* name, const model::body& body) { check_at_random(name, 0, body); }
 
-} // namespace
-
 // ---- Where a worker sleeps
-
-namespace {
 
 using sleeper = bide::detail::basic_sleeper<platform, bide::driver>;
 
@@ -89,8 +85,6 @@ void take_tokens(bool drives) {
     first.join();
     second.join();
 }
-
-} // namespace
 
 TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver", "[pool]") {
     model::check("a bed on a futex", {}, [] { take_token(false); });
@@ -146,8 +140,6 @@ TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, o
 
 // ---- The timer leader
 
-namespace {
-
 using timer_leader = bide::detail::basic_timer_leader<platform>;
 
 constexpr std::int64_t never = timer_leader::never;
@@ -166,8 +158,6 @@ struct schedule {
         leader.lead(mine, [this]() noexcept { return next.load(std::memory_order_seq_cst); });
     }
 };
-
-} // namespace
 
 TEST_CASE("timer_leader: the leader sleeps until a nearer timer, or its adder wakes a worker",
           "[pool]") {
@@ -206,8 +196,6 @@ TEST_CASE("timer_leader: a leader that resigns sees a timer that relied on it", 
 
 // ---- The owner of a worker
 
-namespace {
-
 // A worker and its blocked thread. Other threads look for a replacement, which is there or not.
 // Only the owner uses the worker.
 void passed_on(int passers, bool there) {
@@ -244,8 +232,6 @@ void passed_on(int passers, bool there) {
     MODEL_REQUIRE(used == 2);
     model::record(mine ? "mine" : "passed");
 }
-
-} // namespace
 
 TEST_CASE("worker_ownership: a blocked worker is transferred once, or its thread keeps it",
           "[pool]") {
@@ -337,8 +323,6 @@ TEST_CASE("worker: the end of a task is counted after the tasks that it spawned"
 
 // ---- Two owners and a worker that goes to sleep
 
-namespace {
-
 struct no_threads : bide::detail::basic_pool_owner<platform> {
     bool replace(bide::detail::basic_worker<platform>&) noexcept override { return false; }
     void found_nothing() noexcept override {}
@@ -381,16 +365,12 @@ void even_out() {
     MODEL_REQUIRE(shorter.ring.size() == 0 || sees || queues.idle().sleepers() == 0);
 }
 
-} // namespace
-
 TEST_CASE("pool: a worker that goes to sleep sees a job that moves between two rings, or is woken",
           "[pool]") {
     model::check("two owners even out, a worker goes to sleep", {}, even_out);
 }
 
 // ---- All of it
-
-namespace {
 
 using pool = bide::detail::basic_pool<platform>;
 using thread_queue = pool::thread_queue;
@@ -410,8 +390,7 @@ struct job : bide::runnable {
     var<int> ran{0};
     thread_queue* only = nullptr; // runs on the thread of this queue
     // What it does:
-    job* pushes = nullptr;               // pushes these jobs, on the worker that runs it
-    int count = 0;                       // how many
+    int pushes = 0;                      // pushes so many of the jobs after it, on its worker
     const atomic<bool>* looks = nullptr; // waits until this is true
     bell* adds = nullptr;                // adds this timer to the worker that runs it
     job* yields = nullptr;               // queues this job behind the others of its worker
@@ -431,7 +410,7 @@ public:
         : all(*this, wanted), workers_(wanted.workers), left_(jobs) {}
 
     void start(unsigned n) {
-        threads_.push_back(std::make_unique<model::thread>([this, n] {
+        threads_.emplace_back([this, n] {
             auto& mine = all.workers()[n].pinned;
             platform::local<home>().of = &mine;
             all.run(all.workers()[n], &mine);
@@ -444,16 +423,16 @@ public:
                     break;
                 }
             }
-        }));
+        });
     }
     void start_stand_in() {
         begins_to_wait(workers_); // it is there as soon as a worker blocks
-        threads_.push_back(std::make_unique<model::thread>([this] {
+        threads_.emplace_back([this] {
             platform::local<home>().is_substitute = true;
             do {
                 work_on(workers_);
             } while (begins_to_wait(workers_));
-        }));
+        });
     }
 
     void prepare(job& j) noexcept {
@@ -570,7 +549,7 @@ private:
     atomic<int> left_;
     atomic<unsigned> waiting_{0}; // a bit for each seat; over: no thread waits any more
     seat seats_[4];               // one for each worker's own thread, and one for the substitute
-    std::vector<std::unique_ptr<model::thread>> threads_;
+    std::vector<model::thread> threads_;
 };
 
 constexpr deadline now = deadline::at_ns(0); // past already
@@ -604,8 +583,8 @@ void job::execute() noexcept {
     MODEL_REQUIRE(pushed == 1);
     MODEL_REQUIRE(only == nullptr || only == platform::local<home>().of);
     crew& c = *of;
-    for (int i = 0; i < count; ++i) {
-        c.push_local(*c.all.current_worker(), pushes[i]);
+    for (int i = 1; i <= pushes; ++i) {
+        c.push_local(*c.all.current_worker(), this[i]);
     }
     if (wakes != nullptr) {
         wakes->unpark();
@@ -634,59 +613,94 @@ void job::execute() noexcept {
     c.one_less();
 }
 
-void require_ran(const job* jobs, int count) {
-    for (int i = 0; i < count; ++i) {
-        MODEL_REQUIRE(jobs[i].ran == 1);
+pool::options workers(unsigned n, bool steal = true) { return {n, steal, nullptr, 0}; }
+
+// Jobs, and the crew that runs them. It ends when they have run, and so many timers have fired.
+struct shift {
+    explicit shift(const pool::options& of, int jobs, int timers = 0)
+        : c(jobs + timers, of), count(jobs), threads(of.workers) {}
+
+    void start() {
+        for (unsigned i = 0; i < threads; ++i) {
+            c.start(i);
+        }
     }
+    void start_with_stand_in() {
+        start();
+        c.start_stand_in();
+    }
+    // The first job blocks its thread until the second one has run.
+    void block(int first, int until) noexcept {
+        all[first].sleeps = &tokens[first];
+        all[until].wakes = &tokens[first];
+    }
+    void await(int job) noexcept {
+        while (!all[job].done.load(std::memory_order_acquire)) {
+            platform::pause();
+        }
+    }
+    pool::worker& worker(unsigned n) noexcept { return c.all.workers()[n]; }
+    void push(int job) noexcept { c.push(all[job]); }
+    void push_pinned(unsigned to, int job) noexcept { c.push_pinned(to, all[job]); }
+    void push_local(unsigned at, int job) noexcept { c.push_local(worker(at), all[job]); }
+    void end() {
+        c.check_end();
+        for (int i = 0; i < count; ++i) {
+            MODEL_REQUIRE(all[i].ran == 1);
+        }
+    }
+
+    crew c;
+    const int count;
+    const unsigned threads;
+    parker tokens[2];
+    job all[3];
+};
+
+// How a job is pushed from outside: for any worker, of a class, or for one thread.
+using way = std::function<void(crew&, job&)>;
+const way any = [](crew& c, job& j) { c.push(j); };
+const way low = [](crew& c, job& j) { c.push(bide::task_priority::low, j); };
+const way high = [](crew& c, job& j) { c.push(bide::task_priority::high, j); };
+way pinned(unsigned to) {
+    return [to](crew& c, job& j) { c.push_pinned(to, j); };
 }
 
-pool::options workers(unsigned n) { return {n, true, nullptr, 0}; }
+void from_outside(const pool::options& of, std::initializer_list<way> ways) {
+    shift s(of, static_cast<int>(ways.size()));
+    s.start();
+    job* next = s.all;
+    for (const way& push : ways) {
+        push(s.c, *next++);
+    }
+    s.end();
+}
 
 // Worker 0 is the body, which pushes and never looks: worker 1 has to run all jobs.
 void pushed_beside(int jobs) {
-    crew c(jobs, workers(2));
-    job all[2];
-    c.start(1);
+    shift s(workers(2), jobs);
+    s.c.start(1);
     for (int i = 0; i < jobs; ++i) {
-        c.push_local(c.all.workers()[0], all[i]);
+        s.push_local(0, i);
     }
-    c.check_end();
-    require_ran(all, jobs);
+    s.end();
 }
 
-void from_outside(unsigned n, int jobs, std::int64_t nap = 0) {
-    crew c(jobs, {n, true, nullptr, nap});
-    job all[2];
-    for (unsigned i = 0; i < n; ++i) {
-        c.start(i);
-    }
-    for (int i = 0; i < jobs; ++i) {
-        c.push(all[i]);
-    }
-    c.check_end();
-    require_ran(all, jobs);
-}
-
-// A job pushes another one and runs until that one has run.
+// A job pushes others and runs until the last of them has run.
 void pushes_and_goes_on(int others, std::int64_t nap = 0) {
-    crew c(others + 1, {2, true, nullptr, nap});
-    job all[3];
-    all[0].pushes = &all[1];
-    all[0].count = others;
-    all[0].looks = &all[others].done;
-    c.push(all[0]);
-    c.start(0);
-    c.start(1);
-    c.check_end();
-    require_ran(all, others + 1);
+    shift s({2, true, nullptr, nap}, others + 1);
+    s.all[0].pushes = others;
+    s.all[0].looks = &s.all[others].done;
+    s.push(0);
+    s.start();
+    s.end();
 }
-
-} // namespace
 
 TEST_CASE("pool: an injected job is run, whichever worker sleeps", "[pool]") {
-    model::check("one worker, one job", {}, [] { from_outside(1, 1); });
-    check_at_random("two workers, one job, at random", [] { from_outside(2, 1); });
-    check_at_random("two workers, two jobs, at random", [] { from_outside(2, 2); });
+    model::check("one worker, one job", {}, [] { from_outside(workers(1), {any}); });
+    check_at_random("two workers, one job, at random", [] { from_outside(workers(2), {any}); });
+    check_at_random("two workers, two jobs, at random",
+                    [] { from_outside(workers(2), {any, any}); });
 }
 
 TEST_CASE("pool: another worker runs what a busy worker pushes", "[pool]") {
@@ -699,44 +713,34 @@ TEST_CASE("pool: another worker runs what a busy worker pushes", "[pool]") {
 TEST_CASE("pool: a watcher takes a job that stays in a slot, and sleeps when no worker runs",
           "[pool]") {
     check_at_random("two workers that nap, two jobs, at random", 2,
-                    [] { from_outside(2, 2, 100'000); });
+                    [] { from_outside({2, true, nullptr, 100'000}, {any, any}); });
     check_at_random("a job pushes and goes on, the other one naps, at random", 2,
                     [] { pushes_and_goes_on(1, 100'000); });
 }
 
-namespace {
-
 // Worker 0 has run as many jobs from its slot as it may in a row. One job is left there, and the
 // injector has one that both workers want: the worker that does not get it looks at the slot again.
-void slot_is_not_left() {
-    crew c(2, {2, false, nullptr, 0});
-    job all[2];
-    c.push_local(c.all.workers()[0], all[0]);
-    c.all.workers()[0].lifo_streak = 3;
-    c.push(all[1]);
-    c.start(0);
-    c.start(1);
-    c.check_end();
-    require_ran(all, 2);
-}
-
-} // namespace
-
 TEST_CASE("pool: a worker does not sleep while its own slot is full", "[pool]") {
-    check_at_random("a slot, without stealing, at random", slot_is_not_left);
+    check_at_random("a slot, without stealing, at random", [] {
+        shift s(workers(2, false), 2);
+        s.push_local(0, 0);
+        s.worker(0).lifo_streak = 3;
+        s.push(1);
+        s.start();
+        s.end();
+    });
 }
 
 TEST_CASE("pool: stop() ends all workers, in every state", "[pool]") {
     const auto stopped = [](unsigned n) {
         crew c(0, workers(n));
         var<int> news{0};
-        const auto work = [&](unsigned i) {
-            c.all.run(c.all.workers()[i]);
-            MODEL_REQUIRE(news == 1); // what came before
-        };
-        std::vector<std::unique_ptr<model::thread>> threads;
+        std::vector<model::thread> threads;
         for (unsigned i = 0; i < n; ++i) {
-            threads.push_back(std::make_unique<model::thread>([&work, i] { work(i); }));
+            threads.emplace_back([&c, &news, i] {
+                c.all.run(c.all.workers()[i]);
+                MODEL_REQUIRE(news == 1); // what came before
+            });
         }
         news = 1;
         c.all.stop();
@@ -749,57 +753,51 @@ TEST_CASE("pool: stop() ends all workers, in every state", "[pool]") {
 
 // ---- Timers
 
-namespace {
-
 // One of two workers has a thread, and sleeps for a timer or for nothing. An external thread adds
 // an earlier timer, or the only one, to the other worker's queue.
 void nearer_timer(bool keeps) {
-    crew c(1, workers(2));
-    bell far(c, later);
-    bell near(c, now);
+    shift s(workers(2), 0, 1);
+    bell far(s.c, later);
+    bell near(s.c, now);
     if (keeps) {
-        c.all.workers()[0].timers.add(far.timer);
+        s.worker(0).timers.add(far.timer);
     }
-    c.start(0);
-    c.all.workers()[1].timers.add(near.timer);
-    c.check_end();
+    s.c.start(0);
+    s.worker(1).timers.add(near.timer);
+    s.end();
     MODEL_REQUIRE(near.rung == 1 && far.rung == 0);
-    MODEL_REQUIRE(!keeps || c.all.workers()[0].timers.cancel(far.timer));
+    MODEL_REQUIRE(!keeps || s.worker(0).timers.cancel(far.timer));
 }
 
 // A later timer: the thread that adds it relies on the sleeper.
 void later_timer() {
-    crew c(2, workers(2));
-    bell near(c, soon);
-    bell far(c, later);
-    c.all.workers()[0].timers.add(near.timer);
-    c.start(0);
-    c.all.workers()[1].timers.add(far.timer);
-    c.check_end();
+    shift s(workers(2), 0, 2);
+    bell near(s.c, soon);
+    bell far(s.c, later);
+    s.worker(0).timers.add(near.timer);
+    s.c.start(0);
+    s.worker(1).timers.add(far.timer);
+    s.end();
     MODEL_REQUIRE(near.rung == 1 && far.rung == 1);
 }
 
 // The timer leader may run a job, which continues until the timer has fired: the other worker then
 // sleeps for it.
 void kept_for_a_job(bool from_outside) {
-    crew c(2, workers(2));
-    bell b(c, soon);
-    job j;
-    j.looks = &b.done;
-    c.all.workers()[0].timers.add(b.timer);
+    shift s(workers(2), 1, 1);
+    bell b(s.c, soon);
+    s.all[0].looks = &b.done;
+    s.worker(0).timers.add(b.timer);
     if (!from_outside) {
-        c.push(j);
+        s.push(0);
     }
-    c.start(0);
-    c.start(1);
+    s.start();
     if (from_outside) {
-        c.push(j);
+        s.push(0);
     }
-    c.check_end();
-    MODEL_REQUIRE(b.rung == 1 && j.ran == 1);
+    s.end();
+    MODEL_REQUIRE(b.rung == 1);
 }
-
-} // namespace
 
 TEST_CASE("pool: an earlier timer reaches a sleeping worker", "[pool]") {
     model::check("the only timer", {}, [] { nearer_timer(false); });
@@ -819,151 +817,104 @@ TEST_CASE("pool: an earlier and a later timer, in every execution", "[pool][.lon
 
 // ---- Blocking
 
-namespace {
-
 // A job blocks its thread until another job has run. What was queued behind it is run by the other
 // workers, or by the substitute.
-void blocked(unsigned n, bool pushed_by_it, bool steal = true) {
-    crew c(2, {n, steal, nullptr, 0});
-    parker token;
-    job all[2];
-    all[0].sleeps = &token;
-    all[1].wakes = &token;
-    if (pushed_by_it) {
-        all[0].pushes = &all[1];
-        all[0].count = 1;
-    }
-    for (unsigned i = 0; i < n; ++i) {
-        c.start(i);
-    }
-    c.start_stand_in();
-    c.push(all[0]);
+void blocked(const pool::options& of, bool pushed_by_it) {
+    shift s(of, 2);
+    s.block(0, 1);
+    s.all[0].pushes = pushed_by_it ? 1 : 0;
+    s.start_with_stand_in();
+    s.push(0);
     if (!pushed_by_it) {
-        c.push(all[1]);
+        s.push(1);
     }
-    c.check_end();
-    require_ran(all, 2);
+    s.end();
 }
 
 // A job adds a timer that is due, and blocks its thread until the timer has fired.
 void blocked_for_a_timer(unsigned n) {
-    crew c(2, workers(n));
-    parker token;
-    bell b(c, now);
-    b.wakes = &token;
-    job j;
-    j.adds = &b;
-    j.sleeps = &token;
-    for (unsigned i = 0; i < n; ++i) {
-        c.start(i);
-    }
-    c.start_stand_in();
-    c.push(j);
-    c.check_end();
-    MODEL_REQUIRE(b.rung == 1 && j.ran == 1);
+    shift s(workers(n), 1, 1);
+    bell b(s.c, now);
+    b.wakes = &s.tokens[0];
+    s.all[0].adds = &b;
+    s.all[0].sleeps = &s.tokens[0];
+    s.start_with_stand_in();
+    s.push(0);
+    s.end();
+    MODEL_REQUIRE(b.rung == 1);
 }
 
 // A job blocks its thread until the job that its worker has behind the others has run, or its child.
-void blocked_for_its_worker(unsigned n, bool forks, bool steal = true) {
-    crew c(2, {n, steal, nullptr, 0});
-    parker token;
-    job all[2];
-    (forks ? all[0].forks : all[0].yields) = &all[1];
-    all[0].sleeps = &token;
-    all[1].wakes = &token;
-    for (unsigned i = 0; i < n; ++i) {
-        c.start(i);
-    }
-    c.start_stand_in();
-    c.push(all[0]);
-    c.check_end();
-    require_ran(all, 2);
+void blocked_for_its_worker(const pool::options& of, bool forks) {
+    shift s(of, 2);
+    (forks ? s.all[0].forks : s.all[0].yields) = &s.all[1];
+    s.block(0, 1);
+    s.start_with_stand_in();
+    s.push(0);
+    s.end();
 }
 
 // The substitute finds nothing more to run when the first thread is back: it hands the worker back,
 // at any time, also while the last job comes.
 void given_back() {
-    crew c(3, workers(1));
-    parker token;
-    job all[3];
-    all[0].sleeps = &token;
-    all[0].pushes = &all[1];
-    all[0].count = 1;
-    all[1].wakes = &token;
-    c.start(0);
-    c.start_stand_in();
-    c.push(all[0]);
-    while (!all[0].done.load(std::memory_order_acquire)) {
-        platform::pause();
-    }
-    c.push(all[2]);
-    c.check_end();
-    require_ran(all, 3);
+    shift s(workers(1), 3);
+    s.block(0, 1);
+    s.all[0].pushes = 1;
+    s.start_with_stand_in();
+    s.push(0);
+    s.await(0);
+    s.push(2);
+    s.end();
 }
 
 // One of two workers is blocked. The other one wakes and runs a job that continues until a third
 // job has run: the first worker has to run that one.
 void blocked_before_the_last() {
-    crew c(3, workers(2));
-    parker token;
-    job all[3];
-    all[0].sleeps = &token;
-    all[1].looks = &all[2].done;
-    all[2].wakes = &token;
-    c.start(0);
-    c.start(1);
-    c.start_stand_in();
-    for (job& j : all) {
-        c.push(j);
+    shift s(workers(2), 3);
+    s.block(0, 2);
+    s.all[1].looks = &s.all[2].done;
+    s.start_with_stand_in();
+    for (const int i : {0, 1, 2}) {
+        s.push(i);
     }
-    c.check_end();
-    require_ran(all, 3);
+    s.end();
 }
 
 // Each of two workers gets a job that blocks. The third job wakes them both.
 void both_blocked() {
-    crew c(3, workers(2));
-    parker tokens[2];
-    job all[3];
-    all[0].sleeps = &tokens[0];
-    all[1].sleeps = &tokens[1];
-    all[1].wakes = &tokens[0];
-    all[2].wakes = &tokens[1];
-    c.start(0);
-    c.start(1);
-    c.start_stand_in();
-    c.push(all[0]);
-    c.push(all[1]);
-    c.push(all[2]);
-    c.check_end();
-    require_ran(all, 3);
+    shift s(workers(2), 3);
+    s.block(0, 1);
+    s.block(1, 2);
+    s.start_with_stand_in();
+    for (const int i : {0, 1, 2}) {
+        s.push(i);
+    }
+    s.end();
 }
-
-} // namespace
 
 TEST_CASE("pool: a worker that blocks leaves its timers, children and last job to another thread",
           "[pool]") {
     check_at_random("one worker, blocked for a job that has yielded, at random",
-                    [] { blocked_for_its_worker(1, false); });
+                    [] { blocked_for_its_worker(workers(1), false); });
     check_at_random("two workers, one blocked for a job that has yielded, at random",
-                    [] { blocked_for_its_worker(2, false); });
+                    [] { blocked_for_its_worker(workers(2), false); });
     check_at_random("two workers, one blocked for a child, at random",
-                    [] { blocked_for_its_worker(2, true); });
+                    [] { blocked_for_its_worker(workers(2), true); });
     check_at_random("two workers, one blocked for a child, without stealing, at random",
-                    [] { blocked_for_its_worker(2, true, false); });
+                    [] { blocked_for_its_worker(workers(2, false), true); });
     check_at_random("one worker, blocked for a timer, at random", [] { blocked_for_a_timer(1); });
     check_at_random("two workers, one blocked for a timer, at random",
                     [] { blocked_for_a_timer(2); });
 }
 
 TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps", "[pool]") {
-    check_at_random("one worker, blocked, at random", [] { blocked(1, true); });
+    check_at_random("one worker, blocked, at random", [] { blocked(workers(1), true); });
     check_at_random("one worker, blocked, a job from outside, at random",
-                    [] { blocked(1, false); });
+                    [] { blocked(workers(1), false); });
     check_at_random("one worker, blocked and given back, at random", given_back);
-    check_at_random("two workers, one blocked, at random", [] { blocked(2, true); });
+    check_at_random("two workers, one blocked, at random", [] { blocked(workers(2), true); });
     check_at_random("two workers, one blocked, without stealing, at random",
-                    [] { blocked(2, true, false); });
+                    [] { blocked(workers(2, false), true); });
     check_at_random("two workers, one blocked before the other, at random",
                     blocked_before_the_last);
     check_at_random("two workers, both blocked, at random", both_blocked);
@@ -971,122 +922,73 @@ TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps", "[pool
 
 // ---- Classes, and pinned jobs
 
-namespace {
-
-// A job of each class. A worker runs what comes from outside, whichever it was.
-void of_each_class(unsigned n) {
-    crew c(2, workers(n));
-    job all[2];
-    for (unsigned i = 0; i < n; ++i) {
-        c.start(i);
-    }
-    c.push(bide::task_priority::low, all[0]);
-    c.push(bide::task_priority::high, all[1]);
-    c.check_end();
-    require_ran(all, 2);
-}
-
-// Jobs for these threads, and so many for any worker.
-void pinned_to(unsigned n, std::initializer_list<unsigned> threads, int others) {
-    crew c(static_cast<int>(threads.size()) + others, workers(n));
-    job all[3];
-    for (unsigned i = 0; i < n; ++i) {
-        c.start(i);
-    }
-    job* next = all;
-    for (const unsigned t : threads) {
-        c.push_pinned(t, *next++);
-    }
-    for (int i = 0; i < others; ++i) {
-        c.push(*next++);
-    }
-    c.check_end();
-    require_ran(all, static_cast<int>(next - all));
-}
-
 // A pinned job runs until a job for any worker has run, which is pushed beside it: another worker has
 // to run that one.
 void pinned_job_beside_another() {
-    crew c(2, workers(2));
-    job all[2];
-    all[0].looks = &all[1].done;
-    c.start(0);
-    c.start(1);
-    c.push_pinned(0, all[0]);
-    c.push(all[1]);
-    c.check_end();
-    require_ran(all, 2);
+    shift s(workers(2), 2);
+    s.all[0].looks = &s.all[1].done;
+    s.start();
+    s.push_pinned(0, 0);
+    s.push(1);
+    s.end();
 }
 
 // Worker 1 is the body, which pushes and never looks. A worker that is woken for that job may take a pinned
 // job instead, which continues until the other job has run: a third worker has to run that one. Before that,
 // the first one may have been woken for a pinned job.
 void pinned_job_in_place_of_another(bool after_a_pinned_one) {
-    const int jobs = after_a_pinned_one ? 3 : 2;
-    crew c(jobs, workers(3));
-    job all[3];
-    all[1].looks = &all[0].done;
-    c.start(0);
-    c.start(2);
+    shift s(workers(3), after_a_pinned_one ? 3 : 2);
+    s.all[1].looks = &s.all[0].done;
+    s.c.start(0);
+    s.c.start(2);
     if (after_a_pinned_one) {
-        c.push_pinned(0, all[2]);
-        while (!all[2].done.load(std::memory_order_acquire)) {
-            platform::pause();
-        }
+        s.push_pinned(0, 2);
+        s.await(2);
     }
-    c.push_local(c.all.workers()[1], all[0]);
-    c.push_pinned(0, all[1]);
-    c.check_end();
-    require_ran(all, jobs);
+    s.push_local(1, 0);
+    s.push_pinned(0, 1);
+    s.end();
 }
 
 // A pinned job blocks its thread. The substitute runs the worker, and wakes the thread. The next pinned
 // job comes at any time: while the thread has its worker, waits for one, or gets one.
 void pinned_to_a_blocked_thread() {
-    crew c(3, workers(1));
-    parker token;
-    job all[3];
-    all[0].sleeps = &token;
-    all[1].wakes = &token;
-    c.start(0);
-    c.start_stand_in();
-    c.push_pinned(0, all[0]);
-    c.push(all[1]);
-    c.push_pinned(0, all[2]);
-    c.check_end();
-    require_ran(all, 3);
+    shift s(workers(1), 3);
+    s.block(0, 1);
+    s.start_with_stand_in();
+    s.push_pinned(0, 0);
+    s.push(1);
+    s.push_pinned(0, 2);
+    s.end();
 }
 
 // The same with a thread that has lost its worker for sure: the substitute runs a job until the last
 // pinned job has run.
 void pinned_without_a_worker() {
-    crew c(3, workers(1));
-    parker token;
-    job all[3];
-    all[0].sleeps = &token;
-    all[0].pushes = &all[1];
-    all[0].count = 1;
-    all[1].wakes = &token;
-    all[1].looks = &all[2].done;
-    c.start(0);
-    c.start_stand_in();
-    c.push_pinned(0, all[0]);
-    c.push_pinned(0, all[2]);
-    c.check_end();
-    require_ran(all, 3);
+    shift s(workers(1), 3);
+    s.block(0, 1);
+    s.all[0].pushes = 1;
+    s.all[1].looks = &s.all[2].done;
+    s.start_with_stand_in();
+    s.push_pinned(0, 0);
+    s.push_pinned(0, 2);
+    s.end();
 }
 
-} // namespace
-
 TEST_CASE("pool: high and low jobs are run, whichever worker sleeps", "[pool]") {
-    check_at_random("one worker, two classes, at random", [] { of_each_class(1); });
-    check_at_random("two workers, two classes, at random", [] { of_each_class(2); });
+    check_at_random("one worker, two classes, at random",
+                    [] { from_outside(workers(1), {low, high}); });
+    check_at_random("two workers, two classes, at random",
+                    [] { from_outside(workers(2), {low, high}); });
 }
 
 TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or is lost", "[pool]") {
-    check_at_random("one worker, one pinned job, at random", [] { pinned_to(1, {0}, 0); });
-    check_at_random("two workers, two pinned jobs, at random", [] { pinned_to(2, {0, 1}, 0); });
-    check_at_random("two workers, a pinned job, a job, at random", [] { pinned_to(2, {1}, 1); });
+    check_at_random("one worker, one pinned job, at random",
+                    [] { from_outside(workers(1), {pinned(0)}); });
+    check_at_random("two workers, two pinned jobs, at random",
+                    [] { from_outside(workers(2), {pinned(0), pinned(1)}); });
+    check_at_random("two workers, a pinned job, a job, at random",
+                    [] { from_outside(workers(2), {pinned(1), any}); });
     check_at_random("a pinned job until another job has run, at random", pinned_job_beside_another);
     check_at_random(
         "a pinned job in place of another job, at random", 0,
@@ -1099,44 +1001,29 @@ TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or i
 }
 
 TEST_CASE("pool: a pinned job and its thread, in every execution", "[pool][.long]") {
-    model::check("one worker, one pinned job", {}, [] { pinned_to(1, {0}, 0); });
+    model::check("one worker, one pinned job", {}, [] { from_outside(workers(1), {pinned(0)}); });
 }
 
 // ---- The driver
 
-namespace {
-
-void driven(unsigned n, int jobs) {
-    quiet_driver d;
-    crew c(jobs, {n, true, &d, 0});
-    job all[2];
-    for (unsigned i = 0; i < n; ++i) {
-        c.start(i);
-    }
-    for (int i = 0; i < jobs; ++i) {
-        c.push(all[i]);
-    }
-    c.check_end();
-    require_ran(all, jobs);
-}
-
-// The worker in the driver may run the job, which continues until another worker is in the driver.
-void seat_is_taken() {
-    quiet_driver d;
-    crew c(1, {2, true, &d, 0});
-    job j;
-    j.looks = &d.occupied;
-    c.start(0);
-    c.start(1);
-    c.push(j);
-    c.check_end();
-    require_ran(&j, 1);
+TEST_CASE("pool: a wake reaches the worker in the driver, and another worker enters it", "[pool]") {
+    check_at_random("one worker in the driver, at random", [] {
+        quiet_driver d;
+        from_outside({1, true, &d, 0}, {any});
+    });
+    check_at_random("two workers and a driver, at random", [] {
+        quiet_driver d;
+        from_outside({2, true, &d, 0}, {any, any});
+    });
+    // The worker in the driver may run the job, which continues until another worker is in the driver.
+    check_at_random("a job while a worker is in the driver, at random", [] {
+        quiet_driver d;
+        shift s({2, true, &d, 0}, 1);
+        s.all[0].looks = &d.occupied;
+        s.start();
+        s.push(0);
+        s.end();
+    });
 }
 
 } // namespace
-
-TEST_CASE("pool: a wake reaches the worker in the driver, and another worker enters it", "[pool]") {
-    check_at_random("one worker in the driver, at random", [] { driven(1, 1); });
-    check_at_random("two workers and a driver, at random", [] { driven(2, 2); });
-    check_at_random("a job while a worker is in the driver, at random", seat_is_taken);
-}

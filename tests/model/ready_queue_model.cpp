@@ -28,8 +28,6 @@ void post(ready_queue& queue, numbered& r, int number) {
     queue.post(r);
 }
 
-} // namespace
-
 TEST_CASE("ready_queue: a post reaches the owner, sleeping or awake", "[ready_queue]") {
     const auto body = [] {
         ready_queue queue;
@@ -59,8 +57,6 @@ TEST_CASE("ready_queue: two runnables of one poster are popped in order", "[read
     model::check("two posts", {}, body);
     model::check("two posts, spurious", {.spurious = 1, .weak_failures = 1}, body);
 }
-
-namespace {
 
 void two_posters() {
     ready_queue queue;
@@ -98,8 +94,6 @@ void three_posts() {
     MODEL_REQUIRE(sum == 6);
     MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
 }
-
-} // namespace
 
 TEST_CASE("ready_queue: runnables of two posters are popped once, in order for each poster",
           "[ready_queue]") {
@@ -233,3 +227,5 @@ TEST_CASE("ready_queue: a runnable may make the owner destroy the queue and the 
         queue.reset();
     });
 }
+
+} // namespace

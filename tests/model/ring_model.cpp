@@ -110,8 +110,6 @@ template <class Stamp> struct basic_tube : bide::basic_ring<item, platform, Stam
 
 using tube = basic_tube<stamp>;
 
-} // namespace
-
 // ---- One at a time
 
 TEST_CASE("ring: items come out in the order in which one thread put them in", "[ring]") {
@@ -467,8 +465,6 @@ TEST_CASE("ring: goes on where its positions wrap", "[ring]") {
 
 // ---- More threads
 
-namespace {
-
 void two_push_one_pops(std::size_t capacity) {
     tube r(capacity);
     model::thread a([&] { r.put(1); });
@@ -529,8 +525,6 @@ void all_at_once() {
     MODEL_REQUIRE(out == in + sum);
 }
 
-} // namespace
-
 TEST_CASE("ring: two push and one pops, one pushes and two pop", "[ring]") {
     model::check("ring: two push, one pops, through one", {}, [] { two_push_one_pops(1); });
     model::check("ring: two push, one pops, through two", {}, [] { two_push_one_pops(2); });
@@ -541,3 +535,5 @@ TEST_CASE("ring: two push and one pops, one pushes and two pop", "[ring]") {
 TEST_CASE("ring: two push, two pop, one closes", "[ring]") {
     model::check("ring: four threads", random(10'000), all_at_once);
 }
+
+} // namespace

@@ -127,8 +127,6 @@ void check(const char* name, const char* weak_name, const model::body& body) {
     model::check(weak_name, {.weak_failures = 1}, body);
 }
 
-} // namespace
-
 TEST_CASE("run_queue: each job comes out once, beside a thief", "[run_queue]") {
     check("ring of 2: push two, steal two", "ring of 2: push two, steal two, weak",
           owner_and_thief<2>(0, 0, 2, 2));
@@ -190,8 +188,6 @@ TEST_CASE("run_queue: half of the ring and the new job overflow, or only the new
           }) == "alone half none");
 }
 
-namespace {
-
 // Two thieves, which may steal from each other's rings, too.
 template <unsigned Capacity> auto two_thieves(int before, bool owner_works) {
     return [=] {
@@ -221,8 +217,6 @@ template <unsigned Capacity> auto two_thieves(int before, bool owner_works) {
     };
 }
 
-} // namespace
-
 TEST_CASE("run_queue: each job comes out once, beside two thieves", "[run_queue]") {
     check("ring of 4: two thieves", "ring of 4: two thieves, weak", two_thieves<4>(3, false));
     model::check("ring of 2: an owner and two thieves", {}, two_thieves<2>(2, true));
@@ -240,8 +234,6 @@ TEST_CASE("run_queue: each job comes out once, from a ring that grows beside a t
     model::check("2 to 8 slots: push four beside two steals", {},
                  owner_and_thief<2, 8>(1, 0, 4, 2));
 }
-
-namespace {
 
 // The owner shrinks the ring and makes it grow again, beside a thief.
 void owner_that_trims(int thieves) {
@@ -277,8 +269,6 @@ void owner_that_trims(int thieves) {
     MODEL_REQUIRE(are_all(8, owner, over, thief[0], thief[1]));
     MODEL_REQUIRE(owner.in_order() && q.empty() && q.capacity() == 2);
 }
-
-} // namespace
 
 TEST_CASE("run_queue: each job comes out once, from a ring that shrinks beside thieves",
           "[run_queue]") {
@@ -349,8 +339,6 @@ TEST_CASE("run_queue: a thief does not write where another thief still reads", "
     });
 }
 
-namespace {
-
 // A busy worker evens out a longer ring with its own, beside the longer ring's owner and a thief that
 // steals from either.
 template <unsigned Capacity, unsigned Max> auto balance(int theirs, int mine, bool from_longer) {
@@ -384,8 +372,6 @@ template <unsigned Capacity, unsigned Max> auto balance(int theirs, int mine, bo
         MODEL_REQUIRE(are_all(all.pushed, owner, over, balancer, thief));
     };
 }
-
-} // namespace
 
 TEST_CASE("run_queue: each job comes out once, from two rings that are evened out beside a thief",
           "[run_queue]") {
@@ -455,3 +441,5 @@ TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees 
         MODEL_REQUIRE(seen || !empty);
     });
 }
+
+} // namespace

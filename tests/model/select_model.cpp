@@ -91,8 +91,6 @@ template <std::size_t I, class Selected> int received(Selected& s) {
     return s.index() == I ? value_of(std::exchange(s.template get<I>(), std::nullopt)) : 0;
 }
 
-} // namespace
-
 // ---- One select
 
 TEST_CASE("select: takes an item from one of two channels", "[select]") {
@@ -272,8 +270,6 @@ TEST_CASE("select: without waiting, finds what is there, wherever it goes", "[se
 
 // ---- The thread that decides a case
 
-namespace {
-
 // Selects from what make() gives a case of, while act() decides it, and destroys the select at once:
 // its choice is not touched after the outcome was published.
 template <class Make, class Act> void decide(const char* name, Make make, Act act) {
@@ -319,8 +315,6 @@ struct of_broadcast {
     auto one() { return on_recv(s); }
 };
 
-} // namespace
-
 TEST_CASE("select: a case is decided on the choice before its outcome is published", "[select]") {
     decide("select: an event that is set", [] { return of_event(); }, [](auto& p) { p.e.set(); });
     decide(
@@ -357,8 +351,6 @@ TEST_CASE("select: a case is decided on the choice before its outcome is publish
 
 // ---- Other waiters for the same
 
-namespace {
-
 void one_behind_it(std::size_t n) {
     channel a(n);
     channel b(n);
@@ -392,8 +384,6 @@ void two_send(std::size_t n) {
     MODEL_REQUIRE(got + rest == (left ? 3 : 2));
 }
 
-} // namespace
-
 TEST_CASE("select: beside a receiver, each item comes once", "[select]") {
     const model::options o = random(3'000);
     model::check("select: one behind it, capacity 0", o, [] { one_behind_it(0); });
@@ -412,8 +402,6 @@ TEST_CASE("select: beside a receiver, each item comes once, for long", "[select]
 }
 
 // ---- Selects that meet
-
-namespace {
 
 // Each of two channels: what one sends the other receives, once.
 void send_to_either_recv_from_either(std::size_t n) {
@@ -461,8 +449,6 @@ void exchange(std::size_t n, bool crosswise) {
                   (is_gone(x) ? 1 : 0) + (other_sent ? 2 : 0));
 }
 
-} // namespace
-
 TEST_CASE("select: two that select meet once", "[select]") {
     const model::options o = random(3'000);
     model::check("select: sends against receives, capacity 0", o,
@@ -490,8 +476,6 @@ TEST_CASE("select: two that select meet once, for long", "[select][.long]") {
 
 // ---- Coroutines
 
-namespace {
-
 test::detached select_detached(channel& a, channel& b, var<int>& got) {
     auto s = co_await bide::async_select(on_recv(a), on_recv(b));
     got = received<0>(s) + received<1>(s);
@@ -500,8 +484,6 @@ test::held select_held(bide::basic_ready_queue<awake>& where, channel& a, channe
     auto s = co_await bide::async_select(on_recv(a), on_recv(b)).resume_on(where);
     got = received<0>(s) + received<1>(s);
 }
-
-} // namespace
 
 TEST_CASE("select: a coroutine goes on once, when all its cases are queued", "[select]") {
     model::check("select: a coroutine, one sends to both", {}, [] {
@@ -574,3 +556,5 @@ TEST_CASE("select: the item of a select that is destroyed goes to a waiter", "[s
     };
     model::check("select: destroyed with its item", {}, body);
 }
+
+} // namespace

@@ -17,8 +17,6 @@ using permit_queue = bide::detail::basic_permit_queue<platform>;
 void release_one(semaphore& s) { s.release(); }
 bool is_granted(const waiter& w) { return w.is_complete() && w.outcome().has_value(); }
 
-} // namespace
-
 // ---- Acquire and release
 
 TEST_CASE("semaphore: a release reaches the waiter, with what came before it", "[semaphore]") {
@@ -352,8 +350,6 @@ TEST_CASE("semaphore: a time-out keeps no permit", "[semaphore]") {
 
 // ---- A foreign owner's waits
 
-namespace {
-
 // The first one's waker cancels the second, and frees it.
 template <class P> struct first_cancels_second {
     using semaphore = bide::basic_semaphore<P>;
@@ -384,8 +380,6 @@ template <class P> struct first_cancels_second {
         MODEL_REQUIRE(granted || second_bell.rung == 0);
     }
 };
-
-} // namespace
 
 TEST_CASE("semaphore: a waker cancels another waiter, of the same release or of another's",
           "[semaphore]") {
@@ -591,8 +585,6 @@ TEST_CASE("semaphore: no more than the limit is ever free", "[semaphore]") {
 
 // ---- Everything at once
 
-namespace {
-
 // One waits first and is cancelled, one acquires for as long as it takes, one with a time-out.
 void all_at_once() {
     const int asked_first = 1 + model::choose(3);
@@ -622,8 +614,6 @@ void all_at_once() {
         delete s; // though the release has not returned
     }
 }
-
-} // namespace
 
 TEST_CASE("semaphore: permits are conserved, whatever happens at once", "[semaphore]") {
     model::check("semaphore: four threads", random(10'000, {.timeouts = 1}), all_at_once);
@@ -672,3 +662,5 @@ TEST_CASE("semaphore: three go for the queue's lock at once", "[semaphore][.long
         MODEL_REQUIRE(q.available() == (first.outcome() == wait_status::granted ? 0 : 2));
     });
 }
+
+} // namespace

@@ -15,8 +15,6 @@ constexpr std::ptrdiff_t all = permit_queue::max();
 constexpr std::ptrdiff_t rest = all - (all / 2 + 1); // what an upgrade takes
 constexpr auto all_of_them = static_cast<permit_queue::word>(all);
 
-} // namespace
-
 TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
     model::check("shared_mutex: two writers", {}, &two_lock_it<shared_mutex>);
     model::check("shared_mutex: a writer and a reader", {.weak_failures = 1}, [] {
@@ -285,8 +283,6 @@ TEST_CASE("shared_mutex: the last owner may destroy it", "[shared_mutex]") {
     model::check("shared_mutex: destroyed by a writer", {}, &a_writer_destroys_it<shared_mutex>);
 }
 
-namespace {
-
 void two_readers_and_two_writers() {
     shared_mutex m;
     var<int> data{0};
@@ -313,8 +309,6 @@ void two_readers_and_two_writers() {
     m.unlock();
 }
 
-} // namespace
-
 TEST_CASE("shared_mutex: two readers and two writers", "[shared_mutex]") {
     model::check("shared_mutex: four threads", random(10'000), two_readers_and_two_writers);
 }
@@ -323,3 +317,5 @@ TEST_CASE("shared_mutex: two readers and two writers, for long", "[shared_mutex]
     model::check("shared_mutex: four threads, long", for_long({.spurious = 1, .weak_failures = 1}),
                  two_readers_and_two_writers);
 }
+
+} // namespace

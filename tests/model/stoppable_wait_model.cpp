@@ -36,8 +36,6 @@ template <class Wait, class Release> void beside(const source& s, Wait wait, Rel
     wait(s.get_token());
 }
 
-} // namespace
-
 TEST_CASE("stoppable_wait: a semaphore's permit is taken, or still there",
           "[stoppable_wait][promise.release-or-stop]") {
     const auto one = [] {
@@ -252,8 +250,6 @@ TEST_CASE("stoppable_wait: an item is received, or still there",
 
 // ---- Coroutines and callbacks. A stop resumes a coroutine by the service, whose threads are daemons.
 
-namespace {
-
 void start_service() {
     auto* const service = new bide::basic_timer_service<awake>;
     model::use_service(service);
@@ -272,8 +268,6 @@ test::detached acquire(semaphore& from, token t, bool& taken, parker& ended) {
     }
     ended.unpark();
 }
-
-} // namespace
 
 TEST_CASE("stoppable_wait: a coroutine is resumed once", "[stoppable_wait]") {
     model::check("stoppable_wait: async_acquire, stopped", {}, [] {
@@ -322,3 +316,5 @@ TEST_CASE("stoppable_wait: a callback_wait is granted, stopped or cancelled", "[
         MODEL_REQUIRE(s.waiters() == 0);
     });
 }
+
+} // namespace

@@ -58,8 +58,6 @@ bool cancel(chain& c, notes& n) noexcept {
     return c.cancel();
 }
 
-} // namespace
-
 TEST_CASE("task_state: a wake reaches a task that is entering its wait", "[task_state]") {
     const auto one = [] {
         tokens t(0);
@@ -149,14 +147,10 @@ TEST_CASE("task_state: one of two cancellers ends the wait", "[task_state]") {
     });
 }
 
-namespace {
-
 link read_reason(tokens& from, chain*& self, var<bide::cancel_reason>& to) {
     static_cast<void>(co_await from.async_take().as_result());
     to = self->reason();
 }
-
-} // namespace
 
 TEST_CASE("task_state: the canceller that stops the task gives the reason", "[task_state]") {
     using bide::cancel_reason;
@@ -182,8 +176,6 @@ TEST_CASE("task_state: the canceller that stops the task gives the reason", "[ta
 
 // ---- Operations that are ready
 
-namespace {
-
 constexpr int budget = bide::worker_local<platform>::whole_budget;
 
 // Takes and gives back a token that many times, cancelled or not.
@@ -198,8 +190,6 @@ link take_and_give(tokens& from, int times, notes& n) {
         }
     }
 }
-
-} // namespace
 
 TEST_CASE("task_state: a task whose operations are all ready is stopped when its budget is spent",
           "[task_state]") {
@@ -255,8 +245,6 @@ TEST_CASE("task_state: a task that is woken while it is interrupted is posted on
 
 // ---- Shields and stop tokens
 
-namespace {
-
 // Waits once behind the shield, and once without.
 link take_shielded(chain*& self, tokens& from, notes& n) {
     MODEL_REQUIRE(self->shield());
@@ -298,8 +286,6 @@ link watch_stop(chain*& self, std::optional<platform::stop_token>& token) {
     token = self->get_stop_token();
     co_return;
 }
-
-} // namespace
 
 TEST_CASE("task_state: a shield keeps a cancellation from taking effect until its end",
           "[task_state]") {
@@ -385,11 +371,7 @@ TEST_CASE("task_state: a task that learns of its cancellation finds its token st
 
 // ---- The end: the outcome and the references
 
-namespace {
-
 link nothing() { co_return; }
-
-} // namespace
 
 TEST_CASE("task_state: the outcome is taken or discarded, once", "[task_state]") {
     model::check("join, end", {}, [] {
@@ -536,3 +518,5 @@ TEST_CASE("task_state: a wake, a cancellation, a join and the end may race", "[t
         MODEL_REQUIRE(book.discarded == 1 && book.destroyed == 1);
     });
 }
+
+} // namespace

@@ -23,8 +23,6 @@ template <class P> using tokens = test::basic_tokens<P>;
 
 constexpr deadline soon = deadline::at_ns(1'000'000);
 
-} // namespace
-
 // ---- Publication
 
 TEST_CASE("waiter: a publication ends the park, and earlier writes are visible", "[waiter]") {
@@ -145,8 +143,6 @@ TEST_CASE("waiter: it may wait again after a reset", "[waiter]") {
 
 // ---- rouse()
 
-namespace {
-
 // A queue of at most one waiter, which may be roused, granted, or withdrawn by its owner.
 template <class Platform> struct place {
     using node = bide::basic_waiter<Platform>;
@@ -191,8 +187,6 @@ template <class Platform> struct place {
         return mine;
     }
 };
-
-} // namespace
 
 TEST_CASE("waiter: a rouse ends a sleep without an outcome", "[waiter]") {
     model::check("rouse until it finds a sleeper", {.spurious = 1}, [] {
@@ -337,8 +331,6 @@ TEST_CASE("waiter: if the time-out comes after the decision, the outcome is publ
     });
 }
 
-namespace {
-
 void timed_and_untimed() {
     tokens<awake> t(0);
     var<int> holders{0};
@@ -374,8 +366,6 @@ void three_takers() {
     MODEL_REQUIRE(counted == 3);
     MODEL_REQUIRE(t.available() == 1);
 }
-
-} // namespace
 
 TEST_CASE("waiter: a token passes through three threads, also past a wait that ends early",
           "[waiter]") {
@@ -473,8 +463,6 @@ TEST_CASE("waiter: a list is published in order, and each node may be destroyed 
     });
 }
 
-namespace {
-
 // Two waiters with wakers. The waker of the first awaits the outcome of the second and frees it.
 struct two_of_one_release {
     std::unique_ptr<waiter> second;
@@ -495,8 +483,6 @@ struct two_of_one_release {
                                                  },
                                                  &woken))) {}
 };
-
-} // namespace
 
 TEST_CASE("waiter: a waker may end another wait of the same release", "[waiter]") {
     model::check("a waker against a thread of the release", {}, [] {
@@ -565,3 +551,5 @@ TEST_CASE("waiter: a close ends all waits and refuses new ones", "[waiter]") {
     };
     model::check("close against two waits", {}, body);
 }
+
+} // namespace

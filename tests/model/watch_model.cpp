@@ -43,8 +43,6 @@ void one_more(std::vector<std::string>& words, int& count) {
     ++count;
 }
 
-} // namespace
-
 TEST_CASE("watch: what a lock guards is no race, what it does not guard is one", "[watch]") {
     model::check("a vector of strings under a lock", twice(std::memory_order_release, one_more));
     model::find("under a lock that unlocks relaxed", failure::race,
@@ -99,8 +97,6 @@ TEST_CASE("watch: bytes of a word are apart, and reads are no races", "[watch]")
     });
 }
 
-namespace {
-
 struct node {
     int value = 0;
     node* next = nullptr;
@@ -149,8 +145,6 @@ template <bool Frees> void two_pop() {
     }
 }
 
-} // namespace
-
 TEST_CASE("watch: memory that was freed is not accessed", "[watch]") {
     model::check("nodes that are freed when all have looked", two_pop<false>);
     model::find("nodes that are freed at once", failure::lifetime, two_pop<true>);
@@ -173,3 +167,5 @@ TEST_CASE("watch: memory that was freed is not accessed", "[watch]") {
         delete one;
     });
 }
+
+} // namespace

@@ -276,8 +276,6 @@ void no_thread() {
 
 using model::check_at_random;
 
-} // namespace
-
 TEST_CASE("worker_threads: another thread runs a worker that is blocked", "[worker_threads]") {
     check_at_random("blocked, at random", 3'000, [] { blocked(1ms); });
     check_at_random("blocked, a substitute does not stay, at random", 3'000, [] { blocked(0ms); });
@@ -292,8 +290,6 @@ TEST_CASE("worker_threads: the next thread that becomes free runs a worker that 
 }
 
 // ---- The list of idle threads, and requests, alone
-
-namespace {
 
 // A pool whose workers are run by a thread for one step: then the thread has lost its worker. Another
 // thread takes a worker that is blocked.
@@ -487,8 +483,6 @@ void served(int requesters) {
     t.finish();
 }
 
-} // namespace
-
 TEST_CASE("worker_threads: finish() ends every thread, whatever it waits for", "[worker_threads]") {
     model::check("finish, one worker", {}, [] { finished(1); });
     check_at_random("finish, two workers, at random", 3'000, [] { finished(2); });
@@ -520,3 +514,5 @@ TEST_CASE("worker_threads: a request is served, or its caller learns that it is 
     check_at_random("two requests, one after the other, at random", 3'000, [] { served(1); });
     check_at_random("two requests, at random", 3'000, [] { served(2); });
 }
+
+} // namespace
