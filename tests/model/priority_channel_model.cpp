@@ -4,7 +4,7 @@
 
 #include <bide/channel/priority_channel.hpp>
 #include <bide/channel/sliding_channel.hpp>
-#include <model/channel_support.hpp>
+#include <model/core_support.hpp>
 #include <support/test.hpp>
 
 using namespace channel_model;
@@ -20,21 +20,6 @@ template <class P> using sliding = bide::basic_sliding_channel<item, P>;
 using core = bide::detail::basic_priority_core<item, less_value, awake>;
 using window = bide::detail::basic_sliding_core<item, awake>;
 
-template <class Core> wait_status offer(Core& c, int n) {
-    item it(n);
-    const wait_status what = c.send(it);
-    MODEL_REQUIRE((what == wait_status::granted) == (it.value == 0));
-    return what;
-}
-template <class Core> void put(Core& c, int n) {
-    MODEL_REQUIRE(offer(c, n) == wait_status::granted);
-}
-// 0: there was none.
-template <class Core> int take(Core& c) {
-    std::optional<item> got;
-    c.recv(bide::detail::into(got));
-    return value_of(std::move(got));
-}
 // Sends, and returns the number that made room; 0, none.
 int displace(window& c, int n) {
     item it(n);
@@ -43,61 +28,17 @@ int displace(window& c, int n) {
     return value_of(std::move(old));
 }
 
-// A receiver and a sender that wait, in the hand of the body.
-template <class Core> struct receiver {
-    std::optional<item> got;
-    bide::detail::destination to{got};
-    bide::basic_waiter<awake> w;
-
-    receiver() { w.carry(to); }
-    wait_status enqueue(Core& c) { return c.enqueue(w, side::receiving); }
-    bool cancel(Core& c) { return c.cancel(w, side::receiving, wait_status::stopped); }
-    wait_status outcome() const { return w.outcome(); }
-    int take() { return value_of(std::exchange(got, std::nullopt)); }
-};
-template <class Core> struct sender {
-    item value;
-    bide::basic_waiter<awake> w;
-
-    explicit sender(int n) : value(n) { w.carry(value); }
-    wait_status enqueue(Core& c) { return c.enqueue(w, side::sending); }
-    bool cancel(Core& c) { return c.cancel(w, side::sending, wait_status::stopped); }
-    wait_status outcome() const { return w.outcome(); }
-};
-
-} // namespace
+using receiver = receiver_of<core>;
+using sender = sender_of<core>;
 
 // ---- One on each side
 
 TEST_CASE("priority_channel: an item reaches the waiter, which may destroy the channel",
           "[priority_channel]") {
-    model::check("priority: one item", {}, [] {
-        auto* const c = new priority<awake>(1);
-        var<int> news{0};
-        model::thread sending([&, c] {
-            news = 1;
-            MODEL_REQUIRE(c->send(item(7)));
-        });
-        MODEL_REQUIRE(value_of(c->recv()) == 7);
-        MODEL_REQUIRE(news == 1);
-        delete c; // though the send has not returned
-    });
-    model::check("sliding: one item", {}, [] {
-        auto* const c = new sliding<awake>;
-        model::thread sending([c] { MODEL_REQUIRE(c->send(item(7))); });
-        MODEL_REQUIRE(value_of(c->recv()) == 7);
-        delete c;
-    });
+    model::check("priority: one item", {}, one_item<priority<awake>>);
+    model::check("sliding: one item", {}, one_item<sliding<awake>>);
     model::check("priority: one item, steps that fail for no reason",
-                 {.spurious = 1, .weak_failures = 1}, [] {
-                     core c(1);
-                     receiver<core> r;
-                     model::thread sending([&] { put(c, 7); });
-                     if (r.enqueue(c) == wait_status::waiting) {
-                         r.w.park(deadline::never());
-                     }
-                     MODEL_REQUIRE(r.take() == 7);
-                 });
+                 {.spurious = 1, .weak_failures = 1}, one_item_for_a_sleeper<core>);
 }
 
 TEST_CASE("priority_channel: a sender that waits goes in when an item comes out",
@@ -105,7 +46,7 @@ TEST_CASE("priority_channel: a sender that waits goes in when an item comes out"
     model::check("priority: two items through one place", {}, [] {
         core c(1);
         put(c, 2);
-        sender<core> s(1);
+        sender s(1);
         model::thread sending([&] { MODEL_REQUIRE(wait_in(c, s) == wait_status::granted); });
         MODEL_REQUIRE(take(c) == 2);
         sending.join();
@@ -115,24 +56,11 @@ TEST_CASE("priority_channel: a sender that waits goes in when an item comes out"
 
 TEST_CASE("priority_channel: what was sent before close is received, and then it is closed",
           "[priority_channel]") {
-    model::check("priority: send, close", {}, [] {
-        auto* const c = new core(2);
-        var<int> news{0};
-        model::thread sending([&, c] {
-            put(*c, 1);
-            news = 1;
-            MODEL_REQUIRE(c->close());
-        });
-        receiver<core> first;
-        MODEL_REQUIRE(wait_in(*c, first) == wait_status::granted && first.take() == 1);
-        receiver<core> second;
-        MODEL_REQUIRE(wait_in(*c, second) == wait_status::closed && news == 1);
-        delete c;
-    });
+    model::check("priority: send, close", {}, send_and_close<core>);
     model::check("priority: close against a sender that waits, and a receive", {}, [] {
         core c(1);
         put(c, 2);
-        sender<core> s(1);
+        sender s(1);
         MODEL_REQUIRE(s.enqueue(c) == wait_status::waiting);
         model::thread closing([&] { MODEL_REQUIRE(c.close()); });
         MODEL_REQUIRE(take(c) == 2);
@@ -147,8 +75,8 @@ TEST_CASE("priority_channel: what was sent before close is received, and then it
     model::check("priority: close against senders that wait, or come to wait", {}, [] {
         core c(1);
         put(c, 4);
-        sender<core> first(1);
-        sender<core> second(2);
+        sender first(1);
+        sender second(2);
         MODEL_REQUIRE(first.enqueue(c) == wait_status::waiting);
         model::thread closing([&] { MODEL_REQUIRE(c.close()); });
         MODEL_REQUIRE(wait_in(c, second) == wait_status::closed);
@@ -160,29 +88,22 @@ TEST_CASE("priority_channel: what was sent before close is received, and then it
     });
     model::check("sliding: close against send", {}, [] {
         window c(1);
-        wait_status sent{};
-        model::thread sending([&] { sent = offer(c, 1); });
-        MODEL_REQUIRE(c.close());
-        const int now = take(c);
-        sending.join();
-        MODEL_REQUIRE(now == (sent == wait_status::granted ? 1 : 0)); // never later
+        close_against_send(c);
     });
 }
 
 // ---- Several on each side
 
-namespace {
-
 void two_send_to_two_that_wait() {
     core c(1);
-    receiver<core> a;
-    receiver<core> b;
+    receiver a;
+    receiver b;
     model::thread one([&] {
-        sender<core> s(1);
+        sender s(1);
         MODEL_REQUIRE(wait_in(c, s) == wait_status::granted);
     });
     model::thread two([&] {
-        sender<core> s(2);
+        sender s(2);
         MODEL_REQUIRE(wait_in(c, s) == wait_status::granted);
     });
     model::thread other([&] { MODEL_REQUIRE(wait_in(c, b) == wait_status::granted); });
@@ -196,10 +117,10 @@ void two_send_to_two_that_wait() {
 void two_wait_to_send_and_two_take() {
     core c(1);
     put(c, 4);
-    sender<core> a(1);
-    sender<core> b(2);
-    receiver<core> mine;
-    receiver<core> theirs;
+    sender a(1);
+    sender b(2);
+    receiver mine;
+    receiver theirs;
     model::thread one([&] { MODEL_REQUIRE(wait_in(c, a) == wait_status::granted); });
     model::thread two([&] { MODEL_REQUIRE(wait_in(c, b) == wait_status::granted); });
     model::thread taking([&] { MODEL_REQUIRE(wait_in(c, theirs) == wait_status::granted); });
@@ -224,32 +145,10 @@ void two_displace_and_two_take() {
     MODEL_REQUIRE(old[0] + old[1] + got[0] + got[1] + take(c) == 3 && c.size() == 0);
 }
 
-} // namespace
-
 TEST_CASE("priority_channel: two senders and two receivers get one item each",
           "[priority_channel]") {
-    model::check("priority: two senders, one that waits", {}, [] {
-        core c(2);
-        receiver<core> r;
-        MODEL_REQUIRE(r.enqueue(c) == wait_status::waiting);
-        model::thread left([&] { put(c, 1); });
-        put(c, 2);
-        left.join();
-        MODEL_REQUIRE(r.outcome() == wait_status::granted);
-        MODEL_REQUIRE(r.take() + take(c) == 3 && c.size() == 0);
-    });
-    model::check("priority: two receivers, a batch", {}, [] {
-        core c(2);
-        receiver<core> a;
-        receiver<core> b;
-        model::thread other([&] { wait_in(c, b); });
-        a.enqueue(c);
-        item two[] = {item(1), item(2)};
-        MODEL_REQUIRE(c.send_n([&](std::size_t i) noexcept -> item& { return two[i]; }, 2) == 2);
-        other.join();
-        await(a.w);
-        MODEL_REQUIRE(a.take() + b.take() == 3);
-    });
+    model::check("priority: two senders, one that waits", {}, two_send_and_one_waits<core>);
+    model::check("priority: two receivers, a batch", {}, two_wait_for_a_batch<core>);
     model::check("priority: three senders, then in order", {}, [] {
         core c(3);
         put(c, 2);
@@ -284,18 +183,7 @@ TEST_CASE("priority_channel: two senders and two receivers get one item each, fo
 }
 
 TEST_CASE("priority_channel: its size is that of one instant", "[priority_channel]") {
-    model::check("priority: size of what comes and goes", {}, [] {
-        core c(1);
-        model::thread other([&] {
-            for (int n = 1; n <= 2; ++n) {
-                put(c, n);
-                MODEL_REQUIRE(take(c) == n);
-            }
-        });
-        MODEL_REQUIRE(c.size() <= 1);
-        other.join();
-        MODEL_REQUIRE(c.size() == 0);
-    });
+    model::check("priority: size of what comes and goes", {}, size_of_what_comes_and_goes<core>);
     model::check("priority: a thread that looks", {}, [] {
         auto* const c = new priority<platform>(1);
         model::thread sending([c] { MODEL_REQUIRE(c->send(item(7))); });
@@ -311,24 +199,13 @@ TEST_CASE("priority_channel: its size is that of one instant", "[priority_channe
 
 TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effect",
           "[priority_channel]") {
-    model::check("priority: a receiver gives up against a send", {}, [] {
-        core c(1);
-        receiver<core> r;
-        r.enqueue(c);
-        model::thread sending([&] { put(c, 1); });
-        if (r.cancel(c)) {
-            sending.join();
-            MODEL_REQUIRE(c.size() == 1 && take(c) == 1 && !r.got);
-        } else {
-            await(r.w);
-            MODEL_REQUIRE(r.take() == 1);
-        }
-    });
+    model::check("priority: a receiver gives up against a send", {},
+                 a_receiver_gives_up_against_a_send<core>);
     model::check("priority: a sender gives up against a receive, another waits behind it", {}, [] {
         core c(1);
         put(c, 4);
-        sender<core> s(1);
-        sender<core> behind(2);
+        sender s(1);
+        sender behind(2);
         s.enqueue(c);
         behind.enqueue(c);
         int got = 0;
@@ -350,24 +227,10 @@ TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effec
         sending.join();
         MODEL_REQUIRE(mine == 2 && try_recv(c) == (sent ? 1 : 0));
     });
-    model::check("priority: stopped before it is queued, or while", {}, [] {
-        core c(1);
-        receiver<core> r;
-        model::thread stopping([&] { stop(c, r); });
-        if (r.enqueue(c) == wait_status::waiting) {
-            r.w.park(deadline::never());
-        }
-        stopping.join();
-        MODEL_REQUIRE(r.outcome() == wait_status::stopped);
-    });
-    model::check("priority: an item is passed on, to a waiter or a new receiver", {}, [] {
-        core c(1);
-        receiver<core> r;
-        model::thread receiving(
-            [&] { MODEL_REQUIRE(wait_in(c, r) == wait_status::granted && r.take() == 1); });
-        item gone(1);
-        MODEL_REQUIRE(c.pass_on(gone));
-    });
+    model::check("priority: stopped before it is queued, or while", {},
+                 a_receiver_is_stopped_at_any_time<core>);
+    model::check("priority: an item is passed on, to a waiter or a new receiver", {},
+                 an_item_is_passed_on<core>);
     model::check("priority: an item comes back, another is sent, another closes", {}, [] {
         core c(1);
         item gone(1);
@@ -389,31 +252,14 @@ TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effec
 
 TEST_CASE("priority_channel: one choice of two waits happens once", "[priority_channel]") {
     const auto ring = [](void*) noexcept {};
-    model::check("priority: one choice, two channels", {}, [ring] {
-        core a(1);
-        core b(1);
-        bide::basic_choice<awake> choice;
-        receiver<core> in_a;
-        receiver<core> in_b;
-        in_a.w.contest(ring, choice);
-        in_b.w.contest(ring, choice);
-        in_a.enqueue(a);
-        in_b.enqueue(b);
-        model::thread other([&] { put(b, 2); });
-        put(a, 1);
-        other.join();
-        const int got = value_of(std::move(in_a.got)) + value_of(std::move(in_b.got));
-        MODEL_REQUIRE(got + take(a) + take(b) == 3 && (got == 1 || got == 2));
-        in_a.cancel(a);
-        in_b.cancel(b);
-    });
+    model::check("priority: one choice, two channels", {}, one_choice_of_two_channels<core>);
     model::check("priority: one choice, a send and a receive, of two channels", {}, [ring] {
         core full(1);
         core empty(1);
         put(full, 4);
         bide::basic_choice<awake> choice;
-        sender<core> s(1);
-        receiver<core> r;
+        sender s(1);
+        receiver r;
         s.w.contest(ring, choice);
         r.w.contest(ring, choice);
         s.enqueue(full);
@@ -431,8 +277,8 @@ TEST_CASE("priority_channel: one choice of two waits happens once", "[priority_c
     model::check("priority: one choice, both sides of one channel", {}, [ring] {
         core c(2);
         bide::basic_choice<awake> choice;
-        receiver<core> r;
-        sender<core> s(1);
+        receiver r;
+        sender s(1);
         r.w.contest(ring, choice);
         s.w.contest(ring, choice);
         MODEL_REQUIRE(r.enqueue(c) == wait_status::waiting);
@@ -450,3 +296,5 @@ TEST_CASE("priority_channel: one choice of two waits happens once", "[priority_c
         s.cancel(c);
     });
 }
+
+} // namespace

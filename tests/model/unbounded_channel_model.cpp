@@ -4,7 +4,7 @@
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <model/channel_support.hpp>
+#include <model/core_support.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>
 
@@ -14,51 +14,14 @@ namespace {
 
 template <class P> using channel = bide::basic_unbounded_channel<item, P>;
 using core = bide::detail::basic_unbounded_core<item, awake>;
-using bide::detail::side;
-using receiving_node = bide::basic_waiter<awake>;
 
-// The number inside, 0 for none.
-int number(std::optional<item> got) { return got ? got->take() : 0; }
-int number(bide::result<item> got) { return got ? got->take() : 0; }
-
-bool put(core& c, int n) {
-    item it(n);
-    return c.send(it) == wait_status::granted;
-}
-int take(core& c) {
-    std::optional<item> got;
-    c.recv(bide::detail::into(got));
-    return number(std::move(got));
-}
-
-// A receiver that waits, in the hand of the body.
-struct receiver_node {
-    std::optional<item> got;
-    bide::detail::destination to{got};
-    receiving_node node;
-
-    receiver_node() { node.carry(to); }
-    wait_status queue(core& c) { return c.enqueue(node, side::receiving); }
-    bool leave(core& c) { return c.cancel(node, side::receiving, wait_status::stopped); }
-};
-
-} // namespace
+using waiting = receiver_of<core>;
 
 // ---- Send, receive, close
 
 TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the channel",
           "[unbounded_channel]") {
-    model::check("unbounded: one item", {}, [] {
-        auto* const c = new channel<awake>;
-        var<int> news{0};
-        model::thread sending([&, c] {
-            news = 1;
-            MODEL_REQUIRE(c->send(item(7)));
-        });
-        MODEL_REQUIRE(number(c->recv()) == 7);
-        MODEL_REQUIRE(news == 1);
-        delete c; // though the other one is inside of send() still
-    });
+    model::check("unbounded: one item", {}, one_item<channel<awake>>);
     model::check("unbounded: a thread that looks", {}, [] {
         auto* const c = new channel<platform>;
         model::thread sending([c] { MODEL_REQUIRE(c->send(item(7))); });
@@ -68,15 +31,7 @@ TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the 
         delete c; // and the item
     });
     model::check("unbounded: one item, steps that fail for no reason",
-                 {.spurious = 1, .weak_failures = 1}, [] {
-                     core c;
-                     receiver_node r;
-                     model::thread sending([&] { MODEL_REQUIRE(put(c, 7)); });
-                     if (r.queue(c) == wait_status::waiting) {
-                         r.node.park(deadline::never());
-                     }
-                     MODEL_REQUIRE(number(std::move(r.got)) == 7);
-                 });
+                 {.spurious = 1, .weak_failures = 1}, one_item_for_a_sleeper<core>);
 }
 
 TEST_CASE("unbounded_channel: items come in order, over segments", "[unbounded_channel]") {
@@ -84,43 +39,25 @@ TEST_CASE("unbounded_channel: items come in order, over segments", "[unbounded_c
         auto* const c = new core;
         put(*c, 1);
         put(*c, 2); // the first segment is full
-        model::thread sending([c] { MODEL_REQUIRE(put(*c, 3)); });
+        model::thread sending([c] { put(*c, 3); });
         MODEL_REQUIRE(take(*c) == 1);
         MODEL_REQUIRE(take(*c) == 2);
-        receiver_node r;
-        r.queue(*c);
-        await(r.node);
-        MODEL_REQUIRE(number(std::move(r.got)) == 3);
+        waiting r;
+        wait_in(*c, r);
+        MODEL_REQUIRE(r.take() == 3);
         delete c;
     });
 }
 
 TEST_CASE("unbounded_channel: what was sent before close is received, and then it is closed",
           "[unbounded_channel]") {
-    model::check("unbounded: send, close", {}, [] {
-        auto* const c = new core;
-        var<int> news{0};
-        model::thread sending([&, c] {
-            MODEL_REQUIRE(put(*c, 1));
-            news = 1;
-            MODEL_REQUIRE(c->close());
-        });
-        receiver_node first;
-        first.queue(*c);
-        await(first.node);
-        MODEL_REQUIRE(number(std::move(first.got)) == 1);
-        receiver_node second;
-        second.queue(*c);
-        await(second.node);
-        MODEL_REQUIRE(second.node.outcome() == wait_status::closed && news == 1);
-        delete c;
-    });
+    model::check("unbounded: send, close", {}, send_and_close<core>);
     model::check("unbounded: close against send", {}, [] {
         channel<awake> c;
         bool sent = false;
         model::thread sending([&] { sent = c.send(item(1)).has_value(); });
         MODEL_REQUIRE(c.close());
-        const int now = number(c.recv());
+        const int now = recv(c);
         sending.join();
         MODEL_REQUIRE(now == (sent ? 1 : 0)); // never later
         MODEL_REQUIRE(!c.close() && c.is_closed() && c.empty());
@@ -139,29 +76,8 @@ TEST_CASE("unbounded_channel: what was sent before close is received, and then i
 
 TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch",
           "[unbounded_channel]") {
-    model::check("unbounded: two senders", {}, [] {
-        core c;
-        receiver_node r;
-        MODEL_REQUIRE(r.queue(c) == wait_status::waiting);
-        model::thread left([&] { MODEL_REQUIRE(put(c, 1)); });
-        MODEL_REQUIRE(put(c, 2));
-        left.join();
-        MODEL_REQUIRE(r.node.outcome() == wait_status::granted);
-        MODEL_REQUIRE(number(std::move(r.got)) + take(c) == 3 && c.size() == 0);
-    });
-    model::check("unbounded: two receivers", {}, [] {
-        core c;
-        receiver_node a;
-        receiver_node b;
-        model::thread other([&] { b.queue(c); });
-        a.queue(c);
-        item two[] = {item(1), item(2)};
-        MODEL_REQUIRE(c.send_n([&](std::size_t i) noexcept -> item& { return two[i]; }, 2) == 2);
-        other.join();
-        await(a.node);
-        await(b.node);
-        MODEL_REQUIRE(number(std::move(a.got)) + number(std::move(b.got)) == 3);
-    });
+    model::check("unbounded: two senders", {}, two_send_and_one_waits<core>);
+    model::check("unbounded: two receivers", {}, two_wait_for_a_batch<core>);
     model::check("unbounded: two take", {}, [] {
         core c;
         put(c, 1);
@@ -175,12 +91,10 @@ TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch"
 
 // ---- The two sides
 
-namespace {
-
 void two_send_and_receive() {
     core c;
     const auto send_and_receive = [&c](int n) {
-        MODEL_REQUIRE(put(c, n));
+        put(c, n);
         return take(c);
     };
     int theirs = 0;
@@ -192,18 +106,14 @@ void two_send_and_receive() {
 
 void two_wait_and_two_send() {
     core c;
-    receiver_node a;
-    receiver_node b;
+    waiting a;
+    waiting b;
     model::thread one([&] { put(c, 1); });
     model::thread two([&] { put(c, 2); });
-    model::thread other([&] {
-        b.queue(c);
-        await(b.node);
-    });
-    a.queue(c);
-    await(a.node);
+    model::thread other([&] { wait_in(c, b); });
+    wait_in(c, a);
     other.join();
-    MODEL_REQUIRE(number(std::move(a.got)) + number(std::move(b.got)) == 3);
+    MODEL_REQUIRE(a.take() + b.take() == 3);
 }
 
 void two_send_and_two_take() {
@@ -229,16 +139,14 @@ void two_pass_on_beside_a_waiter() {
         MODEL_REQUIRE(c.pass_on(gone));
     });
     model::thread two([&] { put(c, 2); });
-    receiver_node r;
-    r.queue(c);
+    waiting r;
+    r.enqueue(c);
     const int mine = take(c);
     one.join();
     two.join();
-    await(r.node);
-    MODEL_REQUIRE(number(std::move(r.got)) + mine + take(c) + take(c) == 7 && c.size() == 0);
+    await(r.w);
+    MODEL_REQUIRE(r.take() + mine + take(c) + take(c) == 7 && c.size() == 0);
 }
-
-} // namespace
 
 TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order",
           "[unbounded_channel]") {
@@ -280,41 +188,28 @@ TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a c
     // Leaves an empty segment on each side.
     const auto use = [](core& c) {
         for (int n = 1; n <= 2; ++n) {
-            MODEL_REQUIRE(put(c, n) && take(c) == n);
+            put(c, n);
+            MODEL_REQUIRE(take(c) == n);
         }
     };
     model::check("unbounded: a used channel, a waiter", {}, [use] {
         core c;
         use(c);
-        receiver_node r;
-        model::thread sending([&] { MODEL_REQUIRE(put(c, 7)); });
-        r.queue(c);
-        await(r.node);
-        MODEL_REQUIRE(number(std::move(r.got)) == 7);
+        waiting r;
+        model::thread sending([&] { put(c, 7); });
+        wait_in(c, r);
+        MODEL_REQUIRE(r.take() == 7);
     });
     model::check("unbounded: a used channel, close against send", {}, [use] {
         core c;
         use(c);
-        bool sent = false;
-        model::thread sending([&] { sent = put(c, 1); });
-        MODEL_REQUIRE(c.close());
-        const int now = take(c);
-        sending.join();
-        MODEL_REQUIRE(now == (sent ? 1 : 0)); // never later
+        close_against_send(c);
     });
 }
 
 TEST_CASE("unbounded_channel: its size is that of one instant", "[unbounded_channel]") {
-    model::check("unbounded: size of one item that comes and goes", {}, [] {
-        core c;
-        model::thread other([&] {
-            for (int n = 1; n <= 2; ++n) {
-                put(c, n);
-                MODEL_REQUIRE(take(c) == n);
-            }
-        });
-        MODEL_REQUIRE(c.size() <= 1);
-    });
+    model::check("unbounded: size of one item that comes and goes", {},
+                 size_of_what_comes_and_goes<core>);
     model::check("unbounded: size, one sends and one receives", {}, [] {
         core c;
         model::thread sending([&] { put(c, 1); });
@@ -345,7 +240,7 @@ TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was 
         std::optional<item> got;
         // Never closed: the item was sent before.
         MODEL_REQUIRE(c.recv(bide::detail::into(got)) != wait_status::closed);
-        const int first = number(std::move(got));
+        const int first = value_of(std::move(got));
         got.reset();
         if (first == 1 && c.recv(bide::detail::into(got)) == wait_status::closed) {
             MODEL_REQUIRE(news == 1);
@@ -358,55 +253,21 @@ TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was 
 
 TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves it inside",
           "[unbounded_channel]") {
-    model::check("unbounded: cancel against send", {}, [] {
-        core c;
-        receiver_node r;
-        r.queue(c);
-        model::thread sending([&] { MODEL_REQUIRE(put(c, 1)); });
-        if (r.leave(c)) {
-            sending.join();
-            MODEL_REQUIRE(c.size() == 1 && take(c) == 1 && !r.got);
-        } else {
-            await(r.node);
-            MODEL_REQUIRE(number(std::move(r.got)) == 1);
-        }
-    });
+    model::check("unbounded: cancel against send", {}, a_receiver_gives_up_against_a_send<core>);
     model::check("unbounded: time-out against send", {.timeouts = 1}, [] {
         channel<awake> c;
         model::thread sending([&] { MODEL_REQUIRE(c.send(item(1))); });
-        const int mine = number(c.try_recv_for(soon));
+        auto got = c.try_recv_for(soon);
         sending.join();
-        MODEL_REQUIRE(mine + number(c.try_recv()) == 1);
+        MODEL_REQUIRE((got ? got->take() : 0) + try_recv(c) == 1);
     });
-    model::check("unbounded: stopped before it is queued, or while", {}, [] {
-        core c;
-        receiver_node r;
-        model::thread stopping([&] {
-            if (!r.node.is_complete() && r.leave(c)) {
-                r.node.publish(wait_status::stopped);
-            }
-        });
-        if (r.queue(c) == wait_status::waiting) {
-            r.node.park(deadline::never());
-        }
-        stopping.join();
-        MODEL_REQUIRE(r.node.outcome() == wait_status::stopped);
-    });
-    model::check("unbounded: an item is passed on, to a waiter or a new receiver", {}, [] {
-        core c;
-        receiver_node r;
-        model::thread receiving([&] {
-            if (r.queue(c) == wait_status::waiting) {
-                r.node.park(deadline::never());
-            }
-            MODEL_REQUIRE(number(std::move(r.got)) == 1);
-        });
-        item gone(1);
-        MODEL_REQUIRE(c.pass_on(gone));
-    });
+    model::check("unbounded: stopped before it is queued, or while", {},
+                 a_receiver_is_stopped_at_any_time<core>);
+    model::check("unbounded: an item is passed on, to a waiter or a new receiver", {},
+                 an_item_is_passed_on<core>);
     model::check("unbounded: an item comes back, another is received", {}, [] {
         core c;
-        MODEL_REQUIRE(put(c, 2));
+        put(c, 2);
         item gone(1);
         model::thread passing([&] { MODEL_REQUIRE(c.pass_on(gone)); });
         const int got = take(c);
@@ -427,49 +288,29 @@ TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves i
 }
 
 TEST_CASE("unbounded_channel: one choice of two channels gets one item", "[unbounded_channel]") {
-    model::check("unbounded: one choice", {}, [] {
-        core a;
-        core b;
-        bide::basic_choice<awake> choice;
-        const auto ring = [](void*) noexcept {};
-        receiver_node in_a;
-        receiver_node in_b;
-        in_a.node.contest(ring, choice);
-        in_b.node.contest(ring, choice);
-        in_a.queue(a);
-        in_b.queue(b);
-        model::thread other([&] { put(b, 2); });
-        put(a, 1);
-        other.join();
-        const int got = number(std::move(in_a.got)) + number(std::move(in_b.got));
-        const int left = take(a) + take(b);
-        MODEL_REQUIRE((got == 1 && left == 2) || (got == 2 && left == 1));
-    });
+    model::check("unbounded: one choice", {}, one_choice_of_two_channels<core>);
     model::check("unbounded: one choice, both at once", {}, [] {
         core a;
         core b;
         bide::basic_choice<awake> choice;
-        receiver_node in_a;
-        in_a.node.contest([](void*) noexcept {}, choice);
+        waiting in_a;
+        in_a.w.contest([](void*) noexcept {}, choice);
         item it(2);
-        receiving_node in_b;
+        bide::basic_waiter<awake> in_b;
         in_b.carry(it);
         in_b.contest([](void*) noexcept {}, choice);
         model::thread other([&] { put(a, 1); });
-        in_a.queue(a);
+        in_a.enqueue(a);
         const wait_status sent = b.enqueue(in_b, side::sending);
         other.join();
         MODEL_REQUIRE((sent == wait_status::granted) == !in_a.got);
-        MODEL_REQUIRE(sent == wait_status::granted
-                          ? take(b) == 2 && take(a) == 1
-                          : number(std::move(in_a.got)) == 1 && b.size() == 0);
-        in_a.leave(a);
+        MODEL_REQUIRE(sent == wait_status::granted ? take(b) == 2 && take(a) == 1
+                                                   : in_a.take() == 1 && b.size() == 0);
+        in_a.cancel(a);
     });
 }
 
 // ---- Handles
-
-namespace {
 
 template <class P> using sender = bide::basic_unbounded_sender<item, P>;
 template <class P> using receiver = bide::basic_unbounded_receiver<item, P>;
@@ -478,8 +319,6 @@ template <class P> using receiver = bide::basic_unbounded_receiver<item, P>;
 template <class Handle> auto give_up(std::optional<Handle>& h) {
     return [&h] { h.reset(); };
 }
-
-} // namespace
 
 TEST_CASE("handles: the last sender and the last receiver go at once", "[handles]") {
     model::check("handles: unbounded, an item inside", {}, [] {
@@ -559,14 +398,10 @@ TEST_CASE(
     });
 }
 
-namespace {
-
 template <class Receiver> test::detached receive_once(Receiver from, var<int>& got) {
     std::optional<item> it = co_await from.async_recv();
     got = it ? it->take() : -1;
 }
-
-} // namespace
 
 TEST_CASE("handles: an operation that waits keeps the channel, and may be the last to have it",
           "[handles]") {
@@ -592,3 +427,5 @@ TEST_CASE("handles: an operation that waits keeps the channel, and may be the la
         MODEL_REQUIRE(got == 3);
     });
 }
+
+} // namespace
