@@ -145,133 +145,124 @@ TEST_CASE("idle: a worker that sleeps or is about to runs an injected job", "[id
 
 constexpr unsigned none = idle::none;
 
-// A queue with a job that no worker takes: the test is about which worker knows of it.
-struct work {
-    injector jobs;
-    job all[2];
+// Also with spurious failures of weak compare-exchanges.
+void check(const std::string& name, const model::body& body) {
+    model::check(name, {}, body);
+    model::check(name + ", weak", {.weak_failures = 1}, body);
+}
 
-    void push(int i) noexcept { jobs.push(all[i]); }
-    bool is_seen() const noexcept { return !jobs.empty(); }
+// One of the two workers that push found this sleeper.
+bool is_woken_once(unsigned sleeper, unsigned a, unsigned b) {
+    return (a == sleeper && b == none) || (a == none && b == sleeper);
+}
+
+// Workers, and a queue with a job that no worker takes: the test is about which worker knows of it.
+struct scene {
+    explicit scene(unsigned workers) : i(workers) {}
+
+    // What a thread that pushes does: here, or on a thread of its own.
+    unsigned push(int n) noexcept {
+        queue.push(jobs[n]);
+        return i.wake_one();
+    }
+    void push_beside() {
+        pushing.emplace([this] { woken = push(0); });
+    }
+    // The same with a LIFO slot, and sleepers of which one may watch it.
+    void push_into_slot_beside() {
+        pushing.emplace([this] {
+            slot.exchange(1, seq_cst);
+            woken = i.wake_unless_watched();
+        });
+    }
+    bool is_seen() const noexcept { return !queue.empty(); }
+    void end_push() { pushing.reset(); }
+    void require_counts(unsigned sleeping, unsigned searching) {
+        MODEL_REQUIRE(i.sleepers() == sleeping);
+        MODEL_REQUIRE(i.searching() == searching);
+    }
+
+    idle i;
+    injector queue;
+    platform::atomic<int> slot{0};
+    job jobs[2];
+    unsigned woken = none; // by the thread that pushes
+    std::optional<model::thread> pushing;
 };
 
-void require_counts(const idle& i, unsigned sleeping, unsigned searching) {
-    MODEL_REQUIRE(i.sleepers() == sleeping);
-    MODEL_REQUIRE(i.searching() == searching);
-}
-
-void check(const char* name, const char* weak_name, const model::body& body) {
-    model::check(name, {}, body);
-    model::check(weak_name, {.weak_failures = 1}, body);
-}
-
 TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push", "[idle]") {
-    check("push, announce", "push, announce, weak", [] {
-        idle i(2);
-        work w;
-        unsigned woken = none;
-        model::thread pushing([&] {
-            w.push(0);
-            woken = i.wake_one();
-        });
-        i.announce(0, false, false);
-        const bool seen = w.is_seen();
-        pushing.join();
-        MODEL_REQUIRE(woken == 0 || (woken == none && seen));
-        require_counts(i, woken == 0 ? 0 : 1, woken == 0 ? 1 : 0);
+    check("push, announce", [] {
+        scene s(2);
+        s.push_beside();
+        s.i.announce(0, false, false);
+        const bool seen = s.is_seen();
+        s.end_push();
+        MODEL_REQUIRE(s.woken == 0 || (s.woken == none && seen));
+        s.require_counts(s.woken == 0 ? 0 : 1, s.woken == 0 ? 1 : 0);
     });
-    check("push, announce, retract", "push, announce, retract, weak", [] {
-        idle i(2);
-        work w;
-        unsigned woken = none;
-        model::thread pushing([&] {
-            w.push(0);
-            woken = i.wake_one();
-        });
-        i.announce(0, i.start_search(), false);
-        const bool seen = w.is_seen();
-        const bool retracted = seen && i.retract(0);
-        pushing.join();
-        MODEL_REQUIRE(retracted || woken == 0);
-        MODEL_REQUIRE(!retracted || woken == none);
-        require_counts(i, 0, 1);
+    check("push, announce, retract", [] {
+        scene s(2);
+        s.push_beside();
+        s.i.announce(0, s.i.start_search(), false);
+        const bool retracted = s.is_seen() && s.i.retract(0);
+        s.end_push();
+        MODEL_REQUIRE(retracted ? s.woken == none : s.woken == 0);
+        s.require_counts(0, 1);
     });
 }
 
 TEST_CASE("idle: one of two pushes wakes the sleeper, and the other one is deferred", "[idle]") {
-    check("two pushes, one sleeper", "two pushes, one sleeper, weak", [] {
-        idle i(3);
-        work w;
-        unsigned woken[2] = {none, none};
-        i.announce(0, false, false);
-        i.announce(2, false, false);
-        model::thread pushing([&] {
-            w.push(0);
-            woken[0] = i.wake_one();
-        });
-        w.push(1);
-        woken[1] = i.wake_one();
-        pushing.join();
-        MODEL_REQUIRE((woken[0] == 0 && woken[1] == none) || (woken[0] == none && woken[1] == 0));
-        require_counts(i, 1, 1);
-        MODEL_REQUIRE(i.end_search(false) == 2);
-        MODEL_REQUIRE(i.end_search(false) == none);
-        require_counts(i, 0, 0);
+    check("two pushes, one sleeper", [] {
+        scene s(3);
+        s.i.announce(0, false, false);
+        s.i.announce(2, false, false);
+        s.push_beside();
+        const unsigned woken = s.push(1);
+        s.end_push();
+        MODEL_REQUIRE(is_woken_once(0, woken, s.woken));
+        s.require_counts(1, 1);
+        MODEL_REQUIRE(s.i.end_search(false) == 2);
+        MODEL_REQUIRE(s.i.end_search(false) == none);
+        s.require_counts(0, 0);
     });
 }
 
 TEST_CASE("idle: a push that relies on a searcher wakes a worker later", "[idle]") {
-    check("push, the searcher ends", "push, the searcher ends, weak", [] {
-        idle i(3);
-        work w;
-        unsigned woken = none;
-        i.announce(0, false, false);
-        MODEL_REQUIRE(i.start_search());
-        model::thread pushing([&] {
-            w.push(0);
-            woken = i.wake_one();
-        });
-        const unsigned next = i.end_search(false); // with another job
-        pushing.join();
-        MODEL_REQUIRE((woken == 0 && next == none) || (woken == none && next == 0));
-        require_counts(i, 0, 1);
+    check("push, the searcher ends", [] {
+        scene s(3);
+        s.i.announce(0, false, false);
+        MODEL_REQUIRE(s.i.start_search());
+        s.push_beside();
+        const unsigned next = s.i.end_search(false); // with another job
+        s.end_push();
+        MODEL_REQUIRE(is_woken_once(0, s.woken, next));
+        s.require_counts(0, 1);
     });
-    check("push, the last of two searchers ends", "push, the last of two ends, weak", [] {
-        idle i(4);
-        work w;
-        unsigned woken = none;
-        unsigned next[2] = {none, none};
-        i.announce(0, false, false);
-        MODEL_REQUIRE(i.start_search() && i.start_search());
-        w.push(0);
-        woken = i.wake_one();
-        MODEL_REQUIRE(woken == none);
-        model::thread ending([&] { next[0] = i.end_search(false); });
-        next[1] = i.end_search(false);
+    check("push, the last of two searchers ends", [] {
+        scene s(4);
+        unsigned other = none;
+        s.i.announce(0, false, false);
+        MODEL_REQUIRE(s.i.start_search() && s.i.start_search());
+        MODEL_REQUIRE(s.push(0) == none);
+        model::thread ending([&] { other = s.i.end_search(false); });
+        const unsigned next = s.i.end_search(false);
         ending.join();
-        MODEL_REQUIRE((next[0] == 0 && next[1] == none) || (next[0] == none && next[1] == 0));
-        require_counts(i, 0, 1);
+        MODEL_REQUIRE(is_woken_once(0, other, next));
+        s.require_counts(0, 1);
     });
     // The searcher goes to sleep, looks, and finds another job.
-    check("push, the searcher announces", "push, the searcher announces, weak", [] {
-        idle i(3);
-        work w;
-        unsigned woken = none;
-        i.announce(0, false, false);
-        MODEL_REQUIRE(i.start_search());
-        model::thread pushing([&] {
-            w.push(0);
-            woken = i.wake_one();
-        });
-        i.announce(1, true, false);
-        const bool seen = w.is_seen();
-        const bool retracted = seen && i.retract(1);
-        const unsigned next = retracted ? i.end_search(false) : none;
-        pushing.join();
+    check("push, the searcher announces", [] {
+        scene s(3);
+        s.i.announce(0, false, false);
+        MODEL_REQUIRE(s.i.start_search());
+        s.push_beside();
+        s.i.announce(1, true, false);
+        const bool retracted = s.is_seen() && s.i.retract(1);
+        const unsigned next = retracted ? s.i.end_search(false) : none;
+        s.end_push();
         // The sleeper is awake, or the searcher, which sleeps, is awake or has not looked yet.
-        const bool woken_next = woken == none && next == 0;
-        const bool woken_first = woken == 0 && next == none;
-        MODEL_REQUIRE(retracted ? woken_first || woken_next : woken == 0 || woken == 1);
-        require_counts(i, retracted ? 0 : 1, 1);
+        MODEL_REQUIRE(retracted ? is_woken_once(0, s.woken, next) : s.woken == 0 || s.woken == 1);
+        s.require_counts(retracted ? 0 : 1, 1);
     });
 }
 
@@ -295,203 +286,167 @@ struct loot {
 
 TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, or is woken",
           "[idle]") {
-    check("more, announce", "more, announce, weak", [] {
-        idle i(2);
+    const auto moved = [](bool by_last) {
+        idle i(by_last ? 2 : 4);
         loot w;
         unsigned woken = none;
-        MODEL_REQUIRE(i.start_search());
+        MODEL_REQUIRE(i.start_search() && (by_last || i.start_search()));
         model::thread ending([&] {
             MODEL_REQUIRE(w.steal());
             woken = i.end_search(true);
+            if (!by_last) {
+                MODEL_REQUIRE(woken == none);
+                woken = i.end_search(false); // the other searcher
+            }
         });
         i.announce(0, false, false);
         const bool seen = !w.mine.empty();
         ending.join();
         MODEL_REQUIRE(woken == 0 || seen);
-        require_counts(i, woken == 0 ? 0 : 1, woken == 0 ? 1 : 0);
-    });
-    check("more, beside another searcher, announce", "more, another searcher, announce, weak", [] {
-        idle i(4);
-        loot w;
-        unsigned woken[2] = {none, none};
-        MODEL_REQUIRE(i.start_search() && i.start_search());
-        model::thread ending([&] {
-            MODEL_REQUIRE(w.steal());
-            woken[0] = i.end_search(true);
-            woken[1] = i.end_search(false); // the other searcher
-        });
-        i.announce(0, false, false);
-        const bool seen = !w.mine.empty();
-        ending.join();
-        MODEL_REQUIRE(woken[0] == none);
-        MODEL_REQUIRE(woken[1] == 0 || seen);
-        require_counts(i, woken[1] == 0 ? 0 : 1, woken[1] == 0 ? 1 : 0);
-    });
+        MODEL_REQUIRE(i.sleepers() == (woken == 0 ? 0 : 1));
+        MODEL_REQUIRE(i.searching() == (woken == 0 ? 1 : 0));
+    };
+    check("more, announce", [=] { moved(true); });
+    check("more, beside another searcher, announce", [=] { moved(false); });
 }
 
 TEST_CASE("idle: at most half of the workers search", "[idle]") {
-    check("two begin to search", "two begin to search, weak", [] {
-        idle i(2);
+    check("two begin to search", [] {
+        scene s(2);
         bool other = false;
-        model::thread searching([&] { other = i.start_search(); });
-        const bool mine = i.start_search();
+        model::thread searching([&] { other = s.i.start_search(); });
+        const bool mine = s.i.start_search();
         searching.join();
         MODEL_REQUIRE(mine != other);
-        require_counts(i, 0, 1);
+        s.require_counts(0, 1);
     });
 }
 
 TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another watcher", "[idle]") {
     // Worker 0 watches, 1 sleeps, 2 pushes.
-    check("a LIFO push, the watcher goes", "a LIFO push, the watcher goes, weak", [] {
-        idle i(3);
-        platform::atomic<int> slot{0};
-        unsigned woken = none;
-        MODEL_REQUIRE(i.announce(0, false, true));
-        MODEL_REQUIRE(!i.announce(1, false, true));
-        model::thread pushing([&] {
-            slot.exchange(1, seq_cst);
-            woken = i.wake_unless_watched();
-        });
-        MODEL_REQUIRE(i.retract(0));
-        const unsigned next = i.end_search(false); // with another job
-        pushing.join();
-        MODEL_REQUIRE((woken == 1 && next == none) || (woken == none && next == 1));
-        require_counts(i, 0, 1);
+    check("a LIFO push, the watcher goes", [] {
+        scene s(3);
+        MODEL_REQUIRE(s.i.announce(0, false, true));
+        MODEL_REQUIRE(!s.i.announce(1, false, true));
+        s.push_into_slot_beside();
+        MODEL_REQUIRE(s.i.retract(0));
+        const unsigned next = s.i.end_search(false); // with another job
+        s.end_push();
+        MODEL_REQUIRE(is_woken_once(1, s.woken, next));
+        s.require_counts(0, 1);
     });
-    check("a LIFO push, a watcher comes", "a LIFO push, a watcher comes, weak", [] {
-        idle i(2);
-        platform::atomic<int> slot{0};
-        unsigned woken = none;
-        model::thread pushing([&] {
-            slot.exchange(1, seq_cst);
-            woken = i.wake_unless_watched();
-        });
-        MODEL_REQUIRE(i.announce(0, false, true));
-        const bool seen = slot.load(seq_cst) != 0;
-        pushing.join();
-        MODEL_REQUIRE(woken == none);
-        MODEL_REQUIRE(i.retract(0));
-        i.announce(1, false, false); // a later sleeper looks later
-        MODEL_REQUIRE(seen || i.end_search(false) == 1);
+    check("a LIFO push, a watcher comes", [] {
+        scene s(2);
+        s.push_into_slot_beside();
+        MODEL_REQUIRE(s.i.announce(0, false, true));
+        const bool seen = s.slot.load(seq_cst) != 0;
+        s.end_push();
+        MODEL_REQUIRE(s.woken == none);
+        MODEL_REQUIRE(s.i.retract(0));
+        s.i.announce(1, false, false); // a later sleeper looks later
+        MODEL_REQUIRE(seen || s.i.end_search(false) == 1);
     });
 }
 
 // ---- Jobs that only one thread may run
 
-using thread_queue = bide::detail::basic_thread_queue<platform>;
+struct pinned_scene : scene {
+    using scene::scene;
 
-// Pushes a job and wakes the worker of its thread. Returns false if the thread must be unparked.
-bool push_pinned(thread_queue& to, job& j, idle& i, bool& woken) {
-    const unsigned at = to.push(j);
-    woken = at != to.none && i.wake_worker(at);
-    return at != to.none;
-}
+    // Pushes a job for the thread of worker 0, and wakes its worker.
+    void push_pinned_beside() {
+        pushing.emplace([this] {
+            const unsigned at = mine.push(jobs[1]);
+            unparks = at == mine.none;
+            is_woken = !unparks && i.wake_worker(at);
+        });
+    }
+
+    bide::detail::basic_thread_queue<platform> mine{0};
+    bool is_woken = false;
+    bool unparks = false; // the thread has no worker
+};
 
 TEST_CASE(
     "idle: a push of a pinned job wakes the worker of its thread, or the thread sees the push",
     "[idle]") {
-    check("a pinned push, announce", "a pinned push, announce, weak", [] {
-        idle i(2);
-        thread_queue mine(0);
-        job j;
-        bool woken = false;
-        i.announce(1, false, false); // another sleeper, which is not woken
-        model::thread pushing([&] { push_pinned(mine, j, i, woken); });
-        i.announce(0, false, false);
-        const bool seen = !mine.empty();
-        pushing.join();
-        MODEL_REQUIRE(woken || seen);
-        require_counts(i, woken ? 1 : 2, woken ? 1 : 0);
+    check("a pinned push, announce", [] {
+        pinned_scene s(2);
+        s.i.announce(1, false, false); // another sleeper, which is not woken
+        s.push_pinned_beside();
+        s.i.announce(0, false, false);
+        const bool seen = !s.mine.empty();
+        s.end_push();
+        MODEL_REQUIRE(s.is_woken || seen);
+        s.require_counts(s.is_woken ? 1 : 2, s.is_woken ? 1 : 0);
     });
-    check("a pinned push, announce, retract", "a pinned push, announce, retract, weak", [] {
-        idle i(2);
-        thread_queue mine(0);
-        job j;
-        bool woken = false;
-        model::thread pushing([&] { push_pinned(mine, j, i, woken); });
-        i.announce(0, i.start_search(), false);
-        const bool retracted = !mine.empty() && i.retract(0);
-        pushing.join();
-        MODEL_REQUIRE(retracted != woken);
-        require_counts(i, 0, 1);
+    check("a pinned push, announce, retract", [] {
+        pinned_scene s(2);
+        s.push_pinned_beside();
+        s.i.announce(0, s.i.start_search(), false);
+        const bool retracted = !s.mine.empty() && s.i.retract(0);
+        s.end_push();
+        MODEL_REQUIRE(retracted != s.is_woken);
+        s.require_counts(0, 1);
     });
 }
 
 TEST_CASE("idle: a push of a pinned job reaches a thread that changes its worker or loses it",
           "[idle]") {
     // Another thread sleeps in the worker that the thread had.
-    check("a pinned push, another worker", "a pinned push, another worker, weak", [] {
-        idle i(3);
-        thread_queue mine(0);
-        job j;
-        bool woken = false;
-        i.announce(0, false, false);
-        model::thread pushing([&] { push_pinned(mine, j, i, woken); });
-        mine.set_owned(1);
-        i.announce(1, false, false);
-        const bool seen = !mine.empty();
-        pushing.join();
-        MODEL_REQUIRE(woken || seen);
-        MODEL_REQUIRE(seen || (i.retract(0) && !i.retract(1))); // it is 1 that was woken
+    check("a pinned push, another worker", [] {
+        pinned_scene s(3);
+        s.i.announce(0, false, false);
+        s.push_pinned_beside();
+        s.mine.set_owned(1);
+        s.i.announce(1, false, false);
+        const bool seen = !s.mine.empty();
+        s.end_push();
+        MODEL_REQUIRE(s.is_woken || seen);
+        MODEL_REQUIRE(seen || (s.i.retract(0) && !s.i.retract(1))); // it is 1 that was woken
     });
-    check("a pinned push, no worker", "a pinned push, no worker, weak", [] {
-        idle i(1);
-        thread_queue mine(0);
-        job j;
-        bool woken = false;
-        bool unparked = false;
-        model::thread pushing([&] { unparked = !push_pinned(mine, j, i, woken); });
-        mine.set_owned(mine.none);
-        const bool seen = !mine.empty();
-        pushing.join();
-        MODEL_REQUIRE(unparked || seen);
+    check("a pinned push, no worker", [] {
+        pinned_scene s(1);
+        s.push_pinned_beside();
+        s.mine.set_owned(s.mine.none);
+        const bool seen = !s.mine.empty();
+        s.end_push();
+        MODEL_REQUIRE(s.unparks || seen);
     });
 }
 
 TEST_CASE("idle: a job for any worker finds one beside a pinned job", "[idle]") {
     // Worker 0 sleeps, and takes the pinned job first.
-    check("a pinned push, a push", "a pinned push, a push, weak", [] {
-        idle i(3);
-        thread_queue mine(0);
-        work w;
-        job j;
-        bool is_mine = false;
-        i.announce(0, false, false);
-        i.announce(1, false, false);
-        model::thread pushing([&] { push_pinned(mine, j, i, is_mine); });
-        w.push(0);
-        const unsigned woken = i.wake_one();
-        pushing.join();
-        MODEL_REQUIRE(is_mine || woken == 0);
-        MODEL_REQUIRE(!is_mine || woken != 0);
-        const unsigned next = i.end_search(!is_mine);
-        MODEL_REQUIRE(woken == 1 ? next == none : next == 1);
-        require_counts(i, 0, 1);
+    check("a pinned push, a push", [] {
+        pinned_scene s(3);
+        s.i.announce(0, false, false);
+        s.i.announce(1, false, false);
+        s.push_pinned_beside();
+        const unsigned woken = s.push(0);
+        s.end_push();
+        MODEL_REQUIRE(s.is_woken == (woken != 0));
+        const unsigned next = s.i.end_search(!s.is_woken);
+        MODEL_REQUIRE(next == (woken == 1 ? none : 1));
+        s.require_counts(0, 1);
     });
     // Worker 0 watches, and a push into a slot relies on that.
-    check("a pinned push to the watcher, a LIFO push", "the same, weak", [] {
-        idle i(3);
-        thread_queue mine(0);
-        platform::atomic<int> slot{0};
-        job j;
-        bool is_mine = false;
-        MODEL_REQUIRE(i.announce(0, false, true));
-        MODEL_REQUIRE(!i.announce(1, false, true));
-        model::thread pushing([&] { push_pinned(mine, j, i, is_mine); });
-        slot.exchange(1, seq_cst);
-        const unsigned woken = i.wake_unless_watched();
-        pushing.join();
-        MODEL_REQUIRE(is_mine);
-        const unsigned next = i.end_search(false);
-        MODEL_REQUIRE((woken == 1 && next == none) || (woken == none && next == 1));
-        require_counts(i, 0, 1);
+    check("a pinned push to the watcher, a LIFO push", [] {
+        pinned_scene s(3);
+        MODEL_REQUIRE(s.i.announce(0, false, true));
+        MODEL_REQUIRE(!s.i.announce(1, false, true));
+        s.push_pinned_beside();
+        s.slot.exchange(1, seq_cst);
+        const unsigned woken = s.i.wake_unless_watched();
+        s.end_push();
+        MODEL_REQUIRE(s.is_woken);
+        MODEL_REQUIRE(is_woken_once(1, woken, s.i.end_search(false)));
+        s.require_counts(0, 1);
     });
 }
 
 TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found no sleeper",
           "[idle]") {
-    check("away, the last sleeper wakes", "away, the last sleeper wakes, weak", [] {
+    check("away, the last sleeper wakes", [] {
         idle i(2);
         platform::var<int> blocked{0};
         unsigned asleep = 0;
@@ -511,77 +466,44 @@ TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found n
 
 // ---- The whole: workers in their loop, and pushes by external threads and by workers
 
-template <unsigned Workers, class Push> void run_crew(Push push) {
-    crew<Workers> c;
-    job all[Workers];
-    std::array<std::unique_ptr<model::thread>, Workers> threads;
-    for (unsigned i = 0; i < Workers; ++i) {
-        threads[i] = std::make_unique<model::thread>([&c, i] { c.work(i); });
-    }
-    push(c, all);
-    for (auto& t : threads) {
-        t->join();
-    }
-    c.check_end();
-}
-
-void two_jobs() {
-    run_crew<2>([](crew<2>& c, job(&all)[2]) {
-        c.inject(all[0]);
-        c.inject(all[1]);
-    });
-}
-
-void job_and_child() {
-    run_crew<2>([](crew<2>& c, job(&all)[2]) {
-        all[0].children = 1;
-        c.inject(all[0]);
-    });
-}
-
-void three_jobs() {
-    run_crew<3>([](crew<3>& c, job(&all)[3]) {
-        for (int i = 0; i < 3; ++i) {
-            c.inject(all[i]);
+// The first job has so many children, which follow it. The others are injected after it, or all at once.
+template <unsigned Workers> model::body run_crew(int children, bool at_once = false) {
+    return [=] {
+        crew<Workers> c;
+        job all[Workers];
+        std::vector<model::thread> threads;
+        for (unsigned i = 0; i < Workers; ++i) {
+            threads.emplace_back([&c, i] { c.work(i); });
         }
-    });
-}
-
-void job_and_children() {
-    run_crew<3>([](crew<3>& c, job(&all)[3]) {
-        all[0].children = 2;
-        c.inject(all[0]);
-    });
-}
-
-void three_jobs_at_once() {
-    run_crew<3>([](crew<3>& c, job(&all)[3]) { c.inject_all(all); });
-}
-
-void job_and_child_and_job() {
-    run_crew<3>([](crew<3>& c, job(&all)[3]) {
-        all[0].children = 1;
-        c.inject(all[0]);
-        c.inject(all[2]);
-    });
+        all[0].children = children;
+        if (at_once) {
+            c.inject_all(all);
+        } else {
+            c.inject(all[0]);
+            for (unsigned i = static_cast<unsigned>(children) + 1; i < Workers; ++i) {
+                c.inject(all[i]);
+            }
+        }
+        threads.clear();
+        c.check_end();
+    };
 }
 
 TEST_CASE("idle: each job finds a worker while a worker sleeps", "[idle]") {
     model::options few;
     few.how = model::options::method::bounded;
     few.preemptions = 0;
-    model::check("two workers, two jobs", few, two_jobs);
-    model::check("two workers, a job and its child", few, job_and_child);
+    model::check("two workers, two jobs", few, run_crew<2>(0));
+    model::check("two workers, a job and its child", few, run_crew<2>(1));
     model::options random;
     random.how = model::options::method::pct;
     random.runs = 4'000;
-    model::check("two workers, two jobs, at random", random, two_jobs);
-    model::check("two workers, a job and its child, at random", random, job_and_child);
-    model::check("three workers, three jobs, at random", random, three_jobs);
-    model::check("three workers, three jobs at once, at random", random, three_jobs_at_once);
-    model::check("three workers, a job and its children, at random", random, job_and_children);
-    model::check("three workers, a job, its child, a job, at random", random,
-                 job_and_child_and_job);
+    model::check("two workers, two jobs, at random", random, run_crew<2>(0));
+    model::check("two workers, a job and its child, at random", random, run_crew<2>(1));
+    model::check("three workers, three jobs, at random", random, run_crew<3>(0));
+    model::check("three workers, three jobs at once, at random", random, run_crew<3>(0, true));
+    model::check("three workers, a job and its children, at random", random, run_crew<3>(2));
+    model::check("three workers, a job, its child, a job, at random", random, run_crew<3>(1));
 }
 
 // One of the two workers is the body, which has injected before the other begins.

@@ -29,78 +29,51 @@ template <class Lock = lock> struct counter {
     }
 };
 
+// Threads that hold the lock once for each letter of their text; the last thread is the body. Those that write "a"
+// release it by release_as(), those that write "r" by release().
+template <class Lock = lock> model::body threads(std::vector<std::string> texts) {
+    return [texts] {
+        counter<Lock> c;
+        const auto run = [&c](const std::string& text) {
+            for (const char step : text) {
+                step == 'a' ? c.step_as() : c.step();
+            }
+        };
+        std::size_t steps = texts.back().size();
+        {
+            std::vector<model::thread> others;
+            for (std::size_t i = 0; i + 1 < texts.size(); ++i) {
+                steps += texts[i].size();
+                others.emplace_back([&, i] { run(texts[i]); });
+            }
+            run(texts.back());
+        }
+        MODEL_REQUIRE(c.value == static_cast<int>(steps));
+        MODEL_REQUIRE(c.word.load() == 0);
+    };
+}
+
 } // namespace
 
 TEST_CASE("lock_bits: two threads never hold it at once", "[lock_bits]") {
-    const auto body = [] {
-        counter<> c;
-        model::thread other([&] {
-            c.step();
-            c.step();
-        });
-        c.step();
-        c.step();
-        other.join();
-        MODEL_REQUIRE(c.value == 4);
-        MODEL_REQUIRE(c.word.load() == 0);
-    };
-    model::check("two threads, two rounds", {}, body);
-    model::check("two threads, spurious", {.spurious = 1, .weak_failures = 1}, [] {
-        counter<> c;
-        model::thread other([&] { c.step(); });
-        c.step();
-        c.step();
-        other.join();
-        MODEL_REQUIRE(c.value == 3);
-    });
-    model::check("two threads, two rounds, release of the whole word", {}, [] {
-        counter<lock64> c;
-        model::thread other([&] {
-            c.step_as();
-            c.step_as();
-        });
-        c.step_as();
-        c.step_as();
-        other.join();
-        MODEL_REQUIRE(c.value == 4);
-        MODEL_REQUIRE(c.word.load() == 0);
-    });
+    model::check("two threads, two rounds", {}, threads({"rr", "rr"}));
+    model::check("two threads, spurious", {.spurious = 1, .weak_failures = 1},
+                 threads({"r", "rr"}));
+    model::check("two threads, two rounds, release of the whole word", {},
+                 threads<lock64>({"aa", "aa"}));
 }
 
 TEST_CASE("lock_bits: three threads never hold it at once, and each acquires it", "[lock_bits]") {
-    model::check("three threads", {}, [] {
-        counter<> c;
-        model::thread second([&] { c.step(); });
-        model::thread third([&] { c.step(); });
-        c.step();
-        second.join();
-        third.join();
-        MODEL_REQUIRE(c.value == 3);
-        MODEL_REQUIRE(c.word.load() == 0);
-    });
-    model::check("three threads, release of the whole word", {}, [] {
-        counter<> c;
-        model::thread second([&] { c.step_as(); });
-        model::thread third([&] { c.step(); });
-        c.step_as();
-        second.join();
-        third.join();
-        MODEL_REQUIRE(c.value == 3);
-        MODEL_REQUIRE(c.word.load() == 0);
-    });
+    model::check("three threads", {}, threads({"r", "r", "r"}));
+    model::check("three threads, release of the whole word", {}, threads({"a", "r", "a"}));
+    using awake = bide::lock_bits<model::platform_without_lock_sleep, std::uint32_t>;
+    model::check("three threads that do not sleep", {.weak_failures = 1},
+                 threads<awake>({"r", "a", "r"}));
 }
 
 TEST_CASE("lock_bits: three threads each acquire it, also with spurious wakes",
           "[lock_bits][.long]") {
-    model::check("three threads, spurious", {.spurious = 1}, [] {
-        counter<> c;
-        model::thread second([&] { c.step(); });
-        model::thread third([&] { c.step_as(); });
-        c.step();
-        second.join();
-        third.join();
-        MODEL_REQUIRE(c.value == 3);
-    });
+    model::check("three threads, spurious", {.spurious = 1}, threads({"r", "a", "r"}));
 }
 
 TEST_CASE("lock_bits: four threads at random", "[lock_bits]") {
@@ -109,22 +82,7 @@ TEST_CASE("lock_bits: four threads at random", "[lock_bits]") {
     random.depth = 4;
     random.runs = 10'000;
     random.spurious = 1;
-    model::check("four threads, two rounds", random, [] {
-        counter<> c;
-        const auto twice = [&] {
-            c.step();
-            c.step_as();
-        };
-        model::thread second(twice);
-        model::thread third(twice);
-        model::thread fourth(twice);
-        twice();
-        second.join();
-        third.join();
-        fourth.join();
-        MODEL_REQUIRE(c.value == 8);
-        MODEL_REQUIRE(c.word.load() == 0);
-    });
+    model::check("four threads, two rounds", random, threads({"ra", "ra", "ra", "ra"}));
 }
 
 TEST_CASE("lock_bits: changes of other threads to the word stay and publish their writes",
@@ -248,18 +206,4 @@ TEST_CASE("lock_bits: the release is the last access to the word", "[lock_bits]"
                     lock::release(word);
                     lock::wake_after(&word, word.load(std::memory_order_relaxed));
                 }));
-}
-
-TEST_CASE("lock_bits: waiters that do not sleep exclude each other too", "[lock_bits]") {
-    using awake = bide::lock_bits<model::platform_without_lock_sleep, std::uint32_t>;
-    model::check("three threads that do not sleep", {.weak_failures = 1}, [] {
-        counter<awake> c;
-        model::thread second([&] { c.step(); });
-        model::thread third([&] { c.step_as(); });
-        c.step();
-        second.join();
-        third.join();
-        MODEL_REQUIRE(c.value == 3);
-        MODEL_REQUIRE(c.word.load() == 0);
-    });
 }
