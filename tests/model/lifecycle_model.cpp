@@ -187,114 +187,114 @@ void join(header& t) noexcept {
     t.forgo();
 }
 
-// A task that waits until it is cancelled or has a token.
-link take(tokens& from, var<int>& taken, var<int>& stopped) {
-    auto token = co_await from.async_take().as_result();
-    if (token) {
-        taken = taken + 1;
-        token->keep();
-    } else {
-        stopped = stopped + 1;
+// What a task finds that waits until it is cancelled or has a token.
+struct taking {
+    ledger book;
+    var<int> taken{0};
+    var<int> stopped{0};
+    tokens from{0};
+
+    link run() {
+        auto token = co_await from.async_take().as_result();
+        if (token) {
+            taken = taken + 1;
+            token->keep();
+        } else {
+            stopped = stopped + 1;
+        }
     }
-}
+    cell* task(header::home_type& in, bool kept) { return new cell(in, run(), kept, book); }
+};
 
 // ---- Single steps
+
+// The end of a scheduler beside threads, and what became of its tasks.
+struct ending : by_hand {
+    using threads = std::vector<std::function<void()>>;
+
+    // If they are `admitted`, all tasks have run or are refused when the scheduler ends, and else later.
+    ending(unsigned workers, int tasks, bool admitted) : by_hand(workers), count(tasks) {
+        if (admitted) {
+            at_end = [this] { require_decided(); };
+        }
+    }
+    void require_decided() {
+        for (int i = 0; i < count; ++i) {
+            MODEL_REQUIRE(becomes[i].is_decided());
+        }
+    }
+    void spawn(int n, std::function<void()> does = {}) {
+        life.start(*new job(*this, false, becomes[n], std::move(does)));
+    }
+    // What runs the task on a thread for blocking tasks.
+    std::function<void()> blocking(int n, std::function<void()> does = {}) {
+        MODEL_REQUIRE(life.admit());
+        auto* const t = new job(*this, false, becomes[n], std::move(does));
+        return [this, t] { block(t->to_run()); };
+    }
+    // The body closes it, and does the step of a worker unless that is none.
+    void end_beside(const threads& others, int worker = 0) {
+        {
+            std::vector<model::thread> running;
+            for (const auto& run : others) {
+                running.emplace_back(run);
+            }
+            shutdown();
+            if (worker >= 0) {
+                step(static_cast<unsigned>(worker));
+                shutdown();
+            }
+        }
+        require_end();
+        require_decided();
+    }
+
+    const int count;
+    wait_status becomes[2];
+};
+
+constexpr int none = -1;
 
 TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
     // A worker runs a task that spawns another one, while a second worker adds up.
     model::check("two workers, one adds up", {}, [] {
-        wait_status outer;
-        wait_status inner;
-        by_hand s(2);
-        s.at_end = [&] { MODEL_REQUIRE(outer.is_decided() && inner.is_decided()); };
-        s.life.start(*new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); }));
-        s.shutdown();
-        model::thread running([&] { s.step(0); });
-        s.step(1);
-        s.shutdown();
-        running.join();
-        s.require_end();
+        ending s(2, 2, true);
+        s.spawn(0, [&] { s.spawn(1); });
+        s.end_beside({[&] { s.step(0); }}, 1);
     });
     // The same with a blocking task, which spawns one for the worker that adds up.
     model::check("a task that blocks spawns, a worker adds up", {}, [] {
-        wait_status outer;
-        wait_status inner;
-        by_hand s(1);
-        s.at_end = [&] { MODEL_REQUIRE(outer.is_decided() && inner.is_decided()); };
-        MODEL_REQUIRE(s.life.admit());
-        auto* const t = new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); });
-        model::thread blocking([&] { s.block(t->to_run()); });
-        s.shutdown();
-        s.step(0);
-        s.shutdown();
-        blocking.join();
-        s.require_end();
+        ending s(1, 2, true);
+        s.end_beside({s.blocking(0, [&] { s.spawn(1); })});
     });
 }
 
 TEST_CASE("lifecycle: a task of an external thread is waited for or refused", "[lifecycle]") {
     const auto spawned_beside = [] {
-        wait_status becomes;
-        by_hand s(1);
-        model::thread spawner([&] { s.life.start(*new job(s, false, becomes)); });
-        s.shutdown();
-        s.step(0);
-        s.shutdown();
-        spawner.join();
-        s.require_end();
-        MODEL_REQUIRE(becomes.is_decided());
-        model::record(becomes.ran == 1 ? "ran" : "refused");
+        ending s(1, 1, false);
+        s.end_beside({[&] { s.spawn(0); }});
+        model::record(s.becomes[0].ran == 1 ? "ran" : "refused");
     };
     model::check("spawn, shutdown", {}, spawned_beside);
     CHECK(model::outcomes({}, spawned_beside) == "ran refused");
     model::check("spawn, shutdown, a worker", {}, [] {
-        wait_status becomes;
-        by_hand s(1);
-        model::thread spawner([&] { s.life.start(*new job(s, false, becomes)); });
-        model::thread worker([&] { s.step(0); });
-        s.shutdown();
-        spawner.join();
-        worker.join();
-        s.require_end();
-        MODEL_REQUIRE(becomes.is_decided());
+        ending s(1, 1, false);
+        s.end_beside({[&] { s.spawn(0); }, [&] { s.step(0); }}, none);
     });
 }
 
 TEST_CASE("lifecycle: a worker sees the end of the last blocking task", "[lifecycle]") {
-    const auto blocked_beside = [](int tasks) {
-        wait_status becomes[2];
-        by_hand s(1);
-        s.at_end = [&] {
-            for (int i = 0; i < tasks; ++i) {
-                MODEL_REQUIRE(becomes[i].is_decided());
-            }
-        };
-        std::vector<std::unique_ptr<model::thread>> blocking;
-        for (int i = 0; i < tasks; ++i) {
-            MODEL_REQUIRE(s.life.admit());
-            auto* const t = new job(s, false, becomes[i]);
-            blocking.push_back(std::make_unique<model::thread>([&s, t] { s.block(t->to_run()); }));
-        }
-        s.shutdown();
-        s.step(0);
-        s.shutdown();
-        blocking.clear();
-        s.require_end();
-    };
-    model::check("one task that blocks", {}, [=] { blocked_beside(1); });
-    model::check("two tasks that block", {}, [=] { blocked_beside(2); });
+    model::check("one task that blocks", {}, [] {
+        ending s(1, 1, true);
+        s.end_beside({s.blocking(0)});
+    });
+    model::check("two tasks that block", {}, [] {
+        ending s(1, 2, true);
+        s.end_beside({s.blocking(0), s.blocking(1)});
+    });
     model::check("one task that blocks, a worker", {}, [] {
-        wait_status becomes;
-        by_hand s(1);
-        s.at_end = [&] { MODEL_REQUIRE(becomes.is_decided()); };
-        MODEL_REQUIRE(s.life.admit());
-        auto* const t = new job(s, false, becomes);
-        model::thread blocking([&] { s.block(t->to_run()); });
-        model::thread worker([&] { s.step(0); });
-        s.shutdown();
-        blocking.join();
-        worker.join();
-        s.require_end();
+        ending s(1, 1, true);
+        s.end_beside({s.blocking(0), [&] { s.step(0); }}, none);
     });
 }
 
@@ -315,13 +315,8 @@ TEST_CASE(
         s.require_end();
     });
     model::check("two callers, a worker", {}, [] {
-        by_hand s(1);
-        model::thread other([&] { s.shutdown(); });
-        model::thread worker([&] { s.step(0); });
-        s.shutdown();
-        other.join();
-        worker.join();
-        s.require_end();
+        ending s(1, 0, true);
+        s.end_beside({[&] { s.shutdown(); }, [&] { s.step(0); }}, none);
     });
 }
 
@@ -395,13 +390,8 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
           "[lifecycle]") {
     model::check("post, shutdown", {}, [] {
         posted_call e;
-        by_hand s(1);
-        model::thread poster([&] { s.life.post(e); });
-        s.shutdown();
-        s.step(0);
-        s.shutdown();
-        poster.join();
-        s.require_end();
+        ending s(1, 0, true);
+        s.end_beside({[&] { s.life.post(e); }});
         MODEL_REQUIRE(e.ran == 1);
     });
     model::check("post, the end of shutdown", {}, [] {
@@ -433,23 +423,20 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
 using model::check_at_random;
 
 void waits(bool given) {
-    ledger book;
-    var<int> taken{0};
-    var<int> stopped{0};
-    tokens from(0);
+    taking t;
     by_hand s(1);
-    s.at_end = [&] { MODEL_REQUIRE(book.destroyed == 1); };
-    s.life.start(*new cell(s, take(from, taken, stopped), false, book));
+    s.at_end = [&] { MODEL_REQUIRE(t.book.destroyed == 1); };
+    s.life.start(*t.task(s, false));
     model::thread worker([&] { s.step(0); });
-    std::unique_ptr<model::thread> giver;
+    std::optional<model::thread> giver;
     if (given) {
-        giver = std::make_unique<model::thread>([&] { from.give(); });
+        giver.emplace([&] { t.from.give(); });
     }
     s.shutdown();
     worker.join();
     giver.reset();
     s.require_end();
-    MODEL_REQUIRE(taken + from.available() == (given ? 1 : 0));
+    MODEL_REQUIRE(t.taken + t.from.available() == (given ? 1 : 0));
 }
 
 TEST_CASE("lifecycle: a task that begins to wait beside the end is cancelled", "[lifecycle]") {
@@ -486,28 +473,22 @@ private:
 TEST_CASE("lifecycle: a task touches nothing of its home after it was counted as ended",
           "[lifecycle]") {
     model::check("a task that waited, its home goes", {}, [] {
-        ledger book;
-        var<int> taken{0};
-        var<int> stopped{0};
-        tokens from(0);
+        taking what;
         auto h = std::make_unique<brief_home>(1);
-        auto* const t = new cell(*h, take(from, taken, stopped), false, book);
+        cell* const t = what.task(*h, false);
         t->begin();
-        model::thread giver([&] { from.give(); });
+        model::thread giver([&] { what.from.give(); });
         h->left.wait();
         h.reset();
         giver.join();
-        MODEL_REQUIRE(taken == 1 && book.destroyed == 1);
+        MODEL_REQUIRE(what.taken == 1 && what.book.destroyed == 1);
     });
     model::check("a task that is joined was counted", {}, [] {
-        ledger book;
-        var<int> taken{0};
-        var<int> stopped{0};
-        tokens from(0);
+        taking what;
         brief_home h(1);
-        auto* const t = new cell(h, take(from, taken, stopped), true, book);
+        cell* const t = what.task(h, true);
         t->begin();
-        model::thread giver([&] { from.give(); });
+        model::thread giver([&] { what.from.give(); });
         t->ended_gate().wait();
         MODEL_REQUIRE(h.left.is_open());
         t->forgo();
@@ -529,16 +510,16 @@ public:
         : all(*this, {workers, true, nullptr, 0}),
           life(all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {
         for (auto& w : all.workers()) {
-            threads_.push_back(std::make_unique<model::thread>([this, &w] { all.run(w); }));
+            threads_.emplace_back([this, &w] { all.run(w); });
         }
-        threads_.push_back(std::make_unique<model::thread>([this] {
+        threads_.emplace_back([this] {
             parker_.park();
             if (bide::runnable* const r = blocking_) {
                 thread_role::here() = {&all, nullptr};
                 r->run.wake();
                 thread_role::here() = {};
             }
-        }));
+        });
     }
     scheduler(const scheduler&) = delete;
     scheduler& operator=(const scheduler&) = delete;
@@ -580,27 +561,21 @@ private:
 
     parker parker_;
     var<bide::runnable*> blocking_{nullptr};
-    std::vector<std::unique_ptr<model::thread>> threads_;
+    std::vector<model::thread> threads_;
 };
 
 TEST_CASE("lifecycle: a whole scheduler ends when all of its tasks have ended", "[lifecycle]") {
-    check_at_random("two workers, a task that spawns, at random", 300, [] {
+    const auto spawns = [](unsigned workers, bool blocks) {
         wait_status outer;
         wait_status inner;
-        scheduler s(2);
-        s.life.start(*new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); }));
+        scheduler s(workers);
+        auto* const t = new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); });
+        blocks ? s.start_blocking(*t) : s.life.start(*t);
         s.shutdown();
         MODEL_REQUIRE(outer.is_decided() && inner.is_decided());
-    });
-    check_at_random("a task that blocks and spawns, at random", 1'000, [] {
-        wait_status outer;
-        wait_status inner;
-        scheduler s(1);
-        s.start_blocking(
-            *new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); }));
-        s.shutdown();
-        MODEL_REQUIRE(outer.is_decided() && inner.is_decided());
-    });
+    };
+    check_at_random("two workers, a task that spawns, at random", 300, [=] { spawns(2, false); });
+    check_at_random("a task that blocks and spawns, at random", 1'000, [=] { spawns(1, true); });
     check_at_random("a spawner, two callers of shutdown, at random", 1'000, [] {
         wait_status becomes;
         auto s = std::make_unique<scheduler>(1);
@@ -615,21 +590,18 @@ TEST_CASE("lifecycle: a whole scheduler ends when all of its tasks have ended", 
         MODEL_REQUIRE(becomes.is_decided());
     });
     check_at_random("a task that waits, one that wakes it, at random", 300, [] {
-        ledger book;
-        var<int> taken{0};
-        var<int> stopped{0};
-        tokens from(0);
+        taking what;
         auto s = std::make_unique<scheduler>(2);
-        auto* const t = new cell(*s, take(from, taken, stopped), true, book);
+        cell* const t = what.task(*s, true);
         s->life.start(*t);
-        model::thread giver([&] { from.give(); });
+        model::thread giver([&] { what.from.give(); });
         s->shutdown();
         const int outcome = t->take();
         t->forgo();
         giver.join();
         s.reset();
-        MODEL_REQUIRE(taken + stopped == (outcome == 2 ? 0 : 1));
-        MODEL_REQUIRE(taken + from.available() == 1 && book.destroyed == 1);
+        MODEL_REQUIRE(what.taken + what.stopped == (outcome == 2 ? 0 : 1));
+        MODEL_REQUIRE(what.taken + what.from.available() == 1 && what.book.destroyed == 1);
     });
 }
 

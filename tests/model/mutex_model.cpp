@@ -1,7 +1,7 @@
 // mutex: one owner at a time, in the order in which they came. The last owner may destroy it.
 
 #include <bide/sync/mutex.hpp>
-#include <model/sync_support.hpp>
+#include <model/queued.hpp>
 #include <support/test.hpp>
 
 using namespace sync_model;
@@ -11,26 +11,35 @@ namespace {
 using mutex = bide::basic_mutex<platform>;
 using permit_queue = bide::detail::basic_permit_queue<platform>;
 
+// Threads that lock it so many times each, the last one in the body.
+auto threads(std::initializer_list<int> times) {
+    return [all = std::vector<int>(times)] {
+        mutex m;
+        var<int> data{0};
+        const auto work = [&](int n) {
+            for (int i = 0; i < n; ++i) {
+                const std::scoped_lock held(m);
+                increment(data);
+            }
+        };
+        {
+            std::vector<model::thread> others;
+            for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+                others.emplace_back([&, i] { work(all[i]); });
+            }
+            work(all.back());
+        }
+        MODEL_REQUIRE(data == std::accumulate(all.begin(), all.end(), 0));
+    };
+}
+
 // ---- Exclusion
 
 TEST_CASE("mutex: two threads are never inside together", "[mutex]") {
-    const auto twice = &two_lock_it<mutex>;
-    model::check("mutex: two threads", {}, twice);
+    model::check("mutex: two threads", {}, threads({1, 1}));
     model::check("mutex: two threads, steps that fail for no reason",
-                 {.spurious = 1, .weak_failures = 1}, twice);
-    model::check("mutex: two threads, one of them twice", {}, [] {
-        mutex m;
-        var<int> data{0};
-        const auto work = [&] {
-            const std::scoped_lock held(m);
-            increment(data);
-        };
-        model::thread other(work);
-        work();
-        work();
-        other.join();
-        MODEL_REQUIRE(data == 3);
-    });
+                 {.spurious = 1, .weak_failures = 1}, threads({1, 1}));
+    model::check("mutex: two threads, one of them twice", {}, threads({1, 2}));
 }
 
 TEST_CASE("mutex: try_lock takes a free one, and only a free one", "[mutex]") {
@@ -38,27 +47,11 @@ TEST_CASE("mutex: try_lock takes a free one, and only a free one", "[mutex]") {
     model::check("mutex: one that tries, one that locks", {}, &one_tries_one_locks_it<mutex>);
 }
 
-void three_threads() {
-    mutex m;
-    var<int> data{0};
-    const auto work = [&] {
-        const std::scoped_lock held(m);
-        increment(data);
-    };
-    model::thread a(work);
-    model::thread b(work);
-    work();
-    a.join();
-    b.join();
-    MODEL_REQUIRE(data == 3);
-}
-
 TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
     model::check("mutex: one in the queue, one that comes", {}, [] {
         permit_queue q(0); // a mutex that is locked
         var<int> data{0};
-        node first(1);
-        q.enqueue(first);
+        queued first(q);
         model::thread second([&] {
             node mine(1);
             if (q.enqueue(mine) == wait_status::waiting) {
@@ -75,13 +68,13 @@ TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
         second.join();
         MODEL_REQUIRE(data == 3);
     });
-    model::check("mutex: three threads", random(10'000), three_threads);
+    model::check("mutex: three threads", random(10'000), threads({1, 1, 1}));
 }
 
 TEST_CASE("mutex: three threads are never inside together, for long", "[mutex][.long]") {
     model::check("mutex: three threads, random", for_long({.spurious = 1, .weak_failures = 1}),
-                 three_threads);
-    model::check("mutex: three threads, bounded", bounded(1), three_threads);
+                 threads({1, 1, 1}));
+    model::check("mutex: three threads, bounded", bounded(1), threads({1, 1, 1}));
 }
 
 // ---- The end
@@ -107,10 +100,8 @@ TEST_CASE("mutex: a lock that times out is not held, and one that is in time is"
     model::check("mutex: two wait, and one of them for a time only", {.timeouts = 1}, [] {
         permit_queue q(0);
         var<int> data{0};
-        node impatient(1);
-        node patient(1);
-        q.enqueue(impatient);
-        q.enqueue(patient);
+        queued impatient(q);
+        queued patient(q);
         model::thread waiting([&] {
             if (impatient.park(deadline::at_ns(1)) ||
                 !q.cancel(impatient, wait_status::timed_out)) {
@@ -130,10 +121,8 @@ TEST_CASE("mutex: a stop that comes with the unlock leaves it to one of the two"
     model::check("mutex: stop against unlock", {}, [] {
         permit_queue q(0);
         var<int> data{0};
-        node first(1);
-        node second(1);
-        q.enqueue(first);
-        q.enqueue(second);
+        queued first(q);
+        queued second(q);
         model::thread stopping([&] { stop(q, first); });
         model::thread unlocking([&] {
             increment(data);

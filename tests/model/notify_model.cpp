@@ -4,7 +4,7 @@
 #include <bide/channel/select.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/notify.hpp>
-#include <model/sync_support.hpp>
+#include <model/queued.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>
 
@@ -127,8 +127,7 @@ TEST_CASE("notify: what comes before a notification comes before the waits that 
     model::check("notify: one in the queue, one that comes", {}, [] {
         queue q;
         var<int> data{0};
-        node first(1);
-        q.enqueue(first);
+        queued first(q);
         model::thread second([&] {
             node mine(1);
             if (q.enqueue(mine) == wait_status::waiting) {
@@ -147,8 +146,7 @@ TEST_CASE("notify: what comes before a notification comes before the waits that 
 TEST_CASE("notify: each notify_one() lets one waiter through or is stored", "[notify]") {
     model::check("notify: two notify, one waits, one comes", {}, [] {
         queue q;
-        node first(1);
-        q.enqueue(first);
+        queued first(q);
         model::thread other([&] { q.notify_one(); });
         q.notify_one();
         other.join();
@@ -156,10 +154,8 @@ TEST_CASE("notify: each notify_one() lets one waiter through or is stored", "[no
     });
     model::check("notify: one for one, and one for all", {}, [] {
         queue q;
-        node a(1);
-        node b(1);
-        q.enqueue(a);
-        q.enqueue(b);
+        queued a(q);
+        queued b(q);
         model::thread all([&] { q.notify_all(); });
         q.notify_one();
         all.join();
@@ -190,10 +186,8 @@ TEST_CASE("notify: a waiter that is let through may destroy it", "[notify]") {
 TEST_CASE("notify: a waiter that gives up takes nothing with it", "[notify]") {
     model::check("notify: cancel against notify_one", {}, [] {
         queue q;
-        node a(1);
-        node b(1);
-        q.enqueue(a);
-        q.enqueue(b);
+        queued a(q);
+        queued b(q);
         model::thread telling([&] { q.notify_one(); });
         const bool cancelled = q.cancel(a, wait_status::stopped);
         telling.join();
@@ -225,9 +219,8 @@ TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the
     model::check("notify: the end of a listener against notify_one", {}, [] {
         queue q;
         queue::seat s;
-        node next(1);
         q.enable(s);
-        q.enqueue(next);
+        queued next(q);
         model::thread telling([&] { q.notify_one(); });
         q.disable(s);
         telling.join();
@@ -237,9 +230,8 @@ TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the
         queue q;
         queue::seat s;
         node mine(1);
-        node next(1);
         q.enable(s);
-        q.enqueue(next);
+        queued next(q);
         model::thread telling([&] { q.notify_one(); });
         if (q.enqueue(mine, s) == wait_status::waiting) {
             mine.park(deadline::never());

@@ -2,7 +2,7 @@
 // No permit is made or lost, and the acquirer sees what came before the release.
 
 #include <bide/sync/semaphore.hpp>
-#include <model/sync_support.hpp>
+#include <model/queued.hpp>
 #include <support/test.hpp>
 
 using namespace sync_model;
@@ -15,35 +15,48 @@ using awake = model::platform_without_lock_sleep;
 using permit_queue = bide::detail::basic_permit_queue<platform>;
 
 void release_one(semaphore& s) { s.release(); }
+// A waiter that is queued when the body begins.
+struct queued_waiter : waiter {
+    queued_waiter(semaphore& of, std::ptrdiff_t n, bide::waker wake = {}) : waiter(n, wake) {
+        of.acquire_wait(*this);
+    }
+};
 bool is_granted(const waiter& w) { return w.is_complete() && w.outcome().has_value(); }
 
 // ---- Acquire and release
 
-TEST_CASE("semaphore: a release reaches the waiter, with what came before it", "[semaphore]") {
-    const auto one_waiter = [] {
-        semaphore s(0);
+TEST_CASE("semaphore: a release reaches the waiter, with what came before it, and the waiter may "
+          "destroy it",
+          "[semaphore]") {
+    const auto one_waiter = [](bool tries) {
+        auto* const s = new semaphore(0);
         var<int> data{0};
-        model::thread waiting([&] {
-            s.acquire();
-            MODEL_REQUIRE(data == 1);
+        model::thread releasing([&data, s] {
+            data = 1;
+            s->release();
         });
-        data = 1;
-        s.release();
-    };
-    model::check("semaphore: one waiter", {}, one_waiter);
-    model::check("semaphore: one waiter, steps that fail for no reason",
-                 {.spurious = 1, .weak_failures = 1}, one_waiter);
-    model::check("semaphore: a thread that tries again and again", {}, [] {
-        semaphore s(0);
-        var<int> data{0};
-        model::thread trying([&] {
-            while (!s.try_acquire()) {
+        if (!tries) {
+            s->acquire();
+        } else {
+            while (!s->try_acquire()) {
                 platform::pause();
             }
-            MODEL_REQUIRE(data == 1);
+        }
+        MODEL_REQUIRE(data == 1);
+        delete s;
+    };
+    model::check("semaphore: one waiter", {}, [=] { one_waiter(false); });
+    model::check("semaphore: one waiter, steps that fail for no reason",
+                 {.spurious = 1, .weak_failures = 1}, [=] { one_waiter(false); });
+    model::check("semaphore: a thread that tries again and again", {}, [=] { one_waiter(true); });
+    model::check("semaphore: destroyed after two releases", {}, [] {
+        auto* const s = new semaphore(0);
+        model::thread releasing([s] {
+            s->release();
+            s->release();
         });
-        data = 1;
-        s.release();
+        s->acquire(2);
+        delete s;
     });
 }
 
@@ -77,35 +90,8 @@ TEST_CASE("semaphore: permits that come in parts bring what came before each", "
 TEST_CASE("semaphore: two releasers serve one wait", "[semaphore]") {
     model::check("semaphore: two releasers, one queued", {}, [] {
         auto* const s = new semaphore(0);
-        waiter w(2, {});
-        s->acquire_wait(w);
+        queued_waiter w(*s, 2);
         two_write_and_call(s, release_one, [&w](semaphore&) { await(w); });
-    });
-}
-
-TEST_CASE("semaphore: may be destroyed right after the last acquire", "[semaphore]") {
-    model::check("semaphore: destroyed by the waiter", {}, [] {
-        auto* const s = new semaphore(0);
-        model::thread releasing([s] { s->release(); });
-        s->acquire();
-        delete s;
-    });
-    model::check("semaphore: destroyed after two releases", {}, [] {
-        auto* const s = new semaphore(0);
-        model::thread releasing([s] {
-            s->release();
-            s->release();
-        });
-        s->acquire(2);
-        delete s;
-    });
-    model::check("semaphore: destroyed by a thread that tries", {}, [] {
-        auto* const s = new semaphore(0);
-        model::thread releasing([s] { s->release(); });
-        while (!s->try_acquire()) {
-            platform::pause();
-        }
-        delete s;
     });
 }
 
@@ -116,8 +102,7 @@ TEST_CASE("semaphore: two releasers and a thread that acquires and destroys",
     });
     model::check("semaphore: destroyed under three releasers", {}, [] {
         auto* const s = new semaphore(0);
-        waiter w(3, {});
-        s->acquire_wait(w);
+        queued_waiter w(*s, 3);
         model::thread a([s] { s->release(); });
         model::thread b([s] { s->release(); });
         model::thread c([s] { s->release(); });
@@ -129,47 +114,34 @@ TEST_CASE("semaphore: two releasers and a thread that acquires and destroys",
 // ---- First come, first served
 
 TEST_CASE("semaphore: the first waiter is granted first", "[semaphore]") {
-    model::check("semaphore: a newcomer does not overtake", {}, [] {
+    const auto newcomer = [](bool tries) {
         semaphore s(0);
         var<int> given{0};
-        waiter first(2, {});
-        s.acquire_wait(first);
+        bool taken = true;
+        queued_waiter first(s, 2);
         model::thread second([&] {
-            s.acquire();
-            MODEL_REQUIRE(given == 3);
+            if (tries) {
+                taken = s.try_acquire();
+            } else {
+                s.acquire();
+            }
+            MODEL_REQUIRE(!taken || given == 3);
         });
-        MODEL_REQUIRE(!s.try_acquire());
+        MODEL_REQUIRE(tries || !s.try_acquire());
         given = 1;
         s.release();
         given = 3;
         s.release(2);
         second.join();
-        MODEL_REQUIRE(is_granted(first) && s.available() == 0);
-    });
-    model::check("semaphore: a newcomer that tries does not overtake", {}, [] {
-        semaphore s(0);
-        var<int> given{0};
-        waiter first(2, {});
-        s.acquire_wait(first);
-        model::thread second([&] {
-            if (s.try_acquire()) {
-                MODEL_REQUIRE(given == 3);
-            }
-        });
-        given = 1;
-        s.release();
-        given = 3;
-        s.release(2);
-        MODEL_REQUIRE(is_granted(first));
-    });
+        MODEL_REQUIRE(is_granted(first) && s.available() == (taken ? 0 : 1));
+    };
+    model::check("semaphore: a newcomer does not overtake", {}, [=] { newcomer(false); });
+    model::check("semaphore: a newcomer that tries does not overtake", {}, [=] { newcomer(true); });
     model::check("semaphore: three queued", {}, [] {
         semaphore s(0);
-        waiter a(1 + model::choose(2), {});
-        waiter b(1, {});
-        waiter c(1, {});
-        s.acquire_wait(a);
-        s.acquire_wait(b);
-        s.acquire_wait(c);
+        queued_waiter a(s, 1 + model::choose(2));
+        queued_waiter b(s, 1);
+        queued_waiter c(s, 1);
         model::thread releasing([&] { s.release(); });
         s.release();
         releasing.join();
@@ -184,8 +156,7 @@ TEST_CASE("semaphore: the permit goes from the first to the second", "[semaphore
     model::check("semaphore: two that hand on", {}, [] {
         semaphore s(0);
         var<int> last{0};
-        waiter first(1, {});
-        s.acquire_wait(first);
+        queued_waiter first(s, 1);
         model::thread second([&] {
             s.acquire();
             MODEL_REQUIRE(last == 1);
@@ -207,30 +178,29 @@ TEST_CASE("semaphore: the permit goes from the first to the second", "[semaphore
 
 TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outcome",
           "[semaphore]") {
-    model::check("semaphore: cancelled by its owner", {}, [] {
+    model::check("semaphore: cancelled by its owner, which tries again", {}, [] {
         semaphore s(0);
         var<int> data{0};
         bell rings;
-        waiter w(1, rings.waker());
-        s.acquire_wait(w);
+        queued_waiter w(s, 1, rings.waker());
         model::thread releasing([&] {
             data = 1;
             s.release();
         });
         const bool cancelled = s.cancel_acquire(w);
-        if (!cancelled) {
-            MODEL_REQUIRE(is_granted(w) && data == 1);
+        MODEL_REQUIRE(cancelled || is_granted(w));
+        while (cancelled && !s.try_acquire()) {
+            platform::pause();
         }
+        MODEL_REQUIRE(data == 1);
         releasing.join();
-        MODEL_REQUIRE(s.available() == (cancelled ? 1 : 0));
-        MODEL_REQUIRE(rings.rung == (cancelled ? 0 : 1));
+        MODEL_REQUIRE(s.available() == 0 && rings.rung == (cancelled ? 0 : 1));
     });
     model::check("semaphore: stopped by another", {}, [] {
         permit_queue q(0);
         var<int> given{0};
         var<int> stopped{0};
-        node w(1);
-        q.enqueue(w);
+        queued w(q);
         model::thread stopping([&] {
             stopped = 1;
             stop(q, w);
@@ -256,10 +226,8 @@ TEST_CASE("semaphore: what a cancelled wait had goes to those behind", "[semapho
     model::check("semaphore: the head is cancelled while a release comes", {}, [] {
         const int had = model::choose(2);
         semaphore s(had);
-        waiter first(2, {});
-        waiter second(1, {});
-        s.acquire_wait(first);
-        s.acquire_wait(second);
+        queued_waiter first(s, 2);
+        queued_waiter second(s, 1);
         model::thread releasing([&] { s.release(); });
         const bool cancelled = s.cancel_acquire(first);
         releasing.join();
@@ -271,10 +239,8 @@ TEST_CASE("semaphore: what a cancelled wait had goes to those behind", "[semapho
     model::check("semaphore: the one behind a cancelled head gets what it had", {}, [] {
         auto* const s = new semaphore(0);
         var<int> data{0};
-        waiter first(2, {});
-        waiter second(1, {});
-        s->acquire_wait(first);
-        s->acquire_wait(second);
+        queued_waiter first(*s, 2);
+        queued_waiter second(*s, 1);
         model::thread releasing([&, s] {
             data = 1;
             s->release();
@@ -286,36 +252,12 @@ TEST_CASE("semaphore: what a cancelled wait had goes to those behind", "[semapho
     });
     model::check("semaphore: two in the queue are cancelled", {}, [] {
         semaphore s(1);
-        waiter first(3, {});
-        waiter second(2, {});
-        s.acquire_wait(first);
-        s.acquire_wait(second);
+        queued_waiter first(s, 3);
+        queued_waiter second(s, 2);
         model::thread cancelling([&] { s.cancel_acquire(first); });
         s.cancel_acquire(second);
         cancelling.join();
         MODEL_REQUIRE(s.available() == 1 && s.waiters() == 0);
-    });
-}
-
-// A release that saw a waiter finds none under the lock.
-TEST_CASE("semaphore: a release after the last waiter left goes to the count", "[semaphore]") {
-    model::check("semaphore: the only one gives up, and tries again", {}, [] {
-        semaphore s(0);
-        var<int> data{0};
-        waiter w(1, {});
-        s.acquire_wait(w);
-        model::thread releasing([&] {
-            data = 1;
-            s.release();
-        });
-        if (s.cancel_acquire(w)) {
-            while (!s.try_acquire()) {
-                platform::pause();
-            }
-        }
-        MODEL_REQUIRE(data == 1);
-        releasing.join();
-        MODEL_REQUIRE(s.available() == 0);
     });
 }
 
@@ -475,8 +417,7 @@ TEST_CASE("semaphore: close fails the present waiter and a later one", "[semapho
         semaphore s(0);
         var<int> data{0};
         model::thread waiting([&] {
-            waiter w(1, {});
-            s.acquire_wait(w);
+            queued_waiter w(s, 1);
             await(w);
             MODEL_REQUIRE(!w.outcome().has_value() && data == 1);
         });
@@ -489,8 +430,7 @@ TEST_CASE("semaphore: close fails the present waiter and a later one", "[semapho
         const int had = model::choose(2);
         semaphore s(had);
         bell rings;
-        waiter w(2, rings.waker());
-        s.acquire_wait(w);
+        queued_waiter w(s, 2, rings.waker());
         var<int> data{0};
         model::thread releasing([&] {
             data = 1;
@@ -520,10 +460,8 @@ TEST_CASE("semaphore: close fails the present waiter and a later one", "[semapho
     });
     model::check("semaphore: close against a cancel", {}, [] {
         semaphore s(1);
-        waiter first(2, {});
-        waiter second(2, {});
-        s.acquire_wait(first);
-        s.acquire_wait(second);
+        queued_waiter first(s, 2);
+        queued_waiter second(s, 2);
         model::thread closing([&] { s.close(); });
         const bool cancelled = s.cancel_acquire(first);
         closing.join();
@@ -552,8 +490,7 @@ TEST_CASE("semaphore: a permit is either forgotten or acquired", "[semaphore]") 
     });
     model::check("semaphore: no permit is forgotten while there are waiters", {}, [] {
         semaphore s(0);
-        waiter w(2, {});
-        s.acquire_wait(w);
+        queued_waiter w(s, 2);
         model::thread releasing([&] { s.release(3); });
         const std::ptrdiff_t forgotten = s.forget_permits(3);
         releasing.join();
@@ -572,8 +509,7 @@ TEST_CASE("semaphore: no more than the limit is ever free", "[semaphore]") {
     });
     model::check("semaphore: a release past max() beside a waiter", {}, [] {
         permit_queue q(1);
-        node w(2);
-        q.enqueue(w);
+        queued w(q, 2);
         bool given = false;
         model::thread giving([&] { given = q.give(1, 1); });
         const bool cancelled = q.cancel(w, wait_status::stopped);
@@ -593,8 +529,7 @@ void all_at_once() {
     auto* const s = new semaphore(0);
     var<int> data{0};
     bool in_time = false;
-    waiter first(asked_first, {});
-    s->acquire_wait(first);
+    queued_waiter first(*s, asked_first);
     {
         model::thread patient([&, s] {
             s->acquire(asked);
@@ -647,9 +582,8 @@ TEST_CASE("semaphore: three go for the queue's lock at once", "[semaphore][.long
     });
     model::check("semaphore: one acquires, one cancels, one releases", {}, [] {
         permit_queue q(1);
-        node first(2);
+        queued first(q, 2);
         node second(1);
-        q.enqueue(first);
         model::thread waiting([&] {
             if (q.enqueue(second) == wait_status::waiting) {
                 await(second);

@@ -1,7 +1,7 @@
 // shared_mutex: a writer is alone, readers are not; no waiter is passed over.
 
 #include <bide/sync/shared_mutex.hpp>
-#include <model/sync_support.hpp>
+#include <model/queued.hpp>
 #include <support/test.hpp>
 
 using namespace sync_model;
@@ -40,8 +40,7 @@ TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
     model::check("shared_mutex: two readers leave, a writer waits", {}, [] {
         permit_queue q(all - 2);
         var<int> data{0};
-        node writer(all);
-        q.enqueue(writer);
+        queued writer(q, all);
         const auto read_and_leave = [&] {
             MODEL_REQUIRE(data == 0);
             MODEL_REQUIRE(q.give(1, all_of_them));
@@ -54,10 +53,8 @@ TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
     model::check("shared_mutex: all readers behind a writer enter at once", {}, [] {
         permit_queue q(0);
         var<int> data{0};
-        node a(1);
-        node b(1);
-        q.enqueue(a);
-        q.enqueue(b);
+        queued a(q);
+        queued b(q);
         model::thread other([&] {
             await(a);
             MODEL_REQUIRE(data == 1);
@@ -75,8 +72,7 @@ TEST_CASE("shared_mutex: no reader overtakes a writer that waits", "[shared_mute
     model::check("shared_mutex: a reader that comes behind a writer", {}, [] {
         permit_queue q(all - 1);
         var<int> data{0};
-        node writer(all);
-        q.enqueue(writer);
+        queued writer(q, all);
         model::thread reader([&] {
             node mine(1);
             if (q.enqueue(mine) == wait_status::waiting) {
@@ -140,8 +136,7 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
         permit_queue q(rest - 1); // an upgradable reader, and another reader
         var<int> data{0};
         var<int> read{0};
-        node writer(all);
-        q.enqueue(writer);
+        queued writer(q, all);
         model::thread reader([&] {
             read = 1;
             MODEL_REQUIRE(q.give(1, all_of_them));
@@ -159,8 +154,7 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
     model::check("shared_mutex: an upgrade that gives up, a reader, a writer in the queue",
                  {.timeouts = 1}, [] {
                      permit_queue q(rest - 1);
-                     node writer(all);
-                     q.enqueue(writer);
+                     queued writer(q, all);
                      node upgrade(rest);
                      model::thread reader([&] { q.give(1, all_of_them); });
                      bool upgraded = q.enqueue_first(upgrade) == wait_status::granted;
@@ -219,10 +213,8 @@ TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in",
           "[shared_mutex][promise.giving-up-passes-on]") {
     model::check("shared_mutex: a writer times out", {.timeouts = 1}, [] {
         permit_queue q(all - 1);
-        node writer(all);
-        node reader(1);
-        q.enqueue(writer);
-        q.enqueue(reader);
+        queued writer(q, all);
+        queued reader(q);
         model::thread waiting([&] {
             if (!writer.park(deadline::at_ns(1))) {
                 MODEL_REQUIRE(q.cancel(writer, wait_status::timed_out));
@@ -235,10 +227,8 @@ TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in",
     model::check("shared_mutex: a writer is stopped while the last reader leaves", {}, [] {
         permit_queue q(all - 1);
         var<int> data{0};
-        node writer(all);
-        node reader(1);
-        q.enqueue(writer);
-        q.enqueue(reader);
+        queued writer(q, all);
+        queued reader(q);
         model::thread stopping([&] { stop(q, writer); });
         model::thread leaving([&] {
             MODEL_REQUIRE(data == 0);
