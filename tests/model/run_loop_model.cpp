@@ -6,6 +6,7 @@
 #include <bide/task/detail/task_header.hpp>
 #include <bide/task/detail/task_registry.hpp>
 #include <model/check.hpp>
+#include <model/posted.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 
@@ -24,79 +25,66 @@ using bide::deadline;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-struct job : bide::runnable {
-    explicit job(var<int>& count) : ran(count) {
-        run = bide::waker(
-            [](void* self) noexcept {
-                auto& me = *static_cast<job*>(self);
-                me.ran = me.ran + 1;
-            },
-            this);
-    }
-    var<int>& ran; // plain: one thread at a time runs the loop
+// Counts in plain data: one thread at a time runs the loop.
+struct job : model::posted {
+    explicit job(var<int>& ran) : posted([&ran] { ran = ran + 1; }) {}
 };
 
-// Runs the loop until so many jobs have run.
-void run_until(loop_type& loop, const var<int>& ran, int wanted) {
-    loop.run(deadline::never(), [&](bool) noexcept { return ran == wanted; });
-}
-
-void one_push() {
-    loop_type loop({}, nullptr, 0);
+// A loop, and jobs for it.
+struct scene {
+    loop_type loop{{}, nullptr, 0};
     var<int> ran{0};
-    job a(ran);
-    model::thread pusher([&] { loop.push(a); });
-    run_until(loop, ran, 1);
-    pusher.join();
-}
+    job a{ran};
+    job b{ran};
 
-void two_pushers() {
-    loop_type loop({}, nullptr, 0);
-    var<int> ran{0};
-    job a(ran), b(ran);
-    model::thread first([&] { loop.push(a); });
-    model::thread second([&] { loop.push(b); });
-    run_until(loop, ran, 2);
+    // Runs the loop until so many jobs have run.
+    void run_until(int wanted) {
+        loop.run(deadline::never(), [&](bool) noexcept { return ran == wanted; });
+    }
+    // Until it is told to stop.
+    void run() {
+        loop.run(deadline::never(), [](bool) noexcept { return false; });
+    }
+};
+
+void pushed(int jobs) {
+    scene s;
+    model::thread first([&] { s.loop.push(s.a); });
+    std::optional<model::thread> second;
+    if (jobs == 2) {
+        second.emplace([&] { s.loop.push(s.b); });
+    }
+    s.run_until(jobs);
 }
 
 void pusher_and_stopper() {
-    loop_type loop({}, nullptr, 0);
-    var<int> ran{0};
+    scene s;
     var<int> told{0};
-    job a(ran);
-    model::thread pusher([&] { loop.push(a); });
+    model::thread pusher([&] { s.loop.push(s.a); });
     model::thread stopper([&] {
         told = 1;
-        loop.stop_run();
+        s.loop.stop_run();
     });
-    loop.run(deadline::never(), [](bool) noexcept { return false; });
+    s.run();
     MODEL_REQUIRE(told == 1);
-    run_until(loop, ran, 1);
+    s.run_until(1);
 }
 
 void two_runners() {
-    loop_type loop({}, nullptr, 0);
-    var<int> ran{0};
-    job a(ran), b(ran);
-    loop.push(a);
-    model::thread pusher([&] { loop.push(b); });
+    scene s;
+    s.loop.push(s.a);
+    model::thread pusher([&] { s.loop.push(s.b); });
     model::thread other(
-        [&] { loop.run(deadline::never(), [](bool idle) noexcept { return idle; }); });
+        [&] { s.loop.run(deadline::never(), [](bool idle) noexcept { return idle; }); });
     other.join();
-    run_until(loop, ran, 2);
+    s.run_until(2);
 }
 
 // A job waits inside of the loop until a thread says that it is over, and wakes the loop. Meanwhile
 // the loop runs what the same thread, or another one, has pushed.
-struct waits_inside : bide::runnable {
-    explicit waits_inside(loop_type& of) : loop(of) {
-        run = bide::waker(
-            [](void* self) noexcept {
-                auto& me = *static_cast<waits_inside*>(self);
-                me.loop.run_inside([&me]() noexcept { return me.is_over(); });
-            },
-            this);
-    }
+struct waits_inside : model::posted {
+    explicit waits_inside(loop_type& of)
+        : posted([this] { loop.run_inside([this]() noexcept { return is_over(); }); }), loop(of) {}
     // As the outcome of a waiter, and its waker.
     void end() noexcept {
         over.store(true, std::memory_order_release);
@@ -109,29 +97,27 @@ struct waits_inside : bide::runnable {
 };
 
 void wait_inside() {
-    loop_type loop({}, nullptr, 0);
-    var<int> ran{0};
-    job a(ran);
-    waits_inside outer(loop);
-    loop.push(outer);
+    scene s;
+    waits_inside outer(s.loop);
+    s.loop.push(outer);
     model::thread ender([&] {
-        loop.push(a);
+        s.loop.push(s.a);
         outer.end();
     });
-    run_until(loop, ran, 1);
+    s.run_until(1);
     ender.join();
     MODEL_REQUIRE(outer.is_over());
 }
 
 void wait_inside_and_stop() {
-    loop_type loop({}, nullptr, 0);
-    waits_inside outer(loop);
-    loop.push(outer);
+    scene s;
+    waits_inside outer(s.loop);
+    s.loop.push(outer);
     model::thread ender([&] { outer.end(); });
-    model::thread stopper([&] { loop.stop_run(); });
+    model::thread stopper([&] { s.loop.stop_run(); });
     // The stop may come before the job, which the second run then runs.
-    loop.run(deadline::never(), [](bool) noexcept { return false; });
-    loop.run(deadline::never(), [&](bool) noexcept { return outer.is_over(); });
+    s.run();
+    s.loop.run(deadline::never(), [&](bool) noexcept { return outer.is_over(); });
     ender.join();
     stopper.join();
 }
@@ -221,7 +207,7 @@ void destroyed_after_a_post() {
     {
         home here;
         poster.emplace([&] { here.post(last); });
-        run_until(here.loop, ran, 1);
+        here.loop.run(deadline::never(), [&](bool) noexcept { return ran == 1; });
     }
     poster->join();
     MODEL_REQUIRE(ran == 1);
@@ -244,46 +230,43 @@ void destroyed_after_a_stop() {
 
 // A run that must not stop leaves the stop to the next one.
 void stop_for_the_next_run() {
-    loop_type loop({}, nullptr, 0);
-    var<int> ran{0};
-    job a(ran);
+    scene s;
     model::thread other([&] {
-        loop.stop_run();
-        loop.push(a);
+        s.loop.stop_run();
+        s.loop.push(s.a);
     });
-    loop.run(deadline::never(), [&](bool) noexcept { return ran == 1; }, false);
-    loop.run(deadline::never(), [](bool) noexcept { return false; });
-    other.join();
+    s.loop.run(deadline::never(), [&](bool) noexcept { return s.ran == 1; }, false);
+    s.run();
 }
 
 } // namespace
 
 TEST_CASE("run_loop: each push runs once and wakes the loop",
           "[run_loop][promise.run-loop-thread]") {
-    model::check("one push", {}, one_push);
-    model::check("one push, spurious returns", {.spurious = 1}, one_push);
-    model::check("two pushers", {}, two_pushers);
+    model::check("one push", [] { pushed(1); });
+    model::check("one push, spurious returns", {.spurious = 1}, [] { pushed(1); });
+    model::check("two pushers", [] { pushed(2); });
 }
 
 TEST_CASE("run_loop: stop_run() ends a run and loses no push", "[run_loop]") {
-    model::check("a pusher and a stopper", {}, pusher_and_stopper);
-    model::check("a stop for the next run", {}, stop_for_the_next_run);
+    model::check("a pusher and a stopper", pusher_and_stopper);
+    model::check("a stop for the next run", stop_for_the_next_run);
 }
 
 TEST_CASE("run_loop: a second thread continues with what the first one has left", "[run_loop]") {
-    model::check("two runners in turn", {}, two_runners);
+    model::check("two runners in turn", two_runners);
 }
 
 TEST_CASE("run_loop: a job that waits inside of the loop is woken, and no push is lost",
           "[run_loop][promise.run-loop-groups]") {
-    model::check("a wait inside, and its end", {}, wait_inside);
+    model::check("a wait inside, and its end", wait_inside);
     model::check("a wait inside, spurious returns", {.spurious = 1}, wait_inside);
-    model::check("a wait inside, its end, and a stop", {}, wait_inside_and_stop);
+    model::check("a wait inside, its end, and a stop", wait_inside_and_stop);
 }
 
 TEST_CASE("run_loop: with its lifecycle, no task and no post is lost at the end",
           "[run_loop][promise.run-loop-destructor]") {
-    model::check("a task from a thread", {}, spawn_from_a_thread);
-    model::check("the end after the last post", {}, destroyed_after_a_post);
-    model::check("the end after a stop", {}, destroyed_after_a_stop);
+    model::check("a task from a thread", spawn_from_a_thread);
+    model::check("the end after the last post", destroyed_after_a_post);
+    model::check("the end after a stop", destroyed_after_a_stop);
 }

@@ -4,6 +4,7 @@
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/serial_queue.hpp>
 #include <model/check.hpp>
+#include <model/posted.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 
@@ -15,20 +16,14 @@ using model::at_random;
 template <class T> using var = platform::var<T>;
 
 // Runs on the strand; two at a time would be a data race on the count.
-struct job {
-    explicit job(var<int>& c) noexcept : count(c) {
-        to_run.run = bide::waker(
-            [](void* self) noexcept {
-                auto& me = *static_cast<job*>(self);
-                MODEL_REQUIRE(me.news == 1);
-                me.count = me.count + 1;
-                me.turn = me.count;
-            },
-            this);
-    }
+struct job : model::posted {
+    explicit job(var<int>& count)
+        : posted([this, &count] {
+              MODEL_REQUIRE(news == 1);
+              count = count + 1;
+              turn = count;
+          }) {}
 
-    bide::runnable to_run;
-    var<int>& count;
     var<int> turn{0};
     var<int> news{0}; // written before the post
 };
@@ -42,70 +37,52 @@ void run(queue& q) {
 // The poster that must start the runner is the runner.
 void post(queue& q, job& j) {
     j.news = 1;
-    if (q.push(j.to_run)) {
+    if (q.push(j)) {
         run(q);
     }
+}
+
+// Threads that post one job or two each, the last one in the body.
+auto posters(std::initializer_list<std::size_t> posts) {
+    return [all = std::vector<std::size_t>(posts)] {
+        queue q;
+        var<int> count{0};
+        job jobs[3][2] = {
+            {job(count), job(count)}, {job(count), job(count)}, {job(count), job(count)}};
+        const auto work = [&](std::size_t thread) {
+            for (std::size_t i = 0; i < all[thread]; ++i) {
+                post(q, jobs[thread][i]);
+            }
+        };
+        {
+            std::vector<model::thread> others;
+            for (std::size_t t = 0; t + 1 < all.size(); ++t) {
+                others.emplace_back([&work, t] { work(t); });
+            }
+            work(all.size() - 1);
+        }
+        MODEL_REQUIRE(q.is_idle());
+        std::size_t sum = 0;
+        for (std::size_t t = 0; t < all.size(); ++t) {
+            sum += all[t];
+            MODEL_REQUIRE(all[t] == 1 || jobs[t][0].turn < jobs[t][1].turn);
+        }
+        MODEL_REQUIRE(count == static_cast<int>(sum));
+    };
 }
 
 } // namespace
 
 TEST_CASE("strand: each job runs once, none at the same time as another, in the order of the posts",
           "[strand]") {
-    model::check("two post", {}, [] {
-        queue q;
-        var<int> count{0};
-        job a(count);
-        job b(count);
-        model::thread other([&] { post(q, a); });
-        post(q, b);
-        other.join();
-        MODEL_REQUIRE(q.is_idle());
-        MODEL_REQUIRE(count == 2);
-    });
-    model::check("two post, one of them twice", {}, [] {
-        queue q;
-        var<int> count{0};
-        job a(count);
-        job b(count);
-        job c(count);
-        model::thread other([&] {
-            post(q, a);
-            post(q, b);
-        });
-        post(q, c);
-        other.join();
-        MODEL_REQUIRE(q.is_idle());
-        MODEL_REQUIRE(count == 3);
-        MODEL_REQUIRE(a.turn < b.turn);
-    });
-    model::check("three post, two of them twice", at_random(), [] {
-        queue q;
-        var<int> count{0};
-        job a(count);
-        job b(count);
-        job c(count);
-        job d(count);
-        job e(count);
-        model::thread first([&] {
-            post(q, a);
-            post(q, b);
-        });
-        model::thread second([&] {
-            post(q, c);
-            post(q, d);
-        });
-        post(q, e);
-        first.join();
-        second.join();
-        MODEL_REQUIRE(q.is_idle());
-        MODEL_REQUIRE(count == 5);
-        MODEL_REQUIRE(a.turn < b.turn && c.turn < d.turn);
-    });
+    model::check("two post", posters({1, 1}));
+    model::check("two post, one of them twice", posters({2, 1}));
+    model::check("three post, two of them twice", at_random(), posters({2, 2, 1}));
 }
 
 // The owner waits until the runner has left.
 TEST_CASE("strand: may be destroyed when it is idle", "[strand]") {
-    model::check("post, idle, destroy", {}, [] {
+    model::check("post, idle, destroy", [] {
         auto* const q = new queue;
         var<int> count{0};
         job a(count);
@@ -120,12 +97,12 @@ TEST_CASE("strand: may be destroyed when it is idle", "[strand]") {
         MODEL_REQUIRE(count == 2);
         delete q;
     });
-    model::check("a runner that leaves, destroy", {}, [] {
+    model::check("a runner that leaves, destroy", [] {
         auto* const q = new queue;
         var<int> count{0};
         job a(count);
         a.news = 1;
-        const bool starts = q->push(a.to_run);
+        const bool starts = q->push(a);
         model::thread runner([&] {
             if (starts) {
                 run(*q);

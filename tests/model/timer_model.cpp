@@ -2,6 +2,7 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <model/check.hpp>
+#include <model/posted.hpp>
 #include <support/test.hpp>
 
 // The timer queue and the service. A timer fires once or is cancelled, never both. After cancel()
@@ -35,23 +36,18 @@ service& start_service() {
 
 // A timer that counts its firings and announces them.
 struct bell {
-    bide::timer timer;
     var<int> fired{0};
-    parker* heard = nullptr;
+    parker* const heard;
+    model::timed timer;
 
-    explicit bell(deadline when, parker* hears = nullptr) : heard(hears) {
-        timer.when = when;
-        timer.fire = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<bell*>(self);
-                parker* const p = mine.heard;
-                mine.fired = mine.fired + 1;
-                if (p != nullptr) {
-                    p->unpark();
-                }
-            },
-            this);
-    }
+    explicit bell(deadline when, parker* hears = nullptr)
+        : heard(hears), timer(when, [this] {
+              parker* const p = heard;
+              fired = fired + 1;
+              if (p != nullptr) {
+                  p->unpark();
+              }
+          }) {}
 };
 
 void fires_once() {
@@ -155,77 +151,49 @@ void two_owners() {
 }
 
 // A firing that cancels its own timer does not wait for itself. A firing may add its timer again.
-struct rearmed {
-    bide::timer timer;
-    service& at;
-    parker p;
-    var<int> fired{0};
-
-    explicit rearmed(service& s) : at(s) {
-        timer.when = now;
-        timer.fire = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<rearmed*>(self);
-                MODEL_REQUIRE(!mine.at.cancel(mine.timer));
-                mine.fired = mine.fired + 1;
-                if (mine.fired == 1) {
-                    mine.at.add(mine.timer);
-                } else {
-                    mine.p.unpark();
-                }
-            },
-            this);
-    }
-};
-
 void cancels_and_adds_itself() {
     auto& s = *new service;
-    rearmed r(s);
-    s.add(r.timer);
+    parker p;
+    var<int> fired{0};
+    model::timed again(now, [&] {
+        MODEL_REQUIRE(!s.cancel(again));
+        fired = fired + 1;
+        if (fired == 1) {
+            s.add(again);
+        } else {
+            p.unpark();
+        }
+    });
+    s.add(again);
     start(s);
-    r.p.park();
-    MODEL_REQUIRE(!s.cancel(r.timer));
-    MODEL_REQUIRE(r.fired == 2);
+    p.park();
+    MODEL_REQUIRE(!s.cancel(again));
+    MODEL_REQUIRE(fired == 2);
 }
 
-// A posted runnable runs on the service once. It may be destroyed when it has announced its run.
-struct posted_call : bide::runnable {
-    parker& done;
-    var<int> ran{0};
-
-    explicit posted_call(parker& p) : done(p) {
-        run = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<posted_call*>(self);
-                parker& over = mine.done;
-                mine.ran = mine.ran + 1;
-                over.unpark();
-            },
-            this);
-    }
-};
-
-void posted() {
-    service& s = start_service();
+// A posted runnable runs on the service once, which may sleep for a timer. It may be destroyed when it has announced
+// its run.
+void runs_posted(service& s) {
     parker p;
-    auto e = std::make_unique<posted_call>(p);
+    var<int> ran{0};
+    auto e = std::make_unique<model::posted>([&] {
+        ran = ran + 1;
+        p.unpark();
+    });
     s.post(*e);
     p.park();
-    MODEL_REQUIRE(e->ran == 1);
+    MODEL_REQUIRE(ran == 1);
     e.reset();
 }
+
+void posted() { runs_posted(start_service()); }
 
 void posted_between_timers() {
     auto& s = *new service;
-    parker p;
     bell far(later);
-    auto e = std::make_unique<posted_call>(p);
     s.add(far.timer);
     start(s);
-    s.post(*e);
-    p.park();
-    MODEL_REQUIRE(e->ran == 1);
-    e.reset();
+    runs_posted(s);
     MODEL_REQUIRE(s.cancel(far.timer));
 }
 
@@ -251,24 +219,21 @@ struct watched {
 };
 
 // Runs on a resumer: sleeps until `before` has a token, and leaves one in `after`.
-struct job : bide::runnable {
-    parker* before = nullptr;
-    parker* after;
+struct job : model::posted {
+    parker* const before;
+    parker* const after;
     var<int> ran{0};
 
-    job(parker* sleeps_in, parker& tells) : before(sleeps_in), after(&tells) {
-        run = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<job*>(self);
-                parker* const p = mine.after;
-                if (mine.before != nullptr) {
-                    mine.before->park();
-                }
-                mine.ran = mine.ran + 1;
-                p->unpark();
-            },
-            this);
-    }
+    job(parker* sleeps_in, parker& tells)
+        : posted([this] {
+              parker* const p = after;
+              if (before != nullptr) {
+                  before->park();
+              }
+              ran = ran + 1;
+              p->unpark();
+          }),
+          before(sleeps_in), after(&tells) {}
 };
 
 // The second runnable meets a resumer that runs, becomes idle or is idle.
@@ -330,30 +295,15 @@ void all_blocked() {
 // The first runnable blocks outside of bide. The second becomes late when the serving thread's
 // sleep times out.
 template <class Place> void first_is_late(Place& to) {
-    struct spins : bide::runnable {
-        platform::atomic<int> go{0};
-        parker* after = nullptr;
-    } first;
-    struct releases : bide::runnable {
-        spins* other = nullptr;
-    } second;
+    platform::atomic<int> go{0};
     parker done;
-    first.after = &done;
-    first.run = bide::waker(
-        [](void* self) noexcept {
-            auto& mine = *static_cast<spins*>(self);
-            while (mine.go.load(std::memory_order_acquire) == 0) {
-                platform::pause();
-            }
-            mine.after->unpark();
-        },
-        &first);
-    second.other = &first;
-    second.run = bide::waker(
-        [](void* self) noexcept {
-            static_cast<releases*>(self)->other->go.store(1, std::memory_order_release);
-        },
-        &second);
+    model::posted first([&] {
+        while (go.load(std::memory_order_acquire) == 0) {
+            platform::pause();
+        }
+        done.unpark();
+    });
+    model::posted second([&] { go.store(1, std::memory_order_release); });
     to.post(first);
     to.post(second);
     done.park();
@@ -466,30 +416,18 @@ void fired_by_one() {
 
 // A firing adds its timer again while another thread cancels it. The canceller waits for the firing
 // and then takes the timer out. The timer fires again only if it was cancelled before the firing.
-struct returning {
-    bide::timer timer;
-    queue& at;
-    var<int> fired{0};
-
-    explicit returning(queue& q) : at(q) {
-        timer.when = now;
-        timer.fire = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<returning*>(self);
-                mine.fired = mine.fired + 1;
-                mine.at.add(mine.timer);
-            },
-            this);
-    }
-};
-
 void cancelled_while_it_returns(int firings) {
     queue q;
-    auto r = std::make_unique<returning>(q);
-    q.add(r->timer);
+    var<int> fired{0};
+    std::unique_ptr<model::timed> r;
+    r = std::make_unique<model::timed>(now, [&] {
+        fired = fired + 1;
+        q.add(*r);
+    });
+    q.add(*r);
     model::thread worker([&q, firings] { q.fire_due(1, static_cast<unsigned>(firings)); });
-    MODEL_REQUIRE(q.cancel(r->timer));
-    model::record(std::to_string(r->fired));
+    MODEL_REQUIRE(q.cancel(*r));
+    model::record(std::to_string(fired));
     r.reset();
     worker.join();
     MODEL_REQUIRE(q.fire_due(1) == 0);
@@ -505,49 +443,48 @@ model::options at_random() {
 } // namespace
 
 TEST_CASE("timer: a timer fires once or is cancelled, and may be destroyed", "[timer]") {
-    model::check("cancelled or fired, added before the service starts", {},
+    model::check("cancelled or fired, added before the service starts",
                  [] { cancelled_or_fired(true); });
     CHECK(model::outcomes({}, [] { cancelled_or_fired(true); }) == "cancelled fired");
-    model::check("fires once, at random", at_random(), fires_once);
-    model::check("cancelled or fired, at random", at_random(), [] { cancelled_or_fired(false); });
-    model::check("two cancellers, at random", at_random(), cancelled_by_two);
-    model::check("two owners, at random", at_random(), two_owners);
+    model::check("fires once", at_random(), fires_once);
+    model::check("cancelled or fired", at_random(), [] { cancelled_or_fired(false); });
+    model::check("two cancellers", at_random(), cancelled_by_two);
+    model::check("two owners", at_random(), two_owners);
 }
 
 TEST_CASE("timer: a timer fires once or is cancelled, in every execution", "[timer][.long]") {
-    model::check("fires once", {}, fires_once);
-    model::check("cancelled or fired", {}, [] { cancelled_or_fired(false); });
-    model::check("the other of two fires", {}, the_other_fires);
+    model::check("fires once", fires_once);
+    model::check("cancelled or fired", [] { cancelled_or_fired(false); });
+    model::check("the other of two fires", the_other_fires);
 }
 
 TEST_CASE("timer: an earlier timer and a runnable wake a sleeping service", "[timer]") {
-    model::check("a runnable", {}, posted);
-    model::check("a runnable between timers, at random", at_random(), posted_between_timers);
-    model::check("an earlier timer, at random", at_random(), earlier_one_is_heard);
+    model::check("a runnable", posted);
+    model::check("a runnable between timers", at_random(), posted_between_timers);
+    model::check("an earlier timer", at_random(), earlier_one_is_heard);
 }
 
 TEST_CASE("timer: an earlier timer wakes a sleeping service, in every execution",
           "[timer][.long]") {
-    model::check("an earlier timer", {}, earlier_one_is_heard);
-    model::check("a runnable between timers", {}, posted_between_timers);
+    model::check("an earlier timer", earlier_one_is_heard);
+    model::check("a runnable between timers", posted_between_timers);
 }
 
 TEST_CASE("timer: each posted runnable runs, even if resumers block", "[timer]") {
-    model::check("posted twice, at random", at_random(),
+    model::check("posted twice", at_random(),
                  [] { posted_twice(watched::start().resumers, false); });
-    model::check("posted by two, at random", at_random(),
+    model::check("posted by two", at_random(),
                  [] { posted_twice(watched::start().resumers, true); });
-    model::check("the first blocks, at random", at_random(),
+    model::check("the first blocks", at_random(),
                  [] { first_blocks(watched::start().resumers, false); });
-    model::check("the first blocks, posted by two, at random", at_random(),
+    model::check("the first blocks, posted by two", at_random(),
                  [] { first_blocks(watched::start().resumers, true); });
-    model::check("all block, at random", at_random(), all_blocked);
+    model::check("all block", at_random(), all_blocked);
     model::options late = at_random();
     late.timeouts = 2;
-    model::check("the first is late, at random", late,
-                 [] { first_is_late(watched::start().resumers); });
-    model::check("a surplus one leaves, at random", late, surplus_leaves);
-    model::check("a service's first one blocks, at random", at_random(),
+    model::check("the first is late", late, [] { first_is_late(watched::start().resumers); });
+    model::check("a surplus one leaves", late, surplus_leaves);
+    model::check("a service's first one blocks", at_random(),
                  [] { first_blocks(start_service(), true); });
 }
 
@@ -574,20 +511,20 @@ TEST_CASE("timer: the service's sleep ends when the timer is due", "[timer]") {
 }
 
 TEST_CASE("timer: a sleeping worker fires a timer that another worker added", "[timer]") {
-    model::check("an earlier timer for a worker that sleeps for ever", {},
+    model::check("an earlier timer for a worker that sleeps for ever",
                  [] { handed_over(deadline::never(), 1); });
-    model::check("an earlier timer for a worker that sleeps until later", {},
+    model::check("an earlier timer for a worker that sleeps until later",
                  [] { handed_over(later, 1); });
-    model::check("two, at random", at_random(), [] { handed_over(later, 2); });
+    model::check("two", at_random(), [] { handed_over(later, 2); });
 }
 
 TEST_CASE("timer: fired by two workers, it fires once or is cancelled, and may be destroyed",
           "[timer]") {
-    model::check("fired by one or cancelled", {}, fired_by_one);
+    model::check("fired by one or cancelled", fired_by_one);
     CHECK(model::outcomes({}, fired_by_one) == "cancelled fired");
-    model::check("fired by two", {}, [] { fired_by_two(false); });
-    model::check("fired by two or cancelled, at random", at_random(), [] { fired_by_two(true); });
-    model::check("cancelled while it returns", {}, [] { cancelled_while_it_returns(1); });
-    model::check("cancelled while it returns twice, at random", at_random(),
+    model::check("fired by two", [] { fired_by_two(false); });
+    model::check("fired by two or cancelled", at_random(), [] { fired_by_two(true); });
+    model::check("cancelled while it returns", [] { cancelled_while_it_returns(1); });
+    model::check("cancelled while it returns twice", at_random(),
                  [] { cancelled_while_it_returns(2); });
 }
