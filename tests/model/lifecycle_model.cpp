@@ -1,23 +1,22 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/parker.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
-#include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <bide/task/detail/task_registry.hpp>
 #include <model/at_random.hpp>
 #include <model/check.hpp>
+#include <model/posted.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 #include <support/tokens.hpp>
 
 // The end of a scheduler, with its real lists and tasks. shutdown() returns when every task has
 // ended and not before; each task runs or is refused; and the scheduler may be destroyed as soon as
-// its user knows that it has ended. First with a pool whose workers take one step at a time, then
-// with the real one.
+// its user knows that it has ended. With a pool whose workers take one step at a time; the whole is in
+// scheduler_model.
 
 namespace {
 
@@ -25,7 +24,6 @@ namespace {
 using platform = model::platform_without_lock_sleep;
 using header = bide::detail::basic_task_header<platform>;
 using registry_type = bide::detail::basic_task_registry<platform>;
-using parker = bide::basic_parker<platform>;
 using tokens = test::basic_tokens<platform>;
 using link = model::link<platform>;
 using ledger = model::ledger<platform>;
@@ -95,62 +93,6 @@ private:
     atomic<std::uint32_t> word_{0}; // a bit for each worker that sleeps
 };
 
-// A scheduler whose workers and threads do what the model says.
-class by_hand final : public header::home_type {
-public:
-    using thread_role = small_pool::thread_role;
-
-    explicit by_hand(unsigned workers)
-        : all(workers),
-          life(all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {}
-
-    void step(unsigned n) {
-        all.step(n, [this] { life.found_nothing(); });
-    }
-    // On a thread for blocking tasks.
-    void block(bide::runnable& r) noexcept {
-        thread_role::here() = {&all, nullptr};
-        r.run.wake();
-        thread_role::here() = {};
-    }
-    // Returns true if all has ended. The first call closes it.
-    bool shutdown(deadline until = deadline::poll()) noexcept {
-        return life.shutdown(until, [this]() noexcept {
-            if (at_end) {
-                at_end();
-            }
-            over = over + 1;
-        });
-    }
-    // Requires that nothing else runs: the workers that are awake go to sleep, and all has ended.
-    void require_end() {
-        MODEL_REQUIRE(over == 0 || all.queued() == 0);
-        for (unsigned n = 0; n < all.workers().size(); ++n) {
-            while (!all.is_asleep(n)) {
-                step(n);
-            }
-        }
-        MODEL_REQUIRE(shutdown());
-        MODEL_REQUIRE(all.queued() == 0);
-        MODEL_REQUIRE(over == 1);
-    }
-
-    bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
-    void post(bide::runnable& r) noexcept override { life.post(r); }
-
-    std::function<void()> at_end; // when no task is left
-    var<int> over{0};
-    small_pool all;
-    bide::detail::basic_lifecycle<platform, small_pool> life;
-
-private:
-    unsigned registry_here() const noexcept override { return life.registry_here(); }
-    registry_type& registry(unsigned number) noexcept override { return life.registry(number); }
-    bool is_here() const noexcept override { return thread_role::here().pool == &all; }
-    bool is_closing() const noexcept override { return life.is_closing(); }
-    void task_ended() noexcept override { life.task_ended(); }
-};
-
 // The outcome of a task.
 struct wait_status {
     var<int> ran{0};
@@ -182,47 +124,20 @@ private:
     std::function<void()> does_;
 };
 
-void join(header& t) noexcept {
-    t.ended_gate().wait();
-    t.forgo();
-}
+// A scheduler whose workers and threads do what the model says, and what became of its tasks.
+class by_hand final : public header::home_type {
+public:
+    using thread_role = small_pool::thread_role;
 
-// What a task finds that waits until it is cancelled or has a token.
-struct taking {
-    ledger book;
-    var<int> taken{0};
-    var<int> stopped{0};
-    tokens from{0};
-
-    link run() {
-        auto token = co_await from.async_take().as_result();
-        if (token) {
-            taken = taken + 1;
-            token->keep();
-        } else {
-            stopped = stopped + 1;
-        }
-    }
-    cell* task(header::home_type& in, bool kept) { return new cell(in, run(), kept, book); }
-};
-
-// ---- Single steps
-
-// The end of a scheduler beside threads, and what became of its tasks.
-struct ending : by_hand {
-    using threads = std::vector<std::function<void()>>;
-
-    // If they are `admitted`, all tasks have run or are refused when the scheduler ends, and else later.
-    ending(unsigned workers, int tasks, bool admitted) : by_hand(workers), count(tasks) {
+    // If its tasks are `admitted`, all have run or are refused when the scheduler ends, and else later.
+    explicit by_hand(unsigned workers, int tasks = 0, bool admitted = false)
+        : count(tasks), all(workers),
+          life(all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {
         if (admitted) {
             at_end = [this] { require_decided(); };
         }
     }
-    void require_decided() {
-        for (int i = 0; i < count; ++i) {
-            MODEL_REQUIRE(becomes[i].is_decided());
-        }
-    }
+
     void spawn(int n, std::function<void()> does = {}) {
         life.start(*new job(*this, false, becomes[n], std::move(does)));
     }
@@ -230,10 +145,44 @@ struct ending : by_hand {
     std::function<void()> blocking(int n, std::function<void()> does = {}) {
         MODEL_REQUIRE(life.admit());
         auto* const t = new job(*this, false, becomes[n], std::move(does));
-        return [this, t] { block(t->to_run()); };
+        return [this, t] {
+            thread_role::here() = {&all, nullptr};
+            t->to_run().run.wake();
+            thread_role::here() = {};
+        };
     }
-    // The body closes it, and does the step of a worker unless that is none.
-    void end_beside(const threads& others, int worker = 0) {
+    void step(unsigned n) {
+        all.step(n, [this] { life.found_nothing(); });
+    }
+    // Returns true if all has ended. The first call closes it.
+    bool shutdown(deadline until = deadline::poll()) noexcept {
+        return life.shutdown(until, [this]() noexcept {
+            if (at_end) {
+                at_end();
+            }
+            over = over + 1;
+        });
+    }
+    // Requires that nothing else runs: the workers that are awake go to sleep, and all has ended.
+    void require_end() {
+        MODEL_REQUIRE(over == 0 || all.queued() == 0);
+        for (unsigned n = 0; n < all.workers().size(); ++n) {
+            while (!all.is_asleep(n)) {
+                step(n);
+            }
+        }
+        MODEL_REQUIRE(shutdown());
+        MODEL_REQUIRE(all.queued() == 0);
+        MODEL_REQUIRE(over == 1);
+        require_decided();
+    }
+    void require_decided() {
+        for (int i = 0; i < count; ++i) {
+            MODEL_REQUIRE(becomes[i].is_decided());
+        }
+    }
+    // Ends it beside threads. The body closes it, and does the step of a worker unless that is none.
+    void end_beside(const std::vector<std::function<void()>>& others, int worker = 0) {
         {
             std::vector<model::thread> running;
             for (const auto& run : others) {
@@ -246,54 +195,87 @@ struct ending : by_hand {
             }
         }
         require_end();
-        require_decided();
     }
+
+    bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
+    void post(bide::runnable& r) noexcept override { life.post(r); }
 
     const int count;
     wait_status becomes[2];
+    std::function<void()> at_end; // when no task is left
+    var<int> over{0};
+    small_pool all;
+    bide::detail::basic_lifecycle<platform, small_pool> life;
+
+private:
+    unsigned registry_here() const noexcept override { return life.registry_here(); }
+    registry_type& registry(unsigned number) noexcept override { return life.registry(number); }
+    bool is_here() const noexcept override { return thread_role::here().pool == &all; }
+    bool is_closing() const noexcept override { return life.is_closing(); }
+    void task_ended() noexcept override { life.task_ended(); }
 };
+
+void join(header& t) noexcept {
+    t.ended_gate().wait();
+    t.forgo();
+}
+
+// A task that waits until it is cancelled or has a token.
+struct taking {
+    ledger book;
+    var<model::progress> what{model::progress::none};
+    tokens from{0};
+
+    cell* task(header::home_type& in, bool kept) {
+        return new cell(in, model::take<platform>(from, what), kept, book);
+    }
+    int taken() const noexcept { return what == model::progress::taken ? 1 : 0; }
+};
+
+// ---- Single steps
 
 constexpr int none = -1;
 
 TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
     // A worker runs a task that spawns another one, while a second worker adds up.
-    model::check("two workers, one adds up", {}, [] {
-        ending s(2, 2, true);
+    model::check("two workers, one adds up", [] {
+        by_hand s(2, 2, true);
         s.spawn(0, [&] { s.spawn(1); });
+        s.shutdown();
         s.end_beside({[&] { s.step(0); }}, 1);
     });
     // The same with a blocking task, which spawns one for the worker that adds up.
-    model::check("a task that blocks spawns, a worker adds up", {}, [] {
-        ending s(1, 2, true);
+    model::check("a task that blocks spawns, a worker adds up", [] {
+        by_hand s(1, 2, true);
         s.end_beside({s.blocking(0, [&] { s.spawn(1); })});
     });
 }
 
 TEST_CASE("lifecycle: a task of an external thread is waited for or refused", "[lifecycle]") {
     const auto spawned_beside = [] {
-        ending s(1, 1, false);
+        by_hand s(1, 1, false);
         s.end_beside({[&] { s.spawn(0); }});
         model::record(s.becomes[0].ran == 1 ? "ran" : "refused");
     };
-    model::check("spawn, shutdown", {}, spawned_beside);
+    model::check("spawn, shutdown", spawned_beside);
     CHECK(model::outcomes({}, spawned_beside) == "ran refused");
-    model::check("spawn, shutdown, a worker", {}, [] {
-        ending s(1, 1, false);
+    model::check("spawn, shutdown, a worker", [] {
+        by_hand s(1, 1, false);
         s.end_beside({[&] { s.spawn(0); }, [&] { s.step(0); }}, none);
     });
 }
 
 TEST_CASE("lifecycle: a worker sees the end of the last blocking task", "[lifecycle]") {
-    model::check("one task that blocks", {}, [] {
-        ending s(1, 1, true);
+    model::check("one task that blocks", [] {
+        by_hand s(1, 1, true);
         s.end_beside({s.blocking(0)});
     });
-    model::check("two tasks that block", {}, [] {
-        ending s(1, 2, true);
+    model::check("two tasks that block", [] {
+        by_hand s(1, 2, true);
         s.end_beside({s.blocking(0), s.blocking(1)});
     });
-    model::check("one task that blocks, a worker", {}, [] {
-        ending s(1, 1, true);
+    model::check("one task that blocks, a worker", [] {
+        by_hand s(1, 1, true);
         s.end_beside({s.blocking(0), [&] { s.step(0); }}, none);
     });
 }
@@ -301,7 +283,7 @@ TEST_CASE("lifecycle: a worker sees the end of the last blocking task", "[lifecy
 TEST_CASE(
     "lifecycle: one caller of shutdown() ends the threads, and every caller returns after that",
     "[lifecycle]") {
-    model::check("two callers", {}, [] {
+    model::check("two callers", [] {
         by_hand s(1);
         s.shutdown();
         s.step(0);
@@ -314,8 +296,8 @@ TEST_CASE(
         other.join();
         s.require_end();
     });
-    model::check("two callers, a worker", {}, [] {
-        ending s(1, 0, true);
+    model::check("two callers, a worker", [] {
+        by_hand s(1);
         s.end_beside({[&] { s.shutdown(); }, [&] { s.step(0); }}, none);
     });
 }
@@ -323,7 +305,7 @@ TEST_CASE(
 TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecycle]") {
     // The spawner is still in its call.
     const auto destroyed = [] {
-        wait_status becomes;
+        wait_status becomes; // outlives the scheduler
         auto s = std::make_unique<by_hand>(1);
         auto* const t = new job(*s, true, becomes);
         model::thread spawner([to = s.get(), t] { to->life.start(*t); });
@@ -336,7 +318,7 @@ TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecyc
         MODEL_REQUIRE(becomes.is_decided());
         model::record(becomes.ran == 1 ? "ran" : "refused");
     };
-    model::check("spawn, destroy", {}, destroyed);
+    model::check("spawn, destroy", destroyed);
     CHECK(model::outcomes({}, destroyed) == "ran refused");
 }
 
@@ -366,35 +348,31 @@ TEST_CASE("lifecycle: an external caller is waited for or refused, and may be th
         caller.join();
         model::record(admitted ? "ran" : "refused");
     };
-    model::check("enter, shutdown, leave, destroy", {}, entered);
+    model::check("enter, shutdown, leave, destroy", entered);
     CHECK(model::outcomes({}, entered) == "ran refused");
 }
 
 // A runnable that records that it ran.
-struct posted_call : bide::runnable {
+struct posted_call : model::posted {
+    posted_call()
+        : posted([this] {
+              ran = ran + 1;
+              done.store(true, std::memory_order_release);
+          }) {}
+
     var<int> ran{0};
     atomic<bool> done{false};
-
-    posted_call() {
-        run = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<posted_call*>(self);
-                mine.ran = mine.ran + 1;
-                mine.done.store(true, std::memory_order_release);
-            },
-            this);
-    }
 };
 
 TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler may be destroyed",
           "[lifecycle]") {
-    model::check("post, shutdown", {}, [] {
+    model::check("post, shutdown", [] {
         posted_call e;
-        ending s(1, 0, true);
+        by_hand s(1);
         s.end_beside({[&] { s.life.post(e); }});
         MODEL_REQUIRE(e.ran == 1);
     });
-    model::check("post, the end of shutdown", {}, [] {
+    model::check("post, the end of shutdown", [] {
         posted_call e;
         by_hand s(1);
         s.shutdown();
@@ -405,7 +383,7 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
         MODEL_REQUIRE(e.ran == 1);
         s.require_end();
     });
-    model::check("post, destroy", {}, [] {
+    model::check("post, destroy", [] {
         posted_call e;
         auto s = std::make_unique<by_hand>(1);
         s->shutdown();
@@ -436,17 +414,17 @@ void waits(bool given) {
     worker.join();
     giver.reset();
     s.require_end();
-    MODEL_REQUIRE(t.taken + t.from.available() == (given ? 1 : 0));
+    MODEL_REQUIRE(t.taken() + t.from.available() == (given ? 1 : 0));
 }
 
 TEST_CASE("lifecycle: a task that begins to wait beside the end is cancelled", "[lifecycle]") {
-    check_at_random("wait, shutdown, at random", 2'000, [] { waits(false); });
-    check_at_random("wait, shutdown, wake, at random", 2'000, [] { waits(true); });
+    check_at_random("wait, shutdown", 2'000, [] { waits(false); });
+    check_at_random("wait, shutdown, wake", 2'000, [] { waits(true); });
 }
 
 TEST_CASE("lifecycle: a task that begins to wait is cancelled, in every execution",
           "[lifecycle][.long]") {
-    model::check("wait, shutdown", {}, [] { waits(false); });
+    model::check("wait, shutdown", [] { waits(false); });
 }
 
 // ---- A home that is destroyed when its last task was counted
@@ -472,7 +450,7 @@ private:
 
 TEST_CASE("lifecycle: a task touches nothing of its home after it was counted as ended",
           "[lifecycle]") {
-    model::check("a task that waited, its home goes", {}, [] {
+    model::check("a task that waited, its home goes", [] {
         taking what;
         auto h = std::make_unique<brief_home>(1);
         cell* const t = what.task(*h, false);
@@ -481,9 +459,9 @@ TEST_CASE("lifecycle: a task touches nothing of its home after it was counted as
         h->left.wait();
         h.reset();
         giver.join();
-        MODEL_REQUIRE(what.taken == 1 && what.book.destroyed == 1);
+        MODEL_REQUIRE(what.taken() == 1 && what.book.destroyed == 1);
     });
-    model::check("a task that is joined was counted", {}, [] {
+    model::check("a task that is joined was counted", [] {
         taking what;
         brief_home h(1);
         cell* const t = what.task(h, true);
@@ -493,115 +471,6 @@ TEST_CASE("lifecycle: a task touches nothing of its home after it was counted as
         MODEL_REQUIRE(h.left.is_open());
         t->forgo();
         giver.join();
-    });
-}
-
-// ---- All of it
-
-using pool = bide::detail::basic_pool<platform>;
-
-// A scheduler with one thread for blocking tasks, which takes one task.
-class scheduler final : public header::home_type, pool::owner {
-public:
-    using lifecycle = bide::detail::basic_lifecycle<platform, pool>;
-    using thread_role = pool::thread_role;
-
-    explicit scheduler(unsigned workers)
-        : all(*this, {workers, true, nullptr, 0}),
-          life(all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {
-        for (auto& w : all.workers()) {
-            threads_.emplace_back([this, &w] { all.run(w); });
-        }
-        threads_.emplace_back([this] {
-            parker_.park();
-            if (bide::runnable* const r = blocking_) {
-                thread_role::here() = {&all, nullptr};
-                r->run.wake();
-                thread_role::here() = {};
-            }
-        });
-    }
-    scheduler(const scheduler&) = delete;
-    scheduler& operator=(const scheduler&) = delete;
-    ~scheduler() { shutdown(); }
-
-    void start_blocking(header& t) {
-        const lifecycle::external_call here(life);
-        if (life.admit()) {
-            blocking_ = &t.to_run();
-            parker_.unpark();
-        } else {
-            t.refuse();
-        }
-    }
-    void shutdown() noexcept {
-        MODEL_REQUIRE(life.shutdown(deadline::never(), [this]() noexcept {
-            parker_.unpark();
-            threads_.clear();
-        }));
-        MODEL_REQUIRE(threads_.empty());
-        MODEL_REQUIRE(all.idle().sleepers() == 0);
-        MODEL_REQUIRE(all.queued() == 0);
-    }
-
-    bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
-    void post(bide::runnable& r) noexcept override { life.post(r); }
-
-    pool all;
-    lifecycle life;
-
-private:
-    unsigned registry_here() const noexcept override { return life.registry_here(); }
-    registry_type& registry(unsigned number) noexcept override { return life.registry(number); }
-    bool is_here() const noexcept override { return thread_role::here().pool == &all; }
-    bool is_closing() const noexcept override { return life.is_closing(); }
-    void task_ended() noexcept override { life.task_ended(); }
-    bool replace(pool::worker&) noexcept override { return false; }
-    void found_nothing() noexcept override { life.found_nothing(); }
-
-    parker parker_;
-    var<bide::runnable*> blocking_{nullptr};
-    std::vector<model::thread> threads_;
-};
-
-TEST_CASE("lifecycle: a whole scheduler ends when all of its tasks have ended", "[lifecycle]") {
-    const auto spawns = [](unsigned workers, bool blocks) {
-        wait_status outer;
-        wait_status inner;
-        scheduler s(workers);
-        auto* const t = new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); });
-        blocks ? s.start_blocking(*t) : s.life.start(*t);
-        s.shutdown();
-        MODEL_REQUIRE(outer.is_decided() && inner.is_decided());
-    };
-    check_at_random("two workers, a task that spawns, at random", 300, [=] { spawns(2, false); });
-    check_at_random("a task that blocks and spawns, at random", 1'000, [=] { spawns(1, true); });
-    check_at_random("a spawner, two callers of shutdown, at random", 1'000, [] {
-        wait_status becomes;
-        auto s = std::make_unique<scheduler>(1);
-        auto* const t = new job(*s, true, becomes);
-        model::thread spawner([to = s.get(), t] { to->life.start(*t); });
-        {
-            model::thread other([&] { s->shutdown(); });
-            s->shutdown();
-        }
-        join(*t);
-        s.reset();
-        MODEL_REQUIRE(becomes.is_decided());
-    });
-    check_at_random("a task that waits, one that wakes it, at random", 300, [] {
-        taking what;
-        auto s = std::make_unique<scheduler>(2);
-        cell* const t = what.task(*s, true);
-        s->life.start(*t);
-        model::thread giver([&] { what.from.give(); });
-        s->shutdown();
-        const int outcome = t->take();
-        t->forgo();
-        giver.join();
-        s.reset();
-        MODEL_REQUIRE(what.taken + what.stopped == (outcome == 2 ? 0 : 1));
-        MODEL_REQUIRE(what.taken + what.from.available() == 1 && what.book.destroyed == 1);
     });
 }
 

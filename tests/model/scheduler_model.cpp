@@ -9,9 +9,11 @@
 #include <bide/task/detail/task_header.hpp>
 #include <model/at_random.hpp>
 #include <model/check.hpp>
+#include <model/posted.hpp>
 #include <model/task_support.hpp>
 #include <model/thread_support.hpp>
 #include <support/test.hpp>
+#include <support/tokens.hpp>
 
 // A whole scheduler: its pool, its threads and its end, connected as in a program. Each task runs once
 // or is refused, also if workers block and only few threads may be started. shutdown() returns when
@@ -40,9 +42,12 @@ protected:
     ~task_home() = default;
 };
 
-bide::scheduler_options with(unsigned blocking_threads) {
+using namespace std::chrono_literals;
+
+bide::scheduler_options with(unsigned blocking_threads, std::chrono::milliseconds stay) {
     bide::scheduler_options o;
     o.max_blocking_threads = blocking_threads;
+    o.blocking_keep_alive = stay;
     o.name = "";
     return o;
 }
@@ -51,8 +56,9 @@ using parts = bide::detail::basic_scheduler_parts<platform, task_home, model::os
 
 class scheduler final : public parts {
 public:
-    explicit scheduler(unsigned workers, unsigned blocking_threads = 1, bool opens = true)
-        : scheduler(workers, with(blocking_threads), opens) {}
+    explicit scheduler(unsigned workers, unsigned blocking_threads = 1, bool opens = true,
+                       std::chrono::milliseconds stay = 1ms)
+        : scheduler(workers, with(blocking_threads, stay), opens) {}
     scheduler(const scheduler&) = delete;
     scheduler& operator=(const scheduler&) = delete;
     ~scheduler() {
@@ -180,10 +186,10 @@ template <std::size_t Count> void end(scheduler& s, const outcome (&all)[Count],
 }
 
 // A task blocks its thread until the task that it has spawned has run.
-void blocked(unsigned workers, bool first) {
+void blocked(unsigned workers, bool first, std::chrono::milliseconds stay = 1ms) {
     parker token;
     outcome all[2];
-    scheduler s(workers);
+    scheduler s(workers, 1, true, stay);
     spawn(s, all[0], [&] {
         spawn(s, all[1], [&] { token.unpark(); });
         token.park();
@@ -202,6 +208,52 @@ void blocked_beside_a_blocking_task(bool first) {
         token.park();
     });
     end(s, all, first);
+}
+
+// The task before the last may end beside it: the substitute hands the worker to the thread that is back, or
+// ends with it.
+void handed_back() {
+    parker token;
+    parker back;
+    outcome all[3];
+    scheduler s(1);
+    spawn(s, all[0], [&] {
+        spawn(s, all[1], [&] { token.unpark(); });
+        token.park();
+        back.unpark();
+    });
+    back.park();
+    spawn(s, all[2]);
+    end(s, all, true);
+}
+
+// The same worker is blocked twice while the only thread for blocking tasks has one: the second request may come
+// while the first one is served.
+void requested_twice() {
+    parker tokens[2];
+    outcome all[4];
+    scheduler s(1);
+    spawn_blocking(s, all[3]);
+    spawn(s, all[0], [&] {
+        spawn(s, all[1], [&] {
+            tokens[0].unpark();
+            spawn(s, all[2], [&] { tokens[1].unpark(); });
+            tokens[1].park();
+        });
+        tokens[0].park();
+    });
+    end(s, all, true);
+}
+
+// There is no thread for the worker, until its own thread is back.
+void no_thread() {
+    parker token;
+    outcome all[3];
+    scheduler s(1);
+    spawn_blocking(s, all[0], [&] { token.unpark(); });
+    spawn(s, all[1], [&] { token.park(); });
+    spawn(s, all[2]);
+    end(s, all, true);
 }
 
 // A blocking task waits for a task, whose worker is blocked until the blocking task has begun.
@@ -294,16 +346,56 @@ void destroyed_beside_a_spawn(bool blocking) {
 // still be in its call.
 void destroyed_beside_a_post(bool of_thread) {
     parker posted;
-    struct call : bide::runnable {
-        explicit call(parker& p) {
-            run = bide::waker([](void* to) noexcept { static_cast<parker*>(to)->unpark(); }, &p);
-        }
-    } what(posted);
+    model::posted what([&] { posted.unpark(); });
     auto s = std::make_unique<scheduler>(1);
     model::thread poster(
         [&, to = s.get()] { (of_thread ? to->of_thread(0) : to->normal()).post(what); });
     posted.park();
     s.reset();
+}
+
+// A task spawns another one while the scheduler ends.
+void spawned_by_a_task(unsigned workers, bool blocking) {
+    outcome all[2];
+    scheduler s(workers);
+    const auto spawns = [&] { spawn(s, all[1]); };
+    blocking ? spawn_blocking(s, all[0], spawns) : spawn(s, all[0], spawns);
+    end(s, all, false);
+}
+
+// Two threads end the scheduler, which is destroyed while the spawner may still be in its call.
+void destroyed_by_one_of_two() {
+    outcome becomes;
+    auto s = std::make_unique<scheduler>(1);
+    model::thread spawner([&, to = s.get()] { spawn(*to, becomes); });
+    {
+        model::thread other([&] { s->shutdown(); });
+        s->shutdown();
+    }
+    becomes.await();
+    s.reset();
+    MODEL_REQUIRE(becomes.is_decided());
+}
+
+// A task that waits is woken or cancelled.
+void woken_at_the_end() {
+    using model::progress;
+    model::ledger<platform> book;
+    var<progress> what{progress::none};
+    test::basic_tokens<platform> from(0);
+    auto s = std::make_unique<scheduler>(2);
+    auto* const t =
+        new model::task_cell<platform>(s->normal(), model::take<platform>(from, what), true, book);
+    s->normal().start(*t);
+    model::thread giver([&] { from.give(); });
+    s->shutdown();
+    const bool ran = t->take() != 2;
+    t->forgo();
+    giver.join();
+    s.reset();
+    const bool taken = what == progress::taken;
+    MODEL_REQUIRE((taken || what == progress::stopped) == ran);
+    MODEL_REQUIRE((taken ? 1 : 0) + from.available() == 1 && book.destroyed == 1);
 }
 
 // The first or the second thread cannot be started. Then none has run a worker, and none is left.
@@ -413,56 +505,59 @@ void pinned_for_a_later_task() {
 
 // All of them, each so many times.
 void workers_that_block(std::uint64_t runs) {
-    check_at_random("one worker, a task blocks, at random", runs, [] { blocked(1, true); });
-    check_at_random("one worker, a task blocks, the end, at random", runs,
-                    [] { blocked(1, false); });
-    check_at_random("two workers, a task blocks, at random", runs / 2, [] { blocked(2, true); });
-    check_at_random("beside a blocking task, at random", runs,
-                    [] { blocked_beside_a_blocking_task(true); });
-    check_at_random("a blocking task after a substitute, at random", runs,
+    check_at_random("one worker, a task blocks", runs, [] { blocked(1, true); });
+    check_at_random("one worker, a task blocks, the end", runs, [] { blocked(1, false); });
+    check_at_random("two workers, a task blocks", runs / 2, [] { blocked(2, true); });
+    check_at_random("one worker, a substitute does not stay", runs, [] { blocked(1, true, 0ms); });
+    check_at_random("beside a blocking task", runs, [] { blocked_beside_a_blocking_task(true); });
+    check_at_random("handed back", runs, handed_back);
+    check_at_random("requested twice", runs, requested_twice);
+    check_at_random("until its own thread is back", runs, no_thread);
+    check_at_random("a blocking task after a substitute", runs,
                     [] { blocking_task_after_a_substitute(1); });
-    check_at_random("for a blocking task, at random", runs,
-                    [] { blocked_for_a_blocking_task(true); });
-    check_at_random("two tasks block in turn, at random", runs, [] { blocked_in_turn(true); });
-    check_at_random("a pinned task blocks, at random", runs, [] { pinned_and_blocked(true); });
-    check_at_random("pinned to a thread without a worker, at random", runs,
+    check_at_random("for a blocking task", runs, [] { blocked_for_a_blocking_task(true); });
+    check_at_random("two tasks block in turn", runs, [] { blocked_in_turn(true); });
+    check_at_random("a pinned task blocks", runs, [] { pinned_and_blocked(true); });
+    check_at_random("pinned to a thread without a worker", runs,
                     pinned_to_a_thread_without_a_worker);
-    check_at_random("pinned, for a later task, at random", runs, pinned_for_a_later_task);
+    check_at_random("pinned, for a later task", runs, pinned_for_a_later_task);
 }
 
 void the_end(std::uint64_t runs) {
-    check_at_random("a task, the end, at random", runs, [] { spawned_at_the_end(false, false); });
-    check_at_random("a blocking task, the end, at random", runs,
-                    [] { spawned_at_the_end(true, false); });
-    check_at_random("two tasks, the end, at random", runs, [] { spawned_at_the_end(true, true); });
-    check_at_random("a spawn, destroyed, at random", runs, [] { destroyed_beside_a_spawn(false); });
-    check_at_random("a blocking spawn, destroyed, at random", runs,
-                    [] { destroyed_beside_a_spawn(true); });
-    check_at_random("a post, destroyed, at random", runs, [] { destroyed_beside_a_post(false); });
-    check_at_random("a post to a thread, destroyed, at random", runs,
-                    [] { destroyed_beside_a_post(true); });
-    check_at_random("two ends, at random", runs, shut_down_twice);
-    check_at_random("a caller, the end, at random", runs, entered_at_the_end);
-    check_at_random("three homes, at random", runs, [] { of_each_home(1, true); });
-    check_at_random("three homes, the end, at random", runs, [] { of_each_home(1, false); });
-    check_at_random("three homes, two workers, at random", runs / 4, [] { of_each_home(2, true); });
+    check_at_random("a task, the end", runs, [] { spawned_at_the_end(false, false); });
+    check_at_random("a blocking task, the end", runs, [] { spawned_at_the_end(true, false); });
+    check_at_random("two tasks, the end", runs, [] { spawned_at_the_end(true, true); });
+    check_at_random("a spawn, destroyed", runs, [] { destroyed_beside_a_spawn(false); });
+    check_at_random("a blocking spawn, destroyed", runs, [] { destroyed_beside_a_spawn(true); });
+    check_at_random("a post, destroyed", runs, [] { destroyed_beside_a_post(false); });
+    check_at_random("a post to a thread, destroyed", runs, [] { destroyed_beside_a_post(true); });
+    check_at_random("two ends", runs, shut_down_twice);
+    check_at_random("two ends, destroyed", runs, destroyed_by_one_of_two);
+    check_at_random("a task that spawns, the end", runs, [] { spawned_by_a_task(2, false); });
+    check_at_random("a blocking task that spawns, the end", runs,
+                    [] { spawned_by_a_task(1, true); });
+    check_at_random("a task that waits, the end", runs, woken_at_the_end);
+    check_at_random("a caller, the end", runs, entered_at_the_end);
+    check_at_random("three homes", runs, [] { of_each_home(1, true); });
+    check_at_random("three homes, the end", runs, [] { of_each_home(1, false); });
+    check_at_random("three homes, two workers", runs / 4, [] { of_each_home(2, true); });
 }
 
 } // namespace
 
 TEST_CASE("scheduler: every task runs, although workers block and few threads may be started",
           "[scheduler]") {
-    workers_that_block(60);
+    workers_that_block(1'000);
 }
 
 TEST_CASE("scheduler: each task runs once or is refused, and the end comes after it",
           "[scheduler]") {
-    the_end(60);
+    the_end(300);
 }
 
 TEST_CASE("scheduler: if a thread cannot be started, no thread is left", "[scheduler]") {
-    model::check("no thread", {}, [] { not_opened(0); });
-    model::check("one of two threads", {}, [] { not_opened(1); });
+    model::check("no thread", [] { not_opened(0); });
+    model::check("one of two threads", [] { not_opened(1); });
 }
 
 TEST_CASE("scheduler: all of this, with more schedules", "[scheduler][.long]") {
