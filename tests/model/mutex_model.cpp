@@ -97,24 +97,6 @@ TEST_CASE("mutex: the last of three owners may destroy it, for long", "[mutex][.
 TEST_CASE("mutex: a lock that times out is not held, and one that is in time is", "[mutex]") {
     model::check("mutex: time-out against unlock", {.timeouts = 1},
                  &one_times_out_or_locks_it<mutex>);
-    model::check("mutex: two wait, and one of them for a time only", {.timeouts = 1}, [] {
-        permit_queue q(0);
-        var<int> data{0};
-        queued impatient(q);
-        queued patient(q);
-        model::thread waiting([&] {
-            if (impatient.park(deadline::at_ns(1)) ||
-                !q.cancel(impatient, wait_status::timed_out)) {
-                await(impatient);
-                increment(data);
-                q.give(1, 1);
-            }
-        });
-        increment(data);
-        q.give(1, 1);
-        await(patient);
-        increment(data);
-    });
 }
 
 TEST_CASE("mutex: a stop that comes with the unlock leaves it to one of the two", "[mutex]") {
@@ -139,30 +121,6 @@ TEST_CASE("mutex: a stop that comes with the unlock leaves it to one of the two"
         unlocking.join();
         MODEL_REQUIRE(q.available() == 0);
         MODEL_REQUIRE(data == (first.outcome() == wait_status::granted ? 3 : 2));
-    });
-}
-
-TEST_CASE("mutex: a stop that comes with the lock and the unlock", "[mutex][.long]") {
-    model::check("mutex: stop against lock and unlock", {}, [] {
-        permit_queue q(0);
-        var<int> data{0};
-        node w(1);
-        model::thread stopping([&] { stop(q, w); });
-        model::thread unlocking([&] {
-            increment(data);
-            MODEL_REQUIRE(q.give_known(0, 1) || q.give(1, 1));
-        });
-        wait_status what = q.enqueue(w);
-        if (what == wait_status::waiting) {
-            w.park(deadline::never());
-            what = w.outcome();
-        }
-        if (what == wait_status::granted) {
-            increment(data);
-        }
-        stopping.join();
-        unlocking.join();
-        MODEL_REQUIRE(q.available() == (what == wait_status::granted ? 0 : 1));
     });
 }
 

@@ -38,160 +38,128 @@ struct item {
     var<int> uses{0}; // the checker sees whether two borrowers are ordered
 };
 
-template <class Platform> using pool_on = bide::object_pool<item, Platform>;
-using pool = pool_on<quiet>;
-
 bide::object_pool_options of(std::size_t limit) {
     bide::object_pool_options options;
     options.limit = limit;
     return options;
 }
+template <class Lease> void use(Lease& held) { increment(held->uses); }
 
 // A pool whose counts are checked at its end.
-template <class Platform> struct checked {
-    census all;
-    std::size_t limit;
-    int done = 0;
+template <class Platform = quiet> struct scene {
+    template <class... Check>
+    explicit scene(const bide::object_pool_options& options, Check... check)
+        : limit(options.limit) {
+        p.emplace(options, [this] { return item(all); }, check...);
+    }
 
-    explicit checked(std::size_t most) : limit(most) {}
-    void require() const {
+    void borrow() {
+        auto held = p->acquire();
+        use(held);
+    }
+    void end() {
+        p.reset();
         MODEL_REQUIRE(all.alive == 0);
         MODEL_REQUIRE(all.made == all.gone);
         MODEL_REQUIRE(static_cast<std::size_t>(all.most) <= limit);
     }
-};
 
-template <class Lease> void use(Lease& held) { increment(held->uses); }
+    census all;
+    const std::size_t limit;
+    std::optional<bide::object_pool<item, Platform>> p;
+};
 
 } // namespace
 
 TEST_CASE("object_pool: the objects are never more than the limit", "[object_pool]") {
     model::check("object_pool: two borrow the only object", {}, [] {
-        checked<quiet> c(1);
-        {
-            pool p(of(1), [&] { return item(c.all); });
-            const auto work = [&] {
-                auto held = p.acquire();
-                use(held);
-            };
-            model::thread other(work);
-            work();
-            other.join();
-            MODEL_REQUIRE(p.size() == 1);
-            MODEL_REQUIRE(c.all.made == 1);
-        }
-        c.require();
+        scene s(of(1));
+        model::thread other([&] { s.borrow(); });
+        s.borrow();
+        other.join();
+        MODEL_REQUIRE(s.p->size() == 1);
+        MODEL_REQUIRE(s.all.made == 1);
+        s.end();
     });
     model::check("object_pool: one discards, one borrows", {}, [] {
-        checked<quiet> c(1);
-        {
-            pool p(of(1), [&] { return item(c.all); });
-            model::thread other([&] {
-                auto held = p.acquire();
-                use(held);
-                held.discard();
-            });
-            {
-                auto held = p.acquire();
-                use(held);
-            }
-            other.join();
-            MODEL_REQUIRE(p.size() == p.idle());
-        }
-        c.require();
-    });
-    model::check(
-        "object_pool: an object fails its check, and one waits for a time", {.timeouts = 1}, [] {
-            checked<quiet> c(1);
-            {
-                pool p(of(1), [&] { return item(c.all); }, [](item& i) { return i.uses < 1; });
-                model::thread other([&] {
-                    if (auto held = p.try_acquire_for(soon)) {
-                        use(held);
-                    }
-                });
-                {
-                    auto held = p.acquire();
-                    use(held);
-                }
-                other.join();
-                MODEL_REQUIRE(p.acquire());
-            }
-            c.require();
+        scene s(of(1));
+        model::thread other([&] {
+            auto held = s.p->acquire();
+            use(held);
+            held.discard();
         });
+        s.borrow();
+        other.join();
+        MODEL_REQUIRE(s.p->size() == s.p->idle());
+        s.end();
+    });
+    model::check("object_pool: an object fails its check, and one waits for a time",
+                 {.timeouts = 1}, [] {
+                     scene s(of(1), [](item& i) { return i.uses < 1; });
+                     model::thread other([&] {
+                         if (auto held = s.p->try_acquire_for(soon)) {
+                             use(held);
+                         }
+                     });
+                     s.borrow();
+                     other.join();
+                     MODEL_REQUIRE(s.p->acquire());
+                     s.end();
+                 });
 }
 
 TEST_CASE("object_pool: a close and a trim among the borrowers", "[object_pool]") {
     model::check("object_pool: one closes, one borrows", bounded(3), [] {
-        checked<quiet> c(1);
-        {
-            pool p(of(1), [&] { return item(c.all); });
-            p.acquire().reset();
-            model::thread other([&] { p.close(); });
-            if (auto held = p.try_acquire()) {
-                use(held);
-            }
-            other.join();
-            MODEL_REQUIRE(c.all.alive == 0);
-            MODEL_REQUIRE(!p.try_acquire());
+        scene s(of(1));
+        s.p->acquire().reset();
+        model::thread other([&] { s.p->close(); });
+        if (auto held = s.p->try_acquire()) {
+            use(held);
         }
-        c.require();
+        other.join();
+        MODEL_REQUIRE(s.all.alive == 0);
+        MODEL_REQUIRE(!s.p->try_acquire());
+        s.end();
     });
     model::check("object_pool: one trims, one borrows, all expire", bounded(3), [] {
-        checked<hasty> c(1);
-        {
-            auto options = of(1);
-            options.idle_time = std::chrono::nanoseconds(0);
-            pool_on<hasty> p(options, [&] { return item(c.all); });
-            model::thread other([&] { p.trim(); });
-            {
-                auto held = p.acquire();
-                use(held);
-            }
-            other.join();
-            MODEL_REQUIRE(p.size() == 0);
-        }
-        c.require();
+        auto options = of(1);
+        options.idle_time = std::chrono::nanoseconds(0);
+        scene<hasty> s(options);
+        model::thread other([&] { s.p->trim(); });
+        s.borrow();
+        other.join();
+        MODEL_REQUIRE(s.p->size() == 0);
+        s.end();
     });
     model::check("object_pool: an idle object, a trim and two borrowers", random(10'000), [] {
-        checked<hasty> c(2);
-        {
-            auto options = of(2);
-            options.idle_time = std::chrono::nanoseconds(1); // the clock stands: none expires
-            options.keep = 1;
-            pool_on<hasty> p(options, [&] { return item(c.all); });
-            const auto work = [&] {
-                auto held = p.acquire();
-                use(held);
-            };
-            p.acquire().reset();
-            model::thread a(work);
-            model::thread b([&] { p.trim(); });
-            work();
-            a.join();
-            b.join();
-            MODEL_REQUIRE(p.size() == p.idle());
-        }
-        c.require();
+        auto options = of(2);
+        options.idle_time = std::chrono::nanoseconds(1); // the clock stands: none expires
+        options.keep = 1;
+        scene<hasty> s(options);
+        s.p->acquire().reset();
+        model::thread a([&] { s.borrow(); });
+        model::thread b([&] { s.p->trim(); });
+        s.borrow();
+        a.join();
+        b.join();
+        MODEL_REQUIRE(s.p->size() == s.p->idle());
+        s.end();
     });
     model::check("object_pool: three borrow, discard and close", random(10'000), [] {
-        checked<quiet> c(1);
-        {
-            pool p(of(1), [&] { return item(c.all); });
-            model::thread a([&] {
-                if (auto held = p.acquire(platform::stop_token())) {
-                    use(*held);
-                    held->discard();
-                }
-            });
-            model::thread b([&] { p.close(); });
-            if (auto held = p.acquire(platform::stop_token())) {
+        scene s(of(1));
+        model::thread a([&] {
+            if (auto held = s.p->acquire(platform::stop_token())) {
                 use(*held);
+                held->discard();
             }
-            a.join();
-            b.join();
-            MODEL_REQUIRE(p.size() == 0);
+        });
+        model::thread b([&] { s.p->close(); });
+        if (auto held = s.p->acquire(platform::stop_token())) {
+            use(*held);
         }
-        c.require();
+        a.join();
+        b.join();
+        MODEL_REQUIRE(s.p->size() == 0);
+        s.end();
     });
 }

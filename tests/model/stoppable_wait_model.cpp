@@ -42,25 +42,29 @@ TEST_CASE("stoppable_wait: a semaphore's permit is taken, or still there",
         semaphore s(0);
         const source stop;
         bool taken = false;
+        var<int> given{0};
         beside(
             stop,
             [&](const token& t) {
                 const auto got = s.acquire(t);
-                MODEL_REQUIRE(got || got.error() == errc::stopped);
+                MODEL_REQUIRE(got ? given == 1 : got.error() == errc::stopped);
                 taken = got.has_value();
             },
-            [&] { s.release(); });
+            [&] {
+                given = 1;
+                s.release();
+            });
         MODEL_REQUIRE(s.available() == (taken ? 0 : 1));
         MODEL_REQUIRE(s.waiters() == 0);
         model::record(taken ? "taken" : "stopped");
     };
-    model::check("stoppable_wait: acquire, release", {}, one);
+    model::check("stoppable_wait: acquire, release", one);
     CHECK(model::outcomes({}, one) == "stopped taken");
 }
 
 TEST_CASE("stoppable_wait: the waiter that learned of the stop sees what came before the request",
           "[stoppable_wait]") {
-    model::check("stoppable_wait: what came before", {}, [] {
+    model::check("stoppable_wait: what came before", [] {
         semaphore s(0);
         source stop;
         var<int> reason{0};
@@ -75,7 +79,7 @@ TEST_CASE("stoppable_wait: the waiter that learned of the stop sees what came be
 
 TEST_CASE("stoppable_wait: the primitive, the source and the token may end with the wait",
           "[stoppable_wait]") {
-    model::check("stoppable_wait: destroyed by the waiter", {}, [] {
+    model::check("stoppable_wait: destroyed by the waiter", [] {
         auto s = std::make_unique<semaphore>(0);
         auto stop = std::make_unique<source>();
         model::thread stopping([mine = *stop]() mutable { mine.request_stop(); });
@@ -83,7 +87,7 @@ TEST_CASE("stoppable_wait: the primitive, the source and the token may end with 
         s.reset();
         stop.reset();
     });
-    model::check("stoppable_wait: a grant, destroyed by the waiter", {}, [] {
+    model::check("stoppable_wait: a grant, destroyed by the waiter", [] {
         auto s = std::make_unique<semaphore>(0);
         source stop;
         model::thread releasing([mine = s.get()] { mine->release(); });
@@ -126,7 +130,7 @@ TEST_CASE("stoppable_wait: two that wait with a token, and one release", "[stopp
 }
 
 TEST_CASE("stoppable_wait: a lock is held, or free", "[stoppable_wait][promise.release-or-stop]") {
-    model::check("stoppable_wait: mutex", {}, [] {
+    model::check("stoppable_wait: mutex", [] {
         mutex m;
         const source stop;
         m.lock();
@@ -164,7 +168,7 @@ TEST_CASE("stoppable_wait: a lock is held, or free", "[stoppable_wait][promise.r
 }
 
 TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition", "[stoppable_wait]") {
-    model::check("stoppable_wait: event", {}, [] {
+    model::check("stoppable_wait: event", [] {
         bide::basic_event<awake> e;
         const source stop;
         beside(
@@ -172,7 +176,7 @@ TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition", "[
             [&] { e.set(); });
         MODEL_REQUIRE(e.is_set());
     });
-    model::check("stoppable_wait: notify", {}, [] {
+    model::check("stoppable_wait: notify", [] {
         bide::basic_notify<awake> n;
         const source stop;
         bool taken = false;
@@ -180,7 +184,7 @@ TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition", "[
             stop, [&](const token& t) { taken = n.wait(t).has_value(); }, [&] { n.notify_one(); });
         MODEL_REQUIRE(n.try_wait() != taken);
     });
-    model::check("stoppable_wait: once_flag", {}, [] {
+    model::check("stoppable_wait: once_flag", [] {
         bide::basic_once_flag<awake> f;
         source stop;
         auto mine = f.begin();
@@ -192,7 +196,7 @@ TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition", "[
         model::thread stopping([&] { stop.request_stop(); });
         mine.set();
     });
-    model::check("stoppable_wait: condition_variable", {}, [] {
+    model::check("stoppable_wait: condition_variable", [] {
         mutex m;
         bide::basic_condition_variable<awake> changed;
         source stop;
@@ -214,38 +218,37 @@ TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition", "[
 
 TEST_CASE("stoppable_wait: an item is received, or still there",
           "[stoppable_wait][promise.release-or-stop]") {
-    for (const std::size_t n : {std::size_t{0}, std::size_t{1}}) {
-        model::check(n == 0 ? "stoppable_wait: recv, capacity 0" : "stop: recv, capacity 1", {},
-                     [n] {
-                         basic_channel<awake> c(n);
-                         source stop;
-                         bool sent = false;
-                         int got = 0;
-                         model::thread sending([&] { sent = is_sent(c.try_send(item(1)), 1); });
-                         model::thread stopping([&] { stop.request_stop(); });
-                         if (auto received = c.recv(stop.get_token())) {
-                             got = received->take();
-                         }
-                         sending.join();
-                         stopping.join();
-                         MODEL_REQUIRE(got + try_recv(c) == (sent ? 1 : 0));
-                     });
-        model::check(n == 0 ? "stoppable_wait: send, capacity 0" : "stop: send, capacity 1", {},
-                     [n] {
-                         basic_channel<awake> c(n);
-                         source stop;
-                         if (n == 1) {
-                             MODEL_REQUIRE(is_sent(c.try_send(item(2)), 2));
-                         }
-                         int got = 0;
-                         model::thread receiving([&] { got = try_recv(c); });
-                         model::thread stopping([&] { stop.request_stop(); });
-                         const bool sent = is_sent(c.send(stop.get_token(), item(1)), 1);
-                         receiving.join();
-                         stopping.join();
-                         MODEL_REQUIRE(got + try_recv(c) == (n == 1 ? 2 : 0) + (sent ? 1 : 0));
-                     });
-    }
+    const auto recv = [](std::size_t n) {
+        basic_channel<awake> c(n);
+        const source stop;
+        bool sent = false;
+        int got = 0;
+        beside(
+            stop,
+            [&](const token& t) {
+                auto received = c.recv(t);
+                got = received ? received->take() : 0;
+            },
+            [&] { sent = is_sent(c.try_send(item(1)), 1); });
+        MODEL_REQUIRE(got + try_recv(c) == (sent ? 1 : 0));
+    };
+    const auto send = [](std::size_t n) {
+        basic_channel<awake> c(n);
+        const source stop;
+        if (n == 1) {
+            MODEL_REQUIRE(is_sent(c.try_send(item(2)), 2));
+        }
+        bool sent = false;
+        int got = 0;
+        beside(
+            stop, [&](const token& t) { sent = is_sent(c.send(t, item(1)), 1); },
+            [&] { got = try_recv(c); });
+        MODEL_REQUIRE(got + try_recv(c) == (n == 1 ? 2 : 0) + (sent ? 1 : 0));
+    };
+    model::check("stoppable_wait: recv, capacity 0", [=] { recv(0); });
+    model::check("stoppable_wait: recv, capacity 1", [=] { recv(1); });
+    model::check("stoppable_wait: send, capacity 0", [=] { send(0); });
+    model::check("stoppable_wait: send, capacity 1", [=] { send(1); });
 }
 
 // ---- Coroutines and callbacks. A stop resumes a coroutine by the service, whose threads are daemons.
@@ -270,7 +273,7 @@ test::detached acquire(semaphore& from, token t, bool& taken, parker& ended) {
 }
 
 TEST_CASE("stoppable_wait: a coroutine is resumed once", "[stoppable_wait]") {
-    model::check("stoppable_wait: async_acquire, stopped", {}, [] {
+    model::check("stoppable_wait: async_acquire, stopped", [] {
         start_service();
         semaphore s(0);
         source stop;
@@ -296,7 +299,7 @@ TEST_CASE("stoppable_wait: a coroutine is resumed once", "[stoppable_wait]") {
 }
 
 TEST_CASE("stoppable_wait: a callback_wait is granted, stopped or cancelled", "[stoppable_wait]") {
-    model::check("stoppable_wait: callback_wait", {}, [] {
+    model::check("stoppable_wait: callback_wait", [] {
         start_service();
         semaphore s(0);
         source stop;
