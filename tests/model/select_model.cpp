@@ -95,7 +95,7 @@ template <std::size_t I, class Selected> int received(Selected& s) {
 
 TEST_CASE("select: takes an item from one of two channels", "[select]") {
     for (const std::size_t n : {0U, 1U}) {
-        model::check(n == 0 ? "select: one sends, capacity 0" : "select: one sends", {}, [n] {
+        model::check(n == 0 ? "select: one sends, capacity 0" : "select: one sends", [n] {
             channel idle(n);
             auto* const c = new channel(n);
             model::thread other([c] { MODEL_REQUIRE(send(*c, 1)); });
@@ -104,7 +104,7 @@ TEST_CASE("select: takes an item from one of two channels", "[select]") {
             delete c; // though the other one is inside still
         });
     }
-    model::check("select: one sends to both", {}, [] {
+    model::check("select: one sends to both", [] {
         channel a(1);
         channel b(1);
         model::thread other([&] {
@@ -119,7 +119,7 @@ TEST_CASE("select: takes an item from one of two channels", "[select]") {
 }
 
 TEST_CASE("select: a case that was not chosen takes no permit, no item, no place", "[select]") {
-    model::check("select: an item or a permit", {}, [] {
+    model::check("select: an item or a permit", [] {
         channel c(1);
         semaphore s(0);
         model::thread releasing([&] {
@@ -131,7 +131,7 @@ TEST_CASE("select: a case that was not chosen takes no permit, no item, no place
         MODEL_REQUIRE(s.available() == (chosen.index() == 0 ? 1 : 0));
         MODEL_REQUIRE(received<0>(chosen) + try_recv(c) == 1);
     });
-    model::check("select: two permits in part, or an event", {}, [] {
+    model::check("select: two permits in part, or an event", [] {
         semaphore s(1);
         event e;
         model::thread setting([&] { e.set(); });
@@ -139,7 +139,7 @@ TEST_CASE("select: a case that was not chosen takes no permit, no item, no place
         MODEL_REQUIRE(chosen.index() == 1);
         MODEL_REQUIRE(s.available() == 1 && s.waiters() == 0);
     });
-    model::check("select: a place or an event", {}, [] {
+    model::check("select: a place or an event", [] {
         channel c(1);
         try_send(c, 1);
         event e;
@@ -160,7 +160,7 @@ TEST_CASE("select: a case that was not chosen takes no permit, no item, no place
         other.join();
         MODEL_REQUIRE(received<0>(chosen) + try_recv(c) == 1);
     });
-    model::check("select: a closed channel", {}, [] {
+    model::check("select: a closed channel", [] {
         channel a(1);
         channel b(1);
         model::thread closing([&] { MODEL_REQUIRE(a.close()); });
@@ -186,7 +186,7 @@ TEST_CASE("select: a stop or an item, of which one happens and none is lost", "[
                          MODEL_REQUIRE(received<0>(chosen) + try_recv(c) == (sent ? 1 : 0));
                      });
     }
-    model::check("select: an item, then a stop", {}, [] {
+    model::check("select: an item, then a stop", [] {
         channel c(1);
         stop_source stop;
         model::thread other([&] {
@@ -207,7 +207,7 @@ TEST_CASE("select: a stop or an item, of which one happens and none is lost", "[
         model::record(chosen.index() == 0 ? "stop" : "item");
         MODEL_REQUIRE(received<1>(chosen) + try_recv(c) == 1);
     };
-    model::check("select: a stop beside an item that is there", {}, ready);
+    model::check("select: a stop beside an item that is there", ready);
     CHECK(model::outcomes({}, ready) == "item stop");
     model::check("select: a deadline or an item", {.timeouts = 1}, [] {
         channel c(1);
@@ -252,7 +252,7 @@ TEST_CASE("select: without waiting, finds a stop that comes before the item goes
 
 // At each instant there is an item in one of them.
 TEST_CASE("select: without waiting, finds what is there, wherever it goes", "[select]") {
-    model::check("select: an item in the second, then in the first", {}, [] {
+    model::check("select: an item in the second, then in the first", [] {
         channel a(1);
         channel b(1);
         try_send(b, 1);
@@ -270,12 +270,12 @@ TEST_CASE("select: without waiting, finds what is there, wherever it goes", "[se
 
 // ---- The thread that decides a case
 
-// Selects from what make() gives a case of, while act() decides it, and destroys the select at once:
-// its choice is not touched after the outcome was published.
-template <class Make, class Act> void decide(const char* name, Make make, Act act) {
+// Selects from a case of such parts, while act() decides it, and destroys the select at once: its choice is not
+// touched after the outcome was published.
+template <class Parts> void decide(const char* name, void (*act)(Parts&)) {
     DYNAMIC_SECTION(name) {
-        model::check(name, {}, [make, act] {
-            auto parts = make();
+        model::check(name, {}, [act] {
+            Parts parts;
             event never;
             model::thread other([&] { act(parts); });
             auto chosen = bide::select(parts.one(), on_event(never));
@@ -316,37 +316,23 @@ struct of_broadcast {
 };
 
 TEST_CASE("select: a case is decided on the choice before its outcome is published", "[select]") {
-    decide("select: an event that is set", [] { return of_event(); }, [](auto& p) { p.e.set(); });
-    decide(
-        "select: a semaphore that is released", [] { return of_semaphore(); },
-        [](auto& p) { p.s.release(); });
-    decide(
-        "select: a semaphore that is closed", [] { return of_semaphore(); },
-        [](auto& p) { p.s.close(); });
-    decide(
-        "select: a channel that is sent to", [] { return of_channel(); },
-        [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
-    decide(
-        "select: a rendezvous", [] { return of_rendezvous(); },
-        [](auto& p) { MODEL_REQUIRE(send(p.c, 1)); });
-    decide(
-        "select: a channel that is closed", [] { return of_channel(); },
-        [](auto& p) { p.c.close(); });
-    decide(
-        "select: an unbounded channel that is sent to", [] { return of_unbounded(); },
-        [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
-    decide(
-        "select: an unbounded channel that is closed", [] { return of_unbounded(); },
-        [](auto& p) { p.c.close(); });
-    decide(
-        "select: a oneshot that is sent to", [] { return of_oneshot(); },
-        [](auto& p) { MODEL_REQUIRE(std::move(p.ends.first).send(item(1)).has_value()); });
-    decide(
-        "select: a broadcast that is sent to", [] { return of_broadcast(); },
-        [](auto& p) { MODEL_REQUIRE(p.b.send(1) == 1); });
-    decide(
-        "select: a broadcast that is closed", [] { return of_broadcast(); },
-        [](auto& p) { p.b.close(); });
+    decide<of_event>("select: an event that is set", [](auto& p) { p.e.set(); });
+    decide<of_semaphore>("select: a semaphore that is released", [](auto& p) { p.s.release(); });
+    decide<of_semaphore>("select: a semaphore that is closed", [](auto& p) { p.s.close(); });
+    decide<of_channel>("select: a channel that is sent to",
+                       [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
+    decide<of_rendezvous>("select: a rendezvous", [](auto& p) { MODEL_REQUIRE(send(p.c, 1)); });
+    decide<of_channel>("select: a channel that is closed", [](auto& p) { p.c.close(); });
+    decide<of_unbounded>("select: an unbounded channel that is sent to",
+                         [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
+    decide<of_unbounded>("select: an unbounded channel that is closed",
+                         [](auto& p) { p.c.close(); });
+    decide<of_oneshot>("select: a oneshot that is sent to", [](auto& p) {
+        MODEL_REQUIRE(std::move(p.ends.first).send(item(1)).has_value());
+    });
+    decide<of_broadcast>("select: a broadcast that is sent to",
+                         [](auto& p) { MODEL_REQUIRE(p.b.send(1) == 1); });
+    decide<of_broadcast>("select: a broadcast that is closed", [](auto& p) { p.b.close(); });
 }
 
 // ---- Other waiters for the same
@@ -384,21 +370,15 @@ void two_send(std::size_t n) {
     MODEL_REQUIRE(got + rest == (left ? 3 : 2));
 }
 
-TEST_CASE("select: beside a receiver, each item comes once", "[select]") {
-    const model::options o = random(3'000);
+void beside_others(const model::options& o) {
     model::check("select: one behind it, capacity 0", o, [] { one_behind_it(0); });
     model::check("select: one behind it", o, [] { one_behind_it(1); });
     model::check("select: two send, capacity 0", o, [] { two_send(0); });
     model::check("select: two send", o, [] { two_send(1); });
 }
 
-TEST_CASE("select: beside a receiver, each item comes once, for long", "[select][.long]") {
-    model::options o = random(200'000);
-    o.depth = 5;
-    model::check("select: one behind it, capacity 0, long", o, [] { one_behind_it(0); });
-    model::check("select: one behind it, long", o, [] { one_behind_it(1); });
-    model::check("select: two send, capacity 0, long", o, [] { two_send(0); });
-    model::check("select: two send, long", o, [] { two_send(1); });
+TEST_CASE("select: beside a receiver, each item comes once", "[select]") {
+    beside_others(random(3'000));
 }
 
 // ---- Selects that meet
@@ -449,8 +429,7 @@ void exchange(std::size_t n, bool crosswise) {
                   (is_gone(x) ? 1 : 0) + (other_sent ? 2 : 0));
 }
 
-TEST_CASE("select: two that select meet once", "[select]") {
-    const model::options o = random(3'000);
+void that_meet(const model::options& o) {
     model::check("select: sends against receives, capacity 0", o,
                  [] { send_to_either_recv_from_either(0); });
     model::check("select: sends against receives", o, [] { send_to_either_recv_from_either(1); });
@@ -461,17 +440,13 @@ TEST_CASE("select: two that select meet once", "[select]") {
                  [] { exchange(1, model::choose(2) == 0); });
 }
 
-TEST_CASE("select: two that select meet once, for long", "[select][.long]") {
+TEST_CASE("select: two that select meet once", "[select]") { that_meet(random(3'000)); }
+
+TEST_CASE("select: beside others, and where they meet, for long", "[select][.long]") {
     model::options o = random(200'000);
     o.depth = 5;
-    model::check("select: sends against receives, capacity 0, long", o,
-                 [] { send_to_either_recv_from_either(0); });
-    model::check("select: sends against receives, long", o,
-                 [] { send_to_either_recv_from_either(1); });
-    model::check("select: a send and a receive each, capacity 0, long", o,
-                 [] { exchange(0, model::choose(2) == 0); });
-    model::check("select: a send and a receive each, long", o,
-                 [] { exchange(1, model::choose(2) == 0); });
+    beside_others(o);
+    that_meet(o);
 }
 
 // ---- Coroutines
@@ -486,7 +461,7 @@ test::held select_held(bide::basic_ready_queue<awake>& where, channel& a, channe
 }
 
 TEST_CASE("select: a coroutine goes on once, when all its cases are queued", "[select]") {
-    model::check("select: a coroutine, one sends to both", {}, [] {
+    model::check("select: a coroutine, one sends to both", [] {
         channel a(1);
         channel b(1);
         var<int> got{0};
@@ -498,7 +473,7 @@ TEST_CASE("select: a coroutine goes on once, when all its cases are queued", "[s
         sending.join();
         MODEL_REQUIRE(got != 0 && got + try_recv(a) + try_recv(b) == 3);
     });
-    model::check("select: a coroutine, one sends, capacity 0", {}, [] {
+    model::check("select: a coroutine, one sends, capacity 0", [] {
         channel a(0);
         channel b(0);
         var<int> got{0};
@@ -511,7 +486,7 @@ TEST_CASE("select: a coroutine goes on once, when all its cases are queued", "[s
 
 // What a time-out of the whole select does, on a thread of its own.
 TEST_CASE("select: one that is ended from outside goes on once, after all are queued", "[select]") {
-    model::check("select: ended while its cases are queued", {}, [] {
+    model::check("select: ended while its cases are queued", [] {
         channel a(1);
         channel b(1);
         auto wait = bide::async_select(on_recv(a), on_recv(b)).as_case();
@@ -554,7 +529,7 @@ TEST_CASE("select: the item of a select that is destroyed goes to a waiter", "[s
         }
         MODEL_REQUIRE(got == 0 && next == 1);
     };
-    model::check("select: destroyed with its item", {}, body);
+    model::check("select: destroyed with its item", body);
 }
 
 } // namespace
