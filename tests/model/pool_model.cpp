@@ -854,19 +854,6 @@ void blocked_for_its_worker(const pool::options& of, bool forks) {
     s.end();
 }
 
-// The substitute finds nothing more to run when the first thread is back: it hands the worker back,
-// at any time, also while the last job comes.
-void given_back() {
-    shift s(workers(1), 3);
-    s.block(0, 1);
-    s.all[0].pushes = 1;
-    s.start_with_stand_in();
-    s.push(0);
-    s.await(0);
-    s.push(2);
-    s.end();
-}
-
 // One of two workers is blocked. The other one wakes and runs a job that continues until a third
 // job has run: the first worker has to run that one.
 void blocked_before_the_last() {
@@ -911,7 +898,6 @@ TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps", "[pool
     check_at_random("one worker, blocked, at random", [] { blocked(workers(1), true); });
     check_at_random("one worker, blocked, a job from outside, at random",
                     [] { blocked(workers(1), false); });
-    check_at_random("one worker, blocked and given back, at random", given_back);
     check_at_random("two workers, one blocked, at random", [] { blocked(workers(2), true); });
     check_at_random("two workers, one blocked, without stealing, at random",
                     [] { blocked(workers(2, false), true); });
@@ -962,19 +948,6 @@ void pinned_to_a_blocked_thread() {
     s.end();
 }
 
-// The same with a thread that has lost its worker for sure: the substitute runs a job until the last
-// pinned job has run.
-void pinned_without_a_worker() {
-    shift s(workers(1), 3);
-    s.block(0, 1);
-    s.all[0].pushes = 1;
-    s.all[1].looks = &s.all[2].done;
-    s.start_with_stand_in();
-    s.push_pinned(0, 0);
-    s.push_pinned(0, 2);
-    s.end();
-}
-
 TEST_CASE("pool: high and low jobs are run, whichever worker sleeps", "[pool]") {
     check_at_random("one worker, two classes, at random",
                     [] { from_outside(workers(1), {low, high}); });
@@ -997,7 +970,6 @@ TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or i
         "a pinned job, then one in place of another job, at random", 0,
         [] { pinned_job_in_place_of_another(true); }, 300);
     check_at_random("pinned to a blocked thread, at random", pinned_to_a_blocked_thread);
-    check_at_random("pinned to a thread without a worker, at random", pinned_without_a_worker);
 }
 
 TEST_CASE("pool: a pinned job and its thread, in every execution", "[pool][.long]") {

@@ -188,9 +188,11 @@ link waits(driver& d, bool reads, var<becomes>& outcome, platform::atomic<int>& 
     left.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-// One or two waits for the same file, in its directions, and a thread in the driver until all are over.
+// One or two waits for the same file, and a thread in the driver until all are over. The first wait reads; the second
+// one waits for the same direction, or for the other one.
 struct scene {
-    explicit scene(int waits) : left(waits) {}
+    explicit scene(int all, bool second_reads = true)
+        : left(all), one(waits(d, true, first, left)), two(waits(d, second_reads, second, left)) {}
 
     // What a worker does.
     void serve() {
@@ -204,24 +206,23 @@ struct scene {
     platform::atomic<int> left;
     var<becomes> first{becomes::nothing};
     var<becomes> second{becomes::nothing};
+    model::chain<platform> one;
+    model::chain<platform> two;
 };
 
 void one_waits() {
     scene s(1);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
     model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
     model::thread worker([&] { s.serve(); });
-    one.begin();
+    s.one.begin();
     worker.join();
-    MODEL_REQUIRE(s.first == becomes::ready && one.ended == 1);
+    MODEL_REQUIRE(s.first == becomes::ready && s.one.ended == 1);
 }
 
 // Both wait for one direction, or each for one. The file becomes ready for one after the other, or for the
 // second one when the wait for the first one is over: a later wait does not delay an earlier one.
 void two_wait(bool same, bool in_turn = false) {
-    scene s(2);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::chain<platform> two(waits(s.d, same, s.second, s.left));
+    scene s(2, same);
     model::thread kernel([&] {
         s.d.file().become_ready(EPOLLIN);
         while (in_turn && s.left.load(std::memory_order_acquire) == 2) {
@@ -230,8 +231,8 @@ void two_wait(bool same, bool in_turn = false) {
         s.d.file().become_ready(EPOLLOUT);
     });
     model::thread worker([&] { s.serve(); });
-    model::thread other([&] { two.begin(); });
-    one.begin();
+    model::thread other([&] { s.two.begin(); });
+    s.one.begin();
     worker.join();
     other.join();
     MODEL_REQUIRE(s.first == becomes::ready && s.second == becomes::ready);
@@ -240,15 +241,13 @@ void two_wait(bool same, bool in_turn = false) {
 // One of two waits is cancelled while the file becomes ready: the other one is not.
 void cancelled(bool another) {
     scene s(another ? 2 : 1);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::chain<platform> two(waits(s.d, true, s.second, s.left));
-    one.begin();
+    s.one.begin();
     if (another) {
-        two.begin();
+        s.two.begin();
     }
     model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
     model::thread worker([&] { s.serve(); });
-    one.cancel();
+    s.one.cancel();
     s.d.wake(); // a worker looks for what the cancelled task made runnable
     worker.join();
     kernel.join();
@@ -259,12 +258,10 @@ void cancelled(bool another) {
 
 // Ends every wait, in both directions.
 void hung_up() {
-    scene s(2);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::chain<platform> two(waits(s.d, false, s.second, s.left));
+    scene s(2, false);
     model::thread kernel([&] { s.d.file().become_ready(EPOLLHUP); });
-    model::thread other([&] { two.begin(); });
-    one.begin();
+    model::thread other([&] { s.two.begin(); });
+    s.one.begin();
     s.serve();
     other.join();
     MODEL_REQUIRE(s.first == becomes::ready && s.second == becomes::ready);
@@ -274,16 +271,14 @@ void hung_up() {
 // descriptor, which may be closed when no wait is left.
 void waits_after_a_cancellation(bool replaced) {
     scene s(2);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::chain<platform> two(waits(s.d, true, s.second, s.left));
     model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
     model::thread worker([&] { s.serve(); });
-    one.begin();
-    one.cancel();
+    s.one.begin();
+    s.one.cancel();
     if (replaced) {
         s.d.file().be_replaced();
     }
-    two.begin();
+    s.two.begin();
     if (replaced) {
         s.d.file().become_ready(EPOLLIN);
     }
@@ -329,8 +324,7 @@ void forgotten_before_its_wait(bool by_detachment) {
 // The file is forgotten while it becomes ready.
 void forgotten() {
     scene s(1);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    one.begin();
+    s.one.begin();
     model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
     model::thread worker([&] { s.serve(); });
     s.d.forget(descriptor());
@@ -345,15 +339,13 @@ void forgotten() {
 // of the former ends no wait for the latter.
 void replaced() {
     scene s(2);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::chain<platform> two(waits(s.d, true, s.second, s.left));
-    one.begin();
+    s.one.begin();
     model::thread worker([&] { s.serve(); });
     s.d.file().become_ready(EPOLLIN);
     s.d.forget(descriptor());
     s.d.file().be_replaced();
-    two.begin();
-    two.cancel();
+    s.two.begin();
+    s.two.cancel();
     s.d.wake();
     worker.join();
     MODEL_REQUIRE(s.first == becomes::ready || s.first == becomes::failed);
@@ -362,11 +354,9 @@ void replaced() {
 
 // Every wait ends, in both directions.
 void both_forgotten(bool by_detachment) {
-    scene s(2);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::chain<platform> two(waits(s.d, false, s.second, s.left));
-    one.begin();
-    two.begin();
+    scene s(2, false);
+    s.one.begin();
+    s.two.begin();
     model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
     if (by_detachment) {
         s.in.reset();
@@ -378,11 +368,9 @@ void both_forgotten(bool by_detachment) {
 
 // After an event for one wait, none can be requested for the other one.
 void closed() {
-    scene s(2);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::chain<platform> two(waits(s.d, false, s.second, s.left));
-    one.begin();
-    two.begin();
+    scene s(2, false);
+    s.one.begin();
+    s.two.begin();
     model::thread kernel([&] {
         s.d.file().be_closed();
         s.d.file().become_ready(EPOLLIN);
@@ -394,11 +382,10 @@ void closed() {
 // A task that waits in a driver is cancelled when it begins. No event comes.
 void cancelled_at_its_begin() {
     scene s(1);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::thread waiting([&] { one.begin(); });
-    one.cancel();
+    model::thread waiting([&] { s.one.begin(); });
+    s.one.cancel();
     waiting.join();
-    MODEL_REQUIRE(one.ended == 1 && (one.never_ran || s.first == becomes::stopped));
+    MODEL_REQUIRE(s.one.ended == 1 && (s.one.never_ran || s.first == becomes::stopped));
 }
 
 // Waits for both directions at a time, and takes one of them.
@@ -433,38 +420,29 @@ void selected(bool closed) {
     MODEL_REQUIRE(one.ended == 1 && (s.first == becomes::ready || closed));
 }
 
-// The driver is detached while the wait begins. The wait ends at once, or when the driver is detached.
-void detached() {
+// The driver is detached while the wait begins. The wait ends at once, or when the driver is detached. Another
+// thread may have made the entry of the file, and need not have begun its own wait.
+void detached(bool beside_another_entry) {
     scene s(1);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::thread waiting([&] { one.begin(); });
+    std::optional<model::thread> making;
+    if (beside_another_entry) {
+        making.emplace([&] { static_cast<void>(s.d.async_wait_writable(descriptor())); });
+    }
+    model::thread waiting([&] { s.one.begin(); });
     s.in.reset();
     waiting.join();
-    MODEL_REQUIRE(s.first == becomes::failed && one.ended == 1);
-}
-
-// The same with a wait whose entry another thread has made. That thread need not have begun its own wait.
-void detached_beside_another_entry() {
-    scene s(1);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::thread making([&] { static_cast<void>(s.d.async_wait_writable(descriptor())); });
-    model::thread waiting([&] { one.begin(); });
-    s.in.reset();
-    waiting.join();
-    making.join();
-    MODEL_REQUIRE(s.first == becomes::failed && one.ended == 1);
+    making.reset();
+    MODEL_REQUIRE(s.first == becomes::failed && s.one.ended == 1);
 }
 
 // A wait in the second attachment, after one that the end of the first has closed.
 void attached_again() {
     scene s(2);
-    model::chain<platform> one(waits(s.d, true, s.first, s.left));
-    model::chain<platform> two(waits(s.d, true, s.second, s.left));
-    one.begin();
+    s.one.begin();
     model::thread kernel([&] { s.d.file().become_ready(EPOLLIN); });
     s.in.reset();
     s.in = std::make_unique<driver::attachment>(s.d);
-    two.begin();
+    s.two.begin();
     s.serve();
     kernel.join();
     MODEL_REQUIRE(s.first == becomes::failed && s.second == becomes::ready);
@@ -524,9 +502,9 @@ TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the en
     check("both directions detached", true, [] { both_forgotten(true); });
     check("closed", true, closed);
     check("cancelled at its begin", true, cancelled_at_its_begin);
-    check("detached", true, detached);
+    check("detached", true, [] { detached(false); });
     check("attached again", true, attached_again);
-    check("detached beside another entry", true, detached_beside_another_entry);
+    check("detached beside another entry", true, [] { detached(true); });
 }
 
 TEST_CASE("readiness_driver: a select of both directions takes one of them", "[readiness_driver]") {

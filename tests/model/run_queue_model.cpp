@@ -383,62 +383,48 @@ TEST_CASE("run_queue: each job comes out once, from two rings that are evened ou
                  balance<2, 8>(5, 1, false));
 }
 
+// A thread pushes into a queue and looks whether its worker sleeps. The worker says so, and looks into the queue.
+template <class Queue, class Push> void push_and_announce(const Queue& q, Push push) {
+    platform::atomic<int> sleeps{0};
+    bool seen = false;
+    model::thread pushing([&] {
+        push();
+        seen = sleeps.load(seq_cst) != 0;
+    });
+    sleeps.exchange(1, seq_cst);
+    const bool empty = q.empty();
+    pushing.join();
+    MODEL_REQUIRE(seen || !empty);
+}
+
 TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees the announcement",
           "[run_queue]") {
     model::check("a push, an announcement", {}, [] {
         run_queue<2> q;
-        platform::atomic<int> sleeps{0};
         jobs all;
         bag over;
-        bool seen = false;
-        bool empty = true;
-        model::thread pushing([&] {
-            all.push(q, over);
-            seen = sleeps.load(seq_cst) != 0;
-        });
-        sleeps.exchange(1, seq_cst);
-        empty = q.empty();
-        pushing.join();
-        MODEL_REQUIRE(seen || !empty);
+        push_and_announce(q, [&] { all.push(q, over); });
     });
     model::check("a push that grows, an announcement", {}, [] {
         run_queue<2, 4> q;
-        platform::atomic<int> sleeps{0};
         jobs all;
         bag over;
         all.push(q, over, 2);
-        bool seen = false;
-        bool empty = true;
-        model::thread pushing([&] {
+        push_and_announce(q, [&] {
             static_cast<void>(q.pop());
             static_cast<void>(q.pop());
             all.push(q, over, 3);
-            seen = sleeps.load(seq_cst) != 0;
         });
-        sleeps.exchange(1, seq_cst);
-        empty = q.empty();
-        pushing.join();
-        MODEL_REQUIRE(seen || !empty);
     });
     model::check("a thief's push, an announcement", {}, [] {
         run_queue<4> q;
         run_queue<4> mine;
-        platform::atomic<int> sleeps{0};
         jobs all;
         bag over;
         bag thief;
         all.push(q, over, 3);
-        bool seen = false;
-        bool empty = true;
-        model::thread stealing([&] {
-            thief.steal(q, mine);
-            seen = sleeps.load(seq_cst) != 0;
-        });
-        sleeps.exchange(1, seq_cst);
-        empty = mine.empty();
-        stealing.join();
+        push_and_announce(mine, [&] { thief.steal(q, mine); });
         MODEL_REQUIRE(thief.count == 1 && mine.size() == 1);
-        MODEL_REQUIRE(seen || !empty);
     });
 }
 

@@ -3,6 +3,7 @@
 #include <bide/task/detail/tag_table.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <model/check.hpp>
+#include <model/task_support.hpp>
 #include <support/test.hpp>
 
 namespace {
@@ -12,24 +13,10 @@ using header = bide::detail::basic_task_header<platform>;
 using table = bide::detail::basic_tag_table<platform, 2>;
 template <class T> using var = platform::var<T>;
 
-struct no_home final : bide::detail::basic_task_home<platform> {
-    void post(bide::runnable&) noexcept override {}
-    bide::executor_ref executor() noexcept override { return {}; }
-    unsigned registry_here() const noexcept override { return 0; }
-    bide::detail::basic_task_registry<platform>& registry(unsigned) noexcept override {
-        return tasks;
-    }
-    bool is_here() const noexcept override { return true; }
-    bool is_closing() const noexcept override { return false; }
-    void task_ended() noexcept override {}
-
-    bide::detail::basic_task_registry<platform> tasks;
-};
-
 // A task that never starts.
 class labelled final : public header {
 public:
-    explicit labelled(no_home& home) noexcept : header(home, false) {}
+    explicit labelled(model::task_home<platform>& home) noexcept : header(home, false) {}
 
 private:
     std::coroutine_handle<> start() noexcept override { return {}; }
@@ -83,7 +70,7 @@ TEST_CASE("task_tag: a thread that finds a text sees what was written before it"
 
 TEST_CASE("task_tag: a dump sees the text of the name and of the tag that it finds", "[task_tag]") {
     model::check("a task sets its name and its tag", {}, [] {
-        no_home home;
+        model::task_home<platform> home;
         labelled t(home);
         var<int> text{0};
         var<int> place{0};

@@ -15,16 +15,15 @@
 
 namespace {
 
-using namespace std::chrono_literals;
 // The inner locks have a model of their own.
 using platform = model::platform_without_lock_sleep;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-bide::scheduler_options with(unsigned blocking_threads, std::chrono::milliseconds stay) {
+bide::scheduler_options with(unsigned blocking_threads) {
     bide::scheduler_options o;
     o.max_blocking_threads = blocking_threads;
-    o.blocking_keep_alive = stay;
+    o.blocking_keep_alive = std::chrono::milliseconds(1);
     o.name = "";
     return o;
 }
@@ -118,105 +117,99 @@ private:
     std::deque<worker> workers_;
 };
 
+// A pool, and its threads.
+struct scene {
+    scene(unsigned workers, unsigned blocking_threads)
+        : p(workers), wanted(with(blocking_threads)), t(nullptr, p, wanted) {
+        p.threads = &t;
+    }
+
+    steps p;
+    bide::scheduler_options wanted;
+    steps::threads_type t;
+};
+
 // Each worker is run once by its own thread. Then this thread blocks it, as the last one that has used
 // it, and waits until another thread has run it.
 void replaced(unsigned workers, unsigned blocking_threads) {
-    steps p(workers);
-    auto wanted = with(blocking_threads, 1ms);
-    steps::threads_type t(nullptr, p, wanted);
-    p.threads = &t;
-    MODEL_REQUIRE(!t.start());
-    steps::worker& w = p.workers()[0];
+    scene s(workers, blocking_threads);
+    MODEL_REQUIRE(!s.t.start());
+    steps::worker& w = s.p.workers()[0];
     steps::await(w, 1);
-    p.block(w);
+    s.p.block(w);
     steps::await(w, 2);
-    t.finish();
+    s.t.finish();
 }
 
 // Two threads that wait are woken for nothing, as by a pinned job that another one has run. Each of them
 // is given one worker.
 void woken_and_replaced() {
-    steps p(2);
-    auto wanted = with(0, 1ms);
-    steps::threads_type t(nullptr, p, wanted);
-    p.threads = &t;
-    MODEL_REQUIRE(!t.start());
-    for (steps::worker& w : p.workers()) {
+    scene s(2, 0);
+    MODEL_REQUIRE(!s.t.start());
+    for (steps::worker& w : s.p.workers()) {
         steps::await(w, 1);
-        t.wake_thread(w.index);
+        s.t.wake_thread(w.index);
     }
-    for (steps::worker& w : p.workers()) {
-        p.block(w);
+    for (steps::worker& w : s.p.workers()) {
+        s.p.block(w);
     }
-    for (steps::worker& w : p.workers()) {
+    for (steps::worker& w : s.p.workers()) {
         steps::await(w, 2);
     }
-    t.finish();
+    s.t.finish();
 }
 
 // finish() comes while a thread is about to wait.
 void finished(unsigned workers) {
-    steps p(workers);
-    auto wanted = with(1, 1ms);
-    steps::threads_type t(nullptr, p, wanted);
-    p.threads = &t;
-    MODEL_REQUIRE(!t.start());
-    t.finish();
-    for (steps::worker& w : p.workers()) {
+    scene s(workers, 1);
+    MODEL_REQUIRE(!s.t.start());
+    s.t.finish();
+    for (steps::worker& w : s.p.workers()) {
         MODEL_REQUIRE(w.runs == 1);
     }
 }
 
 // Two threads request a replacement, and no thread can be started: none relies on the other.
 void refused_twice() {
-    steps p(1);
-    auto wanted = with(1, 1ms);
-    steps::threads_type t(nullptr, p, wanted);
-    p.threads = &t;
+    scene s(1, 1);
     bool other = true;
     model::thread requesting([&] {
         model::os_thread::starts_left() = 0;
-        other = t.request_replacement();
+        other = s.t.request_replacement();
     });
     model::os_thread::starts_left() = 0;
-    const bool mine = t.request_replacement();
+    const bool mine = s.t.request_replacement();
     requesting.join();
     MODEL_REQUIRE(!mine && !other);
-    t.finish();
+    s.t.finish();
 }
 
 // The only thread for blocking tasks becomes free at any time, also when the worker's own thread is back:
 // then it serves the next request.
 void served_again() {
-    steps p(1);
-    auto wanted = with(1, 1ms);
-    steps::threads_type t(nullptr, p, wanted);
-    p.threads = &t;
+    scene s(1, 1);
     model::posted other([] {});
-    MODEL_REQUIRE(post(t, other));
-    steps::worker& w = p.workers()[0];
+    MODEL_REQUIRE(post(s.t, other));
+    steps::worker& w = s.p.workers()[0];
     w.blocked.store(true, std::memory_order_release);
-    MODEL_REQUIRE(t.request_replacement());
+    MODEL_REQUIRE(s.t.request_replacement());
     const int runs = steps::take(w) ? 0 : 1;
     steps::await(w, runs);
     w.blocked.store(true, std::memory_order_release);
-    MODEL_REQUIRE(t.request_replacement());
+    MODEL_REQUIRE(s.t.request_replacement());
     steps::await(w, runs + 1);
-    t.finish();
+    s.t.finish();
 }
 
 // It runs a worker for each request.
 void served(int requesters) {
-    steps p(2);
-    auto wanted = with(1, 1ms);
-    steps::threads_type t(nullptr, p, wanted);
-    p.threads = &t;
+    scene s(2, 1);
     model::posted other([] {});
-    MODEL_REQUIRE(post(t, other));
+    MODEL_REQUIRE(post(s.t, other));
     const auto request = [&](unsigned n) {
-        p.workers()[n].blocked.store(true, std::memory_order_release);
-        MODEL_REQUIRE(t.request_replacement());
-        steps::await(p.workers()[n], 1);
+        s.p.workers()[n].blocked.store(true, std::memory_order_release);
+        MODEL_REQUIRE(s.t.request_replacement());
+        steps::await(s.p.workers()[n], 1);
     };
     if (requesters == 2) {
         model::thread second([&] { request(1); });
@@ -225,7 +218,7 @@ void served(int requesters) {
         request(0);
         request(1);
     }
-    t.finish();
+    s.t.finish();
 }
 
 TEST_CASE("worker_threads: finish() ends every thread, whatever it waits for", "[worker_threads]") {
