@@ -1,4 +1,5 @@
 #include <bide/core/parker.hpp>
+#include <model/after_writing.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 
@@ -17,28 +18,10 @@ constexpr deadline soon = deadline::at_ns(1'000'000);
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
-} // namespace
-
-TEST_CASE("parker: an unpark before or during the park ends it", "[parker]") {
-    const auto body = [] {
-        parker p;
-        var<int> done{0};
-        model::thread notifier([&] {
-            done = 1;
-            p.unpark();
-        });
-        p.park();
-        MODEL_REQUIRE(done == 1);
-    };
-    model::check("one unpark", {}, body);
-    model::check("one unpark, spurious returns", {.spurious = 3}, body);
-}
-
-TEST_CASE("parker: the writes of each unpark are seen, also if a token was there already",
-          "[parker]") {
-    // There is at most one park for each item. If two tokens become one, the park that takes them
-    // must see the items of both notifiers.
-    const auto body = [] {
+// There is at most one park for each item. If two tokens become one, the park that takes them must see the items of
+// both notifiers.
+auto two_unparkers(bool times_out) {
+    return [times_out] {
         parker p;
         atomic<int> left{0};
         atomic<int> right{0};
@@ -50,12 +33,34 @@ TEST_CASE("parker: the writes of each unpark are seen, also if a token was there
             right.store(1, relaxed);
             p.unpark();
         });
+        if (times_out) {
+            p.park_until(soon);
+        }
         while (left.load(relaxed) == 0 || right.load(relaxed) == 0) {
             p.park();
         }
     };
-    model::check("two unparkers", {}, body);
-    model::check("two unparkers, spurious returns", {.spurious = 1}, body);
+}
+
+} // namespace
+
+TEST_CASE("parker: an unpark before or during the park ends it", "[parker]") {
+    const auto body = [] {
+        parker p;
+        var<int> done{0};
+        model::thread notifier(model::after_writing(done, [&] { p.unpark(); }));
+        p.park();
+        MODEL_REQUIRE(done == 1);
+    };
+    model::check("one unpark", {}, body);
+    model::check("one unpark, spurious returns", {.spurious = 3}, body);
+}
+
+TEST_CASE("parker: the writes of each unpark are seen, also if a token was there already",
+          "[parker]") {
+    model::check("two unparkers", {}, two_unparkers(false));
+    model::check("two unparkers, spurious returns", {.spurious = 1}, two_unparkers(false));
+    model::check("two unparkers, time-outs", {.timeouts = 1}, two_unparkers(true));
 }
 
 TEST_CASE("parker: a token on top of another publishes the writes between them", "[parker]") {
@@ -84,14 +89,8 @@ TEST_CASE("parker: several tokens count as one", "[parker]") {
         parker p;
         var<int> left{0};
         var<int> right{0};
-        model::thread first([&] {
-            left = 1;
-            p.unpark();
-        });
-        model::thread second([&] {
-            right = 1;
-            p.unpark();
-        });
+        model::thread first(model::after_writing(left, [&] { p.unpark(); }));
+        model::thread second(model::after_writing(right, [&] { p.unpark(); }));
         const bool early = p.park_until(deadline::poll());
         if (early) {
             p.park_until(deadline::poll());
@@ -109,10 +108,7 @@ TEST_CASE("parker: a token that arrives with the time-out is taken or stays", "[
     const auto body = [] {
         parker p;
         var<int> done{0};
-        model::thread notifier([&] {
-            done = 1;
-            p.unpark();
-        });
+        model::thread notifier(model::after_writing(done, [&] { p.unpark(); }));
         if (!p.park_until(soon)) {
             p.park();
         }
@@ -131,34 +127,11 @@ TEST_CASE("parker: a token that arrives with the time-out is taken or stays", "[
           }) == "000 001 010 100");
 }
 
-TEST_CASE("parker: two time-outs and two unparks lose no item", "[parker]") {
-    model::check("two unparkers, time-outs", {.timeouts = 1}, [] {
-        parker p;
-        atomic<int> left{0};
-        atomic<int> right{0};
-        model::thread first([&] {
-            left.store(1, relaxed);
-            p.unpark();
-        });
-        model::thread second([&] {
-            right.store(1, relaxed);
-            p.unpark();
-        });
-        p.park_until(soon);
-        while (left.load(relaxed) == 0 || right.load(relaxed) == 0) {
-            p.park();
-        }
-    });
-}
-
 TEST_CASE("parker: the owner may destroy it as soon as it has the token", "[parker]") {
     const auto body = [] {
         auto p = std::make_unique<parker>();
         var<int> done{0};
-        model::thread notifier([&done, mine = p.get()] {
-            done = 1;
-            mine->unpark();
-        });
+        model::thread notifier(model::after_writing(done, [mine = p.get()] { mine->unpark(); }));
         if (!p->park_until(soon)) {
             p->park();
         }

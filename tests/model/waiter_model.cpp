@@ -2,6 +2,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <model/after_writing.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 #include <support/tokens.hpp>
@@ -29,10 +30,8 @@ TEST_CASE("waiter: a publication ends the park, and earlier writes are visible",
     const auto body = [] {
         waiter w;
         var<int> done{0};
-        model::thread publisher([&] {
-            done = 1;
-            w.publish(wait_status::granted);
-        });
+        model::thread publisher(
+            model::after_writing(done, [&] { w.publish(wait_status::granted); }));
         MODEL_REQUIRE(w.park(deadline::never()));
         MODEL_REQUIRE(w.outcome() == wait_status::granted);
         MODEL_REQUIRE(done == 1);
@@ -45,10 +44,8 @@ TEST_CASE("waiter: a publication that arrives with the time-out ends the next pa
     const auto body = [] {
         waiter w;
         var<int> done{0};
-        model::thread publisher([&] {
-            done = 1;
-            w.publish(wait_status::closed);
-        });
+        model::thread publisher(
+            model::after_writing(done, [&] { w.publish(wait_status::closed); }));
         if (!w.park(soon)) {
             MODEL_REQUIRE(
                 w.park(deadline::never())); // begins with `parked`, left by the first park
@@ -72,10 +69,8 @@ TEST_CASE("waiter: the publication is the last access to the node", "[waiter]") 
         return [end] {
             auto w = std::make_unique<waiter>();
             var<int> done{0};
-            model::thread publisher([&done, mine = w.get()] {
-                done = 1;
-                mine->publish(wait_status::granted);
-            });
+            model::thread publisher(model::after_writing(
+                done, [mine = w.get()] { mine->publish(wait_status::granted); }));
             end(*w);
             w.reset();
             MODEL_REQUIRE(done == 1);
@@ -248,10 +243,7 @@ TEST_CASE("waiter: a rouse and a grant at the same time end the wait once", "[wa
         var<int> done{0};
         p.enter(*w);
         model::thread rouser([&] { p.rouse(); });
-        model::thread granter([&] {
-            done = 1;
-            p.grant();
-        });
+        model::thread granter(model::after_writing(done, [&] { p.grant(); }));
         MODEL_REQUIRE(w->park(deadline::never()));
         MODEL_REQUIRE(w->outcome() == wait_status::granted);
         w.reset();
@@ -267,10 +259,7 @@ TEST_CASE("waiter: a time-out and a grant decide a wait once", "[waiter]") {
     const auto body = [] {
         tokens<platform> t(0);
         var<int> done{0};
-        model::thread giver([&] {
-            done = 1;
-            t.give();
-        });
+        model::thread giver(model::after_writing(done, [&] { t.give(); }));
         const wait_status what = t.take_until(soon);
         if (what == wait_status::granted) {
             MODEL_REQUIRE(done == 1);
@@ -280,14 +269,11 @@ TEST_CASE("waiter: a time-out and a grant decide a wait once", "[waiter]") {
         giver.join();
         MODEL_REQUIRE(t.available() == (what == wait_status::granted ? 0 : 1));
         MODEL_REQUIRE(t.waiters() == 0);
+        model::record(what == wait_status::granted ? "granted" : "timed_out");
     };
     model::check("grant against time-out", {.timeouts = 1}, body);
     model::check("grant against time-out, spurious", {.spurious = 1, .timeouts = 1}, body);
-    CHECK(model::outcomes({.timeouts = 1}, [] {
-              tokens<platform> t(0);
-              model::thread giver([&] { t.give(); });
-              model::record(t.take_until(soon) == wait_status::granted ? "granted" : "timed_out");
-          }) == "granted timed_out");
+    CHECK(model::outcomes({.timeouts = 1}, body) == "granted timed_out");
 }
 
 TEST_CASE("waiter: the granted owner may destroy the primitive", "[waiter]") {
@@ -313,10 +299,7 @@ TEST_CASE("waiter: if the time-out comes after the decision, the outcome is publ
         auto w = std::make_unique<waiter>();
         var<int> done{0};
         p->enter(*w);
-        model::thread granter([&done, mine = p.get()] {
-            done = 1;
-            mine->grant();
-        });
+        model::thread granter(model::after_writing(done, [mine = p.get()] { mine->grant(); }));
         if (w->park(soon)) {
             MODEL_REQUIRE(done == 1);
         } else if (p->leave(*w)) {
@@ -485,20 +468,31 @@ struct two_of_one_release {
 };
 
 TEST_CASE("waiter: a waker may end another wait of the same release", "[waiter]") {
-    model::check("a waker against a thread of the release", {}, [] {
+    const auto awaits_another = [](bool in_two_lists) {
         var<int> woken{0};
         two_of_one_release both(woken);
         waiter thread;
-        bide::basic_wake_list<platform> list;
-        list.push(both.first);
-        list.push(*both.second);
-        list.push(thread);
-        model::thread publisher([&] { list.publish(wait_status::granted); });
+        bide::basic_wake_list<platform> first;
+        bide::basic_wake_list<platform> second;
+        first.push(both.first);
+        (in_two_lists ? second : first).push(*both.second);
+        (in_two_lists ? second : first).push(thread);
+        model::thread publisher([&] {
+            if (in_two_lists) {
+                bide::basic_wake_list<platform>::publish(first, wait_status::granted, second,
+                                                         wait_status::closed);
+            } else {
+                first.publish(wait_status::granted);
+            }
+        });
         MODEL_REQUIRE(thread.park(deadline::never())); // before or after the wakers run
         publisher.join();
-        MODEL_REQUIRE(both.found == wait_status::granted && !both.second && woken == 0);
+        MODEL_REQUIRE(both.found == (in_two_lists ? wait_status::closed : wait_status::granted));
+        MODEL_REQUIRE(!both.second && woken == 0);
         MODEL_REQUIRE(both.first.outcome() == wait_status::granted);
-    });
+    };
+    model::check("a waker against a thread of the release", {}, [=] { awaits_another(false); });
+    model::check("two lists of one release", {}, [=] { awaits_another(true); });
     // await_outcome() on another thread ends when the node is published, the last access to the
     // node.
     model::check("a waker and another thread", {}, [] {
@@ -516,23 +510,6 @@ TEST_CASE("waiter: a waker may end another wait of the same release", "[waiter]"
         third.reset();
         publisher.join();
         MODEL_REQUIRE(both.found == wait_status::closed && woken == 0 && rung == 1);
-    });
-    model::check("two lists of one release", {}, [] {
-        var<int> woken{0};
-        two_of_one_release both(woken);
-        waiter thread;
-        bide::basic_wake_list<platform> granted;
-        bide::basic_wake_list<platform> closed;
-        granted.push(both.first);
-        closed.push(*both.second);
-        closed.push(thread);
-        model::thread publisher([&] {
-            bide::basic_wake_list<platform>::publish(granted, wait_status::granted, closed,
-                                                     wait_status::closed);
-        });
-        MODEL_REQUIRE(thread.park(deadline::never()));
-        publisher.join();
-        MODEL_REQUIRE(both.found == wait_status::closed && woken == 0);
     });
 }
 
