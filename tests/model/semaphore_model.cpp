@@ -2,6 +2,7 @@
 // No permit is made or lost, and the acquirer sees what came before the release.
 
 #include <bide/sync/semaphore.hpp>
+#include <model/after_writing.hpp>
 #include <model/queued.hpp>
 #include <support/test.hpp>
 
@@ -31,10 +32,7 @@ TEST_CASE("semaphore: a release reaches the waiter, with what came before it, an
     const auto one_waiter = [](bool tries) {
         auto* const s = new semaphore(0);
         var<int> data{0};
-        model::thread releasing([&data, s] {
-            data = 1;
-            s->release();
-        });
+        model::thread releasing(model::after_writing(data, [s] { s->release(); }));
         if (!tries) {
             s->acquire();
         } else {
@@ -183,10 +181,7 @@ TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outco
         var<int> data{0};
         bell rings;
         queued_waiter w(s, 1, rings.waker());
-        model::thread releasing([&] {
-            data = 1;
-            s.release();
-        });
+        model::thread releasing(model::after_writing(data, [&] { s.release(); }));
         const bool cancelled = s.cancel_acquire(w);
         MODEL_REQUIRE(cancelled || is_granted(w));
         while (cancelled && !s.try_acquire()) {
@@ -217,10 +212,7 @@ TEST_CASE("semaphore: what a cancelled wait had goes to those behind", "[semapho
         var<int> data{0};
         queued_waiter first(*s, 2);
         queued_waiter second(*s, 1);
-        model::thread releasing([&, s] {
-            data = 1;
-            s->release();
-        });
+        model::thread releasing(model::after_writing(data, [&, s] { s->release(); }));
         model::thread cancelling([&, s] { MODEL_REQUIRE(s->cancel_acquire(first)); });
         await(second);
         MODEL_REQUIRE(data == 1);
@@ -343,10 +335,7 @@ TEST_CASE("semaphore: a foreign waker runs once, after the outcome is there", "[
                      &o});
         o.mine = &w;
         var<int> data{0};
-        model::thread releasing([&] {
-            data = 1;
-            s.release();
-        });
+        model::thread releasing(model::after_writing(data, [&] { s.release(); }));
         const bool at_once = s.acquire_wait(w);
         await(w);
         MODEL_REQUIRE(data == 1);
@@ -400,10 +389,7 @@ TEST_CASE("semaphore: close fails the present waiter and a later one", "[semapho
         bell rings;
         queued_waiter w(s, 2, rings.waker());
         var<int> data{0};
-        model::thread releasing([&] {
-            data = 1;
-            s.release();
-        });
+        model::thread releasing(model::after_writing(data, [&] { s.release(); }));
         MODEL_REQUIRE(s.close());
         await(w);
         const bool got = is_granted(w);

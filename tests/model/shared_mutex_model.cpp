@@ -1,6 +1,7 @@
 // shared_mutex: a writer is alone, readers are not; no waiter is passed over.
 
 #include <bide/sync/shared_mutex.hpp>
+#include <model/after_writing.hpp>
 #include <model/queued.hpp>
 #include <support/test.hpp>
 
@@ -107,9 +108,14 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
         writer.join();
         MODEL_REQUIRE(data == 2);
     });
-    model::check("shared_mutex: an upgrade, and a reader that leaves", {}, [] {
-        permit_queue q(rest - 1);
+    const auto upgrade_and_reader = [](bool a_writer_waits) {
+        permit_queue q(rest - 1); // an upgradable reader, and another reader
+        var<int> data{0};
         var<int> read{0};
+        std::optional<queued> writer;
+        if (a_writer_waits) {
+            writer.emplace(q, all);
+        }
         model::thread reader([&] {
             read = 1;
             MODEL_REQUIRE(q.give(1, all_of_them));
@@ -118,8 +124,20 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
         if (q.enqueue_first(upgrade) == wait_status::waiting) {
             upgrade.park(deadline::never());
         }
-        MODEL_REQUIRE(read == 1 && q.available() == 0);
-    });
+        MODEL_REQUIRE(read == 1);
+        if (writer) {
+            MODEL_REQUIRE(!writer->is_complete());
+            increment(data);
+            MODEL_REQUIRE(q.give(all_of_them, all_of_them));
+            await(*writer);
+            MODEL_REQUIRE(data == 1);
+        }
+        MODEL_REQUIRE(q.available() == 0);
+    };
+    model::check("shared_mutex: an upgrade, and a reader that leaves", {},
+                 [=] { upgrade_and_reader(false); });
+    model::check("shared_mutex: an upgrade, a reader that leaves, a writer in the queue", {},
+                 [=] { upgrade_and_reader(true); });
     model::check("shared_mutex: an upgrade that need not wait, and a reader at the same lock", {},
                  [] {
                      permit_queue q(rest + 1);
@@ -132,25 +150,6 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
                      reader.join();
                      MODEL_REQUIRE(q.available() == 0);
                  });
-    model::check("shared_mutex: an upgrade, a reader that leaves, a writer in the queue", {}, [] {
-        permit_queue q(rest - 1); // an upgradable reader, and another reader
-        var<int> data{0};
-        var<int> read{0};
-        queued writer(q, all);
-        model::thread reader([&] {
-            read = 1;
-            MODEL_REQUIRE(q.give(1, all_of_them));
-        });
-        node upgrade(rest);
-        if (q.enqueue_first(upgrade) == wait_status::waiting) {
-            upgrade.park(deadline::never());
-        }
-        MODEL_REQUIRE(!writer.is_complete() && read == 1);
-        increment(data);
-        MODEL_REQUIRE(q.give(all_of_them, all_of_them));
-        await(writer);
-        MODEL_REQUIRE(data == 1);
-    });
     model::check("shared_mutex: an upgrade that gives up, a reader, a writer in the queue",
                  {.timeouts = 1}, [] {
                      permit_queue q(rest - 1);
