@@ -4,6 +4,7 @@
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/watch.hpp>
+#include <model/after_writing.hpp>
 #include <model/sync_support.hpp>
 #include <support/contested.hpp>
 #include <support/test.hpp>
@@ -32,10 +33,7 @@ template <class Wait> void await_decided(const Wait& w) {
 template <class All> void sent_and_destroyed() {
     auto* const a = new All;
     var<int> before{0};
-    model::thread sending([&before, a] {
-        before = 1;
-        a->send();
-    });
+    model::thread sending(model::after_writing(before, [a] { a->send(); }));
     MODEL_REQUIRE(a->receive() == 7);
     MODEL_REQUIRE(before == 1);
     delete a; // though the other one is inside of send() still
@@ -82,10 +80,7 @@ TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
         std::optional both(oneshot());
         auto from = std::move(both->second);
         var<int> before{0};
-        model::thread going([&] {
-            before = 1;
-            both.reset();
-        });
+        model::thread going(model::after_writing(before, [&] { both.reset(); }));
         MODEL_REQUIRE(number(from.recv()) == -1);
         MODEL_REQUIRE(before == 1);
     });
@@ -93,10 +88,7 @@ TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
         std::optional both(oneshot());
         auto to = std::move(both->first);
         var<int> before{0};
-        model::thread going([&] {
-            before = 1;
-            both.reset();
-        });
+        model::thread going(model::after_writing(before, [&] { both.reset(); }));
         to.closed();
         MODEL_REQUIRE(before == 1);
         MODEL_REQUIRE(!std::move(to).send(1));

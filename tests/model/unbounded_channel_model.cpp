@@ -4,6 +4,7 @@
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/unbounded_channel.hpp>
+#include <model/after_writing.hpp>
 #include <model/core_support.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>
@@ -359,14 +360,8 @@ TEST_CASE(
         std::optional<sender<awake>> two(std::move(tx));
         var<int> first{0};
         var<int> second{0};
-        model::thread leaving([&] {
-            first = 1;
-            one.reset();
-        });
-        model::thread also([&] {
-            second = 1;
-            two.reset();
-        });
+        model::thread leaving(model::after_writing(first, [&] { one.reset(); }));
+        model::thread also(model::after_writing(second, [&] { two.reset(); }));
         MODEL_REQUIRE(!rx.recv());
         MODEL_REQUIRE(first == 1 && second == 1);
     });
@@ -376,10 +371,7 @@ TEST_CASE(
         std::optional<receiver<awake>> two(std::move(rx));
         var<int> first{0};
         var<int> second{0};
-        model::thread leaving([&] {
-            first = 1;
-            one.reset();
-        });
+        model::thread leaving(model::after_writing(first, [&] { one.reset(); }));
         second = 1;
         two.reset();
         if (!tx.send(item(1))) {
