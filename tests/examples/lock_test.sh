@@ -1,4 +1,4 @@
-# sh lock_test.sh <bide-lock> <scratch directory> <slot kinds: "file", or "file sqlite">
+# sh lock_test.sh <bide-lock> <scratch directory> <slot kinds: "file", or "file sqlite"> <part>
 #
 # Runs bide-lock alone and against itself. FIFOs order the events: a command under the lock writes
 # to one FIFO when it runs, and reads from another one until it may end. If a test waits for a
@@ -21,6 +21,7 @@ lock=$1
 work=$2
 source=$(cd "$(dirname "$0")" && pwd)
 kinds=$3
+part=$4
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work"
@@ -125,7 +126,7 @@ let_go() { echo >&5; }
 
 waiters() { "$lock" inspect n > seen && [ "$(grep -c '^waiter ' seen)" = "$1" ]; }
 
-# ---- for each kind of slot
+# ---- for each kind of slot: the part contention_KIND
 
 contention_cases() {
 
@@ -267,11 +268,9 @@ expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
 [ "$(cat out)" -gt "$fence" ] || fail "the token does not grow"
 }
 
-for kind in $kinds; do contention_cases; done
+# ---- for one kind of slot, one part each
 
-# ---- for one kind of slot
-
-kind=file
+ending_cases() {
 
 begin "does not grant the lock after a crash before the lease has expired"
 in_background --lease 1h n -- sh -c 'exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99'
@@ -374,79 +373,6 @@ if [ -r /proc/self/status ]; then
     ends 143 $child
 fi
 
-begin "shows holders and waiters"
-expect 0 "$lock" inspect n
-says out "n: never used"
-expect 0 "$lock" inspect --json n
-says out null
-in_background --holder 'web 1' n -- sh -c "$hold"
-holder=$child
-held
-in_background --holder 'web 2' n -- true
-until_true waiters 1
-expect 0 "$lock" inspect n
-says out "n: 0 of 1 permits free, 1 waiting"
-for line in 'holder  fence=[0-9]+ lane=0 weight=1 left=[0-9.]+s host=[^ ]+ id=web 1' \
-    'waiter  place=1 weight=1 left=[0-9.]+s host=[^ ]+ id=web 2'; do
-    grep -E -q "^$line\$" out || { cat out; fail "no such line: $line"; }
-done
-expect 0 "$lock" inspect --json n
-for field in '"v":1' '"permits":1' '"holderId":"web 1"' '"holderId":"web 2"' \
-    '"name":"n"' '"free":0' '"expired":[]' '"now":'; do
-    says out "$field"
-done
-let_go
-ends 0 $holder
-ends 0 $child
-
-begin "takes the lock away from one holder, and records the user"
-in_background --lease 10m n -- sh -c "$hold"
-held
-expect 1 "$lock" release --force 77 n
-says err "bide-lock: n: no holder has fence 77"
-expect 0 "$lock" release --force "$fence" --by ops --reason 'host lost' n
-expect 0 "$lock" inspect n
-says out "note    ops: force_release $fence: host lost"
-expect 0 "$lock" -w 60 n -- true
-let_go
-ends 75 $child
-says bg "shortly before the command ended"
-expect 1 "$lock" release --all n
-says err "n: there is no holder"
-
-begin "repairs a damaged file, and continues with larger tokens"
-expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
-before=$(cat out)
-tr '\000-\377' 'x' < n.bide > damaged
-cat damaged > n.bide
-expect 65 "$lock" -w 60 n -- true
-says err "bide-lock: n: "
-expect 0 "$lock" repair --by ops --reason 'disk' n
-expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
-[ "$(cat out)" -gt "$before" ] || fail "token $(cat out) after $before"
-
-begin "repairs an unreadable record only on request"
-expect 0 "$lock" repair --min-fence 50 --by ops --reason 'file lost' n
-expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
-[ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
-expect 0 "$lock" inspect n
-says out "note    ops: repair: file lost"
-expect 1 "$lock" repair --min-fence 90 n
-says err "bide-lock: n: the record can be read"
-for kind in $kinds; do
-    [ $kind = sqlite ] && command -v sqlite3 > /dev/null || continue
-    BIDE_LOCK_SLOT=sqlite:locks.db
-    expect 0 "$lock" n -- true
-    sqlite3 locks.db "update bide_lock set value = x'00'"
-    expect 65 "$lock" -w 60 n -- true
-    expect 65 "$lock" inspect n
-    says err "bide-lock: n: the stored record is corrupt"
-    expect 0 "$lock" repair --min-fence 50 --by ops n
-    expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
-    [ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
-done
-kind=file
-
 begin "names the command that it could not run"
 expect 127 "$lock" n -- ./no-such-command
 says err "bide-lock: ./no-such-command: No such file"
@@ -454,6 +380,35 @@ touch plain
 expect 126 "$lock" n -- ./plain
 says err "bide-lock: ./plain: Permission denied"
 expect 0 "$lock" -w 60 n -- true
+
+begin "ends in time even if the lock file is locked"
+if command -v flock > /dev/null; then
+    expect 0 "$lock" -w 60 n -- true
+    { flock n.bide.lock sh -c 'echo 0 0 > held; read go < go' & } < /dev/null
+    holder=$!
+    children="$children $holder"
+    held
+    started=$(date +%s)
+    expect 1 "$lock" -n n -- touch ran
+    expect 1 "$lock" -w 1 n -- touch ran
+    expect 7 "$lock" -E 7 -w .1 --lease 30s n -- touch ran
+    # The test does not know if bide-lock waits already: the signal may come before or after. But the shell
+    # would lose it before it has become bide-lock.
+    in_background n -- touch ran
+    until_true catches_signals $child
+    kill -TERM $child
+    ends 143 $child
+    took=$(($(date +%s) - started))
+    [ $took -lt 15 ] || fail "it took $took s"
+    let_go
+    wait $holder
+    [ ! -e ran ] || fail "it ran without the lock"
+else
+    echo "not checked: there is no flock(1)"
+fi
+}
+
+straying_cases() {
 
 begin "ends every process of the command, also outside its group"
 if [ "$(uname)" = Linux ]; then
@@ -477,7 +432,7 @@ for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
     if kill -0 "$lane" 2> /dev/null; then fail "bide-lock ended before its command"; fi
     gone
 
-    in_background --lease 6s --kill-after 100ms n -- sh -c "($stray) ; $then"
+    in_background --lease 4s --kill-after 100ms n -- sh -c "($stray) ; $then"
     reader
     held
     kill -STOP $child # so that it does not renew
@@ -574,32 +529,82 @@ done
 else
     echo "not checked: processes outside the command's group, as this is not Linux"
 fi
+}
 
-begin "ends in time even if the lock file is locked"
-if command -v flock > /dev/null; then
-    expect 0 "$lock" -w 60 n -- true
-    { flock n.bide.lock sh -c 'echo 0 0 > held; read go < go' & } < /dev/null
-    holder=$!
-    children="$children $holder"
-    held
-    started=$(date +%s)
-    expect 1 "$lock" -n n -- touch ran
-    expect 1 "$lock" -w 1 n -- touch ran
-    expect 7 "$lock" -E 7 -w .1 --lease 30s n -- touch ran
-    # The test does not know if bide-lock waits already: the signal may come before or after. But the shell
-    # would lose it before it has become bide-lock.
-    in_background n -- touch ran
-    until_true catches_signals $child
-    kill -TERM $child
-    ends 143 $child
-    took=$(($(date +%s) - started))
-    [ $took -lt 15 ] || fail "it took $took s"
-    let_go
-    wait $holder
-    [ ! -e ran ] || fail "it ran without the lock"
-else
-    echo "not checked: there is no flock(1)"
-fi
+administration_cases() {
+
+begin "shows holders and waiters"
+expect 0 "$lock" inspect n
+says out "n: never used"
+expect 0 "$lock" inspect --json n
+says out null
+in_background --holder 'web 1' n -- sh -c "$hold"
+holder=$child
+held
+in_background --holder 'web 2' n -- true
+until_true waiters 1
+expect 0 "$lock" inspect n
+says out "n: 0 of 1 permits free, 1 waiting"
+for line in 'holder  fence=[0-9]+ lane=0 weight=1 left=[0-9.]+s host=[^ ]+ id=web 1' \
+    'waiter  place=1 weight=1 left=[0-9.]+s host=[^ ]+ id=web 2'; do
+    grep -E -q "^$line\$" out || { cat out; fail "no such line: $line"; }
+done
+expect 0 "$lock" inspect --json n
+for field in '"v":1' '"permits":1' '"holderId":"web 1"' '"holderId":"web 2"' \
+    '"name":"n"' '"free":0' '"expired":[]' '"now":'; do
+    says out "$field"
+done
+let_go
+ends 0 $holder
+ends 0 $child
+
+begin "takes the lock away from one holder, and records the user"
+in_background --lease 10m n -- sh -c "$hold"
+held
+expect 1 "$lock" release --force 77 n
+says err "bide-lock: n: no holder has fence 77"
+expect 0 "$lock" release --force "$fence" --by ops --reason 'host lost' n
+expect 0 "$lock" inspect n
+says out "note    ops: force_release $fence: host lost"
+expect 0 "$lock" -w 60 n -- true
+let_go
+ends 75 $child
+says bg "shortly before the command ended"
+expect 1 "$lock" release --all n
+says err "n: there is no holder"
+
+begin "repairs a damaged file, and continues with larger tokens"
+expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
+before=$(cat out)
+tr '\000-\377' 'x' < n.bide > damaged
+cat damaged > n.bide
+expect 65 "$lock" -w 60 n -- true
+says err "bide-lock: n: "
+expect 0 "$lock" repair --by ops --reason 'disk' n
+expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
+[ "$(cat out)" -gt "$before" ] || fail "token $(cat out) after $before"
+
+begin "repairs an unreadable record only on request"
+expect 0 "$lock" repair --min-fence 50 --by ops --reason 'file lost' n
+expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
+[ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
+expect 0 "$lock" inspect n
+says out "note    ops: repair: file lost"
+expect 1 "$lock" repair --min-fence 90 n
+says err "bide-lock: n: the record can be read"
+for kind in $kinds; do
+    [ $kind = sqlite ] && command -v sqlite3 > /dev/null || continue
+    BIDE_LOCK_SLOT=sqlite:locks.db
+    expect 0 "$lock" n -- true
+    sqlite3 locks.db "update bide_lock set value = x'00'"
+    expect 65 "$lock" -w 60 n -- true
+    expect 65 "$lock" inspect n
+    says err "bide-lock: n: the stored record is corrupt"
+    expect 0 "$lock" repair --min-fence 50 --by ops n
+    expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
+    [ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
+done
+kind=file
 
 begin "changes the number of permits"
 expect 1 "$lock" resize --permits 2 n
@@ -629,34 +634,6 @@ expect 0 "$lock" resize -x n
 expect 0 "$lock" inspect n
 says out "n: 1024 of 1024 permits free"
 [ ! -e ran ] || fail "it ran with other permits"
-
-begin "takes a command as flock(1) does"
-expect 5 "$lock" -nE9 ./n sh -c 'exit 5' # short options together; a path, and no --
-expect 0 "$lock" --slot file:. inspect n
-says out "n: 1 of 1 permits free"
-mkdir directory
-expect 0 "$lock" --nb -x directory/ -c 'echo "$BIDE_LOCK_NAME" "$0"'
-says out "directory "
-expect 3 env SHELL=/bin/sh "$lock" -c 'exit 3' ./n
-expect 0 "$lock" ./n echo -n --json
-[ "$(cat out)" = --json ] || fail "the command's options: $(cat out)"
-in_background ./n sh -c "$hold"
-held
-expect 9 "$lock" --wait=.01 -E9 n -- true
-let_go
-ends 0 $child
-expect 64 "$lock" --slot file:. ./n true
-expect 64 "$lock" n true
-says err "a command stands behind --"
-
-begin "makes files with a mode and an owner"
-expect 0 "$lock" --mode 0660 --owner ":$(id -g)" n -- true
-[ "$(ls -l n.bide n.bide.lock | grep -c '^-rw-rw----')" = 2 ] || fail "$(ls -l)"
-chmod 0600 n.bide
-expect 0 "$lock" --mode 0660 n -- true
-ls -l n.bide | grep -q '^-rw-------' || fail "it changed the mode of a file that was there"
-expect 64 "$lock" --owner no-such-user n -- true
-expect 64 "$lock" --mode 0888 n -- true
 
 begin "keeps others out for a minimum time, and describes the holder"
 in_background --at-least 1h --note 'disk check' --label team=db --label shift=2 n -- sh -c "$hold"
@@ -776,6 +753,37 @@ expect 0 "$lock" --json repair new
 expect 64 "$lock" --bogus=secret --json
 [ "$(cat err)" = '{"code":64,"error":"--bogus: there is no such option\nTry: bide-lock --help"}' ] ||
     fail "$(cat err)"
+}
+
+command_line_cases() {
+
+begin "takes a command as flock(1) does"
+expect 5 "$lock" -nE9 ./n sh -c 'exit 5' # short options together; a path, and no --
+expect 0 "$lock" --slot file:. inspect n
+says out "n: 1 of 1 permits free"
+mkdir directory
+expect 0 "$lock" --nb -x directory/ -c 'echo "$BIDE_LOCK_NAME" "$0"'
+says out "directory "
+expect 3 env SHELL=/bin/sh "$lock" -c 'exit 3' ./n
+expect 0 "$lock" ./n echo -n --json
+[ "$(cat out)" = --json ] || fail "the command's options: $(cat out)"
+in_background ./n sh -c "$hold"
+held
+expect 9 "$lock" --wait=.01 -E9 n -- true
+let_go
+ends 0 $child
+expect 64 "$lock" --slot file:. ./n true
+expect 64 "$lock" n true
+says err "a command stands behind --"
+
+begin "makes files with a mode and an owner"
+expect 0 "$lock" --mode 0660 --owner ":$(id -g)" n -- true
+[ "$(ls -l n.bide n.bide.lock | grep -c '^-rw-rw----')" = 2 ] || fail "$(ls -l)"
+chmod 0600 n.bide
+expect 0 "$lock" --mode 0660 n -- true
+ls -l n.bide | grep -q '^-rw-------' || fail "it changed the mode of a file that was there"
+expect 64 "$lock" --owner no-such-user n -- true
+expect 64 "$lock" --mode 0888 n -- true
 
 begin "tells its options to the man page and to shells"
 expect 0 "$lock" --version
@@ -1014,6 +1022,16 @@ if script --version 2>&1 | grep -q util-linux; then
 else
     echo "not checked: no script(1)"
 fi
+}
+
+kind=file
+case $part in
+contention_*)
+    kind=${part#*_}
+    contention_cases
+    ;;
+*) "${part}_cases" ;;
+esac
 
 case_name=
 echo "not checked here: servers; the tests of their slots start them"

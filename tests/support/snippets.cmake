@@ -1,5 +1,6 @@
-# take_snippet(<text> <snippet>): moves the next ```cpp block out of a README's text. Both are names of
-# variables. Sets the second to the empty string if there is no block.
+# take_snippet(<text> <snippet> [<line>]): moves on to the next ```cpp block of a README's text, which then
+# begins with the block. All are names of variables. The line is that of the text's beginning, 1 at first. Sets
+# the snippet to the empty string if there is no block.
 function(take_snippet text_name snippet_name)
     set(${snippet_name} "" PARENT_SCOPE)
     string(FIND "${${text_name}}" "```cpp\n" start)
@@ -10,7 +11,13 @@ function(take_snippet text_name snippet_name)
     string(SUBSTRING "${${text_name}}" ${start} -1 rest)
     string(FIND "${rest}" "\n```" end)
     string(SUBSTRING "${rest}" 0 ${end} found)
-    string(SUBSTRING "${rest}" ${end} -1 rest)
     set(${snippet_name} "${found}" PARENT_SCOPE)
+    if(ARGC GREATER 2)
+        string(SUBSTRING "${${text_name}}" 0 ${start} before)
+        string(REGEX REPLACE "[^\n]" "" before "${before}")
+        string(LENGTH "${before}" lines)
+        math(EXPR line "${${ARGV2}} + ${lines}")
+        set(${ARGV2} ${line} PARENT_SCOPE)
+    endif()
     set(${text_name} "${rest}" PARENT_SCOPE)
 endfunction()
