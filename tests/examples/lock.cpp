@@ -12,15 +12,11 @@
 //   fencing    the resource that the command writes to can refuse a token that is smaller than the
 //              largest it has seen; that protects it even if a machine was suspended
 #include "lock_admin.hpp"
-#include "lock_calls.hpp"
-#include "lock_child.hpp"
+#include "lock_command_line.hpp"
 #include "lock_descriptor.hpp"
-#include "lock_help.hpp"
-#include "lock_nesting.hpp"
 #include "lock_options.hpp"
-#include "lock_secrets.hpp"
-#include "lock_signals.hpp"
-#include "lock_slots.hpp"
+#include "lock_process.hpp"
+#include "lock_store.hpp"
 
 #include <bide/core/result.hpp>
 #include <bide/durable/durable_semaphore.hpp>

@@ -3,10 +3,8 @@
 
 // bide-lock inspect, list, watch, release, resize and repair.
 
-#include "lock_calls.hpp"
 #include "lock_options.hpp"
-#include "lock_secrets.hpp"
-#include "lock_slots.hpp"
+#include "lock_store.hpp"
 
 #include <bide/durable/admin.hpp>
 #include <bide/durable/durable_semaphore.hpp>

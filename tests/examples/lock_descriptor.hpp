@@ -5,8 +5,8 @@
 // lock's .bide.lock file. The mark of the grant is a lock of that open file, which the shell and
 // bide-lock share. So the grant lasts until the last process has closed it.
 
-#include "lock_calls.hpp"
-#include "lock_parser.hpp"
+#include "lock_command_line.hpp"
+#include "lock_store.hpp"
 
 #include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/process.hpp>

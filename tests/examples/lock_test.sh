@@ -452,10 +452,10 @@ for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
 done
 
 begin "passes signals to processes that left the command's group"
-in_background n -- sh -c '
+in_background n -- sh -c 'trap : HUP
     setsid sh -c "trap \"echo hangup > hung; exit\" HUP
         exec 3> more; echo \$BIDE_FENCE 0 > held; while :; do sleep 0.05; done" &
-    trap "" HUP; wait; exit 4'
+    wait; wait; exit 4'
 reader
 held
 kill -HUP $child
