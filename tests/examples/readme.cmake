@@ -5,9 +5,10 @@
 #   -DWERROR=... -DWORK=... -DASIO=<folder of its headers, or nothing> -DASIO_NAMES=<what to define for them>
 #   -DURING=<folder of liburing's header, or nothing> -DQUICK=<whether only the first page> -P readme.cmake
 #
-# The blocks of a group are compiled in one file, each in a namespace: what they instantiate in common is compiled
-# once. Two groups have a header in common, which is precompiled, and blocks that need nothing else come before
-# all other headers. A block that includes more is parsed on its own, too: then it includes all that it needs.
+# The programs of a group are compiled in one file, each in a namespace: what they instantiate in common is compiled
+# once. Two groups have a header in common, which is precompiled, and programs that need nothing else come before
+# all other headers. A program that includes more is parsed on its own, too: then it includes all that it needs.
+# Blocks without a main() are only parsed.
 
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/snippets.cmake)
@@ -108,10 +109,8 @@ foreach(readme IN LISTS readmes)
                 list(REMOVE_ITEM wanted ${header})
             endif()
         endforeach()
-        set(place first)
-        if(wanted)
-            set(place other)
-            list(APPEND headers ${wanted})
+        string(FIND "${snippet}" "int main()" main)
+        if(wanted OR main EQUAL -1)
             file(WRITE ${WORK}/${count}.cpp "#line ${line} \"${readme}\"\n${snippet}\n")
             execute_process(COMMAND ${compiler} -fsyntax-only ${WORK}/${count}.cpp RESULT_VARIABLE failed)
             if(failed)
@@ -119,22 +118,26 @@ foreach(readme IN LISTS readmes)
             endif()
         endif()
 
-        string(REGEX REPLACE "#include <[^\n]*" "" body "${snippet}")
-        string(FIND "${body}" "int main(" main)
-        if(NOT main EQUAL -1) # only the program's own main() returns 0 at its end
-            string(SUBSTRING "${body}" 0 ${main} before)
-            string(SUBSTRING "${body}" ${main} -1 body)
-            string(FIND "${body}" "\n}" end)
-            math(EXPR end "${end} + 1")
-            string(SUBSTRING "${body}" ${end} -1 after)
-            string(SUBSTRING "${body}" 0 ${end} body)
-            set(body "${before}${body}return 0; ${after}")
+        if(main EQUAL -1)
+            continue()
+        endif()
+
+        string(SUBSTRING "${snippet}" 0 ${main} before)
+        string(SUBSTRING "${snippet}" ${main} -1 body)
+        string(FIND "${body}" "\n}" end)
+        math(EXPR end "${end} + 1")
+        string(SUBSTRING "${body}" ${end} -1 after)
+        string(SUBSTRING "${body}" 0 ${end} body)
+        # Only the program's own main() returns 0 at its end.
+        string(REGEX REPLACE "#include <[^\n]*" "" body "${before}${body}return 0; ${after}")
+        set(place first)
+        if(wanted)
+            set(place other)
+            list(APPEND headers ${wanted})
         endif()
         string(APPEND ${place}_bodies "namespace snippet_${count} {\n#line ${line} \"${readme}\"\n${body}\n}\n")
-        if(body MATCHES "int main\\(\\)")
-            string(APPEND calls "    if (which == ${count}) return snippet_${count}::main();\n")
-            list(APPEND programs "${count}=${where}")
-        endif()
+        string(APPEND calls "    if (which == ${count}) return snippet_${count}::main();\n")
+        list(APPEND programs "${count}=${where}")
     endwhile()
 endforeach()
 if(count EQUAL 0)
