@@ -10,7 +10,7 @@ using bide::basic_event_count;
 using bide::deadline;
 
 // Waits until the deadline. A wait may return early. If a notification ended each wait, this loop
-// would run until the watchdog ends the test.
+// would run until the deadline of the test case.
 template <class Platform> void sleep_out(basic_event_count<Platform>& events, deadline end) {
     while (events.wait(events.prepare(), end)) {
     }

@@ -367,7 +367,6 @@ TEST_CASE("hung_store: what a child of fork() could not take back is when the st
 }
 
 TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and each returns") {
-    const test::watchdog limit(2 * test::patience);
     bide::scheduler workers(test::workers(2));
     const auto takes_all_threads = [&](std::chrono::milliseconds time) {
         const auto v = std::make_shared<valve>();
@@ -575,7 +574,6 @@ TEST_CASE("hung_store: a call behind one that hangs returns store_busy") {
 }
 
 TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its parent hangs") {
-    const test::watchdog limit(2 * test::patience);
     REQUIRE(test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
         durable_options o;
         o.lease = lease;
@@ -606,7 +604,6 @@ TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its
 TEST_CASE(
     "hung_store: locks that share a store renew on one thread, not delayed by their own calls",
     "[promise.durable-renewer]") {
-    const test::watchdog limit(2 * test::patience);
     const std::size_t stores = bide::detail::renewers::count();
     REQUIRE(test::in_some_time(3s, [&](std::chrono::milliseconds lease) {
         const auto calls = std::make_shared<valve>();
@@ -687,7 +684,6 @@ TEST_CASE(
     "hung_store: while a filesystem is frozen calls return in their time, and what they left is "
     "taken back",
     "[promise.durable-time-limit]") {
-    const test::watchdog limit(2 * test::patience);
     test::frozen_filesystem disk;
     if (!can_freeze(disk)) {
         return;

@@ -59,7 +59,6 @@ template <class S> void to_and_fro() {
     constexpr int rounds = 200;
     const test::stress_time time;
     test::thread_executor other;
-    const test::watchdog guard(test::patience + test::stress_time::length());
     do {
         for (const bool elsewhere : {false, true}) {
             std::uint64_t turns = 0;

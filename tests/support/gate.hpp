@@ -53,34 +53,6 @@ template <class Kept> bool in_some_time(std::chrono::milliseconds first, Kept is
     return false;
 }
 
-// Ends the process unless it is destroyed in time: for a main thread that is about to wait.
-class watchdog {
-public:
-    explicit watchdog(std::chrono::steady_clock::duration limit = patience, where at = where())
-        : thread_([this, limit, at] {
-              std::unique_lock lock(mutex_);
-              if (!changed_.wait_for(lock, limit, [this] { return over_; })) {
-                  give_up(at, "the test has not come to its end in time");
-              }
-          }) {}
-    watchdog(const watchdog&) = delete;
-    watchdog& operator=(const watchdog&) = delete;
-    ~watchdog() {
-        {
-            const std::lock_guard lock(mutex_);
-            over_ = true;
-        }
-        changed_.notify_one();
-        thread_.join();
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool over_ = false;
-    std::thread thread_;
-};
-
 // A function of a number, of any type: so that a team is no template. Each copy has a copy of it.
 class numbered_call {
 public:

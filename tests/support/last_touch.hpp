@@ -35,28 +35,25 @@ int late_touches(int helpers, int rounds, Make make, Help help, Wait wait, where
         },
         patience, at);
     int touched = 0;
-    {
-        const watchdog guard(patience, at);
-        jitter pause(run_seed());
-        alignas(T) unsigned char place[sizeof(T)];
-        unsigned char pattern[sizeof(T)];
-        std::memset(pattern, 0xa5, sizeof pattern);
-        const std::int64_t enough = bide::native_platform::now() + 1'500'000'000;
-        for (int round = 0; round < rounds && bide::native_platform::now() < enough; ++round) {
-            T* const object = make(static_cast<void*>(place), round);
-            for (int i = 0; i < helpers; ++i) {
-                orders[i].object = object;
-            }
-            pause();
-            wait(*object, round);
-            object->~T();
-            std::memset(place, 0xa5, sizeof place);
-            pause();
-            touched += std::memcmp(place, pattern, sizeof place) != 0 ? 1 : 0;
+    jitter pause(run_seed());
+    alignas(T) unsigned char place[sizeof(T)];
+    unsigned char pattern[sizeof(T)];
+    std::memset(pattern, 0xa5, sizeof pattern);
+    const std::int64_t enough = bide::native_platform::now() + 1'500'000'000;
+    for (int round = 0; round < rounds && bide::native_platform::now() < enough; ++round) {
+        T* const object = make(static_cast<void*>(place), round);
+        for (int i = 0; i < helpers; ++i) {
+            orders[i].object = object;
         }
-        over = true;
-        helping.join();
+        pause();
+        wait(*object, round);
+        object->~T();
+        std::memset(place, 0xa5, sizeof place);
+        pause();
+        touched += std::memcmp(place, pattern, sizeof place) != 0 ? 1 : 0;
     }
+    over = true;
+    helping.join();
     return touched;
 }
 

@@ -20,7 +20,6 @@ inline std::uint32_t seed_of(std::uint64_t what) {
 // Runs f(0), f(1) and so on until the time is over, f(0) in any case.
 template <class F> void rounds(F f) {
     const stress_time time;
-    const watchdog guard(patience + stress_time::length());
     std::uint32_t round = 0;
     do {
         f(round);

@@ -46,7 +46,6 @@ template <class Store> struct sharing_slots {
 // Checks that consecutive calls use one connection, and renewals another one; that calls at the
 // same time use at most the bound; and that the last slot closes all of them.
 template <class Store> void check_shared_connections(Store& store) {
-    const watchdog limit;
     flaky_proxy proxy(store.port());
     auto all = std::make_unique<sharing_slots<Store>>(store, proxy.port(), 150);
     CHECK(all->calls.front().store() == all->renewals.back().store());
@@ -80,7 +79,6 @@ template <class Store> void check_shared_connections(Store& store) {
 // the server answers again, so do calls.
 template <class Store> void check_hanging_calls(Store& store) {
     using namespace std::chrono_literals;
-    const watchdog limit;
     constexpr int most = static_cast<int>(bide::detail::most_call_connections);
     flaky_proxy proxy(store.port());
     store.fresh();
@@ -128,7 +126,6 @@ template <class Store> void check_hanging_calls(Store& store) {
 
 // Checks that no call fails if the server accepts fewer connections than the process may open.
 template <class Store> void check_few_connections(Store& store) {
-    const watchdog limit;
     sharing_slots<Store> all(store, store.port(), 64);
     REQUIRE(all.calls[0].load().has_value());
     for (int round = 0; round < 3; ++round) {

@@ -272,7 +272,6 @@ private:
 
 // Call it inside a test case.
 template <class Store> void check_slot_faults(Store& store) {
-    const watchdog limit;
     slot_faults<Store> faults(store);
     SECTION("a lost reply is indeterminate, and the next load decides") {
         faults.lost_reply(flaky_proxy::afterwards::stays);

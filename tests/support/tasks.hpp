@@ -30,7 +30,6 @@ public:
     }
 
 private:
-    const watchdog guard_;
     std::optional<bide::scheduler> pool_;
 };
 
