@@ -379,22 +379,20 @@ so on stderr unless it has --nonblock. If the command waits for it in turn, neit
 
 Where the lock is:
 )"),
-        term("PATH",
-             "a NAME with a slash, such as /var/lib/app/nightly: the lock nightly of --slot "
-             "file:/var/lib/app, whatever $BIDE_LOCK_SLOT is. The file PATH itself need not "
-             "exist and is not touched"),
+        term("PATH", "a NAME with a slash, such as /var/lib/app/nightly: the lock nightly of "
+                     "--slot file:/var/lib/app, whatever $BIDE_LOCK_SLOT is. The file PATH itself "
+                     "need not exist and is not touched"),
         {"", "slot", "SLOT", does::all, "one of these:", [](p& a) { a.slot(); }},
         term("  file:DIRECTORY", "in DIRECTORY/NAME.bide, on a local file system that survives a "
                                  "reboot; the directory must exist"),
         term("  sqlite:FILE", "in a table of that database"),
         term("  postgres:CONNINFO", "in a table of that database: postgres:host=db dbname=app, or "
                                     "postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE"),
-        term("  [etcd:]URL[,URL...]", "at the key bide-lock/NAME: "
-                                      "https://[USER:PASSWORD@]HOST[:PORT], or http://"),
-        term("  redis:HOST:PORT",
-             "at the key bide-lock/NAME; needs --relaxed. Or "
-             "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], or rediss:// for TLS. "
-             "$REDISCLI_AUTH is the password if the slot has none"),
+        term("  [etcd:]URL[,URL...]",
+             "at the key bide-lock/NAME: https://[USER:PASSWORD@]HOST[:PORT], or http://"),
+        term("  redis:HOST:PORT", "at the key bide-lock/NAME; needs --relaxed. Or "
+                                  "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], or rediss:// for "
+                                  "TLS. $REDISCLI_AUTH is the password if the slot has none"),
         {"", "slot-file", "FILE", does::all, "the slot is the first line of FILE",
          [](p& a) { a.slot_file(); }},
         term("$BIDE_LOCK_SLOT", "the slot, if neither option is given"),
@@ -407,8 +405,7 @@ Where the lock is:
          [](p& a) { a.o.relaxed = true; }},
         {"", "mode", "MODE", does::acquire | does::repair,
          "the mode of the files that bide-lock makes for file and sqlite, such as 0660; without "
-         "it, "
-         "only their owner can use a file lock",
+         "it, only their owner can use a file lock",
          [](p& a) { a.mode(); }},
         {"", "owner", "USER[:GROUP]", does::acquire | does::repair,
          "the owner of these files, for root; :GROUP for the members of a group",
@@ -428,8 +425,7 @@ How to acquire the lock:
         {"", "nb", nullptr, does::acquire, nullptr, [](p& a) { a.o.timeout.emplace(0); }},
         {"w", "timeout", "TIME", does::acquire,
          "fail if the lock was not acquired within this time. Without it, bide-lock waits for "
-         "other "
-         "holders without a limit, but only 10s for a store that fails",
+         "other holders without a limit, but only 10s for a store that fails",
          [](p& a) { a.o.timeout = a.time(0); }},
         {"", "wait", "TIME", does::acquire, nullptr, [](p& a) { a.o.timeout = a.time(0); }},
         {"E", "conflict-exit-code", "N", does::acquire,
@@ -443,15 +439,13 @@ How to acquire the lock:
          [](p& a) { a.readers(p::most_readers); }},
         {"", "permits", "N", does::acquire | does::resize | does::repair,
          "up to N holders at once (default: 1). If the lock is free, its number becomes N; "
-         "otherwise "
-         "a different N is an error",
+         "otherwise a different N is an error",
          [](p& a) { a.permits(a.number(1, 1 << 30)); }},
         {"", "weight", "N", does::acquire, "take N of these permits (default: 1)",
          [](p& a) { a.weight(a.number(1, 1 << 30)); }},
         {"", "at-least", "TIME", does::acquire,
          "keep others out for this time after the start, even if the command ends earlier: for a "
-         "job "
-         "that several machines start at about the same time",
+         "job that several machines start at about the same time",
          [](p& a) { a.o.at_least = a.time(0); }},
         {"", "holder", "ID", does::acquire, "the name that inspect shows (host:pid)",
          [](p& a) { a.o.holder = a.text(); }},
@@ -477,8 +471,7 @@ How to hold the lock:
          [](p& a) { a.o.kill_after = a.time(0); }},
         {"o", "close", nullptr, does::run | does::elect,
          "bide-lock holds the lock until the command's first process has ended; the command does "
-         "not "
-         "inherit the descriptor",
+         "not inherit the descriptor",
          [](p& a) { a.o.closes = true; }},
         {"F", "no-fork", nullptr, does::run,
          "become the command (file and sqlite): the command holds the lock until all its processes "
@@ -488,8 +481,7 @@ How to hold the lock:
          [](p& a) { a.o.verbose = true; }},
         {"", "json", nullptr, does::all,
          "print results as JSON. Messages on stderr are then lines with {\"message\":...}; the "
-         "last "
-         "one of a failure has {\"error\":...,\"code\":STATUS}",
+         "last one of a failure has {\"error\":...,\"code\":STATUS}",
          [](p& a) { a.o.json = true; }},
         {"h", "help", nullptr, ~0U, "print this text", [](p& a) { a.o.help = true; }},
         {"V", "version", nullptr, ~0U, "print the version", [](p& a) { a.o.version = true; }},
@@ -517,22 +509,19 @@ the descriptor has already stays as it is.
 How to administer the lock:
 )"),
         term("inspect NAME", "show holders and waiters"),
-        term("list [PATTERN]",
-             "show the locks of a slot (file, sqlite, postgres) whose names match, "
-             "one on a line: name, state, waiters, holders"),
+        term("list [PATTERN]", "show the locks of a slot (file, sqlite, postgres) whose names "
+                               "match, one on a line: name, state, waiters, holders"),
         term("watch NAME", "show holders and waiters until interrupted: on a terminal the present "
                            "state, otherwise a line for each change"),
         {"", "force", "FENCE", does::release,
          "release: take the lock away from this holder. The next waiter gets it at once; the "
-         "holder's "
-         "command is terminated when its bide-lock notices, after a third of the lease (10s on "
-         "file "
-         "and sqlite) at most",
+         "holder's command is terminated when its bide-lock notices, after a third of the lease "
+         "(10s on file and sqlite) at most",
          [](p& a) { a.victim(a.number(1, p::most_fence)); }},
         {"", "all", nullptr, does::release, "release: take it away from all holders",
          [](p& a) { a.victim(0); }},
-        term("resize NAME N", "change the number of permits (-s, -x: 1024); refused while holders "
-                              "have more"),
+        term("resize NAME N",
+             "change the number of permits (-s, -x: 1024); refused while holders have more"),
         term("repair NAME", "make a new record if the stored one cannot be read, or there is none, "
                             "with the lock's --permits. The new record has no holder: first make "
                             "sure that no command is running. Not for redis and etcd"),
@@ -551,35 +540,30 @@ What holds the lock:
 )"),
         term("file, sqlite (on Linux)",
              "A descriptor that every process of the command inherits. The lock is held as long as "
-             "one "
-             "of these processes has it open: there is no lease that expires, even if bide-lock is "
-             "killed. If the command ends and leaves processes in the background, bide-lock ends, "
-             "and "
-             "these processes still hold the lock. Programs that close their descriptors (sudo and "
-             "most daemons) do not hold it. bide-lock holds it for them until the command's first "
-             "process has ended."),
-        term(
-            "postgres, etcd, redis, or --lease",
-            "A lease, which bide-lock renews. If the command ends and leaves processes in the "
-            "background, bide-lock waits for them and renews (-o: it does not wait). A signal ends "
-            "that wait: the processes are terminated. A remote lease ends with the bide-lock that "
-            "renewed it."),
+             "one of these processes has it open: there is no lease that expires, even if "
+             "bide-lock is killed. If the command ends and leaves processes in the background, "
+             "bide-lock ends, and these processes still hold the lock. Programs that close their "
+             "descriptors (sudo and most daemons) do not hold it. bide-lock holds it for them "
+             "until the command's first process has ended."),
+        term("postgres, etcd, redis, or --lease",
+             "A lease, which bide-lock renews. If the command ends and leaves processes in the "
+             "background, bide-lock waits for them and renews (-o: it does not wait). A signal "
+             "ends that wait: the processes are terminated. A remote lease ends with the bide-lock "
+             "that renewed it."),
         prose(R"(
 What is terminated, and when (Linux with /proc):
 )"),
-        term("The lock was lost.", "Every process of the command gets SIGTERM, then SIGKILL after "
-                                   "--kill-after, also those "
-                                   "that called setsid or became daemons. bide-lock ends when none "
-                                   "is left. It counts a lock "
-                                   "as lost early enough for SIGKILL to come within the lease."),
+        term("The lock was lost.",
+             "Every process of the command gets SIGTERM, then SIGKILL after --kill-after, also "
+             "those that called setsid or became daemons. bide-lock ends when none is left. It "
+             "counts a lock as lost early enough for SIGKILL to come within the lease."),
         term("bide-lock is killed, or stopped for longer than its lease.",
              "The same, by a second process of bide-lock's, the keeper (\"bide-keeper\" for ps and "
              "pkill)."),
         term("The keeper is killed.", "The same, by bide-lock."),
         term("Both are killed at once (the whole control group, pkill -9 -f).",
              "Only the command's first process gets SIGTERM. The other processes hold the lock by "
-             "the "
-             "descriptor, unless they closed it (-o: they have none). A lease expires."),
+             "the descriptor, unless they closed it (-o: they have none). A lease expires."),
         prose(
             R"(Processes of another user (by sudo, say) cannot be signalled. A machine that was suspended may
 run for a moment after its lease: let the resource that the command writes to check BIDE_FENCE.
