@@ -66,12 +66,7 @@ struct private_pipe {
     }
     private_pipe(const private_pipe&) = delete;
     private_pipe& operator=(const private_pipe&) = delete;
-    ~private_pipe() { ::close(in), close_out(); }
-    void close_out() {
-        if (out >= 0)
-            ::close(out);
-        out = -1;
-    }
+    ~private_pipe() { ::close(in), ::close(out); }
 };
 
 // An event: a signal arrived, wake() was called, or the file is readable.
@@ -730,7 +725,6 @@ public:
             return n;
         case heard::end: break;
         }
-        has_keeper_ = false;
         wait_for_keeper();
         if (is_subreaper_)
             keeper(-1, 0, 0, grace_ms_).run();
@@ -751,8 +745,7 @@ public:
             }
     }
 
-    bool has_keeper() const { return has_keeper_; } // false: it was killed
-    bool has_ended() const { return has_ended_; }   // the command's first process
+    bool has_ended() const { return has_ended_; } // the command's first process
     int signal() const { return WIFSIGNALED(status_) ? WTERMSIG(status_) : 0; }
     int status() const { return WEXITSTATUS(status_); }
 
@@ -874,7 +867,7 @@ private:
     int socket_ = -1;
     std::int64_t grace_ms_ = 0;
     int status_ = 0;
-    bool has_group_ = false, has_ended_ = false, has_keeper_ = true;
+    bool has_group_ = false, has_ended_ = false;
     bool is_subreaper_ = false, is_waited_for_ = false;
 };
 

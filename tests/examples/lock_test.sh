@@ -122,8 +122,20 @@ gone() { wait $reader; }
 # The command of a holder: it reports its token and lane, and waits for permission to end.
 hold='echo $BIDE_FENCE $BIDE_LANE > held; read go < go'
 held() { read -r fence lane <&4; }
-let_go() { echo >&5; }
+hold_lock() { # OPTIONS...: a holder in the background, as $holder and $child
+    in_background "$@" n -- sh -c "$hold"
+    holder=$child
+    held
+}
+let_go() { # [STATUS [PID]]: $child, or the process, ends with the status
+    echo >&5
+    [ $# = 0 ] || ends "$1" "${2-$child}"
+}
 
+shows() { # TEXT
+    expect 0 "$lock" inspect n
+    says out "$1"
+}
 waiters() { "$lock" inspect n > seen && [ "$(grep -c '^waiter ' seen)" = "$1" ]; }
 
 # ---- for each kind of slot: the part contention_KIND
@@ -143,12 +155,10 @@ expect 0 "$lock" -s n -- "$lock" -s n -- true
 quiet
 expect 0 env BIDE_LOCK_HELD='1 n/x n/ n/2' "$lock" n -- true
 quiet
-in_background n -- sh -c "$hold"
-held
+hold_lock
 expect 1 env BIDE_LOCK_HELD='1 n' "$lock" -w 0.1 n -- true # the lock around it has this name in another slot
 quiet
-let_go
-ends 0 $child
+let_go 0
 
 begin "returns the command's status"
 expect 0 "$lock" n -- true
@@ -185,9 +195,7 @@ for pid in $pids; do wait $pid || { cat out.*; fail "two at once"; }; done
 [ "$(cat counter)" = 12 ] || fail "$(cat counter) instead of 12"
 
 begin "grants the lock in the order of arrival"
-in_background n -- sh -c "$hold"
-holder=$child
-held
+hold_lock
 pids=
 for one in 1 2 3; do
     in_background n -- sh -c "echo $one >> order"
@@ -199,8 +207,7 @@ for pid in $holder $pids; do ends 0 $pid; done
 [ "$(tr -d '\n' < order)" = 123 ] || fail "in the order $(cat order)"
 
 begin "fails at once or after a timeout, and leaves no entry"
-in_background n -- sh -c "$hold"
-held
+hold_lock
 expect 1 "$lock" -n n -- touch ran
 quiet
 expect 1 "$lock" -w 0 n -- touch ran
@@ -210,8 +217,7 @@ expect 42 "$lock" -n -E 42 n -- touch ran
 expect 9 "$lock" -w.03s -E9 --verbose n -- touch ran
 says err "bide-lock: n: not acquired after "
 waiters 0 || fail "it still waits: $(cat seen)"
-let_go
-ends 0 $child
+let_go 0
 expect 0 "$lock" -w 60 n -- true
 [ ! -e ran ] || fail "it ran without the lock"
 
@@ -234,19 +240,15 @@ ends 0 $second
 expect 0 "$lock" --permits 2 --weight 2 -w 60 n -- true
 
 begin "shares the lock among holders that use -s"
-in_background -s n -- sh -c "$hold"
-held
+hold_lock -s
 expect 0 "$lock" -s -w 60 n -- true
 expect 1 "$lock" -x -n n -- true
 expect 78 "$lock" -w 60 n -- true
 says err "use -x"
-let_go
-ends 0 $child
-in_background -x n -- sh -c "$hold"
-held
+let_go 0
+hold_lock -x
 expect 1 "$lock" -s -n n -- true
-let_go
-ends 0 $child
+let_go 0
 
 begin "terminates the command when the lock is taken away"
 in_background --lease 6s n -- sh -c '
@@ -260,8 +262,7 @@ says bg "bide-lock: n: the lock was lost (fence "
 says bg "terminated"
 
 begin "grants the lock after a crash when the lease has expired"
-in_background --lease 2s n -- sh -c "$hold"
-held
+hold_lock --lease 2s
 kill -KILL $child
 ends 137 $child
 expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
@@ -326,9 +327,7 @@ for how in full broken; do
 done
 
 begin "leaves the queue at a signal"
-in_background n -- sh -c "$hold"
-holder=$child
-held
+hold_lock
 for signal in TERM:143 HUP:129; do
     in_background n -- touch ran
     until_true waiters 1
@@ -336,8 +335,7 @@ for signal in TERM:143 HUP:129; do
     ends ${signal#*:} $child
     waiters 0 || fail "it still waits: $(cat seen)"
 done
-let_go
-ends 0 $holder
+let_go 0 $holder
 [ ! -e ran ] || fail "it ran"
 
 begin "ignores what its caller ignores"
@@ -346,8 +344,7 @@ in_background n -- sh -c "$hold; kill -HUP \$\$; exit 5"
 trap - HUP
 held
 kill -HUP $child
-let_go
-ends 5 $child
+let_go 5
 
 begin "passes signals to every process of the command, and waits for it"
 in_background n -- sh -c '
@@ -514,8 +511,7 @@ until_true grep -q "waiting for its background processes" bg
 kill -TERM $child
 held
 [ "$fence" = term ] || fail "$fence"
-let_go
-ends 143 $child
+let_go 143
 says bg ended
 for how in '--lease 30s' '--lease=30s --permits=1' ''; do
     in_background $how --close n -- sh -c "$background"
@@ -534,17 +530,13 @@ fi
 administration_cases() {
 
 begin "shows holders and waiters"
-expect 0 "$lock" inspect n
-says out "n: never used"
+shows "n: never used"
 expect 0 "$lock" inspect --json n
 says out null
-in_background --holder 'web 1' n -- sh -c "$hold"
-holder=$child
-held
+hold_lock --holder 'web 1'
 in_background --holder 'web 2' n -- true
 until_true waiters 1
-expect 0 "$lock" inspect n
-says out "n: 0 of 1 permits free, 1 waiting"
+shows "n: 0 of 1 permits free, 1 waiting"
 for line in 'holder  fence=[0-9]+ lane=0 weight=1 left=[0-9.]+s host=[^ ]+ id=web 1' \
     'waiter  place=1 weight=1 left=[0-9.]+s host=[^ ]+ id=web 2'; do
     grep -E -q "^$line\$" out || { cat out; fail "no such line: $line"; }
@@ -554,21 +546,17 @@ for field in '"v":1' '"permits":1' '"holderId":"web 1"' '"holderId":"web 2"' \
     '"name":"n"' '"free":0' '"expired":[]' '"now":'; do
     says out "$field"
 done
-let_go
-ends 0 $holder
+let_go 0 $holder
 ends 0 $child
 
 begin "takes the lock away from one holder, and records the user"
-in_background --lease 10m n -- sh -c "$hold"
-held
+hold_lock --lease 10m
 expect 1 "$lock" release --force 77 n
 says err "bide-lock: n: no holder has fence 77"
 expect 0 "$lock" release --force "$fence" --by ops --reason 'host lost' n
-expect 0 "$lock" inspect n
-says out "note    ops: force_release $fence: host lost"
+shows "note    ops: force_release $fence: host lost"
 expect 0 "$lock" -w 60 n -- true
-let_go
-ends 75 $child
+let_go 75
 says bg "shortly before the command ended"
 expect 1 "$lock" release --all n
 says err "n: there is no holder"
@@ -588,8 +576,7 @@ begin "repairs an unreadable record only on request"
 expect 0 "$lock" repair --min-fence 50 --by ops --reason 'file lost' n
 expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
 [ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
-expect 0 "$lock" inspect n
-says out "note    ops: repair: file lost"
+shows "note    ops: repair: file lost"
 expect 1 "$lock" repair --min-fence 90 n
 says err "bide-lock: n: the record can be read"
 for kind in $kinds; do
@@ -611,42 +598,34 @@ expect 1 "$lock" resize --permits 2 n
 says err "n: never used"
 expect 0 "$lock" n -- true
 expect 0 "$lock" resize --permits 3 --by ops --reason more n
-expect 0 "$lock" inspect n
-says out "n: 3 of 3 permits free"
+shows "n: 3 of 3 permits free"
 says out "note    ops: resize 3: more"
-in_background --permits 3 --weight 2 n -- sh -c "$hold"
-held
+hold_lock --permits 3 --weight 2
 expect 78 "$lock" -w 60 n -- touch ran
 says err "bide-lock: n: "
 expect 78 "$lock" resize --permits 1 n
 says err "n: not resized: holders have 2 of 3 permits"
-expect 0 "$lock" inspect n
-says out "n: 1 of 3 permits free"
+shows "n: 1 of 3 permits free"
 expect 0 "$lock" resize --permits 2 n
-let_go
-ends 0 $child
+let_go 0
 expect 0 "$lock" -w 60 --permits 5 n -- "$lock" inspect n # the lock is free: sets its permits
 says out "n: 4 of 5 permits free"
 expect 0 "$lock" -w 60 -x n -- "$lock" inspect n
 says out "n: 0 of 1024 permits free"
 expect 0 "$lock" resize --permits 1 n
 expect 0 "$lock" resize -x n
-expect 0 "$lock" inspect n
-says out "n: 1024 of 1024 permits free"
+shows "n: 1024 of 1024 permits free"
 [ ! -e ran ] || fail "it ran with other permits"
 
 begin "keeps others out for a minimum time, and describes the holder"
-in_background --at-least 1h --note 'disk check' --label team=db --label shift=2 n -- sh -c "$hold"
-held
+hold_lock --at-least 1h --note 'disk check' --label team=db --label shift=2
 expect 0 "$lock" inspect n
 for text in 'note=disk check' team=db shift=2; do says out "        $text"; done
 expect 0 "$lock" inspect --json n
 says out '"note":"disk check"'
-let_go
-ends 0 $child
+let_go 0
 expect 1 "$lock" -n n -- true
-expect 0 "$lock" inspect n
-says out "resting fence=$fence"
+shows "resting fence=$fence"
 expect 0 "$lock" release --all n
 expect 0 "$lock" -w 60 n -- true
 expect 64 "$lock" --label team n -- true
@@ -698,12 +677,10 @@ children="$children $watcher $!"
 json_watcher=$!
 until_true grep -q "never used" seen.watch
 until_true grep -q null seen.json
-in_background --holder me n -- sh -c "$hold"
-held
+hold_lock --holder me
 until_true grep -q "^n: held 1/1 waiting=0 by=me" seen.watch
 until_true grep -q '"holderId":"me"' seen.json
-let_go
-ends 0 $child
+let_go 0
 until_true grep -q "^n: free" seen.watch
 "$lock" watch n | head -n 1 > out # it ends with its reader, although nothing changes
 [ "$(cat out)" = "n: free" ] || fail "$(cat out)"
@@ -724,8 +701,7 @@ expect 0 "$lock" release --force "$first" n
 held # the second term
 [ "$fence" -gt "$first" ] || fail "token $fence after $first"
 until_true grep -q "^$fence me" seen.leader
-let_go
-ends 4 $child
+let_go 4
 says bg "terminating the command"
 until_true grep -q "^no leader" seen.leader
 kill $observer
@@ -738,14 +714,12 @@ expect 0 "$lock" --json -v n -- sh -c 'echo "$BIDE_FENCE"'
 grep -q '^{"message":"n: acquired after ' err || fail "$(cat err)"
 expect 0 "$lock" --json resize n 3
 [ "$(cat out)" = '{"name":"n","permits":3}' ] || fail "$(cat out)"
-in_background --permits 3 n -- sh -c "$hold"
-held
+hold_lock --permits 3
 expect 1 "$lock" --json -n --permits 3 --weight 3 n -- true
 [ "$(cat err)" = '{"code":1,"error":"not acquired"}' ] || fail "$(cat err)"
 expect 0 "$lock" --json release --all n
 [ "$(cat out)" = "{\"name\":\"n\",\"released\":[$fence]}" ] || fail "$(cat out)"
-let_go
-ends 75 $child
+let_go 75
 expect 1 "$lock" --json repair n
 says err '"code":1'
 expect 0 "$lock" --json repair new
@@ -770,8 +744,7 @@ expect 0 "$lock" ./n echo -n --json
 in_background ./n sh -c "$hold"
 held
 expect 9 "$lock" --wait=.01 -E9 n -- true
-let_go
-ends 0 $child
+let_go 0
 expect 64 "$lock" --slot file:. ./n true
 expect 64 "$lock" n true
 says err "a command stands behind --"
@@ -835,8 +808,7 @@ fence=$(grep -o '"fence":[0-9]*' out)
 expect 1 "$lock" -n n -- true
 expect 0 "$lock" --json -n 8 # it has the lock
 says out "$fence"
-expect 0 "$lock" inspect n
-says out "id=$(uname -n):$$"
+shows "id=$(uname -n):$$"
 in_background n -- sh -c "$hold"
 until_true waiters 1
 expect 1 "$lock" -n 8 9>&- 8>> n.bide.lock # another open file, and a waiter
@@ -845,8 +817,7 @@ held
 expect 9 "$lock" -E9 -w .1 8
 expect 0 "$lock" --unlock 8
 waiters 0 || fail "it still waits: $(cat seen)"
-let_go
-ends 0 $child
+let_go 0
 ( # the subshell keeps it
     expect 0 "$lock" -s 8
     sh -c 'echo 1 0 > held; read go < go' &
@@ -887,8 +858,7 @@ in_background -F n -- sh -c "$hold; exit 6"
 held
 expect 1 "$lock" -n n -- true
 [ "$(tr '\0' ' ' < /proc/$child/cmdline | cut -c 1-5)" = "sh -c" ] || fail "it is not the command"
-let_go
-ends 6 $child
+let_go 6
 expect 0 "$lock" -w 60 n -- true
 expect 127 "$lock" -F n -- ./no-such-command
 expect 0 "$lock" -w 60 n -- true
@@ -993,8 +963,7 @@ fi
 "$lock" -v n -- true 2>&-
 "$lock" -v n -- true <&- >&- 2>&-
 if grep -q 'bide-lock: ' n.bide*; then fail "it printed into its files"; fi
-expect 0 "$lock" inspect n
-says out "n: 1 of 1 permits free, 0 waiting"
+shows "n: 1 of 1 permits free, 0 waiting"
 
 # The terminal's Ctrl-C goes to the command, which may also read from the terminal.
 begin "keeps the terminal working"
