@@ -1,8 +1,7 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/priority_channel.hpp>
 
-namespace channel_async_recv_is_not_discarded { // 1: co_await it
-void use() {
+void channel_async_recv_is_not_discarded() { // 1: co_await it
     bide::channel<int> ch(1);
 #if BIDE_MISUSE != 1
     [[maybe_unused]] const auto operation = ch.async_recv();
@@ -10,7 +9,6 @@ void use() {
     ch.async_recv(); // does nothing
 #endif
 }
-} // namespace channel_async_recv_is_not_discarded
 
 namespace channel_element_does_not_throw_when_destroyed { // 2: must not throw when destroyed
 struct element {
@@ -38,8 +36,7 @@ struct element {
 void make(bide::channel<element>*& out) { out = new bide::channel<element>(1); }
 } // namespace channel_element_does_not_throw_when_moved
 
-namespace channel_element_is_not_const { // 4: elements must be objects that are not const
-void use() {
+void channel_element_is_not_const() { // 4: elements must be objects that are not const
 #if BIDE_MISUSE != 4
     bide::channel<int> ch(1);
 #else
@@ -47,10 +44,8 @@ void use() {
 #endif
     ch.close();
 }
-} // namespace channel_element_is_not_const
 
-namespace channel_is_not_copyable { // 5: deleted (copy )?(function|constructor)|is deleted|implicitly-deleted
-void use() {
+void channel_is_not_copyable() { // 5: deleted (copy )?(function|constructor)|is deleted|implicitly-deleted
     bide::channel<int> ch(1);
 #if BIDE_MISUSE != 5
     bide::channel<int>& same = ch;
@@ -59,10 +54,8 @@ void use() {
 #endif
     same.close();
 }
-} // namespace channel_is_not_copyable
 
-namespace channel_send_is_not_discarded { // 6: nodiscard
-int use() {
+int channel_send_is_not_discarded() { // 6: nodiscard
     bide::channel<int> ch(1);
 #if BIDE_MISUSE != 6
     return ch.send(1) ? 0 : 1;
@@ -70,7 +63,6 @@ int use() {
     ch.send(1); // sent, or lost in a closed channel? unknown
 #endif
 }
-} // namespace channel_send_is_not_discarded
 
 namespace priority_channel_comparison_does_not_throw { // 7: the comparison of a priority_channel must be noexcept
 struct by_length {

@@ -13,8 +13,7 @@ bide::mutex make(bide::mutex& from) { return std::move(from); }
 #endif
 } // namespace mutex_is_not_movable
 
-namespace mutex_try_lock_is_not_discarded { // 2: nodiscard
-int use() {
+int mutex_try_lock_is_not_discarded() { // 2: nodiscard
     bide::mutex m;
 #if BIDE_MISUSE != 2
     return m.try_lock() ? 0 : 1;
@@ -22,10 +21,8 @@ int use() {
     m.try_lock(); // locked or not?
 #endif
 }
-} // namespace mutex_try_lock_is_not_discarded
 
-namespace scoped_lock_is_not_unnamed { // 3: name it
-void use() {
+void scoped_lock_is_not_unnamed() { // 3: name it
     bide::mutex a;
     bide::mutex b;
 #if BIDE_MISUSE != 3
@@ -34,10 +31,8 @@ void use() {
     bide::scoped_lock(a, b); // unlocked at once
 #endif
 }
-} // namespace scoped_lock_is_not_unnamed
 
-namespace scoped_lock_takes_mutexes_only { // 4: pass the mutexes, not a std::unique_lock
-void use() {
+void scoped_lock_takes_mutexes_only() { // 4: pass the mutexes, not a std::unique_lock
     bide::mutex a;
     bide::mutex b;
 #if BIDE_MISUSE != 4
@@ -47,10 +42,8 @@ void use() {
     const bide::scoped_lock held(lock, b); // in the order of the locks' addresses: deadlocks
 #endif
 }
-} // namespace scoped_lock_takes_mutexes_only
 
-namespace synchronized_value_has_no_bare_reference { // 5: no match for|indirection requires pointer operand
-void use() {
+void synchronized_value_has_no_bare_reference() { // 5: no match for|indirection requires pointer operand
     bide::synchronized_value<int> value(1);
 #if BIDE_MISUSE != 5
     *value.lock() = 2;
@@ -58,10 +51,8 @@ void use() {
     *value = 2;
 #endif
 }
-} // namespace synchronized_value_has_no_bare_reference
 
-namespace synchronized_value_keeps_its_value_private { // 6: private
-int use() {
+int synchronized_value_keeps_its_value_private() { // 6: private
     bide::synchronized_value<int> value(1);
 #if BIDE_MISUSE != 6
     return value.with([](int& inside) { return inside; });
@@ -69,10 +60,8 @@ int use() {
     return value.value_;
 #endif
 }
-} // namespace synchronized_value_keeps_its_value_private
 
-namespace synchronized_value_waits_only_with_our_mutexes { // 7: constraints? not satisfied|unsatisfied constraints|invalid reference to function
-void use() {
+void synchronized_value_waits_only_with_our_mutexes() { // 7: constraints? not satisfied|unsatisfied constraints|invalid reference to function
 #if BIDE_MISUSE != 7
     bide::synchronized_value<int> value(1);
 #else
@@ -80,4 +69,3 @@ void use() {
 #endif
     [[maybe_unused]] const auto operation = value.async_lock();
 }
-} // namespace synchronized_value_waits_only_with_our_mutexes

@@ -4,8 +4,7 @@
 
 #include <string>
 
-namespace select_keeps_no_channel { // 1: a temporary that is not a handle
-void use() {
+void select_keeps_no_channel() { // 1: a temporary that is not a handle
 #if BIDE_MISUSE != 1
     static_cast<void>(bide::try_select(bide::on_recv(bide::make_channel<int>(1).second)));
 #else
@@ -13,10 +12,8 @@ void use() {
     static_cast<void>(bide::try_select(bide::on_recv(bide::channel<int>(1))));
 #endif
 }
-} // namespace select_keeps_no_channel
 
-namespace select_sends_no_literal_zero { // 2: on_send takes an lvalue
-int use() {
+int select_sends_no_literal_zero() { // 2: on_send takes an lvalue
     bide::channel<int> ch(1);
     int value = 0;
 #if BIDE_MISUSE != 2
@@ -27,10 +24,8 @@ int use() {
 #endif
     return value;
 }
-} // namespace select_sends_no_literal_zero
 
-namespace select_sends_no_nullptr { // 3: on_send takes an lvalue
-int use() {
+int select_sends_no_nullptr() { // 3: on_send takes an lvalue
     bide::channel<int> ch(1);
     int* const nothing = nullptr;
 #if BIDE_MISUSE != 3
@@ -39,10 +34,8 @@ int use() {
     return bide::try_select(bide::on_send(ch, nullptr)).has_value() && nothing == nullptr;
 #endif
 }
-} // namespace select_sends_no_nullptr
 
-namespace select_sends_no_temporary { // 4: on_send takes an lvalue
-void use() {
+void select_sends_no_temporary() { // 4: on_send takes an lvalue
     bide::channel<std::string> ch(1);
     std::string value = "text";
 #if BIDE_MISUSE != 4
@@ -52,10 +45,8 @@ void use() {
     static_cast<void>(bide::select(bide::on_send(ch, value + "s")));
 #endif
 }
-} // namespace select_sends_no_temporary
 
-namespace select_takes_no_operation { // 5: a select takes cases
-int use() {
+int select_takes_no_operation() { // 5: a select takes cases
     bide::channel<int> items(1);
 #if BIDE_MISUSE != 5
     const auto chosen = bide::try_select(bide::on_recv(items));
@@ -64,4 +55,3 @@ int use() {
 #endif
     return chosen ? 1 : 0;
 }
-} // namespace select_takes_no_operation

@@ -11,8 +11,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace async_op_has_two_stop_tokens { // 1: takes two stop tokens at most
-void use() {
+void async_op_has_two_stop_tokens() { // 1: takes two stop tokens at most
     bide::semaphore permits(1);
     std::stop_token stop;
     [[maybe_unused]] auto two = permits.async_acquire().with_stop(stop).with_stop(stop);
@@ -20,10 +19,9 @@ void use() {
     [[maybe_unused]] auto three = std::move(two).with_stop(stop);
 #endif
 }
-} // namespace async_op_has_two_stop_tokens
 
-namespace async_op_is_awaited_as_an_rvalue { // 2: operator co_await|await_ready
-bide::task<> wait(bide::semaphore& permits) {
+bide::task<>
+async_op_is_awaited_as_an_rvalue(bide::semaphore& permits) { // 2: operator co_await|await_ready
     auto operation = permits.async_acquire();
 #if BIDE_MISUSE != 2
     const bide::permit held = co_await std::move(operation);
@@ -31,10 +29,8 @@ bide::task<> wait(bide::semaphore& permits) {
     const bide::permit held = co_await operation; // it could be awaited twice
 #endif
 }
-} // namespace async_op_is_awaited_as_an_rvalue
 
-namespace async_op_is_not_copyable { // 3: deleted (copy )?(function|constructor)|is deleted|implicitly-deleted
-void use() {
+void async_op_is_not_copyable() { // 3: deleted (copy )?(function|constructor)|is deleted|implicitly-deleted
     bide::event ready;
     auto operation = ready.async_wait();
 #if BIDE_MISUSE != 3
@@ -43,10 +39,8 @@ void use() {
     [[maybe_unused]] const auto other = operation;
 #endif
 }
-} // namespace async_op_is_not_copyable
 
-namespace async_op_is_not_discarded { // 4: co_await it
-void use() {
+void async_op_is_not_discarded() { // 4: co_await it
     bide::semaphore permits(1);
 #if BIDE_MISUSE != 4
     [[maybe_unused]] const auto operation = permits.async_acquire();
@@ -54,10 +48,8 @@ void use() {
     permits.async_acquire(); // does nothing
 #endif
 }
-} // namespace async_op_is_not_discarded
 
-namespace barrier_completion_does_not_throw { // 5: is noexcept
-void use() {
+void barrier_completion_does_not_throw() { // 5: is noexcept
 #if BIDE_MISUSE != 5
     bide::barrier b(1, []() noexcept {});
 #else
@@ -65,10 +57,8 @@ void use() {
 #endif
     b.arrive_and_wait();
 }
-} // namespace barrier_completion_does_not_throw
 
-namespace permit_has_no_release { // 6: no member named .*release
-void use() {
+void permit_has_no_release() { // 6: no member named .*release
     bide::semaphore permits(1);
     bide::permit held(permits);
 #if BIDE_MISUSE != 6
@@ -77,7 +67,6 @@ void use() {
     held.release(); // std::unique_lock's would forget the lock, a semaphore's would give it back
 #endif
 }
-} // namespace permit_has_no_release
 
 namespace permit_is_not_copyable { // 7: (use of deleted function|deleted copy constructor)
 bide::permit pass_on(bide::permit& held) {
@@ -89,8 +78,7 @@ bide::permit pass_on(bide::permit& held) {
 }
 } // namespace permit_is_not_copyable
 
-namespace permit_is_not_discarded { // 8: nodiscard
-void use() {
+void permit_is_not_discarded() { // 8: nodiscard
     bide::semaphore permits(1);
     bide::permit held(permits);
 #if BIDE_MISUSE != 8
@@ -99,10 +87,8 @@ void use() {
     held.split(1); // given back at once
 #endif
 }
-} // namespace permit_is_not_discarded
 
-namespace permit_is_not_unnamed { // 9: name it
-void use() {
+void permit_is_not_unnamed() { // 9: name it
     bide::semaphore permits(1);
 #if BIDE_MISUSE != 9
     const bide::permit held(permits, 1);
@@ -110,10 +96,8 @@ void use() {
     bide::permit(permits, 1); // given back at once
 #endif
 }
-} // namespace permit_is_not_unnamed
 
-namespace result_has_no_references { // 10: of object types
-int use() {
+int result_has_no_references() { // 10: of object types
     int value = 0;
 #if BIDE_MISUSE != 10
     const bide::result<int*> answer(&value);
@@ -122,10 +106,8 @@ int use() {
 #endif
     return answer ? 0 : 1;
 }
-} // namespace result_has_no_references
 
-namespace result_is_not_discarded { // 11: nodiscard
-int use() {
+int result_is_not_discarded() { // 11: nodiscard
     bide::semaphore permits(1);
     std::stop_source source;
 #if BIDE_MISUSE != 11
@@ -135,7 +117,6 @@ int use() {
     permits.acquire(source.get_token()); // stopped? unknown
 #endif
 }
-} // namespace result_is_not_discarded
 
 namespace resume_on_takes_an_executor { // 12: constraints? not satisfied|unsatisfied constraints|no matching member function
 struct runs_on_the_spot {
@@ -173,8 +154,7 @@ int use() {
 }
 } // namespace scheduler_is_named_by_reference
 
-namespace semaphore_is_not_copyable { // 14: deleted (function|constructor)|is deleted
-void use() {
+void semaphore_is_not_copyable() { // 14: deleted (function|constructor)|is deleted
     bide::semaphore permits(1);
 #if BIDE_MISUSE != 14
     bide::semaphore& other = permits;
@@ -183,10 +163,8 @@ void use() {
 #endif
     other.release();
 }
-} // namespace semaphore_is_not_copyable
 
-namespace semaphore_is_not_movable { // 15: deleted (function|constructor)|is deleted
-void use() {
+void semaphore_is_not_movable() { // 15: deleted (function|constructor)|is deleted
     auto permits = std::make_unique<bide::semaphore>(1);
 #if BIDE_MISUSE != 15
     auto moved = std::move(permits);
@@ -196,10 +174,8 @@ void use() {
     moved.release();
 #endif
 }
-} // namespace semaphore_is_not_movable
 
-namespace semaphore_try_acquire_is_not_discarded { // 16: nodiscard
-int use() {
+int semaphore_try_acquire_is_not_discarded() { // 16: nodiscard
     bide::semaphore permits(1);
 #if BIDE_MISUSE != 16
     return permits.try_acquire() ? 0 : 1;
@@ -207,10 +183,8 @@ int use() {
     permits.try_acquire(); // acquired or not?
 #endif
 }
-} // namespace semaphore_try_acquire_is_not_discarded
 
-namespace semaphore_waiter_is_not_copyable { // 17: deleted (function|constructor)|is deleted
-int use() {
+int semaphore_waiter_is_not_copyable() { // 17: deleted (function|constructor)|is deleted
     bide::semaphore permits(1);
     bide::semaphore::waiter w(1, bide::waker());
 #if BIDE_MISUSE != 17
@@ -220,4 +194,3 @@ int use() {
 #endif
     return permits.acquire_wait(queued) ? 0 : 1;
 }
-} // namespace semaphore_waiter_is_not_copyable
