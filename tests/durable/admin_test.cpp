@@ -76,8 +76,7 @@ TEST_CASE("admin: repair replaces a record that cannot be read, and no other") {
 
 TEST_CASE("admin: a time out of range is refused, and the record stays readable") {
     std::chrono::milliseconds now{1000};
-    bide::durable_options o;
-    o.clock = bide::lock_clock::caller;
+    bide::durable_options o{.clock = bide::lock_clock::caller};
     o.now = [&] { return now; };
     bide::durable_semaphore s(bide::memory_slot(), 1, o);
     auto t = s.ticket();

@@ -177,9 +177,7 @@ place inside(const test::container& one, const char* name, std::string directory
 }
 
 test::container_shape with_boot_id(std::string id, std::int64_t boottime_s) {
-    test::container_shape shape;
-    shape.boot_id = std::move(id);
-    shape.boottime_s = boottime_s;
+    test::container_shape shape{.boot_id = std::move(id), .boottime_s = boottime_s};
     return shape;
 }
 
@@ -203,9 +201,7 @@ TEST_CASE("containers: with separate pids, boot ids and clocks, only one holds a
 TEST_CASE("containers: with different boot ids, only one holds at a time",
           "[promise.durable-containers]") {
     const test::temp_directory in("containers");
-    test::container_shape shape;
-    shape.has_own_pids = false;
-    shape.has_own_time = false;
+    test::container_shape shape{.has_own_pids = false, .has_own_time = false};
     const test::container one(in, shape);
     if (is_there(one)) {
         check_among({place{"the machine", [] { return ::fork(); }, in.path()},
@@ -215,10 +211,8 @@ TEST_CASE("containers: with different boot ids, only one holds at a time",
 
 TEST_CASE("containers: with different clocks, only one holds at a time") {
     const test::temp_directory in("containers");
-    test::container_shape shape;
-    shape.has_own_pids = false;
-    shape.has_own_boot_id = false;
-    shape.boottime_s = 100'000;
+    test::container_shape shape{
+        .boottime_s = 100'000, .has_own_boot_id = false, .has_own_pids = false};
     const test::container ahead(in, shape);
     shape.boottime_s = 300'000;
     const test::container further(in, shape);
@@ -243,11 +237,8 @@ TEST_CASE("containers: without a boot id, only one holds at a time",
 
 TEST_CASE("containers: in a root directory without /proc, only one holds at a time") {
     const test::temp_directory in("containers");
-    test::container_shape shape;
-    shape.has_own_pids = false;
-    shape.has_own_boot_id = false;
-    shape.has_own_time = false;
-    shape.root = in.path();
+    test::container_shape shape{
+        .has_own_boot_id = false, .has_own_pids = false, .has_own_time = false, .root = in.path()};
     const test::container one(in, shape);
     if (is_there(one)) {
         check_among({place{"the machine", [] { return ::fork(); }, in.path()},

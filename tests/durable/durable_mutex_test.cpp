@@ -85,8 +85,7 @@ TEST_CASE("durable_mutex: is not recursive, except for the same ticket") {
 TEST_CASE("durable_mutex: a minimum hold time keeps other contenders out after an early release",
           "[promise.durable-minimum-hold]") {
     std::chrono::milliseconds now = 1'000s;
-    bide::durable_options o;
-    o.clock = bide::lock_clock::caller;
+    bide::durable_options o{.clock = bide::lock_clock::caller};
     o.now = [&now] { return now; };
     o.lease = 20s;
     o.auto_renew = false;

@@ -24,9 +24,7 @@ using bide::memory_slot;
 namespace {
 
 durable_options on_callers_clock() {
-    durable_options o;
-    o.clock = lock_clock::caller;
-    o.lease = 100ms;
+    durable_options o{.lease = 100ms, .clock = lock_clock::caller};
     return o;
 }
 
@@ -125,8 +123,7 @@ TEST_CASE("durable_semaphore: the constructor throws if an option is out of rang
     };
     REQUIRE(refuses(0, {}));
     REQUIRE(refuses(-1, {}));
-    durable_options o;
-    o.lease = 0ms;
+    durable_options o{.lease = 0ms};
     REQUIRE(refuses(1, o));
     o = {};
     o.margin = o.lease;
@@ -302,8 +299,7 @@ TEST_CASE("durable_semaphore: a contender that gives up leaves no entry, and the
 
 TEST_CASE("durable_semaphore: if a holder disappears, contenders wait until its lease expires",
           "[promise.durable-killed-holder]") {
-    durable_options o;
-    o.lease = 60ms;
+    durable_options o{.lease = 60ms};
     durable_semaphore s(memory_slot(), 1, o);
     durable_ticket lost = s.ticket();
     const std::int64_t before = bide::durable::boottime_ms();
@@ -315,8 +311,7 @@ TEST_CASE("durable_semaphore: if a holder disappears, contenders wait until its 
 }
 
 TEST_CASE("durable_semaphore: if a waiter disappears, its place expires after its time") {
-    durable_options o;
-    o.waiter_ttl = 60ms;
+    durable_options o{.waiter_ttl = 60ms};
     durable_semaphore s(memory_slot(), 1, o);
     auto held = s.acquire();
     durable_ticket ghost = s.ticket();

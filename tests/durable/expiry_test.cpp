@@ -31,8 +31,7 @@ waiter waits(std::int64_t expires_at) {
     return w;
 }
 origin here() {
-    origin o;
-    o.boot = "this";
+    origin o{.boot = "this"};
     return o;
 }
 

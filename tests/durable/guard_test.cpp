@@ -29,9 +29,7 @@ TEST_CASE("guard: renews its lease, on a thread and on a scheduler") {
     bide::scheduler workers;
     for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
         const bool was_kept = test::in_some_time(60ms, [&](std::chrono::milliseconds lease) {
-            durable_options o;
-            o.lease = lease;
-            o.renew_on = where;
+            durable_options o{.lease = lease, .renew_on = where};
             durable_mutex m(memory_slot(), o);
             const std::int64_t before = bide::durable::boottime_ms();
             auto g = m.acquire();
@@ -58,9 +56,7 @@ TEST_CASE("guard: a release does not stop the lost() token") {
 }
 
 TEST_CASE("guard: without renewals it is lost before another contender acquires the lock") {
-    durable_options o;
-    o.lease = 50ms;
-    o.auto_renew = false;
+    durable_options o{.lease = 50ms, .auto_renew = false};
     const memory_slot slot;
     durable_mutex m(slot, o);
     durable_mutex others(slot);
@@ -80,8 +76,7 @@ TEST_CASE("guard: without renewals it is lost before another contender acquires 
 }
 
 TEST_CASE("guard: a holder whose grant is taken away learns of it by its next renewal") {
-    durable_options o;
-    o.lease = 30s;
+    durable_options o{.lease = 30s};
     durable_mutex m(memory_slot(), o);
     auto g = m.acquire();
     REQUIRE(m.admin("ops").force_release(g->fence(), "host lost").value());
@@ -166,8 +161,7 @@ TEST_CASE("guard: a child of fork() does not release its parent's grant",
 TEST_CASE("guard: the permits of a killed process are free at once if its ticket was bound to it",
           "[promise.durable-killed-holder]") {
     const test::temp_directory directory("guard");
-    durable_options o;
-    o.lease = std::chrono::hours(1);
+    durable_options o{.lease = std::chrono::hours(1)};
     int told[2];
     REQUIRE(::pipe(told) == 0);
     const pid_t child = ::fork();

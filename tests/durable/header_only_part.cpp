@@ -29,8 +29,7 @@ std::optional<bide::durable_guard> try_to_acquire(bide::durable_mutex& lock) {
 bool uses_every_part() {
     const auto lock = [] { return bide::durable_mutex(bide::memory_slot{}, test::unhurried()); };
     bide::leader_election candidate(bide::memory_slot{}, test::unhurried());
-    bide::rate_options patient;
-    patient.attempt_limit = test::unhurried().attempt_limit;
+    bide::rate_options patient{.attempt_limit = test::unhurried().attempt_limit};
     bide::durable_rate_limiter limiter(bide::memory_slot{}, 1, std::chrono::hours(1), 1, patient);
     auto both = bide::try_acquire_all({{"a", lock()}, {"b", lock()}});
     return candidate.campaign() && candidate.is_leader() && limiter.try_acquire().value() &&

@@ -83,8 +83,7 @@ static_assert(bide::shared_store_slot<shared_slot>);
 
 // A lease so long that no entry expires while a test waits for it to be taken back.
 durable_options with_long_lease() {
-    durable_options o;
-    o.lease = std::chrono::hours(1);
+    durable_options o{.lease = std::chrono::hours(1)};
     return o;
 }
 
@@ -416,9 +415,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
     std::set<std::string> callers;
     bide::scheduler workers(test::workers(2));
     for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
-        durable_options o;
-        o.lease = 300ms;
-        o.renew_on = where;
+        durable_options o{.lease = 300ms, .renew_on = where};
         bench b(place::load, o);
         const auto use = [&]() -> bide::task<bool> {
             auto waiting = b.lock.async_acquire();
@@ -535,8 +532,7 @@ TEST_CASE("hung_store: a release continues after its caller has left it") {
 }
 
 TEST_CASE("hung_store: inspect() and administrators wait at most for retry_time") {
-    durable_options o;
-    o.retry_time = 20ms;
+    durable_options o{.retry_time = 20ms};
     bench b(place::anywhere, o);
     REQUIRE(b.lock.acquire().has_value());
     b.writes_before = b.v->writes();
@@ -575,8 +571,7 @@ TEST_CASE("hung_store: a call behind one that hangs returns store_busy") {
 
 TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its parent hangs") {
     REQUIRE(test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
-        durable_options o;
-        o.lease = lease;
+        durable_options o{.lease = lease};
         bench b(place::load, o);
         const auto held = b.lock.acquire();
         const std::stop_token lost = held->lost();
@@ -611,8 +606,7 @@ TEST_CASE(
         const std::string name_of_store = "the store with " + std::to_string(lease.count());
         const std::size_t stores_before = bide::detail::renewers::count();
         const int threads = threads_called("bide-lease");
-        durable_options o;
-        o.lease = lease;
+        durable_options o{.lease = lease};
         std::vector<memory_slot> memories(20);
         std::vector<std::unique_ptr<durable_mutex>> locks;
         std::vector<bide::durable_guard> held;
@@ -728,8 +722,7 @@ TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond
         return;
     }
     REQUIRE(test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
-        durable_options o;
-        o.lease = lease;
+        durable_options o{.lease = lease};
         durable_mutex m(bide::file_slot(disk / "leased"), o);
         auto held = m.acquire();
         REQUIRE(held.has_value());
@@ -790,8 +783,7 @@ TEST_CASE("hung_store: the process can end while a read or a renewal hangs") {
     const pid_t child = ::fork();
     if (child == 0) {
         const auto v = std::make_shared<valve>();
-        durable_options o;
-        o.lease = 1s;
+        durable_options o{.lease = 1s};
         durable_mutex m(valved_slot(memory_slot(), v), o);
         durable_mutex other(valved_slot(memory_slot(), v), o);
         auto* const kept = new auto(m.acquire()); // its destructor would wait

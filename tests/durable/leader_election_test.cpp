@@ -170,16 +170,13 @@ TEST_CASE("leader_election: observers are told of each leader, in threads and co
     bide::scheduler workers;
     leader_election a(slot, named("a"));
     const leader_election watches(slot, named("w"));
-    bide::leader_wait none;
-    none.timeout = 1ms;
+    bide::leader_wait none{.timeout = 1ms};
     REQUIRE(watches.wait_for_change(none).error() == errc::timeout);
 
     std::atomic<int> began{0};
     const auto observe = [&](std::int64_t known, std::stop_token stop) -> bide::task<std::string> {
         ++began;
-        bide::leader_wait what;
-        what.known = known;
-        what.stop = stop;
+        bide::leader_wait what{.known = known, .stop = stop};
         auto waiting = watches.async_wait_for_change(what);
         const auto seen = co_await std::move(waiting);
         co_return !seen ? seen.error().message() : *seen ? (*seen)->name : "none";
@@ -206,8 +203,7 @@ TEST_CASE("leader_election: observers are told of each leader, in threads and co
     cancelled.cancel();
     REQUIRE(std::move(stopped).join() == bide::make_error_code(errc::stopped).message());
     REQUIRE(std::move(cancelled).join() == bide::make_error_code(errc::stopped).message());
-    bide::leader_wait what;
-    what.stop = stop.get_token();
+    bide::leader_wait what{.stop = stop.get_token()};
     REQUIRE(watches.wait_for_change(what).error() == errc::stopped);
     const auto asks = [&]() -> bide::task<bool> {
         auto asking = watches.async_leader();

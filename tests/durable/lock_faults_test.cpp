@@ -143,9 +143,7 @@ TEST_CASE(
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_mutex waits(odd_slot(memory, habits));
     durable_mutex other(memory);
-    durable_options o;
-    o.lease = 50ms;
-    o.auto_renew = false;
+    durable_options o{.lease = 50ms, .auto_renew = false};
     durable_mutex third(memory_slot(), o);
 
     auto held = other.acquire();
@@ -195,8 +193,7 @@ TEST_CASE("lock_faults: a write under way when an acquisition fails does not bec
 
 TEST_CASE("lock_faults: after indeterminate results the store is called with pauses") {
     const auto calls = std::make_shared<int>(0);
-    durable_options o;
-    o.retry_time = 200ms;
+    durable_options o{.retry_time = 200ms};
     durable_mutex m(unsure_slot(calls), o);
     durable_ticket t = m.ticket();
     REQUIRE(m.try_acquire(t).error() == durable_errc::indeterminate);
@@ -214,9 +211,7 @@ TEST_CASE("lock_faults: after an indeterminate result the record is read again")
 
 TEST_CASE("lock_faults: if the store is always slower than the lease, acquire() returns an error") {
     const auto habits = std::make_shared<odd_slot::habits>();
-    durable_options o;
-    o.lease = 10ms;
-    o.retry_time = 100ms;
+    durable_options o{.lease = 10ms, .retry_time = 100ms};
     durable_mutex m(odd_slot(memory_slot(), habits), o);
     habits->takes_ms = 15;
     bide::acquire_request r;
@@ -232,10 +227,7 @@ TEST_CASE("lock_faults: renewals continue after one that threw") {
         const bool was_kept = test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
             std::atomic<bool> breaks{false};
             std::atomic<int> broken{0};
-            durable_options o;
-            o.lease = lease;
-            o.renew_on = where;
-            o.clock = lock_clock::caller;
+            durable_options o{.lease = lease, .clock = lock_clock::caller, .renew_on = where};
             o.now = [&] {
                 if (breaks) {
                     ++broken;
@@ -266,8 +258,7 @@ TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
     one.num_workers = 1;
     bide::scheduler workers(one);
     const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
-        durable_options o;
-        o.lease = lease;
+        durable_options o{.lease = lease};
         const auto engine = std::make_shared<bide::detail::lock_engine>(memory, 1, o);
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
@@ -305,8 +296,7 @@ TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
 
 TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires there") {
     const bool was_kept = test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
-        durable_options o;
-        o.lease = lease;
+        durable_options o{.lease = lease};
         durable_mutex m(memory_slot(), o);
         {
             const auto g = m.acquire();
@@ -330,9 +320,7 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
 TEST_CASE("lock_faults: the lease monitor's thread is started later if it could not be started at "
           "first") {
     REQUIRE(test::in_child([] {
-                durable_options o;
-                o.lease = 50ms;
-                o.auto_renew = false;
+                durable_options o{.lease = 50ms, .auto_renew = false};
                 durable_mutex m(memory_slot(), o);
                 ::pthread_attr_t huge;
                 ::pthread_attr_t usual;
@@ -370,9 +358,7 @@ struct full_slot {
 
 TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it cannot be stored") {
     memory_slot memory;
-    durable_options o;
-    o.lease = std::chrono::hours(1);
-    o.process_bound = false;
+    durable_options o{.lease = std::chrono::hours(1), .process_bound = false};
     durable_mutex holder(memory, o);
     const auto held = holder.acquire();
     const auto stored = memory.load();
@@ -388,9 +374,8 @@ TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it c
 }
 
 TEST_CASE("lock_faults: the longest poll interval does not overflow") {
-    durable_options o;
-    o.poll_least = std::chrono::milliseconds::max();
-    o.poll_most = std::chrono::milliseconds::max();
+    durable_options o{.poll_least = std::chrono::milliseconds::max(),
+                      .poll_most = std::chrono::milliseconds::max()};
     durable_semaphore s(memory_slot(), 1, o);
     auto held = s.acquire();
     bide::acquire_request r;

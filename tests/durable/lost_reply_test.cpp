@@ -180,9 +180,7 @@ struct contest {
 };
 
 bide::durable_options with_lease(std::chrono::milliseconds lease) {
-    bide::durable_options o;
-    o.lease = lease;
-    o.poll_most = 5ms;
+    bide::durable_options o{.lease = lease, .poll_most = 5ms};
     return test::unhurried(o);
 }
 
@@ -200,11 +198,7 @@ void check_nobody_held_twice(const contest& c) {
 TEST_CASE("durable locks: with lost replies, no two hold at once and no grant is left behind",
           "[promise.durable-exclusion]") {
     contest c;
-    mishaps m;
-    m.unheard = 15;
-    m.unsent = 15;
-    m.late = 15;
-    m.conflicts = 15;
+    mishaps m{.unheard = 15, .unsent = 15, .late = 15, .conflicts = 15};
     c.run(m, with_lease(60s), 4, 40);
     check_nobody_held_twice(c);
     CHECK(c.acquired >= c.waited);
@@ -218,12 +212,7 @@ TEST_CASE("durable locks: with lost replies, no two hold at once and no grant is
 
 TEST_CASE("durable locks: with a store that fails at times, no two hold at once and all acquire") {
     contest c;
-    mishaps m;
-    m.unheard = 8;
-    m.unsent = 8;
-    m.late = 8;
-    m.conflicts = 8;
-    m.failures = 8;
+    mishaps m{.unheard = 8, .unsent = 8, .late = 8, .conflicts = 8, .failures = 8};
     c.run(m, with_lease(60ms), 4, 12);
     check_nobody_held_twice(c);
     CHECK(c.acquired >= c.waited);
@@ -233,8 +222,7 @@ TEST_CASE("durable_guard: a release whose reply is lost counts as a release",
           "[promise.durable-lost-reply]") {
     contest c;
     mishaps none;
-    mishaps unheard;
-    unheard.unheard = 50;
+    mishaps unheard{.unheard = 50};
     bide::durable_mutex lock(c.open(none, 1), with_lease(60s));
     for (std::uint32_t seed = 0; seed < 32; ++seed) {
         bide::durable_mutex other(c.open(unheard, seed), with_lease(60s));
@@ -311,8 +299,7 @@ TEST_CASE("durable_guard: the destructor waits for a store that hangs until the 
 TEST_CASE(
     "durable_mutex: if the store keeps failing, a wait ends with its error after retry_time") {
     contest c;
-    mishaps broken;
-    broken.failures = 100;
+    mishaps broken{.failures = 100};
     bide::durable_options o = with_lease(60s);
     o.retry_time = 30ms;
     bide::durable_mutex lock(c.open(broken, 1), o);

@@ -70,8 +70,7 @@ private:
 };
 
 durable_options observed_by(const std::shared_ptr<diary>& told) {
-    durable_options o;
-    o.observer = told;
+    durable_options o{.observer = told};
     return o;
 }
 
@@ -210,16 +209,13 @@ TEST_CASE("observer: a grant that an administrator takes away is lost as removed
 }
 
 TEST_CASE("observer: a warning that is not before the loss is refused") {
-    durable_options o;
-    o.lease = 1s;
-    o.warn_before = 1s;
+    durable_options o{.lease = 1s, .warn_before = 1s};
     REQUIRE_THROWS_AS(durable_mutex(memory_slot(), o), std::system_error);
     o.warn_before = -1ms;
     REQUIRE_THROWS_AS(durable_mutex(memory_slot(), o), std::system_error);
 }
 
 TEST_CASE("durable_mutex: a negative limit of attempts is refused") {
-    durable_options o;
-    o.attempt_limit = -1ms;
+    durable_options o{.attempt_limit = -1ms};
     REQUIRE_THROWS_AS(durable_mutex(memory_slot(), o), std::system_error);
 }

@@ -31,15 +31,13 @@ namespace {
 
 // The options of limiters on a clock that the test moves.
 rate_options on_clock(std::shared_ptr<std::atomic<std::int64_t>> ms) {
-    rate_options o;
-    o.clock = lock_clock::caller;
+    rate_options o{.clock = lock_clock::caller};
     o.now = [ms] { return std::chrono::milliseconds(ms->load()); };
     o.attempt_limit = test::patience;
     return o;
 }
 rate_options unhurried() {
-    rate_options o;
-    o.attempt_limit = test::patience;
+    rate_options o{.attempt_limit = test::patience};
     return o;
 }
 
@@ -233,8 +231,7 @@ TEST_CASE("durable_rate_limiter: processes share the rate, and one that is kille
     test::shared_with_children<std::atomic<std::int64_t>> ms;
     test::shared_with_children<std::atomic<std::int64_t>> taken;
     *ms = 1'000;
-    rate_options o;
-    o.clock = lock_clock::caller;
+    rate_options o{.clock = lock_clock::caller};
     o.now = [&] { return std::chrono::milliseconds(ms->load()); };
     o.attempt_limit = test::patience;
     {
@@ -457,8 +454,7 @@ TEST_CASE("durable_rate_limiter: options out of range are refused") {
     REQUIRE_THROWS_AS(durable_rate_limiter(memory_slot(), 1, 0s), std::system_error);
     REQUIRE_THROWS_AS(durable_rate_limiter(memory_slot(), 1, 1s, 0), std::system_error);
     REQUIRE_THROWS_AS(durable_rate_limiter(memory_slot(), 2, 1ns), std::system_error);
-    rate_options negative;
-    negative.attempt_limit = -1ms;
+    rate_options negative{.attempt_limit = -1ms};
     REQUIRE_THROWS_AS(durable_rate_limiter(memory_slot(), 1, 1s, 1, negative), std::system_error);
     rate_options o = unhurried();
     o.clock = lock_clock::caller;

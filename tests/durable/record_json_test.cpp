@@ -430,12 +430,11 @@ TEST_CASE("record_json: what the rules make of a record can be read again") {
     dice any(seed);
     for (int i = 0; i < 300; ++i) {
         record r = random_record(any);
-        terms t;
-        t.permits = r.permits;
-        t.clock = r.clock;
-        t.lease_ms = any.number(1, largest_duration);
-        t.waiter_ttl_ms = any.number(1, largest_duration);
-        t.at_least_ms = any.number(0, largest_duration);
+        terms t{.permits = r.permits,
+                .clock = r.clock,
+                .lease_ms = any.number(1, largest_duration),
+                .at_least_ms = any.number(0, largest_duration),
+                .waiter_ttl_ms = any.number(1, largest_duration)};
         const std::int64_t now = any.number(0, largest_time);
         const contender self{"s" + any.text(100), "s" + any.text(100), any.number(1, r.permits),
                              any.place(), any.about()};
@@ -476,9 +475,7 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
 
     auto r = decode(object.dump());
     REQUIRE(r);
-    terms t;
-    t.permits = 3;
-    t.clock = lock_clock::boottime;
+    terms t{.permits = 3, .clock = lock_clock::boottime};
     const std::int64_t now = 1'717'000'029'000;
     REQUIRE(renew(*r, "9f", 41, t, now, nobody_expires{}, {}).status == renew_status::renewed);
     REQUIRE(acquire(*r, {"c", "c", 3, {}, {}}, t, now, nobody_expires{}).status ==

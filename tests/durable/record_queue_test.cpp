@@ -24,9 +24,7 @@ contender contender_of(std::int64_t mark, std::int64_t weight = 1) {
     return {"someone", "nonce" + std::to_string(mark), weight, process(mark), {}};
 }
 terms listening(std::int64_t permits = 1) {
-    terms t;
-    t.permits = permits;
-    t.clock = lock_clock::boottime;
+    terms t{.permits = permits, .clock = lock_clock::boottime};
     t.lease_ms = t.waiter_ttl_ms = 100;
     t.listens = true;
     return t;

@@ -180,10 +180,7 @@ private:
 
     // The record is new.
     void begin() {
-        terms t;
-        t.permits = model_.permits;
-        t.clock = clock_;
-        t.first_fence = floor_of(now_);
+        terms t{.permits = model_.permits, .clock = clock_, .first_fence = floor_of(now_)};
         real_ = fresh_record(t);
         model_.next_fence = now_ * 1024 + 1;
         model_.holders.clear();
@@ -204,27 +201,24 @@ private:
         return mark != 0 && mark != mark_of(static_cast<int>((mark - 1) % most_contenders));
     }
     origin origin_of(int by) const {
-        origin from;
-        from.boot = boot_text(boot_of(by));
-        from.mark = mark_of(by);
+        origin from{.boot = boot_text(boot_of(by)), .mark = mark_of(by)};
         return from;
     }
     // Of one group or another.
     std::int64_t permits_of(int by) const { return adopts_ ? 1 + by % 3 : real_.permits; }
 
     terms on_terms(const step& s) const {
-        terms t;
-        t.permits = permits_of(s.by);
-        t.adopt_permits = adopts_;
-        t.first_fence = floor_of(now_);
-        t.clock = clock_;
-        t.lease_ms = s.lease;
-        t.waiter_ttl_ms = s.ttl;
-        t.reclaim_delay_ms = s.grace;
-        t.at_least_ms = s.at_least;
-        t.max_waiters = max_waiters_;
-        t.enqueue = s.enqueue;
-        t.revive = s.revive;
+        terms t{.permits = permits_of(s.by),
+                .clock = clock_,
+                .lease_ms = s.lease,
+                .at_least_ms = s.at_least,
+                .waiter_ttl_ms = s.ttl,
+                .reclaim_delay_ms = s.grace,
+                .max_waiters = max_waiters_,
+                .first_fence = floor_of(now_),
+                .adopt_permits = adopts_,
+                .enqueue = s.enqueue,
+                .revive = s.revive};
         return t;
     }
 

@@ -289,9 +289,7 @@ struct judge {
 
     std::int64_t now() const { return epoch + q->offset + q->when; }
     durable::origin here() const {
-        durable::origin from;
-        from.boot = boot_text(q->boot);
-        from.mark = s->marked ? q->nonce : 0;
+        durable::origin from{.boot = boot_text(q->boot), .mark = s->marked ? q->nonce : 0};
         from.pid = from.space = s->listens ? 1 : 0;
         return from;
     }
@@ -1688,8 +1686,7 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         const judge ours{&s, &w, &q};
         durable::observations seen;
         seen.note(r, epoch - stood);
-        durable::origin here;
-        here.boot = boot_text(q.boot);
+        durable::origin here{.boot = boot_text(q.boot)};
         known.says = q.cannot_ask != 0 ? bide::presence::unknown
                      : has != 0        ? bide::presence::yes
                                        : bide::presence::no;

@@ -434,8 +434,7 @@ TEST_CASE("record: a renewal where no boot is known leaves the grant bound to it
     struct {
         decltype(never) expired;
     } const judge{never};
-    terms t;
-    t.clock = lock_clock::boottime;
+    terms t{.clock = lock_clock::boottime};
     record r = fresh_record(t);
     contender self{"a", "a's", 1, {}};
     self.from.mark = 7; // of the grant; a child may keep it

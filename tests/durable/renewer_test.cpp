@@ -23,8 +23,7 @@ using test::renewals;
 namespace {
 
 durable_options with_lease(std::chrono::milliseconds lease) {
-    durable_options o;
-    o.lease = lease;
+    durable_options o{.lease = lease};
     return o;
 }
 

@@ -46,9 +46,7 @@ private:
 };
 
 bide::durable_options quick() {
-    bide::durable_options o;
-    o.lease = 20s;
-    o.poll_most = 20ms;
+    bide::durable_options o{.lease = 20s, .poll_most = 20ms};
     return test::unhurried(o);
 }
 

@@ -239,11 +239,10 @@ private:
 };
 
 inline bide::durable_options crash_lock_options(const crash_options& o) {
-    bide::durable_options told;
-    told.lease = o.lease;
-    told.waiter_ttl = o.waiter_ttl;
-    told.process_bound = o.process_bound;
-    told.auto_renew = o.renews;
+    bide::durable_options told{.lease = o.lease,
+                               .waiter_ttl = o.waiter_ttl,
+                               .auto_renew = o.renews,
+                               .process_bound = o.process_bound};
     if (o.has_clock_of_its_own) {
         told.clock = bide::lock_clock::caller;
         told.now = [] { return std::chrono::milliseconds(bide::durable::boottime_ms()); };

@@ -56,14 +56,12 @@ private:
 };
 
 inline bide::sqlite_slot_options soon() {
-    bide::sqlite_slot_options options;
-    options.retry_time = std::chrono::milliseconds(30);
+    bide::sqlite_slot_options options{.retry_time = std::chrono::milliseconds(30)};
     return options;
 }
 
 inline bide::sqlite_slot_options in_mode(bide::sqlite_journal journal) {
-    bide::sqlite_slot_options options;
-    options.journal = journal;
+    bide::sqlite_slot_options options{.journal = journal};
     return options;
 }
 

@@ -50,8 +50,7 @@ std::string fresh_key() {
 std::string url(std::uint16_t port) { return "http://127.0.0.1:" + std::to_string(port); }
 
 etcd_slot_options within(std::chrono::milliseconds patience) {
-    etcd_slot_options options;
-    options.retry_time = patience;
+    etcd_slot_options options{.retry_time = patience};
     return options;
 }
 
@@ -241,9 +240,7 @@ TEST_CASE("etcd_slot: refuses invalid endpoints and keys") {
 }
 
 TEST_CASE("etcd_slot: an endpoint overrides the options, and no text has the password") {
-    etcd_slot_options options;
-    options.user = "unknown";
-    options.password = "hidden";
+    etcd_slot_options options{.user = "unknown", .password = "hidden"};
     CHECK(etcd_slot("http://host:2379/", "a key", options).explain() ==
           "etcd at http://host:2379, user unknown, key a key");
     const std::vector<std::string> two{"https://me:hid%64en@[::1]:1", "http://two:2"};
@@ -402,8 +399,7 @@ TEST_CASE("etcd_slot: an invalid answer reports whether a value may have been st
         CHECK(server.requests() == 1);
         CHECK(slot.load().error());
     }
-    etcd_slot_options small;
-    small.max_value = 1;
+    etcd_slot_options small{.max_value = 1};
     test::canned_server flood({http("200 OK", std::string(5 << 20, ' '))}, &is_whole);
     etcd_slot slot(url(flood.port()), "key", small);
     CHECK(slot.load().error() == std::errc::message_size);
@@ -414,8 +410,7 @@ TEST_CASE("etcd_slot: a value that the server finds too large is not stored") {
     if (!etcd_server::available()) {
         return;
     }
-    etcd_slot_options options;
-    options.max_value = std::size_t{8} << 20;
+    etcd_slot_options options{.max_value = std::size_t{8} << 20};
     etcd_slot slot(shared_server().endpoint(), fresh_key(), options);
     for (const std::size_t size : {std::size_t{1'700'000}, std::size_t{2'500'000}}) {
         const cas_result stored = slot.compare_exchange(0, std::string(size, 'x'));
@@ -464,10 +459,7 @@ TEST_CASE("etcd_slot: accepts only a certificate of its authorities") {
     etcd_server server(mine);
     flaky_proxy proxy(server.port());
     const std::string endpoint = "https://127.0.0.1:" + std::to_string(proxy.port());
-    etcd_slot_options options;
-    options.ca_file = mine.cert;
-    options.cert_file = mine.cert;
-    options.key_file = mine.key;
+    etcd_slot_options options{.ca_file = mine.cert, .cert_file = mine.cert, .key_file = mine.key};
     etcd_slot slot(endpoint, "key", options);
     const cas_result first = slot.compare_exchange(0, "first");
     REQUIRE(first.status == cas_status::stored);
@@ -547,10 +539,7 @@ TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are perm
     REQUIRE(!right.cert.empty());
     etcd_server server(right);
     etcd_server elsewhere(mine);
-    etcd_slot_options good;
-    good.ca_file = right.cert;
-    good.cert_file = right.cert;
-    good.key_file = right.key;
+    etcd_slot_options good{.ca_file = right.cert, .cert_file = right.cert, .key_file = right.key};
     etcd_slot works(server.endpoint(), "key", good);
     REQUIRE(works.compare_exchange(0, "value").status == cas_status::stored);
 

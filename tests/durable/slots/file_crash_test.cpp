@@ -355,8 +355,7 @@ struct disk_io {
 using store = bide::detail::file_store<disk_io>;
 
 file_settings pages_of(std::uint32_t size) {
-    file_settings settings;
-    settings.page_size = size;
+    file_settings settings{.page_size = size};
     return settings;
 }
 

@@ -392,8 +392,7 @@ TEST_CASE(
             presence::unknown); // a mark of another file
     REQUIRE(slot.is_present(mark ^ std::int64_t{1}) == presence::no);
 
-    file_slot_options any;
-    any.any_filesystem = true;
+    file_slot_options any{.any_filesystem = true};
     file_slot unsure(in.path(), any);
     REQUIRE(unsure.be_present().error() == std::errc::operation_not_supported);
     REQUIRE(unsure.is_present(mark) == presence::unknown);
@@ -425,8 +424,7 @@ TEST_CASE("presence: an error says why the lock file cannot be made") {
 
 TEST_CASE("presence: read permission is enough to see a mark") {
     slot_in_directory in;
-    file_slot_options options;
-    options.mode = 0644;
+    file_slot_options options{.mode = 0644};
     file_slot slot(in.path(), options);
     const auto mine = slot.be_present();
     REQUIRE(mine.has_value());
@@ -539,8 +537,7 @@ TEST_CASE(
     const int given = ::open(in.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     const int other = ::open(in.lock().c_str(), O_RDWR | O_CLOEXEC);
     REQUIRE((given >= 0 && other >= 0));
-    file_slot_options how;
-    how.descriptor = given;
+    file_slot_options how{.descriptor = given};
     std::int64_t mark = 0;
     {
         file_slot slot(in.path(), how);
@@ -566,8 +563,7 @@ TEST_CASE(
     const int reader = ::open(in.lock().c_str(), O_RDONLY | O_CLOEXEC);
     REQUIRE((elsewhere >= 0 && reader >= 0));
     for (const auto& [fd, error] : {std::pair(elsewhere, ESTALE), std::pair(reader, EBADF)}) {
-        file_slot_options how;
-        how.descriptor = fd;
+        file_slot_options how{.descriptor = fd};
         const auto mine = file_slot(in.path(), how).be_present();
         REQUIRE(!mine.has_value());
         REQUIRE(mine.error().value() == error);

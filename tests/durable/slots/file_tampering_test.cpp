@@ -168,8 +168,7 @@ TEST_CASE("file_slot: a file that no slot wrote is refused at once, kept, and na
     CHECK(begins(slot.explain(), path + ": is not a slot's file, or both copies"));
     CHECK(bytes_of(path) == "my diary\n");
 
-    file_slot_options small;
-    small.max_value = 10;
+    file_slot_options small{.max_value = 10};
     file_slot tight(in / "b", small);
     CHECK(tight.compare_exchange(0, "eleven bytes").error == durable_errc::too_large);
     CHECK(tight.explain() == in / "b: the record is larger than the slot's max_value");
@@ -177,8 +176,7 @@ TEST_CASE("file_slot: a file that no slot wrote is refused at once, kept, and na
 
 TEST_CASE("file_slot: a timed-out wait for the lock says that another process holds it") {
     const auto in = fresh_directory();
-    file_slot_options hasty;
-    hasty.retry_time = std::chrono::milliseconds(0);
+    file_slot_options hasty{.retry_time = std::chrono::milliseconds(0)};
     file_slot slot(in / "a", hasty);
     REQUIRE(slot.load().has_value());
     const int lock = ::open((in / "a.lock").c_str(), O_RDWR | O_CLOEXEC);
@@ -217,8 +215,7 @@ TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode",
           "[promise.file-slot-damage]") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
-    file_slot_options wide;
-    wide.mode = 0640;
+    file_slot_options wide{.mode = 0640};
     slot_version last = 0;
     {
         file_slot slot(path, wide);

@@ -71,9 +71,7 @@ template <class Slot, int Scale> struct file_store {
     static constexpr int scale = Scale;
 
     slot open() {
-        file_slot_options options;
-        options.page_size = 4096;
-        options.max_value = limit;
+        file_slot_options options{.page_size = 4096, .max_value = limit};
         return slot(path(), options);
     }
     void fresh() { ++count; }
@@ -215,8 +213,7 @@ TEST_CASE("file_slot: after the lock file was removed, all slots use the new one
     REQUIRE(::unlink((in / "a.lock").c_str()) == 0);
     REQUIRE(put(two, "y") != 0);
     const cas_result r = one.update_locked([&](const slot_snapshot& there) {
-        file_slot_options hasty;
-        hasty.retry_time = milliseconds(0);
+        file_slot_options hasty{.retry_time = milliseconds(0)};
         file_slot third(in / "a", hasty);
         const cas_result busy = third.compare_exchange(there.version, "z");
         return std::string(busy.error == std::errc::timed_out ? "busy" : "free");
@@ -289,8 +286,7 @@ TEST_CASE("file_slot: network filesystems are refused unless any_filesystem is s
 
 TEST_CASE("file_slot: read permission is enough to load") {
     directory in;
-    file_slot_options options;
-    options.mode = 0644;
+    file_slot_options options{.mode = 0644};
     file_slot slot(in / "a", options);
     REQUIRE(put(slot, "x") != 0);
     REQUIRE(put(slot, "there") != 0);
@@ -428,8 +424,7 @@ TEST_CASE("file_slot: a use inside the slot's own update fails, and the update k
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
-    file_slot_options hasty;
-    hasty.retry_time = milliseconds(1);
+    file_slot_options hasty{.retry_time = milliseconds(1)};
     file_slot other(in / "a", hasty);
     std::error_code loaded;
     cas_result exchanged;
@@ -453,8 +448,7 @@ TEST_CASE("file_slot: a use inside the slot's own update fails, and the update k
 TEST_CASE(
     "file_slot: a wait for a stopped holder times out; a load of a synced value needs no lock") {
     directory in;
-    file_slot_options hasty;
-    hasty.retry_time = milliseconds(30);
+    file_slot_options hasty{.retry_time = milliseconds(30)};
     file_slot slot(in / "a", hasty);
     REQUIRE(put(slot, "x") != 0);
     int ready[2];
@@ -496,8 +490,7 @@ TEST_CASE(
 
 TEST_CASE("file_slot: a child locks for itself, even if it was forked inside an update") {
     directory in;
-    file_slot_options hasty;
-    hasty.retry_time = milliseconds(20);
+    file_slot_options hasty{.retry_time = milliseconds(20)};
     file_slot slot(in / "a", hasty);
     REQUIRE(put(slot, "0") != 0);
     std::string said;
@@ -589,8 +582,7 @@ TEST_CASE("file_slot: a writer that is killed at any moment leaves what it ackno
         const pid_t writer = ::fork();
         if (writer == 0) {
             ::alarm(60);
-            file_slot_options options;
-            options.page_size = 4096;
+            file_slot_options options{.page_size = 4096};
             file_slot slot(in / "a", options);
             for (;;) {
                 const cas_result r = slot.update_locked([&](const slot_snapshot& there) {

@@ -81,8 +81,7 @@ private:
 };
 
 postgres_slot_options patient_for(std::chrono::milliseconds patience) {
-    postgres_slot_options options;
-    options.retry_time = patience;
+    postgres_slot_options options{.retry_time = patience};
     return options;
 }
 
@@ -168,8 +167,7 @@ TEST_CASE("postgres_slot: keeps the contract of slots behind a pooler that pools
 TEST_CASE("postgres_slot: a change of one key or table affects no other") {
     if (test::postgres_server* const s = server()) {
         session(s->conninfo())("CREATE SCHEMA other");
-        postgres_slot_options elsewhere;
-        elsewhere.table = "other.Locks";
+        postgres_slot_options elsewhere{.table = "other.Locks"};
         postgres_slot a(s->conninfo(), "isolated a");
         postgres_slot b(s->conninfo(), "isolated b");
         postgres_slot c(s->conninfo(), "isolated a", elsewhere);
@@ -203,8 +201,7 @@ TEST_CASE("postgres_slot: every operation refuses invalid arguments") {
     CHECK(refuses(postgres_slot("", std::string("k\0y", 3))));
     CHECK(refuses(postgres_slot("no such word = 1", "key")));
     for (const char* const table : {"", ".", "a.", ".a", "a.b.c", "a b", "a\"b", "1a", "a;b"}) {
-        postgres_slot_options options;
-        options.table = table;
+        postgres_slot_options options{.table = table};
         CHECK(refuses(postgres_slot("", "key", options)));
     }
 }
@@ -429,8 +426,7 @@ TEST_CASE("postgres_slot: creates its table only if it is allowed to") {
     if (test::postgres_server* const s = server()) {
         session admin(s->conninfo());
         admin("CREATE SCHEMA ours; CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA ours TO worker");
-        postgres_slot_options options;
-        options.table = "ours.locks";
+        postgres_slot_options options{.table = "ours.locks"};
         const auto is_refused = [&](const std::string& conninfo, const char* state) {
             postgres_slot slot(conninfo, "key", options);
             CHECK(slot.load().error() == postgres_error(state));
@@ -569,8 +565,7 @@ TEST_CASE("postgres_slot: a process that stops with the row locked loses the loc
 TEST_CASE("postgres_slot: a commit that the server refuses stores nothing") {
     if (test::postgres_server* const s = server()) {
         session admin(s->conninfo());
-        postgres_slot_options options;
-        options.table = "refusing";
+        postgres_slot_options options{.table = "refusing"};
         postgres_slot slot(s->conninfo(), "key", options);
         const auto first = slot.compare_exchange(0, "1");
         REQUIRE(first.status == cas_status::stored);
@@ -609,8 +604,7 @@ TEST_CASE("postgres_slot: a row that no slot has written is corrupt") {
 
         session(s->conninfo())("CREATE TABLE narrow (key text PRIMARY KEY, version int, "
                                "value bytea); INSERT INTO narrow VALUES ('key', 7, 'x')");
-        postgres_slot_options options;
-        options.table = "narrow";
+        postgres_slot_options options{.table = "narrow"};
         postgres_slot narrow(s->conninfo(), "key", options);
         CHECK(narrow.load().error() == durable_errc::corrupt_record);
     }
@@ -733,8 +727,7 @@ TEST_CASE("postgres_slot: a watch reports changes of its own key only") {
         postgres_slot quiet(s->conninfo(), new_key());
         CHECK(quiet.watch().error() == std::errc::operation_not_supported);
 
-        postgres_slot_options options;
-        options.notify = true;
+        postgres_slot_options options{.notify = true};
         postgres_slot slot(s->conninfo(), new_key(), options);
         postgres_slot other(s->conninfo(), new_key(), options);
         auto watch = slot.watch();
@@ -867,8 +860,7 @@ TEST_CASE("postgres_slot: finds or refuses a table in any schema, and never igno
         admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'alice'");
         CHECK(test::asks_until(10s, [&] { return alice.load().error() == refused; }));
 
-        postgres_slot_options one;
-        one.schema = "alice";
+        postgres_slot_options one{.schema = "alice"};
         postgres_slot named(at + " user=bob", "key", one);
         CHECK(named.load()->value == "bob");
         one.schema.clear();
@@ -901,8 +893,7 @@ TEST_CASE("postgres_slot: if a role may not create the table, the error says wha
               "; GRANT SELECT, INSERT, UPDATE ON public.bide_lock TO alice");
         CHECK(alice.compare_exchange(0, "x").status == cas_status::stored);
 
-        postgres_slot_options options;
-        options.schema = "nowhere";
+        postgres_slot_options options{.schema = "nowhere"};
         postgres_slot nowhere(at, "key", options);
         CHECK(nowhere.load().error() == postgres_error("3F000"));
         CHECK(nowhere.load().error() == std::errc::no_such_file_or_directory);
@@ -920,9 +911,7 @@ namespace {
 void check_another_table(test::postgres_server& s, const std::string& conninfo,
                          const std::string& table) {
     session admin(s.conninfo());
-    postgres_slot_options options;
-    options.table = table;
-    options.notify = true;
+    postgres_slot_options options{.table = table, .notify = true};
     std::optional<postgres_slot> slot(std::in_place, conninfo, "key", options);
     const cas_result first = slot->compare_exchange(0, "1");
     REQUIRE(first.status == cas_status::stored);
@@ -1076,8 +1065,7 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
 
         // No statement gives up on a lock of the whole table: the calls wait, and the renewals of
         // another table succeed.
-        postgres_slot_options elsewhere;
-        elsewhere.table = "bide_elsewhere";
+        postgres_slot_options elsewhere{.table = "bide_elsewhere"};
         postgres_slot third(s->conninfo(), "key", elsewhere);
         REQUIRE(third.compare_exchange(0, "1").status == cas_status::stored);
         postgres_slot renews_third = third.for_renewals();
@@ -1123,9 +1111,7 @@ TEST_CASE(
     if (test::postgres_server* const s = server()) {
         test::flaky_proxy net(s->port());
         const std::string through = test::postgres_server::conninfo(net.port());
-        postgres_slot_options options;
-        options.notify = true;
-        options.listen_conninfo = through;
+        postgres_slot_options options{.notify = true, .listen_conninfo = through};
         std::vector<postgres_slot> slots;
         std::vector<std::unique_ptr<bide::slot_watch>> watches;
         for (int i = 0; i < 40; ++i) {
@@ -1392,8 +1378,7 @@ TEST_CASE("postgres_slot: an acquire and a release without contention take two r
         };
         const bool notifies = GENERATE(false, true);
         CAPTURE(notifies);
-        postgres_slot_options options;
-        options.notify = notifies;
+        postgres_slot_options options{.notify = notifies};
         bide::durable_options quiet = test::unhurried();
         quiet.auto_renew = false; // a renewal is a request, too
         bide::durable_mutex lock(postgres_slot(at, new_key(), options), quiet);
@@ -1436,8 +1421,7 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
     constexpr std::size_t count = 150;
     // If a renewal waited for the row as long as a call does, it would take longer than a lease.
     CHECK(test::in_some_time(6s, [&](std::chrono::milliseconds lease) {
-        bide::durable_options options;
-        options.lease = lease;
+        bide::durable_options options{.lease = lease};
         std::vector<std::unique_ptr<bide::durable_mutex>> locks;
         std::vector<bide::durable_guard> guards;
         const auto held = [&] {

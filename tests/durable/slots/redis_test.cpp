@@ -47,8 +47,7 @@ redis_slot slot_at(std::uint16_t port, const std::string& key, redis_slot_option
 }
 
 redis_slot_options within(std::chrono::milliseconds patience) {
-    redis_slot_options options;
-    options.retry_time = patience;
+    redis_slot_options options{.retry_time = patience};
     return options;
 }
 
@@ -137,8 +136,7 @@ TEST_CASE("redis_slot: refuses an invalid host, port or key") {
     CHECK_THROWS_AS(redis_slot("localhost", 0, "key"), std::system_error);
     CHECK_THROWS_AS(redis_slot("localhost", 65'536, "key"), std::system_error);
     CHECK_THROWS_AS(redis_slot("localhost", 6379, ""), std::system_error);
-    redis_slot_options options;
-    options.unix_socket = "/nowhere";
+    redis_slot_options options{.unix_socket = "/nowhere"};
     CHECK_NOTHROW(redis_slot("", 0, "key", options));
 }
 
@@ -162,16 +160,12 @@ TEST_CASE("redis_slot: refuses an invalid URL, and quotes no part of it") {
         CHECK(words.find("hidden") == words.npos);
     }
     CHECK_THROWS_AS(redis_slot("redis://host", ""), std::system_error);
-    redis_slot_options options;
-    options.password = "hidden";
+    redis_slot_options options{.password = "hidden"};
     CHECK_NOTHROW(redis_slot("redis://user@host", "key", options)); // the password is elsewhere
 }
 
 TEST_CASE("redis_slot: a URL overrides the options, and no text has the password") {
-    redis_slot_options options;
-    options.user = "nobody";
-    options.password = "hidden";
-    options.database = 7;
+    redis_slot_options options{.user = "nobody", .password = "hidden", .database = 7};
     CHECK(redis_slot("redis://host", "a key", options).explain() ==
           "redis at host:6379, database 7, user nobody, key a key");
     CHECK(redis_slot("redis://me:hid%64en@[::1]:1/3", "a\nkey\x01", options).explain() ==
@@ -202,8 +196,7 @@ TEST_CASE("redis_slot: a value too large for the network's buffers is stored or 
 }
 
 TEST_CASE("redis_slot: an error about a missing socket or host name says which one") {
-    redis_slot_options options;
-    options.unix_socket = "/tmp/no such socket";
+    redis_slot_options options{.unix_socket = "/tmp/no such socket"};
     const cas_result stored = slot_at(1, "key", options).compare_exchange(0, "value");
     CHECK(stored.status == cas_status::failed);
     CHECK(stored.error == system_code(ENOENT));
@@ -457,9 +450,7 @@ TEST_CASE("redis_slot: accepts a URL, and reports the server's text about a wron
     }
     redis_slot slot("redis://:p%40ss%2Fword@" + place + "/2", "key");
     CHECK(slot.compare_exchange(0, "two").status == cas_status::stored);
-    redis_slot_options options;
-    options.password = "p@ss/word";
-    options.database = 2;
+    redis_slot_options options{.password = "p@ss/word", .database = 2};
     CHECK(slot_at(server.port(), "key", options).load()->value == "two");
     redis_slot none("redis://default:p%40ss%2Fword@" + place + "/1000", "key");
     CHECK(none.load().error() == std::errc::invalid_argument);
@@ -494,8 +485,7 @@ TEST_CASE("redis_slot: an error about a user's missing rights is permanent") {
     }
     server.says("ACL SETUSER enough on >hidden ~key resetchannels &key.changed +eval +evalsha "
                 "+script +time +type +hmget +hset +persist +publish +subscribe");
-    redis_slot_options options;
-    options.notify = true;
+    redis_slot_options options{.notify = true};
     redis_slot slot("redis://enough:hidden" + place, "key", options);
     CHECK(slot.watch().has_value());
     CHECK(slot.compare_exchange(0, "value").status == cas_status::stored);
@@ -699,10 +689,7 @@ TEST_CASE("redis_slot: accepts only a certificate of its authorities for the ser
     redis_server server({"--requirepass", "hidden"}, mine);
     const std::string port = std::to_string(server.tls_port());
     const std::string url = "rediss://:hidden@localhost:" + port;
-    redis_slot_options good;
-    good.ca_file = mine.cert;
-    good.cert_file = mine.cert;
-    good.key_file = mine.key;
+    redis_slot_options good{.ca_file = mine.cert, .cert_file = mine.cert, .key_file = mine.key};
     redis_slot slot(url, "key", good);
     REQUIRE(slot.compare_exchange(0, "value").status == cas_status::stored);
     CHECK(redis_slot(url, "key", good).load()->value == "value");
@@ -771,10 +758,7 @@ TEST_CASE("redis_slot: a handshake that hangs ends at the deadline") {
     REQUIRE(!mine.cert.empty());
     redis_server server({}, mine);
     flaky_proxy proxy(server.tls_port());
-    redis_slot_options options;
-    options.ca_file = mine.cert;
-    options.cert_file = mine.cert;
-    options.key_file = mine.key;
+    redis_slot_options options{.ca_file = mine.cert, .cert_file = mine.cert, .key_file = mine.key};
     const auto ends = [&](std::chrono::milliseconds patience) {
         options.retry_time = patience;
         redis_slot slot("rediss://127.0.0.1:" + std::to_string(proxy.port()), "key", options);

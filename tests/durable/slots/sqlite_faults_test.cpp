@@ -245,9 +245,8 @@ TEST_CASE("sqlite_slot: containers see each other's presences at different paths
     REQUIRE(::mkdir((dir / "here").c_str(), 0755) == 0);
     REQUIRE(::mkdir((dir / "there").c_str(), 0755) == 0);
     const test::container one(dir, {});
-    test::container_shape other;
-    other.boot_id = "00000000-0000-4000-8000-000000000002";
-    other.boottime_s = 100'000;
+    test::container_shape other{.boot_id = "00000000-0000-4000-8000-000000000002",
+                                .boottime_s = 100'000};
     const test::container two(dir, other);
     if (!one.is_running() || !two.is_running()) {
         WARN("skipped: " << one.trouble() << two.trouble());
@@ -417,8 +416,7 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
     sqlite_slot none(dir / "a.db", "not there");
     CHECK(none.replace_damaged("x").status == cas_status::conflict);
     CHECK(none.load()->version == 0);
-    sqlite_slot_options small;
-    small.max_value = 3;
+    sqlite_slot_options small{.max_value = 3};
     CHECK(sqlite_slot(dir / "a.db", "the key", small).replace_damaged("long").error ==
           durable_errc::too_large);
 }

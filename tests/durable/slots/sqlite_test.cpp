@@ -62,9 +62,7 @@ template <class Slot, sqlite_journal Journal> struct sqlite_store {
     static constexpr int scale = 2;
 
     slot open() {
-        sqlite_slot_options options;
-        options.journal = Journal;
-        options.max_value = limit;
+        sqlite_slot_options options{.journal = Journal, .max_value = limit};
         return slot(dir / "locks.db", key(), options);
     }
     // Every few calls another row of the same file, otherwise another file.
@@ -175,8 +173,7 @@ TEST_CASE("sqlite_slot: a path is always a file name, even if it looks like a UR
 
 TEST_CASE("sqlite_slot: keys and tables are independent of each other") {
     directory dir;
-    sqlite_slot_options other_table;
-    other_table.table = "select";
+    sqlite_slot_options other_table{.table = "select"};
     const std::string keys[] = {"", "a", "A", "a ", "\xc3\xa4", "'; DROP TABLE bide_lock; --"};
     std::vector<sqlite_slot> slots;
     for (const std::string& key : keys) {
