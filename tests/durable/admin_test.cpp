@@ -4,15 +4,12 @@
 #include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/slots/memory.hpp>
 
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-using bide::durable_errc;
-using bide::durable_mutex;
-using bide::durable_semaphore;
-using bide::errc;
-using bide::memory_slot;
+using namespace bide;
 
 TEST_CASE(
     "admin: a grant is taken away by its token, once, and the record notes the administrator") {
@@ -36,8 +33,8 @@ TEST_CASE(
 TEST_CASE("admin: a waiter that is evicted and alive enters the queue again at its end") {
     durable_mutex m(memory_slot{});
     auto held = m.acquire();
-    bide::durable_ticket a = m.ticket("a");
-    bide::durable_ticket b = m.ticket("b");
+    durable_ticket a = m.ticket("a");
+    durable_ticket b = m.ticket("b");
     REQUIRE(m.try_acquire(a)->position == 0);
     REQUIRE(m.try_acquire(b)->position == 1);
     REQUIRE(m.admin("ops").evict_waiter(a.nonce, "").value());
@@ -51,7 +48,10 @@ TEST_CASE("admin: a resized lock admits contenders with the new number of permit
     durable_semaphore two(slot, 2);
     REQUIRE_FALSE(two.admin("ops").resize(3, "").value()); // there is no record yet
     auto held = two.acquire();
-    REQUIRE_FALSE(two.admin("ops").resize(0, "").value());
+    for (const std::int64_t none :
+         {std::int64_t{0}, std::int64_t{-1}, bide::durable::largest_permits + 1}) {
+        REQUIRE_FALSE(two.admin("ops").resize(none, "").value());
+    }
     REQUIRE(two.admin("ops").resize(1, "vendor asked").value());
     REQUIRE(two.acquire().error() == durable_errc::permits_mismatch);
     REQUIRE(held->renew().has_value()); // the holder keeps its grant
@@ -64,11 +64,10 @@ TEST_CASE("admin: a resized lock admits contenders with the new number of permit
 TEST_CASE("admin: repair replaces a record that cannot be read, and no other") {
     memory_slot slot;
     durable_mutex m(slot);
-    REQUIRE(slot.compare_exchange(0, "garbage").status == bide::cas_status::stored);
+    REQUIRE(slot.compare_exchange(0, "garbage").status == cas_status::stored);
     REQUIRE(m.acquire().error() == durable_errc::corrupt_record);
     REQUIRE(m.admin("ops").repair(bide::durable::largest_number / 2, "").value());
-    const auto held = m.acquire();
-    REQUIRE(held.has_value());
+    const auto held = test::acquired(m);
     REQUIRE(held->fence() == bide::durable::largest_number / 2);
     REQUIRE_FALSE(m.admin("ops").repair(5000, "").value());
     REQUIRE(m.inspect().value()->live.holders.size() == 1);
@@ -76,22 +75,22 @@ TEST_CASE("admin: repair replaces a record that cannot be read, and no other") {
 
 TEST_CASE("admin: a time out of range is refused, and the record stays readable") {
     std::chrono::milliseconds now{1000};
-    bide::durable_options o{.clock = bide::lock_clock::caller};
+    durable_options o{.clock = lock_clock::caller};
     o.now = [&] { return now; };
-    bide::durable_semaphore s(bide::memory_slot(), 1, o);
+    durable_semaphore s(memory_slot(), 1, o);
     auto t = s.ticket();
     REQUIRE(s.try_acquire(t)->acquired);
     now = std::chrono::milliseconds(-5);
-    REQUIRE(s.admin("ops").resize(2, "").error() == bide::durable_errc::invalid_argument);
+    REQUIRE(s.admin("ops").resize(2, "").error() == durable_errc::invalid_argument);
     now = std::chrono::milliseconds(1001);
     REQUIRE(s.inspect().value()->live.holders.size() == 1);
 }
 
 TEST_CASE("admin: repair does not replace a record of a later format") {
-    bide::memory_slot slot;
+    memory_slot slot;
     const std::string later = "{\"v\":2}";
-    REQUIRE(slot.compare_exchange(0, later).status == bide::cas_status::stored);
-    bide::durable_semaphore s(slot, 1);
-    REQUIRE(s.admin("ops").repair(1, "").error() == bide::durable_errc::unsupported_record_version);
+    REQUIRE(slot.compare_exchange(0, later).status == cas_status::stored);
+    durable_semaphore s(slot, 1);
+    REQUIRE(s.admin("ops").repair(1, "").error() == durable_errc::unsupported_record_version);
     REQUIRE(slot.load()->value == later);
 }

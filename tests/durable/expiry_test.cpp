@@ -120,29 +120,6 @@ TEST_CASE("expiry: an observed lease expires when it was unchanged for its lengt
     REQUIRE(at(1111).expired(r.holders[0], 0));
     REQUIRE_FALSE(at(1111).expired(r.holders[0], 50));
     REQUIRE(at(1111).expired(r.waiters[0], false));
-
-    SECTION("after a renewal it begins again") {
-        r.holders[0].renewals = 1;
-        seen.note(r, 1090);
-        REQUIRE_FALSE(at(1111).expired(r.holders[0], 0));
-        REQUIRE(at(1201).expired(r.holders[0], 0));
-    }
-    SECTION("after a new grant to the same ticket it begins again") {
-        r.holders[0].fence = 7;
-        seen.note(r, 1090);
-        REQUIRE_FALSE(at(1111).expired(r.holders[0], 0));
-    }
-    SECTION("an entry that is seen again unchanged continues") {
-        seen.note(r, 1090);
-        REQUIRE(at(1111).expired(r.holders[0], 0));
-    }
-    SECTION("an entry that was absent begins again") {
-        record empty = r;
-        empty.holders.clear();
-        seen.note(empty, 1050);
-        seen.note(r, 1060);
-        REQUIRE_FALSE(at(1111).expired(r.holders[0], 0));
-    }
 }
 
 TEST_CASE("expiry: an entry of a process that ended expires, at the head of the queue and without "

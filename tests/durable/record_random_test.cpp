@@ -29,32 +29,24 @@ struct model_observation {
     std::int64_t since = 0; // in true time
 };
 
-struct model_holder {
+struct model_entry {
     std::string nonce{};
-    std::int64_t fence = 0;
-    std::int64_t lane = 0;
     std::int64_t weight = 0;
     std::int64_t length = 0;
     std::int64_t ends = 0;
-    std::int64_t stamp = 0; // a new number each time it was written
     int boot = 0;
     std::int64_t mark = 0;
     std::int64_t moves = 0;
+    std::int64_t fence = 0;
+    std::int64_t stamp = 0; // a new number each time it was written
     std::deque<model_observation> observed{};
+};
+using model_waiter = model_entry;
+struct model_holder : model_entry {
+    std::int64_t lane = 0;
     std::int64_t held = 0; // the end of its minimum hold time; 0: none
     int held_boot = 0;     // on whose clock
     bool rests = false;
-};
-struct model_waiter {
-    std::string nonce{};
-    std::int64_t weight = 0;
-    std::int64_t length = 0;
-    std::int64_t ends = 0;
-    std::int64_t stamp = 0;
-    int boot = 0;
-    std::int64_t mark = 0;
-    std::int64_t moves = 0;
-    std::deque<model_observation> observed{};
 };
 
 struct model {
@@ -102,16 +94,22 @@ struct step {
     std::int64_t pick = 0; // chooses the entry that is taken away, or the permits
 };
 
-struct course {
-    lock_clock clock = lock_clock::caller;
-    std::int64_t permits = 1;
-    std::size_t max_waiters = 5;
+// Options of a run.
+struct besides {
     bool bounded = false; // observation bounds leases
     int boots = 0;        // the number of boots, whose clocks differ
     bool brief = false;   // each try is of a new process
     bool marked = false;  // grants are bound to marks alone
     bool adopts = false;  // contenders adopt different numbers of permits
     bool holds = false;   // grants have minimum hold times
+    bool mishaps = false; // records are lost
+};
+
+struct course {
+    lock_clock clock = lock_clock::caller;
+    besides with{};
+    std::int64_t permits = 1;
+    std::size_t max_waiters = 5;
     std::vector<step> steps{};
 };
 
@@ -119,30 +117,26 @@ std::string shown(const course& c) {
     static constexpr const char* names[] = {
         "acquire", "renew",  "release", "withdraw", "late release",    "late renew", "evict",
         "force",   "resize", "move",    "set back", "end of its mark", "lose",       "vanish"};
-    std::string text = "permits " + std::to_string(c.permits) +
-                       (c.clock == lock_clock::observed ? ", observed" : ", on a clock") +
-                       (c.bounded ? ", bounded" : "") +
-                       (c.boots != 0 ? ", boots " + std::to_string(c.boots) : "") +
-                       (c.brief ? ", brief" : "") + (c.marked ? ", marks" : "") +
-                       (c.adopts ? ", adopts" : "") + (c.holds ? ", holds\n" : "\n");
+    std::ostringstream text;
+    text << std::boolalpha << "permits " << c.permits << ", clock " << static_cast<int>(c.clock)
+         << ", bounded " << c.with.bounded << ", boots " << c.with.boots << ", brief "
+         << c.with.brief << ", marked " << c.with.marked << ", adopts " << c.with.adopts
+         << ", holds " << c.with.holds << "\n";
     for (const step& s : c.steps) {
-        text += "  +" + std::to_string(s.pass) + " " + std::to_string(s.by) + " " +
-                names[static_cast<std::size_t>(s.is)] + ": weight " + std::to_string(s.weight) +
-                ", lease " + std::to_string(s.lease) + ", ttl " + std::to_string(s.ttl) +
-                ", grace " + std::to_string(s.grace) + ", at least " + std::to_string(s.at_least) +
-                (s.undo ? ", undo" : "") + (s.enqueue ? "" : ", no queue") +
-                (s.revive ? ", revive" : "") + (s.stored ? "" : ", not stored") + ", pick " +
-                std::to_string(s.pick) + "\n";
+        text << "  +" << s.pass << " " << s.by << " " << names[static_cast<std::size_t>(s.is)]
+             << ": weight " << s.weight << ", lease " << s.lease << ", ttl " << s.ttl << ", grace "
+             << s.grace << ", at least " << s.at_least << ", undo " << s.undo << ", enqueue "
+             << s.enqueue << ", revive " << s.revive << ", stored " << s.stored << ", pick "
+             << s.pick << "\n";
     }
-    return text;
+    return text.str();
 }
 
 // The real rules and the model, side by side.
 class pair_of {
 public:
     explicit pair_of(const course& c)
-        : clock_(c.clock), max_waiters_(c.max_waiters), bounded_(c.bounded), boots_(c.boots),
-          brief_(c.brief), marked_(c.marked), adopts_(c.adopts) {
+        : clock_(c.clock), max_waiters_(c.max_waiters), with_(c.with) {
         model_.permits = c.permits;
         begin();
         last_real_ = real_;
@@ -187,15 +181,17 @@ private:
         model_.waiters.clear();
     }
 
-    bool is_observed() const { return clock_ == lock_clock::observed || bounded_ || boots_ != 0; }
+    bool is_observed() const {
+        return clock_ == lock_clock::observed || with_.bounded || with_.boots != 0;
+    }
     int boot_of(int by) const {
-        return boots_ != 0 ? 1 + (by + moved_[static_cast<std::size_t>(by)]) % boots_ : 0;
+        return with_.boots != 0 ? 1 + (by + moved_[static_cast<std::size_t>(by)]) % with_.boots : 0;
     }
     // The time that the record's clock shows to a contender.
     std::int64_t time_of(int by) const { return now_ - set_back_ + ahead_of_first(boot_of(by)); }
     static std::int64_t ahead_of_first(int boot) { return boot == 0 ? 0 : (boot - 1) * 700; }
     std::int64_t mark_of(int by) const {
-        return marked_ ? 1 + by + most_contenders * ended_[static_cast<std::size_t>(by)] : 0;
+        return with_.marked ? 1 + by + most_contenders * ended_[static_cast<std::size_t>(by)] : 0;
     }
     bool is_mark_gone(std::int64_t mark) const {
         return mark != 0 && mark != mark_of(static_cast<int>((mark - 1) % most_contenders));
@@ -205,7 +201,7 @@ private:
         return from;
     }
     // Of one group or another.
-    std::int64_t permits_of(int by) const { return adopts_ ? 1 + by % 3 : real_.permits; }
+    std::int64_t permits_of(int by) const { return with_.adopts ? 1 + by % 3 : real_.permits; }
 
     terms on_terms(const step& s) const {
         terms t{.permits = permits_of(s.by),
@@ -216,7 +212,7 @@ private:
                 .reclaim_delay_ms = s.grace,
                 .max_waiters = max_waiters_,
                 .first_fence = floor_of(now_),
-                .adopt_permits = adopts_,
+                .adopt_permits = with_.adopts,
                 .enqueue = s.enqueue,
                 .revive = s.revive};
         return t;
@@ -242,17 +238,16 @@ private:
 
     void look(int by) {
         auto& seen = stamps_[static_cast<std::size_t>(by)];
-        if (brief_) {
+        if (with_.brief) {
             seen.clear();
             seen_[static_cast<std::size_t>(by)] = observations();
         }
         observed_times now;
-        for (const model_holder& h : model_.holders) {
-            now[h.stamp] = seen.contains(h.stamp) ? seen[h.stamp] : now_;
-        }
-        for (const model_waiter& w : model_.waiters) {
-            now[w.stamp] = seen.contains(w.stamp) ? seen[w.stamp] : now_;
-        }
+        const auto note = [&](const model_entry& e) {
+            now[e.stamp] = seen.contains(e.stamp) ? seen[e.stamp] : now_;
+        };
+        std::for_each(model_.holders.begin(), model_.holders.end(), note);
+        std::for_each(model_.waiters.begin(), model_.waiters.end(), note);
         seen = now;
         if (is_observed()) {
             seen_[static_cast<std::size_t>(by)].note(real_, time_of_look(by));
@@ -263,7 +258,7 @@ private:
 
     // ---- the model's rules
 
-    template <class Entry> bool is_over(const Entry& e, std::int64_t grace) const {
+    bool is_over(const model_entry& e, std::int64_t grace) const {
         const auto& seen = stamps_[static_cast<std::size_t>(step_.by)];
         const auto at = seen.find(e.stamp);
         bool stood = at != seen.end() && now_ - at->second > e.length + grace;
@@ -274,14 +269,14 @@ private:
         return (is_observed() && stood) ||
                (reads_times_of(e) && time_of(step_.by) >= e.ends + grace);
     }
-    template <class Entry> bool reads_times_of(const Entry& e) const {
-        return clock_ != lock_clock::observed && (boots_ == 0 || e.boot == boot_of(step_.by));
+    bool reads_times_of(const model_entry& e) const {
+        return clock_ != lock_clock::observed && (with_.boots == 0 || e.boot == boot_of(step_.by));
     }
     bool has_boots() const {
         return clock_ == lock_clock::boottime || clock_ == lock_clock::observed;
     }
     bool knows_hold(const model_holder& h) const {
-        return !has_boots() || (boots_ != 0 && h.held_boot == boot_of(step_.by));
+        return !has_boots() || (with_.boots != 0 && h.held_boot == boot_of(step_.by));
     }
     bool is_held(const model_holder& h) const {
         return h.held != 0 && (!knows_hold(h) || h.held > time_of(step_.by));
@@ -298,9 +293,7 @@ private:
                (grace == 0 && is_mark_gone(h.mark) && !is_held(h));
     }
     void drop_who_is_gone(model& m, std::int64_t grace, const std::string& self) const {
-        for (auto h = m.holders.begin(); h != m.holders.end();) {
-            h = is_gone(*h, grace) ? m.holders.erase(h) : h + 1;
-        }
+        std::erase_if(m.holders, [&](const model_holder& h) { return is_gone(h, grace); });
         bool in_front = true;
         for (auto w = m.waiters.begin(); w != m.waiters.end();) {
             const bool gone = is_over(*w, 0) || (in_front && is_mark_gone(w->mark));
@@ -329,7 +322,7 @@ private:
     }
     void prolong(model_holder& h, std::int64_t lease) {
         const std::int64_t now = time_of(step_.by);
-        const bool reads = !has_boots() || (boots_ != 0 && h.boot == boot_of(step_.by));
+        const bool reads = !has_boots() || (with_.boots != 0 && h.boot == boot_of(step_.by));
         const std::int64_t rest = reads ? std::min(h.ends - now, h.length) : h.length; // at most
         if (h.held != 0 && !knows_hold(h)) {
             hold(h, rest > 0 ? now + rest : now);
@@ -341,18 +334,10 @@ private:
         h.stamp = stamp_of(h);
         h.observed.clear();
     }
-    std::int64_t stamp_of(const model_holder& h) {
-        const auto key = std::make_tuple(h.nonce, h.ends, h.length, h.moves, h.fence);
-        if (!arrivals_.contains(key)) {
-            arrivals_[key] = ++stamp_;
-        }
-        return arrivals_[key];
-    }
-
     // For observers, a contender that leaves and returns within one millisecond was not away; nor
     // did a contender that repeats its step after the record was lost.
-    std::int64_t stamp_of(const model_waiter& w) {
-        const auto key = std::make_tuple(w.nonce, w.ends, w.length, w.moves, std::int64_t{0});
+    std::int64_t stamp_of(const model_entry& e) {
+        const auto key = std::make_tuple(e.nonce, e.ends, e.length, e.moves, e.fence);
         if (!arrivals_.contains(key)) {
             arrivals_[key] = ++stamp_;
         }
@@ -361,14 +346,14 @@ private:
 
     // The contender tells those of its boot since when it sees the others; of nine boots, one is
     // forgotten.
-    template <class Entry> bool model_observe(Entry& e) const {
+    bool model_observe(model_entry& e) const {
         const int boot = boot_of(step_.by);
         const auto is_stale = [&](const model_observation& o) { return o.stamp != e.stamp; };
         const auto is_mine = [&](const model_observation& o) { return o.boot == boot; };
         std::deque<model_observation> fresh;
         std::remove_copy_if(e.observed.begin(), e.observed.end(), std::back_inserter(fresh),
                             is_stale);
-        if (boots_ == 0 || clock_ == lock_clock::observed || e.boot == boot ||
+        if (with_.boots == 0 || clock_ == lock_clock::observed || e.boot == boot ||
             std::any_of(fresh.begin(), fresh.end(), is_mine)) {
             return false;
         }
@@ -419,7 +404,7 @@ private:
         const std::string self = nonce_of(s.by);
         const std::int64_t now = time_of(s.by);
         drop_who_is_gone(model_, s.grace, self);
-        if (adopts_ && model_.permits != permits_of(s.by)) {
+        if (with_.adopts && model_.permits != permits_of(s.by)) {
             if (model_.holders.size() + model_.waiters.size() != 0) {
                 return model_refused(durable_errc::permits_mismatch, model_observe_others(self));
             }
@@ -441,8 +426,7 @@ private:
         const bool is_new =
             std::none_of(line.begin(), line.end(), [&](const auto& w) { return w.nonce == self; });
         if (is_new) {
-            line.push_back(
-                {self, s.weight, s.ttl, now + s.ttl, 0, boot_of(s.by), mark_of(s.by), 0, {}});
+            line.push_back({self, s.weight, s.ttl, now + s.ttl, boot_of(s.by), mark_of(s.by)});
         }
         std::int64_t room = free_in(model_);
         std::int64_t position = 0;
@@ -458,26 +442,17 @@ private:
         }
         if (s.weight <= room) {
             const std::int64_t lane = free_lane();
-            for (auto w = model_.waiters.begin(); w != model_.waiters.end();) {
-                w = w->nonce == self ? model_.waiters.erase(w) : w + 1;
-            }
+            std::erase_if(model_.waiters, [&](const auto& w) { return w.nonce == self; });
             const std::int64_t fence = model_.next_fence++;
             const std::int64_t length = s.at_least > s.lease ? s.at_least : s.lease;
-            model_.holders.push_back({self,
-                                      fence,
-                                      lane,
-                                      s.weight,
-                                      length,
-                                      now + length,
-                                      0,
-                                      boot_of(s.by),
-                                      mark_of(s.by),
-                                      0,
-                                      {}});
-            model_.holders.back().stamp = stamp_of(model_.holders.back());
+            model_holder mine{
+                {self, s.weight, length, now + length, boot_of(s.by), mark_of(s.by), 0, fence},
+                lane};
             if (s.at_least != 0) {
-                hold(model_.holders.back(), now + s.at_least);
+                hold(mine, now + s.at_least);
             }
+            mine.stamp = stamp_of(mine);
+            model_.holders.push_back(mine);
             return {acquire_status::granted, fence, lane, 0, true, {}};
         }
         if (is_new) {
@@ -555,13 +530,8 @@ private:
                 return true;
             }
         }
-        for (auto w = model_.waiters.begin(); w != model_.waiters.end(); ++w) {
-            if (w->nonce == nonce && fence == 0) {
-                model_.waiters.erase(w);
-                return true;
-            }
-        }
-        return false;
+        return fence == 0 &&
+               std::erase_if(model_.waiters, [&](const auto& w) { return w.nonce == nonce; }) != 0;
     }
 
     // ---- what holders believe
@@ -674,27 +644,15 @@ private:
                        : "withdrawal answers something else";
         case what::evict: {
             const std::string whom = nonce_of(static_cast<int>(s.pick % most_contenders));
-            bool was_there = false;
-            for (auto w = model_.waiters.begin(); w != model_.waiters.end() && !was_there; ++w) {
-                if (w->nonce == whom) {
-                    model_.waiters.erase(w);
-                    was_there = true;
-                    break;
-                }
-            }
+            const bool was_there =
+                std::erase_if(model_.waiters, [&](const auto& w) { return w.nonce == whom; }) != 0;
             return evict_waiter(real_, whom, {}) == was_there ? "" : "evict answers something else";
         }
         case what::force: {
             const std::int64_t which =
                 std::max<std::int64_t>(1, model_.next_fence - 1 - s.pick % 4);
-            bool was_there = false;
-            for (auto h = model_.holders.begin(); h != model_.holders.end(); ++h) {
-                if (h->fence == which) {
-                    model_.holders.erase(h);
-                    was_there = true;
-                    break;
-                }
-            }
+            const bool was_there =
+                std::erase_if(model_.holders, [&](const auto& h) { return h.fence == which; }) != 0;
             return force_release(real_, which, {}) == was_there ? ""
                                                                 : "force answers something else";
         }
@@ -729,22 +687,15 @@ private:
         if (s.pick % 2 == 0) {
             return;
         }
-        model_.holders.push_back({"lost-" + std::to_string(before),
-                                  before,
-                                  free_lane(),
-                                  model_.permits,
-                                  length,
-                                  time_of(s.by) + length,
-                                  0,
-                                  boot_of(s.by),
-                                  0,
-                                  0,
-                                  {}});
-        model_.holders.back().stamp = stamp_of(model_.holders.back());
+        model_holder unknown{{"lost-" + std::to_string(before), model_.permits, length,
+                              time_of(s.by) + length, boot_of(s.by), 0, 0, before},
+                             free_lane()};
+        unknown.stamp = stamp_of(unknown);
+        model_.holders.push_back(unknown);
     }
 
-    std::string boot_text(int boot) const { return boots_ != 0 ? std::to_string(boot) : ""; }
-    template <class Real, class Entry> bool same_observed(const Real& real, const Entry& of) const {
+    std::string boot_text(int boot) const { return with_.boots != 0 ? std::to_string(boot) : ""; }
+    template <class Real> bool same_observed(const Real& real, const model_entry& of) const {
         bool same = real.observed.size() == of.observed.size();
         for (std::size_t i = 0; same && i < of.observed.size(); ++i) {
             const stored_observation& a = real.observed[i];
@@ -758,32 +709,27 @@ private:
         bool same = real_.permits == model_.permits && real_.fence == model_.next_fence &&
                     real_.holders.size() == model_.holders.size() &&
                     real_.waiters.size() == model_.waiters.size();
+        const auto is_same = [&](const auto& a, std::int64_t length, const model_entry& b) {
+            return a.nonce == b.nonce && a.weight == b.weight && a.expires_at == b.ends &&
+                   length == b.length && a.from.mark == b.mark &&
+                   a.from.boot == boot_text(b.boot) && same_observed(a, b);
+        };
         for (std::size_t i = 0; same && i < model_.holders.size(); ++i) {
             const holder& a = real_.holders[i];
             const model_holder& b = model_.holders[i];
-            same = a.nonce == b.nonce && a.fence == b.fence && a.lane == b.lane &&
-                   a.weight == b.weight && a.expires_at == b.ends && a.lease_ms == b.length &&
+            same = is_same(a, a.lease_ms, b) && a.fence == b.fence && a.lane == b.lane &&
                    a.held_until == b.held &&
-                   a.held_boot == (b.held_boot != 0 ? boot_text(b.held_boot) : "") &&
-                   a.from.mark == b.mark && a.from.boot == boot_text(b.boot) && same_observed(a, b);
+                   a.held_boot == (b.held_boot != 0 ? boot_text(b.held_boot) : "");
         }
         for (std::size_t i = 0; same && i < model_.waiters.size(); ++i) {
-            const waiter& a = real_.waiters[i];
-            const model_waiter& b = model_.waiters[i];
-            same = a.nonce == b.nonce && a.weight == b.weight && a.expires_at == b.ends &&
-                   a.ttl_ms == b.length && a.from.mark == b.mark &&
-                   a.from.boot == boot_text(b.boot) && same_observed(a, b);
+            same = is_same(real_.waiters[i], real_.waiters[i].ttl_ms, model_.waiters[i]);
         }
         return same ? "" : "the records differ";
     }
 
     lock_clock clock_;
     std::size_t max_waiters_;
-    bool bounded_;
-    int boots_;
-    bool brief_;
-    bool marked_;
-    bool adopts_;
+    besides with_;
     knowledge knowledge_{*this};
     std::vector<int> moved_ = std::vector<int>(most_contenders, 0);
     std::vector<std::int64_t> ended_ = std::vector<std::int64_t>(most_contenders, 0);
@@ -847,27 +793,9 @@ course shrunk(course c) {
     return c;
 }
 
-// Options of a run.
-struct besides {
-    bool bounded = false;
-    int boots = 0;
-    bool brief = false;
-    bool marked = false;
-    bool adopts = false;
-    bool holds = false;
-    bool mishaps = false;
-};
-
 course random_course(test::jitter& any, lock_clock clock, std::size_t length, besides with) {
     const auto one_of = [&](std::uint32_t n) { return static_cast<std::int64_t>(any.below(n)); };
-    course c;
-    c.clock = clock;
-    c.bounded = with.bounded;
-    c.boots = with.boots;
-    c.brief = with.brief;
-    c.marked = with.marked;
-    c.adopts = with.adopts;
-    c.holds = with.holds;
+    course c{.clock = clock, .with = with};
     c.permits = 1 + one_of(4);
     const bool steady = any.below(2) == 0; // all contenders have the same terms
     c.max_waiters = any.below(2) == 0 ? 5 : 100;

@@ -49,6 +49,35 @@ constexpr int most_places = 7;
 constexpr int most_boots = 3;
 constexpr small never = -1;
 
+// An array that is indexed by any integer. Worlds are compared as bytes.
+template <class T, std::size_t Size> struct row {
+    std::array<T, Size> all{};
+
+    template <class Index> T& operator[](Index i) { return all[static_cast<std::size_t>(i)]; }
+    template <class Index> const T& operator[](Index i) const {
+        return all[static_cast<std::size_t>(i)];
+    }
+};
+
+// Up to `Most` values. The unused ones are as they were made.
+template <class T, std::size_t Most> struct few : row<T, Most> {
+    small count = 0;
+
+    T* begin() { return this->all.data(); }
+    T* end() { return begin() + count; }
+    const T* begin() const { return this->all.data(); }
+    const T* end() const { return begin() + count; }
+    void renew(std::size_t size) {
+        this->all.fill(T{});
+        count = static_cast<small>(size);
+    }
+    // The index of the first value that is so; -1: there is none.
+    template <class F> int find(F is) const {
+        const T* const at = std::find_if(begin(), end(), is);
+        return at == end() ? -1 : static_cast<int>(at - begin());
+    }
+};
+
 // ---- the scope of a search
 
 struct scope {
@@ -160,13 +189,18 @@ struct client {
     small until = 0;      // it believes to hold until then; 0: not at all
     small missing = safe; // its belief differs from the store
     request sent{};
-    std::array<small, most_holders> saw_holder{}; // observed: since so long; never
-    std::array<small, most_places> saw_place{};
+    row<small, most_holders> saw_holder{}; // observed: since so long; never
+    row<small, most_places> saw_place{};
+
+    void sees_anew() {
+        saw_holder.all.fill(never);
+        saw_place.all.fill(never);
+    }
 };
 
 // Stored observations: for how long contenders have seen an entry, by boots, from 1.
-using stored_observations = std::array<small, most_boots>;
-constexpr stored_observations no_observations{never, never, never};
+using stored_observations = row<small, most_boots>;
+constexpr stored_observations no_observations{{never, never, never}};
 
 struct held {
     small nonce = 0;
@@ -200,11 +234,9 @@ struct world {
     small permits = 0;
     small fell_back = 0; // a record was lost: 1 before it was acknowledged, 2 afterwards
     small mishaps = 0;
-    small holder_count = 0;
-    small place_count = 0;
-    std::array<held, most_holders> holders{};
-    std::array<place, most_places> places{};
-    std::array<client, most_clients> clients{};
+    few<held, most_holders> holders{};
+    few<place, most_places> places{};
+    few<client, most_clients> clients{};
     request late{}; // on its way, after its client gave up
 
     friend bool operator==(const world& a, const world& b) noexcept {
@@ -214,37 +246,18 @@ struct world {
 static_assert(std::has_unique_object_representations_v<world>);
 
 int holder_of(const world& w, int nonce) {
-    for (int i = 0; i < w.holder_count; ++i) {
-        if (w.holders[static_cast<std::size_t>(i)].nonce == nonce) {
-            return i;
-        }
-    }
-    return -1;
+    return w.holders.find([&](const held& h) { return h.nonce == nonce; });
 }
 // The entry of a grant, also if it rests.
 int grant_of(const world& w, std::int64_t fence) {
-    for (int i = 0; i < w.holder_count; ++i) {
-        if (w.holders[static_cast<std::size_t>(i)].fence == fence) {
-            return i;
-        }
-    }
-    return -1;
+    return w.holders.find([&](const held& h) { return h.fence == fence; });
 }
 int place_of(const world& w, int nonce) {
-    for (int i = 0; i < w.place_count; ++i) {
-        if (w.places[static_cast<std::size_t>(i)].nonce == nonce) {
-            return i;
-        }
-    }
-    return -1;
+    return w.places.find([&](const place& a) { return a.nonce == nonce; });
 }
-const client* client_of(const scope& s, const world& w, int nonce) {
-    for (int i = 0; i < s.clients; ++i) {
-        if (w.clients[static_cast<std::size_t>(i)].nonce == nonce) {
-            return &w.clients[static_cast<std::size_t>(i)];
-        }
-    }
-    return nullptr;
+const client* client_of(const world& w, int nonce) {
+    const int at = w.clients.find([&](const client& c) { return c.nonce == nonce; });
+    return at < 0 ? nullptr : &w.clients[at];
 }
 
 // ---- the rules and their arguments
@@ -322,9 +335,9 @@ struct judge {
 
 private:
     bide::presence ask(std::int64_t mark) const {
-        return mark == 0 || q->cannot_ask != 0                        ? bide::presence::unknown
-               : client_of(*s, *w, static_cast<int>(mark)) != nullptr ? bide::presence::yes
-                                                                      : bide::presence::no;
+        return mark == 0 || q->cannot_ask != 0                    ? bide::presence::unknown
+               : client_of(*w, static_cast<int>(mark)) != nullptr ? bide::presence::yes
+                                                                  : bide::presence::no;
     }
     template <class Entry>
     bool is_over(const Entry& e, std::int64_t length, std::int64_t moves, std::int64_t grace_ms,
@@ -408,7 +421,7 @@ std::vector<durable::stored_observation> observations_of(const scope& s,
                                                          const stored_observations& seen) {
     std::vector<durable::stored_observation> all;
     for (int boot = 1; boot <= most_boots; ++boot) {
-        const small since = seen[static_cast<std::size_t>(boot - 1)];
+        const small since = seen[boot - 1];
         if (since != never) {
             all.push_back({boot_text(boot), 0, epoch + s.offset_of_boot(boot) - since, {}});
         }
@@ -421,8 +434,7 @@ stored_observations observations_in(const scope& s, const Entry& e, std::int64_t
     for (const durable::stored_observation& o : e.observed) {
         const int boot = nonce_number(o.boot);
         if (o.moves == moves) {
-            seen[static_cast<std::size_t>(boot - 1)] =
-                to_small(epoch + s.offset_of_boot(boot) - o.since);
+            seen[boot - 1] = to_small(epoch + s.offset_of_boot(boot) - o.since);
         }
     }
     return seen;
@@ -432,7 +444,7 @@ void read_into(record& r, const scope& s, const world& w) {
     r.permits = w.permits;
     r.clock = s.clock;
     r.fence = w.next;
-    r.holders.resize(static_cast<std::size_t>(w.holder_count));
+    r.holders.resize(static_cast<std::size_t>(w.holders.count));
     for (std::size_t i = 0; i < r.holders.size(); ++i) {
         const held& from = w.holders[i];
         holder& h = r.holders[i];
@@ -454,7 +466,7 @@ void read_into(record& r, const scope& s, const world& w) {
         h.held_boot = boot_text(from.held_boot);
         h.observed = observations_of(s, from.observed);
     }
-    r.waiters.resize(static_cast<std::size_t>(w.place_count));
+    r.waiters.resize(static_cast<std::size_t>(w.places.count));
     for (std::size_t i = 0; i < r.waiters.size(); ++i) {
         const place& from = w.places[i];
         waiter& a = r.waiters[i];
@@ -514,6 +526,7 @@ public:
     world first() const {
         world w;
         w.permits = to_small(s_.permits);
+        w.clients.renew(static_cast<std::size_t>(s_.clients));
         for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
             client& c = w.clients[i];
             c.weight = s_.weight[i];
@@ -528,7 +541,7 @@ public:
 
     // Takes the step if it is possible. Afterwards broken() names an invariant that does not hold.
     bool step(world& w, action a) {
-        client& c = w.clients[static_cast<std::size_t>(a.by)];
+        client& c = w.clients[a.by];
         const bool is_free = c.sent.what == nothing;
         if (a.lost && w.mishaps != 0) {
             return false;
@@ -611,19 +624,18 @@ public:
                     break;
                 }
             }
-            c.saw_holder.fill(never);
-            c.saw_place.fill(never);
+            c.sees_anew();
             return true;
         case act::set_back:
             if (s_.jump == 0 || w.mishaps != 0) {
                 return false;
             }
             w.mishaps = 1;
-            for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
-                w.holders[i].expires = to_small(w.holders[i].expires + s_.jump);
+            for (held& h : w.holders) {
+                h.expires = to_small(h.expires + s_.jump);
             }
-            for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
-                w.places[i].expires = to_small(w.places[i].expires + s_.jump);
+            for (place& each : w.places) {
+                each.expires = to_small(each.expires + s_.jump);
             }
             return true;
         case act::vanish: {
@@ -634,13 +646,11 @@ public:
             t.first_fence = durable::fence_leap; // later than all before, as the clock says
             w.mishaps = 1;
             w.next = to_small(token_of_world(of_.fresh(t).fence));
-            w.holders.fill(held{});
-            w.places.fill(place{});
-            w.holder_count = w.place_count = 0;
-            for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
-                w.clients[i].missing = w.clients[i].until > 0 ? with_all : safe;
-                w.clients[i].saw_holder.fill(never);
-                w.clients[i].saw_place.fill(never);
+            w.holders.renew(0);
+            w.places.renew(0);
+            for (client& each : w.clients) {
+                each.missing = each.until > 0 ? with_all : safe;
+                each.sees_anew();
             }
             return true;
         }
@@ -656,17 +666,15 @@ public:
         is_lost_ = cannot_ask_ = false;
         int believed = 0;
         int latest_gone = 0;
-        for (int i = 0; i < s_.clients; ++i) {
-            const client& c = w.clients[static_cast<std::size_t>(i)];
+        for (const client& c : w.clients) {
             believed += c.until > 0 && c.missing != with_all ? c.weight : 0;
             latest_gone = std::max<int>(latest_gone, c.missing == with_all ? c.fence : 0);
         }
         expect(believed <= w.permits, "more is believed to be held than there is");
-        for (int i = 0; i < s_.clients; ++i) {
-            const client& c = w.clients[static_cast<std::size_t>(i)];
+        for (const client& c : w.clients) {
             if (c.until > 0 && c.missing == safe) {
                 const int at = holder_of(w, c.nonce);
-                expect(at >= 0 && w.holders[static_cast<std::size_t>(at)].fence == c.fence,
+                expect(at >= 0 && w.holders[at].fence == c.fence,
                        "a hold was taken away before its lease was over");
                 expect(c.fence > latest_gone, "the token does not tell who holds it");
             }
@@ -676,7 +684,7 @@ public:
     // Tokens and nonces of no client: no request with them may change anything.
     void probe(const world& w) {
         world only_the_record = w;
-        only_the_record.clients.fill(client{});
+        only_the_record.clients.renew(0);
         only_the_record.late = request{};
         if (!probed_.insert(only_the_record).second) {
             return;
@@ -693,16 +701,15 @@ public:
                        after_ == before_,
                    "a renewal with what is nobody's changed something");
         };
-        for (int i = 0; i < w.holder_count; ++i) {
-            const held& h = w.holders[static_cast<std::size_t>(i)];
+        for (const held& h : w.holders) {
             changes_nothing(h.nonce, h.fence + 1);
             changes_nothing(20, h.fence);
             if (h.fence > 1) {
                 changes_nothing(h.nonce, h.fence - 1);
             }
         }
-        for (int i = 0; i < w.place_count; ++i) {
-            changes_nothing(w.places[static_cast<std::size_t>(i)].nonce, 1);
+        for (const place& a : w.places) {
+            changes_nothing(a.nonce, 1);
         }
         changes_nothing(20, w.next);
     }
@@ -729,19 +736,14 @@ private:
     }
 
     static void forget(client& c) {
-        c.is = out;
-        c.nonce = 0;
-        c.fence = 0;
-        c.until = 0;
-        c.missing = safe;
+        leave(c);
         c.sent = request{};
-        c.saw_holder.fill(never);
-        c.saw_place.fill(never);
+        c.sees_anew();
     }
 
     small fresh_nonce(const world& w) const {
         for (small n = 1;; ++n) {
-            if (holder_of(w, n) < 0 && place_of(w, n) < 0 && client_of(s_, w, n) == nullptr &&
+            if (holder_of(w, n) < 0 && place_of(w, n) < 0 && client_of(w, n) == nullptr &&
                 w.late.nonce != n) {
                 return n;
             }
@@ -749,15 +751,12 @@ private:
     }
 
     int ghosts(const world& w) const {
-        int count = 0;
-        for (int i = 0; i < w.holder_count; ++i) {
-            const held& h = w.holders[static_cast<std::size_t>(i)];
-            count += h.is_resting == 0 && client_of(s_, w, h.nonce) == nullptr;
-        }
-        for (int i = 0; i < w.place_count; ++i) {
-            count += client_of(s_, w, w.places[static_cast<std::size_t>(i)].nonce) == nullptr;
-        }
-        return count;
+        const auto is_left = [&](const auto& entry) {
+            return client_of(w, entry.nonce) == nullptr;
+        };
+        const auto is_held = [&](const held& h) { return h.is_resting == 0 && is_left(h); };
+        return static_cast<int>(std::count_if(w.holders.begin(), w.holders.end(), is_held) +
+                                std::count_if(w.places.begin(), w.places.end(), is_left));
     }
 
     terms on_terms(int what, int goes_by) const {
@@ -792,17 +791,17 @@ private:
     bool load(world& w, client& c, purpose what, small fence, bool heard) {
         request q = ask(c, what, c.nonce, fence);
         if (s_.observes() && !s_.brief) {
-            const auto mark = [](small& bits, std::size_t i, bool is_over) {
+            const auto mark = [](small& bits, int i, bool is_over) {
                 bits = to_small(bits | (is_over ? 1 << i : 0));
             };
-            for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
+            for (int i = 0; i < w.holders.count; ++i) {
                 small& since = c.saw_holder[i];
                 since = std::max<small>(since, 0);
                 const int length = w.holders[i].lease + s_.margin;
                 mark(q.holders_over, i, since > length + s_.grace);
                 mark(q.holders_over_at_once, i, since > length);
             }
-            for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
+            for (int i = 0; i < w.places.count; ++i) {
                 small& since = c.saw_place[i];
                 since = std::max<small>(since, 0);
                 mark(q.places_over, i, since > w.places[i].ttl + s_.margin);
@@ -825,13 +824,11 @@ private:
         if (is_lost_) { // before any client has read it
             w.holders = was.holders;
             w.places = was.places;
-            w.holder_count = was.holder_count;
-            w.place_count = was.place_count;
             w.next = was.next;
             w.permits = was.permits;
             w.fell_back = heard ? small{2} : small{1};
             w.mishaps = 1;
-            for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+            for (int i = 0; i < s_.clients; ++i) {
                 w.clients[i].saw_holder = was.clients[i].saw_holder;
                 w.clients[i].saw_place = was.clients[i].saw_place;
             }
@@ -908,7 +905,7 @@ private:
             room -= j.expired(h, durable::is_resting(h) ? 0 : s_.grace) ? 0 : h.weight;
         }
         const int mine = place_of(w, q.nonce);
-        for (int i = 0; i < (mine < 0 ? w.place_count : mine); ++i) {
+        for (int i = 0; i < (mine < 0 ? w.places.count : mine); ++i) {
             const waiter& a = before_.waiters[static_cast<std::size_t>(i)];
             at_head = j.expired(a, at_head) && at_head;
             room -= at_head || j.expired(a, false) ? 0 : a.weight;
@@ -977,7 +974,7 @@ private:
     void tick(world& w) const {
         // With observed leases only the owner reads a time, on its own clock.
         const auto pass = [&](small& time, int nonce, int boot) {
-            const client* const owner = client_of(s_, w, nonce);
+            const client* const owner = client_of(w, nonce);
             const int by = owner != nullptr ? owner->rate : 1;
             const int floor = s_.clock == lock_clock::observed && owner != nullptr
                                   ? owner->offset - s_.longest_way * by - 1
@@ -989,23 +986,22 @@ private:
         };
         const auto grow_stored = [&](stored_observations& seen, int length) {
             for (int boot = 1; boot <= most_boots; ++boot) { // a request may have been sent earlier
-                grow(seen[static_cast<std::size_t>(boot - 1)], s_.rate_of_boot(boot),
-                     length + s_.longest_way);
+                grow(seen[boot - 1], s_.rate_of_boot(boot), length + s_.longest_way);
             }
         };
-        for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
-            pass(w.holders[i].expires, w.holders[i].nonce, w.holders[i].boot);
+        for (held& h : w.holders) {
+            pass(h.expires, h.nonce, h.boot);
             if (s_.at_least != 0) {
-                pass(w.holders[i].held_until, w.holders[i].nonce, w.holders[i].held_boot);
-                w.holders[i].kept = to_small(std::max(0, w.holders[i].kept - 1));
+                pass(h.held_until, h.nonce, h.held_boot);
+                h.kept = to_small(std::max(0, h.kept - 1));
             }
-            grow_stored(w.holders[i].observed, w.holders[i].lease + s_.grace);
+            grow_stored(h.observed, h.lease + s_.grace);
         }
-        for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
-            pass(w.places[i].expires, w.places[i].nonce, w.places[i].boot);
-            grow_stored(w.places[i].observed, w.places[i].ttl);
+        for (place& a : w.places) {
+            pass(a.expires, a.nonce, a.boot);
+            grow_stored(a.observed, a.ttl);
             if (s_.observes()) {
-                w.places[i].age = to_small(std::min<int>(w.places[i].ttl, w.places[i].age + 1));
+                a.age = to_small(std::min<int>(a.ttl, a.age + 1));
             }
         }
         const auto wait = [&](request& q, int by) {
@@ -1016,15 +1012,14 @@ private:
                 }
             }
         };
-        for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
-            client& c = w.clients[i];
+        for (client& c : w.clients) {
             wait(c.sent, c.rate);
             c.until = s_.marked ? c.until : to_small(std::max(0, c.until - c.rate));
             c.missing = c.until > 0 ? c.missing : small{safe};
-            for (std::size_t k = 0; k < static_cast<std::size_t>(w.holder_count); ++k) {
+            for (int k = 0; k < w.holders.count; ++k) {
                 grow(c.saw_holder[k], c.rate, w.holders[k].lease + s_.grace);
             }
-            for (std::size_t k = 0; k < static_cast<std::size_t>(w.place_count); ++k) {
+            for (int k = 0; k < w.places.count; ++k) {
                 grow(c.saw_place[k], c.rate, w.places[k].ttl);
             }
         }
@@ -1038,14 +1033,15 @@ private:
     bool cannot_ask_ = false;
     record before_{};
     record after_{};
+    mutable std::vector<small*> tokens_{}; // normalise() reuses its memory
     std::array<std::unordered_set<world, hash>, 2> fine_{};
     std::unordered_set<world, hash> probed_{};
 };
 
 void machine::put(world& w, const request& q, const answer& got) {
     const world was = w;
-    std::array<int, most_holders> holder_before{};
-    std::array<int, most_places> place_before{};
+    row<int, most_holders> holder_before;
+    row<int, most_places> place_before;
     if (after_.holders.size() > most_holders || after_.waiters.size() > most_places) {
         expect(false, "the record is larger than the scope");
         return;
@@ -1054,13 +1050,12 @@ void machine::put(world& w, const request& q, const answer& got) {
     w.next = to_small(token_of_world(after_.fence));
     w.permits = to_small(after_.permits);
     w.fell_back = 0;
-    w.holders.fill(held{});
-    w.holder_count = to_small(static_cast<std::int64_t>(after_.holders.size()));
+    w.holders.renew(after_.holders.size());
     for (std::size_t i = 0; i < after_.holders.size(); ++i) {
         const holder& h = after_.holders[i];
         const int nonce = nonce_number(h);
         const int at = grant_of(was, token_of_world(h.fence));
-        const held old = at >= 0 ? was.holders[static_cast<std::size_t>(at)] : held{};
+        const held old = at >= 0 ? was.holders[at] : held{};
         w.holders[i] = {to_small(nonce),
                         to_small(token_of_world(h.fence)),
                         to_small(h.lane),
@@ -1076,8 +1071,7 @@ void machine::put(world& w, const request& q, const answer& got) {
                         at >= 0 ? old.kept : to_small(std::max(0, s_.at_least + q.when))};
         holder_before[i] = h.renewals == 0 ? at : -1;
     }
-    w.places.fill(place{});
-    w.place_count = to_small(static_cast<std::int64_t>(after_.waiters.size()));
+    w.places.renew(after_.waiters.size());
     for (std::size_t i = 0; i < after_.waiters.size(); ++i) {
         const waiter& a = after_.waiters[i];
         const int nonce = nonce_number(a.nonce);
@@ -1087,33 +1081,29 @@ void machine::put(world& w, const request& q, const answer& got) {
                        to_small(a.ttl_ms),
                        to_small(a.expires_at - epoch),
                        to_small(boot_number(a.from)),
-                       at < 0 ? small{0} : was.places[static_cast<std::size_t>(at)].age,
+                       at < 0 ? small{0} : was.places[at].age,
                        observations_in(s_, a, a.refreshes)};
         place_before[i] = at;
     }
-    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+    for (int i = 0; i < s_.clients; ++i) {
         client& c = w.clients[i];
         c.sent = request{}; // overtaken
-        c.saw_holder.fill(never);
-        c.saw_place.fill(never);
-        for (std::size_t k = 0; k < after_.holders.size(); ++k) {
+        c.sees_anew();
+        for (int k = 0; k < w.holders.count; ++k) {
             const int at = holder_before[k];
-            c.saw_holder[k] =
-                at < 0 ? never : was.clients[i].saw_holder[static_cast<std::size_t>(at)];
+            c.saw_holder[k] = at < 0 ? never : was.clients[i].saw_holder[at];
         }
-        for (std::size_t k = 0; k < after_.waiters.size(); ++k) {
+        for (int k = 0; k < w.places.count; ++k) {
             const int at = place_before[k];
-            c.saw_place[k] =
-                at < 0 ? never : was.clients[i].saw_place[static_cast<std::size_t>(at)];
+            c.saw_place[k] = at < 0 ? never : was.clients[i].saw_place[at];
         }
     }
     w.late = request{};
     if (got.granted) {
         w.largest = std::max(w.largest, to_small(got.fence));
     }
-    for (std::size_t i = 0; s_.listens && i < after_.holders.size(); ++i) {
-        w.largest =
-            w.holders[i].is_unknown != 0 ? w.largest : std::max(w.largest, w.holders[i].fence);
+    for (const held& h : w.holders) {
+        w.largest = !s_.listens || h.is_unknown != 0 ? w.largest : std::max(w.largest, h.fence);
     }
     on_store(was, w, q, got);
 }
@@ -1122,21 +1112,20 @@ void machine::put(world& w, const request& q, const answer& got) {
 void machine::on_store(const world& was, const world& w, const request& q, const answer& got) {
     expect(w.next >= was.next && w.next > w.largest, "the next token is not a new one");
     int weights = 0;
-    for (int i = 0; i < w.holder_count; ++i) {
-        const held& h = w.holders[static_cast<std::size_t>(i)];
+    for (const held& h : w.holders) {
         const int at = holder_of(was, h.nonce);
-        const held* const old = at < 0 ? nullptr : &was.holders[static_cast<std::size_t>(at)];
+        const held* const old = at < 0 ? nullptr : &was.holders[at];
         weights += h.is_unknown != 0 ? 0 : h.weight;
         if (h.is_unknown != 0) { // of no client
         } else if (h.is_resting != 0) {
             const int before = grant_of(was, h.fence);
-            expect(before >= 0 && client_of(s_, w, h.nonce) == nullptr, "it rests without a grant");
+            expect(before >= 0 && client_of(w, h.nonce) == nullptr, "it rests without a grant");
         } else if (old == nullptr || old->fence != h.fence) {
             const bool was_waiting = s_.listens && place_of(was, h.nonce) >= 0;
             expect((got.granted && h.nonce == q.nonce && h.fence == got.fence) || was_waiting,
                    "somebody holds it to whom it was not granted");
             for (int k = 0; was_waiting && k < place_of(was, h.nonce); ++k) {
-                const small earlier = was.places[static_cast<std::size_t>(k)].nonce;
+                const small earlier = was.places[k].nonce;
                 expect(place_of(w, earlier) < 0 || earlier == q.nonce, "somebody was passed over");
             }
             expect(h.fence > was.largest,
@@ -1147,37 +1136,32 @@ void machine::on_store(const world& was, const world& w, const request& q, const
                        h.boot != old->boot,
                    "a lease was shortened");
         }
-        for (int k = 0; k < i; ++k) {
-            const held& other = w.holders[static_cast<std::size_t>(k)];
-            expect(other.nonce != h.nonce && other.fence != h.fence, "one holds it twice");
-            expect(other.lane != h.lane, "two have one lane");
+        for (const held* other = w.holders.begin(); other != &h; ++other) {
+            expect(other->nonce != h.nonce && other->fence != h.fence, "one holds it twice");
+            expect(other->lane != h.lane, "two have one lane");
         }
         expect(place_of(w, h.nonce) < 0, "who holds it waits for it, too");
     }
     expect(weights <= w.permits, "more is held than there is");
-    for (int i = 0; i < was.holder_count; ++i) {
-        const held& h = was.holders[static_cast<std::size_t>(i)];
+    for (const held& h : was.holders) {
         const int at = grant_of(w, h.fence);
-        expect(h.kept == 0 ||
-                   (at >= 0 && w.holders[static_cast<std::size_t>(at)].weight == h.weight) ||
+        expect(h.kept == 0 || (at >= 0 && w.holders[at].weight == h.weight) ||
                    (q.what == undoing && h.nonce == q.nonce),
                "a hold ended before its minimum time");
     }
     const bool has_delay = s_.grace > 0 && s_.clock != lock_clock::observed && s_.has_one_clock();
-    for (int i = 0; has_delay && i < was.holder_count; ++i) {
-        const held& h = was.holders[static_cast<std::size_t>(i)];
+    for (const held& h : was.holders) {
         const bool is_left = h.nonce == q.nonce && (q.what == releasing || q.what == undoing);
-        expect(is_left || h.is_resting != 0 || holder_of(w, h.nonce) >= 0 ||
+        expect(!has_delay || is_left || h.is_resting != 0 || holder_of(w, h.nonce) >= 0 ||
                    h.expires + s_.grace <= 0,
                "a hold was taken over before the delay was over");
     }
 
     // The queue has lost expired waiters only, and new ones are at its end.
     int last = -1;
-    for (int i = 0; i < w.place_count; ++i) {
-        const small nonce = w.places[static_cast<std::size_t>(i)].nonce;
-        const int at = place_of(was, nonce);
-        expect(at >= 0 ? at > last : nonce == q.nonce && i == w.place_count - 1,
+    for (const place& a : w.places) {
+        const int at = place_of(was, a.nonce);
+        expect(at >= 0 ? at > last : a.nonce == q.nonce && &a == w.places.end() - 1,
                "the order of those who wait has changed");
         last = at;
     }
@@ -1186,9 +1170,9 @@ void machine::on_store(const world& was, const world& w, const request& q, const
     }
     int room = w.permits - weights;
     const int mine = place_of(was, q.nonce);
-    for (int i = 0; i < was.place_count; ++i) {
-        const place& a = was.places[static_cast<std::size_t>(i)];
-        const bool lives = client_of(s_, was, a.nonce) != nullptr &&
+    for (int i = 0; i < was.places.count; ++i) {
+        const place& a = was.places[i];
+        const bool lives = client_of(was, a.nonce) != nullptr &&
                            (!s_.observes() || a.age < a.ttl) &&
                            (s_.clock == lock_clock::observed || a.expires > 0);
         if (s_.listens && holder_of(w, a.nonce) >= 0) {
@@ -1206,9 +1190,8 @@ void machine::on_store(const world& was, const world& w, const request& q, const
 void machine::normalise(world& w, std::array<small, most_clients>& order) const {
     // Times that no client reads.
     if (s_.clock == lock_clock::observed) {
-        for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
-            held& h = w.holders[i];
-            const bool is_owned = client_of(s_, w, h.nonce) != nullptr;
+        for (held& h : w.holders) {
+            const bool is_owned = client_of(w, h.nonce) != nullptr;
             if (!is_owned || (s_.short_lease == 0 && s_.at_least == 0)) {
                 h.expires = 0;
             }
@@ -1216,88 +1199,85 @@ void machine::normalise(world& w, std::array<small, most_clients>& order) const 
                 h.held_until = 0;
             }
         }
-        for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
-            if (client_of(s_, w, w.places[i].nonce) == nullptr) {
-                w.places[i].expires = 0;
-            }
+        for (place& a : w.places) {
+            a.expires = client_of(w, a.nonce) == nullptr ? small{0} : a.expires;
         }
     }
 
     // Tokens, by their order; 0 is none.
-    std::array<bool, 128> is_used{};
-    std::array<small*, 2 + most_holders + 2 * most_clients + 1> tokens{};
-    std::size_t count = 0;
+    row<bool, 128> is_used;
+    std::vector<small*>& tokens = tokens_;
+    tokens.clear();
     const auto use = [&](small& token) {
         if (token != 0) {
-            is_used[static_cast<std::size_t>(token)] = true;
-            tokens[count++] = &token;
+            is_used[token] = true;
+            tokens.push_back(&token);
         }
     };
     use(w.next);
     use(w.largest);
     use(w.late.fence);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
-        use(w.holders[i].fence);
+    for (held& h : w.holders) {
+        use(h.fence);
     }
-    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
-        use(w.clients[i].fence);
-        use(w.clients[i].sent.fence);
+    for (client& c : w.clients) {
+        use(c.fence);
+        use(c.sent.fence);
     }
-    std::array<small, 128> token_now{};
+    row<small, 128> token_now;
     small next = 0;
-    for (std::size_t i = 0; i < is_used.size(); ++i) {
+    for (int i = 0; i < 128; ++i) {
         token_now[i] = is_used[i] ? ++next : small{0};
     }
-    for (std::size_t i = 0; i < count; ++i) {
-        *tokens[i] = token_now[static_cast<std::size_t>(*tokens[i])];
+    for (small* const token : tokens) {
+        *token = token_now[*token];
     }
 
     // Nonces are numbered by their places in the record. The absent ones are alike, until clients
     // are sorted. Only one more may be on its way.
     constexpr small on_its_way = 100;
     constexpr small elsewhere = 101;
-    std::array<small, 128> nonce_now{};
-    nonce_now.fill(elsewhere);
+    row<small, 128> nonce_now;
+    nonce_now.all.fill(elsewhere);
     nonce_now[0] = 0;
     if (w.late.nonce != 0) {
-        nonce_now[static_cast<std::size_t>(w.late.nonce)] = on_its_way;
+        nonce_now[w.late.nonce] = on_its_way;
     }
     small known = 0;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
-        nonce_now[static_cast<std::size_t>(w.holders[i].nonce)] = ++known;
+    for (const held& h : w.holders) {
+        nonce_now[h.nonce] = ++known;
     }
-    for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
-        nonce_now[static_cast<std::size_t>(w.places[i].nonce)] = ++known;
+    for (const place& a : w.places) {
+        nonce_now[a.nonce] = ++known;
     }
     if (s_.by_name) {
         nonce_now[1] = 1;
     }
-    const auto rename = [&](small& nonce) { nonce = nonce_now[static_cast<std::size_t>(nonce)]; };
-    for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
-        rename(w.holders[i].nonce);
+    const auto rename = [&](small& nonce) { nonce = nonce_now[nonce]; };
+    for (held& h : w.holders) {
+        rename(h.nonce);
     }
-    for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
-        rename(w.places[i].nonce);
+    for (place& a : w.places) {
+        rename(a.nonce);
     }
     rename(w.late.nonce);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
-        rename(w.clients[i].nonce);
-        rename(w.clients[i].sent.nonce);
+    for (client& c : w.clients) {
+        rename(c.nonce);
+        rename(c.sent.nonce);
     }
 
     for (std::size_t i = 0; i < most_clients; ++i) {
         order[i] = to_small(static_cast<std::int64_t>(i));
     }
     const auto before = [&](small a, small b) {
-        return std::memcmp(&w.clients[static_cast<std::size_t>(a)],
-                           &w.clients[static_cast<std::size_t>(b)], sizeof(client)) < 0;
+        return std::memcmp(&w.clients[a], &w.clients[b], sizeof(client)) < 0;
     };
     std::sort(order.begin(), order.begin() + s_.clients, before);
     const auto unsorted = w.clients;
     const small late_only = w.late.nonce == on_its_way ? ++known : small{0};
     for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
         client& c = w.clients[i];
-        c = unsorted[static_cast<std::size_t>(order[i])];
+        c = unsorted[order[i]];
         if (c.nonce == on_its_way) {
             c.nonce = late_only;
         } else if (c.nonce == elsewhere) {
@@ -1315,8 +1295,7 @@ void machine::normalise(world& w, std::array<small, most_clients>& order) const 
 bool machine::everybody_gets_in(world w, bool last_first) {
     std::vector<world> way;
     auto& fine = fine_[last_first ? 1 : 0];
-    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
-        client& c = w.clients[i];
+    for (client& c : w.clients) {
         c.sent = request{};
         if (c.is != wants) {
             forget(c);
@@ -1333,7 +1312,7 @@ bool machine::everybody_gets_in(world w, bool last_first) {
             way.push_back(w);
             for (int n = 0; n < s_.clients; ++n) {
                 const int i = last_first ? s_.clients - 1 - n : n;
-                client& c = w.clients[static_cast<std::size_t>(i)];
+                client& c = w.clients[i];
                 if (c.is == wants) {
                     finish(w, c, acquiring);
                     if (c.is == has) {
@@ -1520,21 +1499,19 @@ private:
 
     std::string shown(const world& w, const std::array<small, most_clients>& names) const {
         const auto name = [&](int nonce) {
-            const client* const c = client_of(s_, w, nonce);
+            const client* const c = client_of(w, nonce);
             if (c == nullptr) {
                 return std::string("a ghost");
             }
-            return std::to_string(names[static_cast<std::size_t>(c - w.clients.data())]);
+            return std::to_string(names[static_cast<std::size_t>(c - w.clients.begin())]);
         };
         std::string text = "      held by:";
-        for (int i = 0; i < w.holder_count; ++i) {
-            const held& h = w.holders[static_cast<std::size_t>(i)];
+        for (const held& h : w.holders) {
             text += " " + (h.is_resting != 0 ? "none" : name(h.nonce)) + " (token " +
                     std::to_string(h.fence) + ", " + std::to_string(h.expires) + " left)";
         }
         text += "; waiting:";
-        for (int i = 0; i < w.place_count; ++i) {
-            const place& a = w.places[static_cast<std::size_t>(i)];
+        for (const place& a : w.places) {
             text += " " + name(a.nonce) + " (" + std::to_string(a.expires) + " left)";
         }
         return text + "\n";
@@ -1663,9 +1640,10 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
             one_of(4); // none, by this boot, by this boot long ago, by another boot long ago
         s.at_least = one_of(3); // none, over, or not over
         s.boot = {1, 2, 0, 0};
+        w.clients.count = 2;
         w.clients[0].nonce = to_small(has != 0 ? 3 : 0);
         w.clients[1].nonce = to_small(has != 0 ? 4 : 0);
-        w.holder_count = w.place_count = 1;
+        w.holders.count = w.places.count = 1;
         const auto expires = to_small(over != 0 ? (grace_over != 0 ? -1 : 0) : 1);
         w.holders[0] = {3, 1, 0, 1, 2, expires, to_small(boot), 0};
         w.holders[0].held_until = s.at_least == 1 ? small{0} : small{1};
