@@ -19,6 +19,10 @@
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
+#if defined(__linux__)
+#include <sys/mount.h>
+#endif
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,47 +88,17 @@ int told(const bide::result<bide::durable_guard, std::error_code>& got) {
 }
 
 // A process that holds the lock until it is killed.
-class holder {
+class holder : public test::companion {
 public:
-    holder(const place& there, const store& in) {
-        int told[2];
-        if (::pipe(told) != 0) {
-            std::abort();
-        }
-        id_ = there.fork();
-        if (id_ == 0) {
-            ::close(told[0]);
-            ::signal(SIGALRM, SIG_DFL);
-            ::alarm(2 * test::children::longest_life);
-            bide::durable_mutex lock(in.open(there.directory), with_lease(1h));
-            const auto held = lock.acquire();
-            static_cast<void>(!::write(told[1], "x", held ? 1 : 0));
-            ::close(told[1]);
-            for (;;) {
-                ::pause();
-            }
-        }
-        ::close(told[1]);
-        char some = 0;
-        is_holding_ = ::read(told[0], &some, 1) == 1;
-        ::close(told[0]);
-    }
-    holder(const holder&) = delete;
-    holder& operator=(const holder&) = delete;
-    ~holder() { end(); }
-
-    bool is_holding() const noexcept { return is_holding_; }
-    void end() {
-        if (id_ > 0) {
-            ::kill(id_, SIGKILL);
-            ::waitpid(id_, nullptr, 0);
-            id_ = -1;
-        }
-    }
-
-private:
-    pid_t id_ = -1;
-    bool is_holding_ = false;
+    holder(const place& there, const store& in)
+        : companion(
+              [&](auto stay) {
+                  bide::durable_mutex lock(in.open(there.directory), with_lease(1h));
+                  const auto held = lock.acquire();
+                  stay(held ? "holds" : "");
+              },
+              there.fork) {}
+    bool is_holding() const { return said() == "holds"; }
 };
 
 int tries(const place& there, const store& in) {
@@ -153,7 +127,7 @@ int waits(const place& there, const store& in) {
                 CAPTURE(of_contender.name);
                 CHECK(tries(of_contender, in) == not_granted);
             }
-            it.end();
+            it.kill();
             for (const place& of_contender : places) {
                 CAPTURE(of_contender.name);
                 CHECK(waits(of_contender, in) == granted);
@@ -175,6 +149,20 @@ bool is_there(const test::container& one) {
 place inside(const test::container& one, const char* name, std::string directory) {
     return {name, [&one] { return one.fork(); }, std::move(directory)};
 }
+// Where the directory is mounted at another path.
+place elsewhere(const test::container& one, const char* name, const std::string& directory) {
+    const std::string there = directory + "/there";
+    ::mkdir(there.c_str(), 0755);
+    const auto fork = [&one, directory, there] {
+        const pid_t child = one.fork();
+        if (child == 0 &&
+            ::mount(directory.c_str(), there.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+            ::_exit(71);
+        }
+        return child;
+    };
+    return {name, fork, there};
+}
 
 test::container_shape with_boot_id(std::string id, std::int64_t boottime_s) {
     test::container_shape shape{.boot_id = std::move(id), .boottime_s = boottime_s};
@@ -187,62 +175,48 @@ test::container_shape with_boot_id(std::string id, std::int64_t boottime_s) {
 
 #if BIDE_TESTS_HAVE_CONTAINERS
 
-TEST_CASE("containers: with separate pids, boot ids and clocks, only one holds at a time",
+TEST_CASE("containers: whatever of their pids, boot ids, clocks and files they share, only one "
+          "holds at a "
+          "time",
           "[promise.durable-containers]") {
+    struct kind {
+        const char* name;
+        std::vector<test::container_shape> shapes;
+    };
     const test::temp_directory in("containers");
-    const test::container one(in, with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
-    const test::container two(in, with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
-    if (is_there(one) && is_there(two)) {
-        check_among({place{"the machine", [] { return ::fork(); }, in.path()},
-                     inside(one, "one", in.path()), inside(two, "two", in.path())});
-    }
-}
-
-TEST_CASE("containers: with different boot ids, only one holds at a time",
-          "[promise.durable-containers]") {
-    const test::temp_directory in("containers");
-    test::container_shape shape{.has_own_pids = false, .has_own_time = false};
-    const test::container one(in, shape);
-    if (is_there(one)) {
-        check_among({place{"the machine", [] { return ::fork(); }, in.path()},
-                     inside(one, "another boot id", in.path())});
-    }
-}
-
-TEST_CASE("containers: with different clocks, only one holds at a time") {
-    const test::temp_directory in("containers");
-    test::container_shape shape{
+    test::container_shape ahead{
         .boottime_s = 100'000, .has_own_boot_id = false, .has_own_pids = false};
-    const test::container ahead(in, shape);
-    shape.boottime_s = 300'000;
-    const test::container further(in, shape);
-    if (is_there(ahead) && is_there(further)) {
-        check_among({place{"the machine", [] { return ::fork(); }, in.path()},
-                     inside(ahead, "a day ahead", in.path()),
-                     inside(further, "three days ahead", in.path())});
-    }
-}
-
-TEST_CASE("containers: without a boot id, only one holds at a time",
-          "[promise.durable-containers]") {
-    const test::temp_directory in("containers");
-    const test::container one(in, with_boot_id("", 0));
-    const test::container two(in, with_boot_id("", 300'000));
-    if (is_there(one) && is_there(two)) {
-        check_among({place{"the machine", [] { return ::fork(); }, in.path()},
-                     inside(one, "one without", in.path()),
-                     inside(two, "another without", in.path())});
-    }
-}
-
-TEST_CASE("containers: in a root directory without /proc, only one holds at a time") {
-    const test::temp_directory in("containers");
-    test::container_shape shape{
-        .has_own_boot_id = false, .has_own_pids = false, .has_own_time = false, .root = in.path()};
-    const test::container one(in, shape);
-    if (is_there(one)) {
-        check_among({place{"the machine", [] { return ::fork(); }, in.path()},
-                     inside(one, "without /proc", "")});
+    test::container_shape further = ahead;
+    further.boottime_s = 300'000;
+    const kind kinds[] = {
+        {"separate pids, boot ids and clocks",
+         {{.boot_id = "11111111-0000-4000-8000-000000000001", .boottime_s = 100'000},
+          {.boot_id = "22222222-0000-4000-8000-000000000002", .boottime_s = 300'000}}},
+        {"another boot id", {{.has_own_pids = false, .has_own_time = false}}},
+        {"other clocks", {ahead, further}},
+        {"no boot id", {{.boot_id = ""}, {.boot_id = "", .boottime_s = 300'000}}},
+        {"no /proc",
+         {{.has_own_boot_id = false,
+           .has_own_pids = false,
+           .has_own_time = false,
+           .root = in.path()}}},
+    };
+    for (const kind& each : kinds) {
+        CAPTURE(each.name);
+        std::vector<std::unique_ptr<test::container>> made;
+        for (const test::container_shape& shape : each.shapes) {
+            made.push_back(std::make_unique<test::container>(in, shape));
+            if (!is_there(*made.back())) {
+                return;
+            }
+        }
+        std::vector<place> places{
+            {"the machine", [] { return ::fork(); }, in.path()},
+            inside(*made[0], "inside", made[0]->shape().root.empty() ? in.path() : "")};
+        if (made.size() > 1) {
+            places.push_back(elsewhere(*made[1], "inside another, at another path", in.path()));
+        }
+        check_among(places);
     }
 }
 

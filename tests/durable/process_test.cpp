@@ -1,5 +1,6 @@
 #include <bide/durable/process.hpp>
 
+#include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/test.hpp>
 
@@ -17,65 +18,22 @@ using bide::durable::this_origin;
 
 namespace {
 
-// A child that lives until end(), and is a zombie from then until reap().
-class child {
+// A child whose origin its parent knows. It is a zombie from its end until reap().
+class child : public test::companion {
 public:
-    child() {
-        int to_child[2];
-        int to_us[2];
-        if (::pipe(to_child) != 0 || ::pipe(to_us) != 0) {
-            std::abort();
-        }
-        pid_ = ::fork();
-        if (pid_ == 0) {
-            ::close(to_child[1]);
-            const origin self = this_origin(true);
-            static_cast<void>(!::write(to_us[1], &self.start, sizeof self.start));
-            char end = 0;
-            static_cast<void>(!::read(to_child[0], &end, 1));
-            ::_exit(0);
-        }
-        ::close(to_child[0]);
-        ::close(to_us[1]);
-        end_ = to_child[1];
-        origin_ = this_origin(true);
-        origin_.pid = pid_;
-        static_cast<void>(!::read(to_us[0], &origin_.start, sizeof origin_.start));
-        ::close(to_us[0]);
+    child() : companion([](auto stay) { stay(std::to_string(this_origin(true).start)); }) {
+        origin_.pid = pid();
+        origin_.start = std::strtoll(said().c_str(), nullptr, 10);
     }
-    child(const child&) = delete;
-    child& operator=(const child&) = delete;
-    ~child() {
-        end();
-        reap();
-    }
-
     const origin& where() const { return origin_; }
-    pid_t pid() const { return pid_; }
-    void end() {
-        if (end_ >= 0) {
-            ::close(end_);
-            end_ = -1;
-        }
-    }
-    // Ended, but not reaped.
     void become_zombie() {
         end();
         siginfo_t info{};
-        ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
-    }
-    void reap() {
-        end();
-        if (pid_ > 0) {
-            ::waitpid(pid_, nullptr, 0);
-            pid_ = -1;
-        }
+        ::waitid(P_PID, static_cast<id_t>(pid()), &info, WEXITED | WNOWAIT);
     }
 
 private:
-    pid_t pid_ = -1;
-    int end_ = -1;
-    origin origin_;
+    origin origin_ = this_origin(true);
 };
 
 } // namespace

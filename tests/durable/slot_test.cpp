@@ -2,6 +2,7 @@
 
 #include <bide/durable/slots/memory.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/slot_results.hpp>
 #include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
@@ -10,17 +11,7 @@
 #endif
 
 using namespace std::chrono_literals;
-using bide::allow_relaxed;
-using bide::allow_relaxed_t;
-using bide::cas_result;
-using bide::cas_status;
-using bide::durable_errc;
-using bide::lock_clock;
-using bide::memory_slot;
-using bide::slot_guarantees;
-using bide::slot_ref;
-using bide::slot_snapshot;
-using bide::slot_version;
+using namespace bide;
 
 namespace {
 
@@ -35,7 +26,7 @@ public:
     };
     explicit minimal_slot(cell& in) : cell_(&in) {}
 
-    bide::result<slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> load() {
         const std::lock_guard lock(cell_->mutex);
         return cell_->there;
     }
@@ -66,27 +57,27 @@ struct minimal_store {
     std::unique_ptr<minimal_slot::cell> cell = std::make_unique<minimal_slot::cell>();
 };
 
-static_assert(bide::cas_slot<minimal_slot>);
-static_assert(!bide::locked_slot<minimal_slot>);
-static_assert(!bide::watchable_slot<minimal_slot>);
-static_assert(!bide::clocked_slot<minimal_slot>);
-static_assert(bide::locked_slot<memory_slot>);
+static_assert(cas_slot<minimal_slot>);
+static_assert(!locked_slot<minimal_slot>);
+static_assert(!watchable_slot<minimal_slot>);
+static_assert(!clocked_slot<minimal_slot>);
+static_assert(locked_slot<memory_slot>);
 
 // Types that lack one part of a slot.
 struct loads_alone {
     [[maybe_unused]] static constexpr slot_guarantees guarantees{};
-    bide::result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load();
 };
 struct guarantees_nothing {
-    bide::result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load();
     cas_result compare_exchange(slot_version version, std::string_view value);
 };
 struct stays_where_it_is : minimal_slot {
     stays_where_it_is(stays_where_it_is&&) = delete;
 };
-static_assert(!bide::cas_slot<loads_alone>);
-static_assert(!bide::cas_slot<guarantees_nothing>);
-static_assert(!bide::cas_slot<stays_where_it_is>);
+static_assert(!cas_slot<loads_alone>);
+static_assert(!cas_slot<guarantees_nothing>);
+static_assert(!cas_slot<stays_where_it_is>);
 
 static_assert(!std::is_copy_constructible_v<slot_ref>);
 static_assert(std::is_nothrow_move_constructible_v<slot_ref>);
@@ -121,8 +112,7 @@ TEST_CASE("slot_ref: behaves as the slot that it owns") {
     CHECK_FALSE(ref.guarantees().multi_host);
     CHECK(ref.guarantees().clock == lock_clock::boottime);
     CHECK(ref.load().value().version == 0);
-    const cas_result stored = ref.compare_exchange(0, "one");
-    CHECK(stored.status == cas_status::stored);
+    const auto stored = test::stored(ref, 0, "one");
     CHECK(memory.load().value().value == "one");
     CHECK(memory.load().value().version == stored.version);
     const cas_result conflict = ref.compare_exchange(0, "two");
@@ -140,7 +130,7 @@ TEST_CASE("slot_ref: passes on the optional operations of the slot") {
         ref.update_locked([](const slot_snapshot&) { return std::string("made"); });
     CHECK(updated.status == cas_status::stored);
     CHECK(memory.load().value().value == "made");
-    CHECK(ref.is_watchable() == bide::watchable_slot<memory_slot>);
+    CHECK(ref.is_watchable() == watchable_slot<memory_slot>);
 #if BIDE_TESTS_CAN_FORK
     auto watch = ref.watch();
     REQUIRE(watch);
@@ -163,8 +153,7 @@ TEST_CASE("slot_ref: an operation that the slot does not offer is refused, and d
         is_asked = true;
         return std::string("made");
     });
-    CHECK(updated.status == cas_status::failed);
-    CHECK(updated.error == std::errc::operation_not_supported);
+    CHECK(test::fails(updated, std::errc::operation_not_supported));
     CHECK_FALSE(is_asked);
     CHECK(cell.there.version == 0);
     const auto watch = ref.watch();
@@ -256,14 +245,20 @@ struct page {
     static constexpr std::size_t limit = 8300;
     static constexpr int watches = 16;
 
-    std::atomic_flag locked;
+    std::atomic<pid_t> locked{0}; // by this process
     fault wrong = fault::none;
     pid_t maker = ::getpid();
-    slot_version version = 0;
     slot_version last = 0; // never taken back
     int generation = 0;    // of the place; an erasure begins one
-    std::size_t size = 0;
-    std::array<char, limit + 1> bytes{};
+    // The current value is not changed: a process may be killed while it writes the next one.
+    struct stored_value {
+        slot_version version = 0;
+        std::size_t size = 0;
+        std::array<char, limit + 1> bytes{};
+    };
+    std::array<stored_value, 2> values{};
+    std::atomic<std::size_t> current{0};
+    stored_value& now() { return values[current]; }
     std::array<bool, watches> watched{};
     std::array<pid_t, watches> watcher{};
     std::array<const void*, watches> watched_by{};
@@ -279,13 +274,16 @@ struct page {
 
 struct holding {
     explicit holding(page& p) : of(p) {
-        while (of.locked.test_and_set()) {
+        for (pid_t by = 0; !of.locked.compare_exchange_strong(by, ::getpid()); by = 0) {
+            if (::kill(by, 0) != 0) { // it was killed
+                of.locked.compare_exchange_strong(by, 0);
+            }
             std::this_thread::yield();
         }
     }
     holding(const holding&) = delete;
     holding& operator=(const holding&) = delete;
-    ~holding() { of.locked.clear(); }
+    ~holding() { of.locked = 0; }
     page& of;
 };
 
@@ -310,7 +308,7 @@ struct bells {
     std::array<std::array<int, 2>, page::watches> ends{};
 };
 
-class page_watch final : public bide::slot_watch {
+class page_watch final : public slot_watch {
 public:
     page_watch(page& p, const bells& b, std::size_t at) : page_(p), bells_(b), at_(at) {}
     ~page_watch() override {
@@ -370,14 +368,13 @@ public:
             page_->is_hurt = true;
         }
         if (page_ != nullptr && is(fault::forgets)) {
-            page_->version = 0;
-            page_->size = 0;
+            page_->now() = {};
         }
     }
 
-    bide::result<slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> load() {
         if (const std::error_code error = trouble()) {
-            return bide::unexpected{error};
+            return unexpected{error};
         }
         slot_snapshot there;
         slot_version last = 0;
@@ -388,12 +385,12 @@ public:
             page_->looked = is_watched(true) ? page_->drained : page_->looked;
         }
         if (is(fault::absent_fails) && there.version == 0) {
-            return bide::unexpected{std::make_error_code(std::errc::no_such_file_or_directory)};
+            return unexpected{std::make_error_code(std::errc::no_such_file_or_directory)};
         }
         if (is(fault::reads_apart)) {
             let_another_store(last);
             const holding held(*page_);
-            there.version = page_->version;
+            there.version = page_->now().version;
         }
         return there;
     }
@@ -441,7 +438,7 @@ public:
         return put_if(is_same, value);
     }
 
-    cas_result update_locked(const bide::slot_update& update) {
+    cas_result update_locked(const slot_update& update) {
         if (const std::error_code error = trouble()) {
             return {cas_status::failed, 0, {}, error};
         }
@@ -457,7 +454,7 @@ public:
             value = read().value;
         }
         if (!value) {
-            return {cas_status::stored, page_->version, {}, {}};
+            return {cas_status::stored, page_->now().version, {}, {}};
         }
         if (value->size() > page::limit && !is(fault::updates_too_large)) {
             return {cas_status::failed, 0, {}, durable_errc::too_large};
@@ -465,21 +462,21 @@ public:
         return put_if(true, std::string_view(*value).substr(0, page::limit));
     }
 
-    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() {
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         const holding held(*page_);
         for (std::size_t i = 0; i < page::watches; ++i) {
             if (!std::exchange(page_->watched[i], true)) {
                 page_->watcher[i] = ::getpid();
                 page_->watched_by[i] = this;
                 page_->watch_maker[i] = actor();
-                return std::unique_ptr<bide::slot_watch>(
+                return std::unique_ptr<slot_watch>(
                     std::make_unique<page_watch>(*page_, *bells_, i));
             }
         }
-        return bide::unexpected{std::make_error_code(std::errc::too_many_files_open)};
+        return unexpected{std::make_error_code(std::errc::too_many_files_open)};
     }
 
-    bide::result<std::int64_t, std::error_code> server_now() {
+    result<std::int64_t, std::error_code> server_now() {
         const holding held(*page_);
         return time();
     }
@@ -542,9 +539,9 @@ private:
             there.version = page_->last;
             return there;
         }
-        there.version = page_->version;
-        there.value.assign(page_->bytes.data(), page_->size);
-        there.fell_back = is(fault::falls_back) && page_->version > 2;
+        there.version = page_->now().version;
+        there.value.assign(page_->now().bytes.data(), page_->now().size);
+        there.fell_back = is(fault::falls_back) && page_->now().version > 2;
         if (!is(fault::brings_no_clock)) {
             there.server_ms = time();
         }
@@ -552,10 +549,10 @@ private:
     }
 
     bool matches(slot_version version, std::string_view value) const {
-        const std::string_view there(page_->bytes.data(), page_->size);
-        return page_->version == version ||
+        const std::string_view there(page_->now().bytes.data(), page_->now().size);
+        return page_->now().version == version ||
                (is(fault::version_half) &&
-                std::uint32_t(page_->version) == std::uint32_t(version)) ||
+                std::uint32_t(page_->now().version) == std::uint32_t(version)) ||
                (is(fault::same_value) && version != 0 && there == value);
     }
 
@@ -565,10 +562,10 @@ private:
         }
         if (is_same) {
             const slot_version off = is(fault::next_version) ? 1 : 0;
-            if (is(fault::is_unsure) && page_->version % 8 == 0) {
+            if (is(fault::is_unsure) && page_->now().version % 8 == 0) {
                 return {cas_status::indeterminate, 0, {}, durable_errc::indeterminate};
             }
-            return {cas_status::stored, page_->version + off, {}, {}};
+            return {cas_status::stored, page_->now().version + off, {}, {}};
         }
         if (is(fault::answers_failed)) {
             return {cas_status::failed, 0, {}, durable_errc::storage_error};
@@ -584,9 +581,12 @@ private:
         if (is(fault::text_only)) {
             value = value.substr(0, value.find('\0'));
         }
-        std::copy(value.begin(), value.end(), page_->bytes.begin());
-        page_->size = value.size();
-        page_->version = ++page_->last;
+        const std::size_t other = 1 - page_->current;
+        page::stored_value& next = page_->values[other];
+        std::copy(value.begin(), value.end(), next.bytes.begin());
+        next.size = value.size();
+        next.version = ++page_->last;
+        page_->current = other;
         if (!is(fault::rings_early)) {
             ring();
         }
@@ -614,8 +614,7 @@ private:
     pid_t opener_ = ::getpid();
 };
 
-static_assert(bide::locked_slot<page_slot> && bide::watchable_slot<page_slot> &&
-              bide::clocked_slot<page_slot>);
+static_assert(locked_slot<page_slot> && watchable_slot<page_slot> && clocked_slot<page_slot>);
 
 struct page_store {
     using slot = page_slot;
@@ -632,8 +631,7 @@ struct page_store {
     }
     void erase() {
         const holding held(*at);
-        at->version = 0;
-        at->size = 0;
+        at->now() = {};
         ++at->generation;
         if (at->wrong == fault::starts_again) {
             at->last = 0;
@@ -707,6 +705,7 @@ TEST_CASE("slot_suite: finds each planted fault of a slot") {
         {fault::clock_goes_back, clocked, "server_now() went back"},
         {fault::clock_in_seconds, clocked, "server_now() is not in milliseconds since 1970"},
         {fault::brings_no_clock, clocked, "load() does not return the store's clock"},
+        {fault::forgets, [](page_suite& s) { s.killed(); }, "killed: "},
         {fault::leaks_files, [](page_suite& s) { s.keeps_no_files(); }, "files are left open"},
         {fault::falls_back, versions, "load() sets fell_back"},
         {fault::is_unsure, versions, "indeterminate"},

@@ -5,12 +5,8 @@
 // texts in order, and closes the connection. It serves one connection at a time. The destructor
 // ends its thread, after the client has closed its connection.
 
+#include <support/loopback.hpp>
 #include <support/standard.hpp>
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 namespace test {
 
@@ -22,17 +18,7 @@ public:
 
     explicit canned_server(std::vector<std::string> answers, whole is_whole = &any)
         : answers_(std::move(answers)), is_whole_(is_whole) {
-        listening_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof address;
-        if (::bind(listening_, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-            ::listen(listening_, 16) != 0 ||
-            ::getsockname(listening_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-            std::abort();
-        }
-        port_ = ntohs(address.sin_port);
+        port_ = listens(listening_);
         thread_ = std::thread([this] { run(); });
     }
     canned_server(const canned_server&) = delete;
@@ -77,7 +63,7 @@ private:
 
     const std::vector<std::string> answers_;
     const whole is_whole_;
-    int listening_;
+    const int listening_ = new_socket();
     std::uint16_t port_;
     std::atomic<int> requests_{0};
     std::thread thread_;

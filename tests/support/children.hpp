@@ -8,14 +8,17 @@
 #define BIDE_TESTS_CAN_FORK 1
 
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -182,6 +185,92 @@ private:
     std::size_t failed_to_start_ = 0;
     int go_ = -1;
 };
+
+// A child of fork() that runs f(stay). stay(text) tells its parent this text, and returns when the parent ends the
+// child, which then goes on to its end.
+class companion {
+public:
+    template <class F> explicit companion(F f) : companion(f, [] { return ::fork(); }) {}
+    template <class F, class Fork> companion(F f, Fork fork) {
+        int said[2];
+        int end[2];
+        if (::pipe(said) != 0 || ::pipe(end) != 0) {
+            std::abort();
+        }
+        for (const int fd : {said[0], said[1], end[0], end[1]}) {
+            ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+        }
+        pid_ = fork();
+        if (pid_ == 0) {
+            ::signal(SIGALRM, SIG_DFL);
+            ::alarm(2 * children::longest_life);
+            ::close(said[0]);
+            ::close(end[1]);
+            f([&](const std::string& text) {
+                static_cast<void>(!::write(said[1], text.data(), text.size()));
+                ::close(said[1]);
+                for (char none = 0; ::read(end[0], &none, 1) < 0;) {
+                }
+            });
+            ::_exit(0);
+        }
+        ::close(said[1]);
+        ::close(end[0]);
+        char some[200];
+        for (ssize_t n; (n = ::read(said[0], some, sizeof some)) > 0;) {
+            said_.append(some, static_cast<std::size_t>(n));
+        }
+        ::close(said[0]);
+        end_ = end[1];
+    }
+    companion(const companion&) = delete;
+    companion& operator=(const companion&) = delete;
+    ~companion() { kill(); }
+
+    pid_t pid() const noexcept { return pid_; }
+    const std::string& said() const noexcept { return said_; }
+
+    // Ends the child, which remains as a zombie.
+    void end() noexcept {
+        if (end_ >= 0) {
+            ::close(std::exchange(end_, -1));
+        }
+    }
+    void reap() noexcept {
+        end();
+        if (pid_ > 0) {
+            ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+        }
+    }
+    void kill() noexcept {
+        if (pid_ > 0) {
+            ::kill(pid_, SIGKILL);
+        }
+        reap();
+    }
+
+private:
+    pid_t pid_ = -1;
+    int end_ = -1;
+    std::string said_;
+};
+
+// Returns what f() returns in a child that may read and write only what every user may; nothing if this process may
+// not change its user, with a word on stderr.
+template <class F> std::optional<std::string> as_nobody(F f) {
+    constexpr uid_t nobody = 65'534;
+    children child(1, [&](int, auto) {
+        const bool is_nobody =
+            ::geteuid() == nobody || (::setegid(nobody) == 0 && ::seteuid(nobody) == 0);
+        return is_nobody ? "said " + f() : std::string();
+    });
+    const std::string report = child.reports()[0];
+    if (report.empty()) {
+        std::fprintf(stderr, "skipped: only root can change its user\n");
+        return std::nullopt;
+    }
+    return report.substr(0, 5) == "said " ? report.substr(5) : report;
+}
 
 } // namespace test
 

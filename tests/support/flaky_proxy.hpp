@@ -5,16 +5,13 @@
 // bytes, or cuts connections. A call applies to every byte that arrives after it. The destructor
 // ends the proxy's thread.
 
+#include <support/loopback.hpp>
 #include <support/standard.hpp>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 namespace test {
 
@@ -23,14 +20,9 @@ public:
     enum class afterwards { stays, is_cut };
 
     explicit flaky_proxy(std::uint16_t server) : server_(server) {
-        listening_ = checked(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        listening_ = checked(new_socket(SOCK_NONBLOCK));
         wake_ = checked(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-        sockaddr_in address = local(0);
-        socklen_t size = sizeof address;
-        checked(::bind(listening_, reinterpret_cast<const sockaddr*>(&address), size));
-        checked(::listen(listening_, 64));
-        checked(::getsockname(listening_, reinterpret_cast<sockaddr*>(&address), &size));
-        port_ = ntohs(address.sin_port);
+        port_ = listens(listening_);
         thread_ = std::thread([this] { run(); });
     }
     flaky_proxy(const flaky_proxy&) = delete;
@@ -144,14 +136,6 @@ private:
             std::abort();
         }
         return fd;
-    }
-
-    static sockaddr_in local(std::uint16_t port) noexcept {
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_port = htons(port);
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        return address;
     }
 
     // Returns the count after the thread has polled all sockets once more.
@@ -294,10 +278,8 @@ private:
                 return;
             }
             ++accepted_;
-            const int server = checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-            const sockaddr_in address = local(server_);
-            if (::connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
-                0) {
+            const int server = checked(new_socket());
+            if (!connects(server, server_)) {
                 ::close(client);
                 ::close(server);
                 continue;

@@ -4,18 +4,16 @@
 // Starts a real server for a test: finds a port, and runs a child process that never outlives the
 // test, even if the test crashes. Linux only.
 
+#include <support/loopback.hpp>
 #include <support/standard.hpp>
 #include <support/temp_directory.hpp>
 
 #include <iostream>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <netinet/in.h>
 #include <pwd.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -51,15 +49,10 @@ inline std::uint16_t free_port() {
     std::random_device chance;
     for (int tries = 0; tries < 1'000; ++tries) {
         const auto port = static_cast<std::uint16_t>(15'000 + chance() % 17'000);
-        const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_port = htons(port);
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        const int fd = new_socket();
         const int yes = 1;
         ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-        const bool is_free =
-            ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+        const bool is_free = binds(fd, port);
         ::close(fd);
         if (is_free) {
             return port;
@@ -71,13 +64,8 @@ inline std::uint16_t free_port() {
 
 // Whether a server listens at this port of 127.0.0.1.
 inline bool accepts(std::uint16_t port) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool yes =
-        ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    const int fd = new_socket();
+    const bool yes = connects(fd, port);
     ::close(fd);
     return yes;
 }

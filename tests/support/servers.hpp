@@ -43,7 +43,8 @@ public:
         if (how == speed::quick) {
             arguments.push_back("--wal-segsize=1");
         }
-        if (!give_to_user(directory_.path()) || !runs({arguments, log(), user})) {
+        if (!give_to_user(directory_.path()) ||
+            !runs({arguments, log(), user}, std::chrono::minutes(2))) {
             show_log(log());
             return;
         }

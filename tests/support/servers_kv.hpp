@@ -12,20 +12,21 @@
 
 namespace test {
 
+// The arguments of a command line; none of them has a space.
+inline std::vector<std::string> words(const std::string& line) {
+    std::istringstream from(line);
+    return {std::istream_iterator<std::string>(from), {}};
+}
+
 // Sends a request to a port of 127.0.0.1. Returns the answer when it has the text `until`, when the
 // server closes the connection, or when no byte arrives for 5 s.
 inline std::string asks_port(std::uint16_t port, std::string_view request, std::string_view until) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = new_socket();
     const timeval limit{5, 0};
     ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     std::string answer;
-    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-        ::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
-            static_cast<ssize_t>(request.size())) {
+    if (connects(fd, port) && ::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+                                  static_cast<ssize_t>(request.size())) {
         char some[4096];
         for (ssize_t n = 0; answer.find(until) == answer.npos;) {
             do { // if the test was stopped and continued, recv() fails with EINTR
@@ -185,32 +186,17 @@ private:
     friend kv_server;
 
     std::vector<std::string> arguments() const {
-        std::vector<std::string> all{program(),
-                                     "--port",
-                                     std::to_string(port_),
-                                     "--bind",
-                                     "127.0.0.1",
-                                     "--dir",
-                                     directory(),
-                                     "--unixsocket",
-                                     unix_socket(),
-                                     "--appendonly",
-                                     "yes",
-                                     "--appendfsync",
-                                     "always",
-                                     "--save",
-                                     "",
-                                     "--daemonize",
-                                     "no",
-                                     "--repl-diskless-sync-delay",
-                                     "0"};
+        std::vector<std::string> all =
+            words(program() + " --port " + std::to_string(port_) + " --bind 127.0.0.1 --dir " +
+                  directory() + " --unixsocket " + unix_socket() +
+                  " --appendonly yes --appendfsync always --daemonize no"
+                  " --repl-diskless-sync-delay 0");
+        all.insert(all.end(), {"--save", ""});
         if (tls_) {
-            for (const std::string& word :
-                 {std::string("--tls-port"), std::to_string(tls_port_),
-                  std::string("--tls-cert-file"), tls_->cert, std::string("--tls-key-file"),
-                  tls_->key, std::string("--tls-ca-cert-file"), tls_->cert}) {
-                all.push_back(word);
-            }
+            const std::vector<std::string> tls =
+                words("--tls-port " + std::to_string(tls_port_) + " --tls-cert-file " + tls_->cert +
+                      " --tls-key-file " + tls_->key + " --tls-ca-cert-file " + tls_->cert);
+            all.insert(all.end(), tls.begin(), tls.end());
         }
         all.insert(all.end(), more_.begin(), more_.end());
         return all;
@@ -269,36 +255,18 @@ private:
     std::vector<std::string> arguments() const {
         const std::string peers = url(peers_);
         const std::string clients = url(port_, tls_.has_value());
-        std::vector<std::string> all{program(),
-                                     "--data-dir",
-                                     directory() + "/data",
-                                     "--name",
-                                     "one",
-                                     "--listen-client-urls",
-                                     clients,
-                                     "--advertise-client-urls",
-                                     clients,
-                                     "--listen-peer-urls",
-                                     peers,
-                                     "--initial-advertise-peer-urls",
-                                     peers,
-                                     "--initial-cluster",
-                                     "one=" + peers,
-                                     "--log-level",
-                                     "warn",
-                                     "--heartbeat-interval",
-                                     "20",
-                                     "--election-timeout",
-                                     "200"};
+        std::string line = program() + " --data-dir " + directory() + "/data --name one" +
+                           " --listen-client-urls " + clients + " --advertise-client-urls " +
+                           clients + " --listen-peer-urls " + peers +
+                           " --initial-advertise-peer-urls " + peers +
+                           " --initial-cluster one=" + peers +
+                           " --log-level warn --heartbeat-interval 20 --election-timeout 200";
         if (tls_) {
-            for (const std::string& word :
-                 {std::string("--cert-file"), tls_->cert, std::string("--key-file"), tls_->key,
-                  std::string("--trusted-ca-file"), tls_->cert, std::string("--client-cert-auth"),
-                  std::string("--listen-metrics-urls"), url(health_)}) {
-                all.push_back(word);
-            }
+            line += " --cert-file " + tls_->cert + " --key-file " + tls_->key +
+                    " --trusted-ca-file " + tls_->cert +
+                    " --client-cert-auth --listen-metrics-urls " + url(health_);
         }
-        return all;
+        return words(line);
     }
 
     bool is_ready() {

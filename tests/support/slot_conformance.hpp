@@ -24,6 +24,7 @@
 #if BIDE_TESTS_CAN_FORK
 #include <cerrno>
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #endif
 
@@ -60,8 +61,12 @@ public:
         if constexpr (bide::watchable_slot<slot>) {
             watched();
         }
+        if constexpr (bide::present_slot<slot>) {
+            present();
+        }
         if constexpr (Store::processes) {
             forked();
+            killed();
         }
         keeps_no_files();
 #endif
@@ -280,27 +285,11 @@ public:
         version v = 0;
         slot s = store_.open();
         slot other = store_.open();
-        std::vector<std::size_t> all{0,
-                                     1,
-                                     511,
-                                     512,
-                                     513,
-                                     4095,
-                                     4096,
-                                     4097,
-                                     8191,
-                                     8192,
-                                     8193,
-                                     16383,
-                                     16384,
-                                     16385,
-                                     65535,
-                                     65536,
-                                     Store::limit,
-                                     3,
-                                     Store::limit - 1,
-                                     0,
-                                     600};
+        std::vector<std::size_t> all{0, 1};
+        for (const std::size_t edge : {512u, 4096u, 8192u, 16384u, 65536u}) {
+            all.insert(all.end(), {edge - 1, edge, edge + 1});
+        }
+        all.insert(all.end(), {Store::limit, 3, Store::limit - 1, 0, 600});
         for (const std::size_t size : all) {
             if (size <= Store::limit) {
                 const std::string value = some_bytes(size, static_cast<std::uint32_t>(size) + 1);
@@ -595,6 +584,7 @@ private:
 
     std::string read_many(slot& s, board& b, sights& seen) const {
         std::string said;
+        std::uint64_t last = 0;
         const auto end = soon();
         while (b.writing.load() > 0 && clock::now() < end) {
             const auto there = s.load();
@@ -602,6 +592,9 @@ private:
                 return said + "! load() fails: " + there.error().message() + "\n";
             }
             said += see(*there, seen);
+            const std::uint64_t serial = parse(*there).serial;
+            said += serial < last || there->fell_back ? "! a value from before\n" : "";
+            last = serial;
             if (said.size() > 1000) {
                 break;
             }
@@ -917,6 +910,119 @@ public:
         });
         expect_none(child.reports());
         expect_number(1);
+    }
+
+    // A writer that is killed at any moment leaves what it acknowledged, or one change more.
+    void killed() {
+        begin("killed");
+        shared_with_children<std::atomic<long>> acknowledged;
+        for (int round = 0; round < times(80) && is_well(); ++round) {
+            const long before = *acknowledged;
+            const pid_t writer = ::fork();
+            if (writer == 0) {
+                ::alarm(children::longest_life);
+                write_for_ever(*acknowledged);
+                ::_exit(1);
+            }
+            const auto end = soon();
+            while (*acknowledged <= before + round % 5 && clock::now() < end) {
+                std::this_thread::yield();
+            }
+            expect(*acknowledged > before + round % 5, "a writer stores nothing");
+            ::kill(writer, SIGKILL);
+            int ended = 0;
+            ::waitpid(writer, &ended, 0);
+            expect(WIFSIGNALED(ended), "a writer fails");
+            slot s = store_.open();
+            const bide::slot_snapshot there = load(s);
+            const long found = number(there);
+            expect(there.value == padded(found), "a value that nobody stored");
+            expect(found == *acknowledged || found == *acknowledged + 1,
+                   "not what was acknowledged, nor the next");
+            *acknowledged = found; // also if that was not acknowledged
+        }
+    }
+
+private:
+    static std::string padded(long n) {
+        return std::to_string(n) +
+               std::string(static_cast<std::size_t>(n * 397) % std::min<std::size_t>(room, 3900),
+                           ' ');
+    }
+
+    void write_for_ever(std::atomic<long>& acknowledged) {
+        slot s = store_.open();
+        for (;;) {
+            const auto there = s.load();
+            if (!there) {
+                return;
+            }
+            const long next = number(*there) + 1;
+            const bide::cas_result r = s.compare_exchange(there->version, padded(next));
+            if (r.status == status::stored) {
+                acknowledged = next;
+            } else if (r.status != status::conflict) {
+                return;
+            }
+        }
+    }
+
+public:
+    // The mark of a process that runs.
+    template <class S = slot> void present() {
+        begin("present");
+        S s = store_.open();
+        S other = store_.open();
+        auto mine = s.be_present(); // before there is a value
+        const auto another = other.be_present();
+        if (!expect(mine && another, "be_present() fails")) {
+            return;
+        }
+        const std::int64_t mark = (*mine)->mark();
+        expect(mark >= 1 && mark < std::int64_t{1} << 53, "a mark out of range");
+        expect(mark != (*another)->mark(), "two have one mark");
+        expect(::fcntl((*mine)->fd(), F_GETFD) == FD_CLOEXEC, "a descriptor that programs inherit");
+        const auto expect_present = [&](bide::presence is, const std::string& when) {
+            for (S* const of : {&s, &other}) {
+                expect(of->is_present(mark) == is, "another presence, " + when);
+            }
+        };
+        expect_present(bide::presence::yes, "at once");
+        store_to(s, 0, "x", "beside a mark");
+        {
+            S third = store_.open(); // opens and closes the files
+            expect(load(third).value == "x", "another value beside a mark");
+        }
+        s.update_locked([&](const bide::slot_snapshot&) { // while the store is locked
+            expect(s.is_present(mark) == bide::presence::yes, "no presence inside an update");
+            expect(s.be_present().has_value(), "be_present() fails inside an update");
+            return std::nullopt;
+        });
+        {
+            // The child uses its copies in every allowed way, and ends.
+            children child(1, [&](int, auto) {
+                S theirs = store_.open();
+                const bool is_seen = theirs.is_present(mark) == bide::presence::yes;
+                const auto own = s.be_present();
+                mine->reset();
+                return std::string(is_seen && own && (*own)->mark() != mark &&
+                                           s.is_present(mark) == bide::presence::yes
+                                       ? ""
+                                       : "! a child does not see its parent's mark");
+            });
+            expect_none(child.reports());
+        }
+        expect_present(bide::presence::yes, "after a child has ended");
+        shared_with_children<std::atomic<bool>> may_end;
+        children heir(1, [&](int, auto) {
+            return std::string(eventually([&] { return may_end->load(); }) ? "" : "! late");
+        });
+        mine->reset();
+        expect_present(bide::presence::yes, "while a child has it open");
+        *may_end = true;
+        expect_none(heir.reports());
+        expect_present(bide::presence::no, "after all have closed it");
+        expect(s.is_present((*another)->mark()) == bide::presence::yes, "another's mark is gone");
     }
 
 private:

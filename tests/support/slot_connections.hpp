@@ -10,6 +10,7 @@
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
 #include <support/on_time.hpp>
+#include <support/slot_faults.hpp>
 #include <support/test.hpp>
 
 namespace test {
@@ -122,6 +123,71 @@ template <class Store> void check_hanging_calls(Store& store) {
         each.join();
     }
     CHECK(slow.load().has_value());
+}
+
+// Checks that all watches share one connection, that each hears of its own value alone, and that all notice
+// the end of the connection.
+template <class Store> void check_shared_watches(Store& store) {
+    const watchdog limit;
+    flaky_proxy proxy(store.port());
+    sharing_slots<Store> all(store, proxy.port(), 40);
+    std::vector<std::unique_ptr<bide::slot_watch>> watches;
+    for (auto& each : all.calls) {
+        watches.push_back(std::move(each.watch()).value());
+    }
+    const auto second = std::move(all.calls[1].watch()).value(); // of a value that has another one
+    CHECK(proxy.connections() <= 2);                             // watches, and perhaps a call
+    const auto hears = [&](const auto& watch) {
+        return is_readable(watch->fd(), 10'000) && !watch->drain() && !is_readable(watch->fd(), 0);
+    };
+    const auto store_to = [&](std::size_t i) {
+        const auto seen = all.calls[i].load();
+        REQUIRE(seen.has_value());
+        CHECK(all.calls[i].compare_exchange(seen->version, "x").status == bide::cas_status::stored);
+    };
+    for (const std::size_t i : {std::size_t{7}, std::size_t{39}, std::size_t{0}}) {
+        store_to(i);
+        CHECK(hears(watches[i]));
+        for (const auto& each : watches) {
+            CHECK(!is_readable(each->fd(), 0));
+        }
+    }
+    watches[1].reset();
+    store_to(1);
+    CHECK(hears(second));
+    CHECK(proxy.connections() == 2); // watches, and calls
+
+    proxy.cut();
+    for (std::size_t i = 0; i < watches.size(); i += i == 0 ? 2 : 1) {
+        CHECK(is_readable(watches[i]->fd(), 10'000));
+        CHECK(watches[i]->drain());
+        watches[i] = std::move(all.calls[i].watch()).value();
+    }
+    store_to(7);
+    CHECK(hears(watches[7]));
+}
+
+// Checks that no operation of the slot takes longer than its retry_time while the server hangs.
+template <class Slot, class Server>
+void check_frozen_server(Server& server, Slot slot, std::chrono::milliseconds retry_time) {
+    REQUIRE(eventually([&] { return slot.load().has_value(); }));
+    server.freeze(); // it takes connections still, as the system does that
+    const auto times_out = [&](auto call) {
+        std::error_code error;
+        const auto took = time_of([&] { error = call(); });
+        return error == std::errc::timed_out && took <= retry_time + std::chrono::milliseconds(100);
+    };
+    for (int i = 0; i < 2; ++i) { // on a connection that was there, and on none
+        CHECK(times_out([&] { return slot.load().error(); }));
+        CHECK(times_out([&] { return slot.compare_exchange(0, "x").error; }));
+        if constexpr (bide::clocked_slot<Slot>) {
+            CHECK(times_out([&] { return slot.server_now().error(); }));
+        }
+        if constexpr (bide::watchable_slot<Slot>) {
+            CHECK(times_out([&] { return slot.watch().error(); }));
+        }
+    }
+    server.thaw();
 }
 
 // Checks that no call fails if the server accepts fewer connections than the process may open.

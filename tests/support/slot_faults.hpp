@@ -13,6 +13,7 @@
 //   void restart();                 starts it again at the same port
 //   std::error_code no_server;        the error if no server listens
 //   static constexpr bool greets;   true: the server sends first on a new connection
+//   static constexpr bool repeats_loads; true: a load is sent again if its connection ended
 
 #include <bide/durable/slot.hpp>
 #include <support/children.hpp>
@@ -38,15 +39,29 @@ public:
 
     // The value is stored, and the client gets no reply.
     void lost_reply(flaky_proxy::afterwards then) {
-        CHECK(in_some_time(brief, [&](std::chrono::milliseconds time_given) {
-            store_.fresh();
-            return loses_reply(then, time_given);
-        }));
+        for (const bool by_update : {false, bide::locked_slot<slot>}) {
+            CHECK(in_some_time(brief, [&](std::chrono::milliseconds time_given) {
+                store_.fresh();
+                return loses_reply(then, by_update, time_given);
+            }));
+        }
+    }
+
+    // A load changes nothing, so it is sent again.
+    void lost_reply_to_load() {
+        flaky_proxy net(store_.port());
+        slot behind = store_.open_at(net.port(), long_enough);
+        stores(behind, 0, "first");
+        net.drop_next_reply(flaky_proxy::afterwards::is_cut);
+        CHECK(has(behind, "first"));
+        CHECK(net.dropped_replies() == 1);
+        CHECK(net.connections() == 2);
     }
 
 private:
     // False: the client gave up before the reply.
-    bool loses_reply(flaky_proxy::afterwards then, std::chrono::milliseconds time_given) {
+    bool loses_reply(flaky_proxy::afterwards then, bool by_update,
+                     std::chrono::milliseconds time_given) {
         slot direct = store_.open_at(store_.port(), long_enough);
         const auto first = stores(direct, 0, "first");
         flaky_proxy net(store_.port());
@@ -54,8 +69,10 @@ private:
         REQUIRE(eventually([&] { return behind.load().has_value(); }));
         const int before = net.connections();
 
-        net.drop_next_reply(then);
-        const bide::cas_result lost = behind.compare_exchange(first, "second");
+        const bide::cas_result lost = exchange_unheard(behind, by_update, first, [&] {
+            net.drop_next_reply(then);
+            return std::string("second");
+        });
         if (net.dropped_replies() == 0) {
             return false;
         }
@@ -74,6 +91,17 @@ private:
             [&] { return has(behind, "third"); })); // a late reply does not count for the next call
         CHECK(net.connections() > before);
         return true;
+    }
+
+    template <class Value>
+    static bide::cas_result exchange_unheard(slot& to, bool by_update, bide::slot_version version,
+                                             Value value) {
+        if constexpr (bide::locked_slot<slot>) {
+            if (by_update) {
+                return to.update_locked([&](const auto&) { return value(); });
+            }
+        }
+        return to.compare_exchange(version, value());
     }
 
 public:
@@ -278,6 +306,9 @@ template <class Store> void check_slot_faults(Store& store) {
     }
     SECTION("a connection that ends before the reply is indeterminate, and the next load decides") {
         faults.lost_reply(flaky_proxy::afterwards::is_cut);
+    }
+    if constexpr (Store::repeats_loads) {
+        SECTION("a load whose connection ends is sent again") { faults.lost_reply_to_load(); }
     }
     SECTION("a reply that comes byte by byte times out") { faults.slow_reply(); }
     SECTION("a server that hangs times out") { faults.hanging_server(); }

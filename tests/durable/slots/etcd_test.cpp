@@ -11,6 +11,7 @@
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
+#include <support/slot_results.hpp>
 #include <support/test.hpp>
 
 #include <arpa/inet.h>
@@ -18,21 +19,17 @@
 #include <netdb.h>
 
 using namespace std::chrono_literals;
-using bide::cas_result;
-using bide::cas_status;
-using bide::durable_errc;
-using bide::etcd_slot;
-using bide::etcd_slot_options;
+using namespace bide;
 using test::etcd_server;
 using test::flaky_proxy;
 
-static_assert(bide::cas_slot<etcd_slot>);
-static_assert(bide::shared_store_slot<etcd_slot> && bide::explaining_slot<etcd_slot>);
-static_assert(!bide::clocked_slot<etcd_slot> && !bide::watchable_slot<etcd_slot>);
+static_assert(cas_slot<etcd_slot>);
+static_assert(shared_store_slot<etcd_slot> && explaining_slot<etcd_slot>);
+static_assert(!clocked_slot<etcd_slot> && !watchable_slot<etcd_slot>);
 static_assert(!std::is_copy_constructible_v<etcd_slot>);
 static_assert(std::is_nothrow_move_constructible_v<etcd_slot>);
 static_assert(etcd_slot::guarantees.keeps_acknowledged && etcd_slot::guarantees.multi_host);
-static_assert(etcd_slot::guarantees.clock == bide::lock_clock::observed);
+static_assert(etcd_slot::guarantees.clock == lock_clock::observed);
 
 namespace {
 
@@ -62,10 +59,13 @@ struct etcd_store {
     static constexpr bool processes = true;
     static constexpr int scale = 8;
     static constexpr bool greets = false;
+    static constexpr bool repeats_loads = true;
 
     slot open() { return etcd_slot(server.endpoint(), key); }
     slot open_at(std::uint16_t port, std::chrono::milliseconds patience) {
-        return etcd_slot(url(port), key, within(patience));
+        etcd_slot_options options = tls;
+        options.retry_time = patience;
+        return etcd_slot(scheme + "127.0.0.1:" + std::to_string(port), key, options);
     }
     std::uint16_t port() { return server.port(); }
     void fresh() { key = fresh_key(); }
@@ -75,6 +75,8 @@ struct etcd_store {
     void restart() { server.restart(); }
 
     etcd_server& server = shared_server();
+    std::string scheme = "http://";
+    etcd_slot_options tls{};
     std::string key = fresh_key();
     std::error_code no_server = system_code(ECONNREFUSED);
 };
@@ -249,28 +251,12 @@ TEST_CASE("etcd_slot: an endpoint overrides the options, and no text has the pas
     CHECK(etcd_slot("https://me@host", "key", options).store() == "etcd at https://host, user me");
 }
 
-TEST_CASE("etcd_slot: if the reply to a load is lost, loads again") {
-    if (!etcd_server::available()) {
-        return;
-    }
-    flaky_proxy proxy(shared_server().port());
-    etcd_slot slot(url(proxy.port()), fresh_key());
-    REQUIRE(slot.compare_exchange(0, "first").status == cas_status::stored);
-    proxy.drop_next_reply(flaky_proxy::afterwards::is_cut);
-    const auto seen = slot.load();
-    REQUIRE(seen.has_value());
-    CHECK(seen->value == "first");
-    CHECK(proxy.dropped_replies() == 1);
-    CHECK(proxy.connections() == 2);
-}
-
 #if LIBCURL_VERSION_NUM >= 0x075700
 TEST_CASE("etcd_slot: a look-up of a name that hangs ends at the deadline") {
     etcd_slot slot("http://hangs.invalid:2379", "key", within(100ms));
     const cas_result stored = slot.compare_exchange(0, "value");
     CHECK(names().end() == 1); // still
-    CHECK(stored.status == cas_status::failed);
-    CHECK(stored.error == std::errc::timed_out);
+    CHECK(test::fails(stored, std::errc::timed_out));
 }
 #endif
 
@@ -285,16 +271,14 @@ TEST_CASE("etcd_slot: tries another endpoint only if that cannot store a value t
     }
     const std::string nobody = url(test::free_port());
     etcd_slot first_is_down({nobody, shared_server().endpoint() + "/"}, fresh_key());
-    const cas_result stored = first_is_down.compare_exchange(0, "value");
-    REQUIRE(stored.status == cas_status::stored);
+    const auto stored = test::stored(first_is_down, 0, "value");
     CHECK(first_is_down.load()->value == "value");
     CHECK(etcd_slot({nobody, nobody}, "key").load().error() == system_code(ECONNREFUSED));
 
     CHECK(test::in_some_time(800ms, [](std::chrono::milliseconds patience) {
         const std::string key = fresh_key();
         etcd_slot direct(shared_server().endpoint(), key);
-        const cas_result first = direct.compare_exchange(0, "first");
-        REQUIRE(first.status == cas_status::stored);
+        const auto first = test::stored(direct, 0, "first");
         flaky_proxy proxy(shared_server().port());
         const std::vector<std::string> both{url(proxy.port()), shared_server().endpoint()};
         etcd_slot slot(both, key, within(patience));
@@ -399,9 +383,8 @@ TEST_CASE("etcd_slot: an invalid answer reports whether a value may have been st
         CHECK(server.requests() == 1);
         CHECK(slot.load().error());
     }
-    etcd_slot_options small{.max_value = 1};
     test::canned_server flood({http("200 OK", std::string(5 << 20, ' '))}, &is_whole);
-    etcd_slot slot(url(flood.port()), "key", small);
+    etcd_slot slot(url(flood.port()), "key", {.max_value = 1});
     CHECK(slot.load().error() == std::errc::message_size);
     CHECK(slot.compare_exchange(0, "x").status == cas_status::indeterminate);
 }
@@ -410,72 +393,12 @@ TEST_CASE("etcd_slot: a value that the server finds too large is not stored") {
     if (!etcd_server::available()) {
         return;
     }
-    etcd_slot_options options{.max_value = std::size_t{8} << 20};
-    etcd_slot slot(shared_server().endpoint(), fresh_key(), options);
+    etcd_slot slot(shared_server().endpoint(), fresh_key(), {.max_value = std::size_t{8} << 20});
     for (const std::size_t size : {std::size_t{1'700'000}, std::size_t{2'500'000}}) {
-        const cas_result stored = slot.compare_exchange(0, std::string(size, 'x'));
-        CHECK(stored.status == cas_status::failed);
-        CHECK(stored.error == durable_errc::too_large);
+        CHECK(
+            test::fails(slot.compare_exchange(0, std::string(size, 'x')), durable_errc::too_large));
     }
     CHECK(slot.load()->version == 0);
-}
-
-TEST_CASE("etcd_slot: logs in, and logs in again when its token is invalid") {
-    if (!etcd_server::available()) {
-        return;
-    }
-    etcd_server server;
-    const std::string endpoint = server.endpoint();
-    for (const auto& [what, body] :
-         {std::pair{"user/add", R"({"name":"root","password":"open \"sesame\""})"},
-          std::pair{"role/add", R"({"name":"root"})"},
-          std::pair{"user/grant", R"({"user":"root","role":"root"})"}, std::pair{"enable", "{}"}}) {
-        REQUIRE(server.posts(std::string("/v3/auth/") + what, body).find("200 OK") !=
-                std::string::npos);
-    }
-    etcd_slot_options options;
-    const cas_result stranger = etcd_slot(endpoint, "key", options).compare_exchange(0, "value");
-    CHECK(stranger.status == cas_status::failed);
-    CHECK(stranger.error == std::errc::permission_denied);
-    options.user = "root";
-    options.password = "sesame";
-    CHECK(etcd_slot(endpoint, "key", options).load().error() == std::errc::permission_denied);
-    options.password = "open \"sesame\"";
-    etcd_slot slot(endpoint, "key", options);
-    const cas_result stored = slot.compare_exchange(0, "value");
-    REQUIRE(stored.status == cas_status::stored);
-    server.restart(); // it keeps no tokens
-    const cas_result next = slot.compare_exchange(stored.version, "next");
-    CHECK(next.status == cas_status::stored);
-}
-
-TEST_CASE("etcd_slot: accepts only a certificate of its authorities") {
-    if (!etcd_server::available() || !test::certificate::available()) {
-        return;
-    }
-    const test::temp_directory files("tls");
-    const auto mine = test::certificate::make(files, "mine", "IP:127.0.0.1");
-    REQUIRE(!mine.cert.empty());
-    etcd_server server(mine);
-    flaky_proxy proxy(server.port());
-    const std::string endpoint = "https://127.0.0.1:" + std::to_string(proxy.port());
-    etcd_slot_options options{.ca_file = mine.cert, .cert_file = mine.cert, .key_file = mine.key};
-    etcd_slot slot(endpoint, "key", options);
-    const cas_result first = slot.compare_exchange(0, "first");
-    REQUIRE(first.status == cas_status::stored);
-    const int before = proxy.connections();
-
-    test::children child(1, [&](int, auto) {
-        const auto seen = slot.load();
-        const bool is_stored =
-            seen && slot.compare_exchange(seen->version, "child").status == cas_status::stored;
-        etcd_slot gone = std::move(slot);
-        return std::string(is_stored ? "" : "the child cannot store");
-    });
-    CHECK(child.reports().front() == "");
-    const cas_result conflict = slot.compare_exchange(first.version, "parent");
-    CHECK(conflict.status == cas_status::conflict);
-    CHECK(proxy.connections() == before + 1); // the child's
 }
 
 namespace {
@@ -483,7 +406,7 @@ namespace {
 // Adds users and roles, and enables logins.
 void enable_logins(etcd_server& server) {
     for (const auto& [what, body] :
-         {std::pair{"user/add", R"({"name":"root","password":"hidden"})"},
+         {std::pair{"user/add", R"({"name":"root","password":"hid\"den"})"},
           std::pair{"role/add", R"({"name":"root"})"},
           std::pair{"user/grant", R"({"user":"root","role":"root"})"},
           std::pair{"user/add", R"({"name":"visitor","password":"hid@den"})"},
@@ -494,6 +417,26 @@ void enable_logins(etcd_server& server) {
 }
 
 } // namespace
+
+TEST_CASE("etcd_slot: logs in, and logs in again when its token is invalid") {
+    if (!etcd_server::available()) {
+        return;
+    }
+    etcd_server server;
+    const std::string endpoint = server.endpoint();
+    enable_logins(server);
+    etcd_slot_options options;
+    CHECK(test::fails(etcd_slot(endpoint, "key", options).compare_exchange(0, "value"),
+                      std::errc::permission_denied));
+    options.user = "root";
+    options.password = "hide";
+    CHECK(etcd_slot(endpoint, "key", options).load().error() == std::errc::permission_denied);
+    options.password = "hid\"den";
+    etcd_slot slot(endpoint, "key", options);
+    const auto stored = test::stored(slot, 0, "value");
+    server.restart(); // it keeps no tokens
+    const auto next = test::stored(slot, stored.version, "next");
+}
 
 TEST_CASE("etcd_slot: accepts a user in its URL, and reports the server's text about a wrong one") {
     if (!etcd_server::available()) {
@@ -511,9 +454,7 @@ TEST_CASE("etcd_slot: accepts a user in its URL, and reports the server's text a
         CAPTURE(login);
         etcd_slot slot("http://" + login + place, "key");
         CHECK(slot.load().error() == std::errc::permission_denied);
-        const cas_result stored = slot.compare_exchange(0, "x");
-        CHECK(stored.status == cas_status::failed);
-        CHECK(stored.error == std::errc::permission_denied);
+        CHECK(test::fails(slot.compare_exchange(0, "x"), std::errc::permission_denied));
         const std::string said = slot.explain();
         CAPTURE(said);
         CHECK(said.find("etcd at http://" + place) == 0);
@@ -524,7 +465,7 @@ TEST_CASE("etcd_slot: accepts a user in its URL, and reports the server's text a
     fails("root:hid@", "authentication failed, invalid user ID or password");
     fails("stranger:hidden@", "authentication failed, invalid user ID or password");
     fails("visitor:hid%40den@", "key key: etcdserver: permission denied");
-    etcd_slot slot("http://root:hidden@" + place, "key");
+    etcd_slot slot("http://root:hid%22den@" + place, "key");
     CHECK(slot.compare_exchange(0, "value").status == cas_status::stored);
 }
 
@@ -542,6 +483,8 @@ TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are perm
     etcd_slot_options good{.ca_file = right.cert, .cert_file = right.cert, .key_file = right.key};
     etcd_slot works(server.endpoint(), "key", good);
     REQUIRE(works.compare_exchange(0, "value").status == cas_status::stored);
+    etcd_store store{server, "https://", good};
+    test::slot_faults<etcd_store>(store).forked_child();
 
     const auto fails = [&](const std::string& to, const etcd_slot_options& options,
                            std::errc error) {
@@ -551,8 +494,7 @@ TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are perm
         const cas_result stored = one.compare_exchange(0, "x");
         const std::string said = one.explain();
         CAPTURE(said);
-        CHECK(stored.status == cas_status::failed);
-        CHECK(stored.error == error);
+        CHECK(test::fails(stored, error));
         CHECK(said.find("etcd at " + to + ", key key: ") == 0);
         CHECK(said.size() > to.size() + 30); // it has a reason
         CHECK(one.load().error() == error);
@@ -610,16 +552,13 @@ TEST_CASE("etcd_slot: returns the cluster's revision for a key and for a missing
         return;
     }
     etcd_slot slot(shared_server().endpoint(), fresh_key());
-    const auto absent = slot.load();
-    REQUIRE(absent.has_value());
+    const auto absent = test::loaded(slot);
     CHECK(absent->version == 0);
     REQUIRE(absent->counter.has_value());
     CHECK(*absent->counter >= 1);
 
-    const cas_result first = slot.compare_exchange(0, "first");
-    REQUIRE(first.status == cas_status::stored);
-    const auto there = slot.load();
-    REQUIRE(there.has_value());
+    const auto first = test::stored(slot, 0, "first");
+    const auto there = test::loaded(slot);
     REQUIRE(there->counter.has_value());
     CHECK(*there->counter >= static_cast<std::int64_t>(there->version));
     CHECK(*there->counter > *absent->counter);
@@ -634,8 +573,7 @@ TEST_CASE("etcd_slot: returns the cluster's revision for a key and for a missing
     REQUIRE(other.compare_exchange(0, "gone").status == cas_status::stored);
     const auto before = other.load();
     store.erase();
-    const auto after = other.load();
-    REQUIRE(after.has_value());
+    const auto after = test::loaded(other);
     CHECK(after->version == 0);
     CHECK(after->counter.value_or(0) > before->counter.value_or(0));
 }
@@ -647,22 +585,19 @@ TEST_CASE("etcd_slot: a restored backup forgets values, and its revisions repeat
     }
     etcd_server server;
     etcd_slot slot(server.endpoint(), "key");
-    const cas_result first = slot.compare_exchange(0, "first");
-    REQUIRE(first.status == cas_status::stored);
+    const auto first = test::stored(slot, 0, "first");
     server.kill9();
     namespace fs = std::filesystem;
     const fs::path data = server.directory() + "/data";
     const fs::path backup = server.directory() + "/backup";
     fs::copy(data, backup, fs::copy_options::recursive);
     server.restart();
-    const cas_result second = slot.compare_exchange(first.version, "second");
-    REQUIRE(second.status == cas_status::stored);
+    const auto second = test::stored(slot, first.version, "second");
     server.kill9();
     fs::remove_all(data);
     fs::copy(backup, data, fs::copy_options::recursive);
     server.restart();
-    const auto seen = slot.load();
-    REQUIRE(seen.has_value());
+    const auto seen = test::loaded(slot);
     CHECK(seen->value == "first");
     CHECK(seen->version == first.version);
     CHECK(seen->counter.value_or(0) < static_cast<std::int64_t>(second.version));
@@ -677,25 +612,10 @@ TEST_CASE("etcd_slot: all slots of a process share connections to a server") {
     etcd_store store;
     SECTION("that answers") { test::check_shared_connections(store); }
     SECTION("that hangs") { test::check_hanging_calls(store); }
-}
-
-TEST_CASE("etcd_slot: no operation exceeds its retry_time if the server hangs") {
-    if (!etcd_server::available()) {
-        return;
+    SECTION("that is frozen") {
+        etcd_server frozen;
+        const std::string at = frozen.endpoint();
+        test::check_frozen_server(frozen, etcd_slot(at, "key", within(300ms)), 300ms);
+        test::check_frozen_server(frozen, etcd_slot({at, at}, "key", within(300ms)), 300ms);
     }
-    etcd_server server;
-    const auto patience = 300ms;
-    const std::string endpoint = server.endpoint();
-    etcd_slot warm(endpoint, "key", within(patience));
-    REQUIRE(test::eventually([&] { return warm.load().has_value(); }));
-    server.freeze();
-    etcd_slot two({endpoint, endpoint}, "key", within(patience));
-    for (etcd_slot* const slot : {&warm, &warm, &two}) {
-        CHECK(test::time_of([&] { CHECK(slot->load().error() == std::errc::timed_out); }) <=
-              patience + 100ms);
-        cas_result stored;
-        CHECK(test::time_of([&] { stored = slot->compare_exchange(0, "x"); }) <= patience + 100ms);
-        CHECK(stored.error == std::errc::timed_out);
-    }
-    server.thaw();
 }

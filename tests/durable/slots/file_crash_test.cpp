@@ -7,6 +7,7 @@
 #include <bide/durable/slots/detail/file/page_format.hpp>
 #include <bide/durable/slots/detail/file/store.hpp>
 #include <support/jitter.hpp>
+#include <support/slot_results.hpp>
 #include <support/stress.hpp>
 
 #include <fcntl.h>
@@ -834,8 +835,7 @@ TEST_CASE(
         REQUIRE(after->version == before->version);
         REQUIRE(after->value == before->value);
         REQUIRE(after->fell_back == is_half);
-        const bide::cas_result healed = s.compare_exchange(after->version, "whole");
-        REQUIRE(healed.status == cas_status::stored);
+        const auto healed = test::stored(s, after->version, "whole");
         REQUIRE(healed.version >= before->version + (is_half ? file_versions::jump : 1));
         REQUIRE(!s.load_snapshot()->fell_back);
     }
@@ -847,9 +847,7 @@ TEST_CASE("file_slot: a file that cannot be made or renamed changes nothing") {
         history h;
         store s = on(d, pages_of(4096));
         d.writes_before_error = writes;
-        const bide::cas_result r = s.compare_exchange(0, "first");
-        REQUIRE(r.status == cas_status::failed);
-        REQUIRE(r.error == std::errc::no_space_on_device);
+        REQUIRE(test::fails(s.compare_exchange(0, "first"), std::errc::no_space_on_device));
         d.writes_before_error = -1;
         REQUIRE(s.load_snapshot()->version == 0);
         REQUIRE(put(s, h, 100));
@@ -981,8 +979,7 @@ TEST_CASE("file_slot: an older copy of the file is reported as a loss",
         REQUIRE(read->fell_back);
         REQUIRE(read->lost_acknowledged);
     }
-    const bide::cas_result r = other.compare_exchange(h.all[1].version, "and on");
-    REQUIRE(r.status == cas_status::stored);
+    const auto r = test::stored(other, h.all[1].version, "and on");
     REQUIRE(r.version > h.all[3].version);
     REQUIRE(!s.load_snapshot()->lost_acknowledged);
 }

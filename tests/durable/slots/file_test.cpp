@@ -8,6 +8,7 @@
 #include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
 
 #include <fcntl.h>
@@ -21,23 +22,16 @@
 #include <sys/mount.h>
 #endif
 
-using bide::cas_result;
-using bide::cas_status;
-using bide::durable_errc;
-using bide::file_slot;
-using bide::file_slot_options;
-using bide::relaxed_file_slot;
-using bide::slot_snapshot;
-using bide::slot_version;
+using namespace bide;
 using std::chrono::milliseconds;
 
-static_assert(bide::cas_slot<file_slot> && bide::cas_slot<relaxed_file_slot>);
-static_assert(bide::locked_slot<file_slot> && bide::locked_slot<relaxed_file_slot>);
-static_assert(!bide::clocked_slot<file_slot> && !bide::transactional_slot<file_slot>);
+static_assert(cas_slot<file_slot> && cas_slot<relaxed_file_slot>);
+static_assert(locked_slot<file_slot> && locked_slot<relaxed_file_slot>);
+static_assert(!clocked_slot<file_slot> && !transactional_slot<file_slot>);
 static_assert(file_slot::guarantees.keeps_acknowledged);
 static_assert(!relaxed_file_slot::guarantees.keeps_acknowledged);
 static_assert(!file_slot::guarantees.multi_host);
-static_assert(file_slot::guarantees.clock == bide::lock_clock::boottime);
+static_assert(file_slot::guarantees.clock == lock_clock::boottime);
 static_assert(!std::is_copy_constructible_v<file_slot>);
 static_assert(bide::detail::is_remote_filesystem(0x6969) &&
               !bide::detail::is_remote_filesystem(0xef53)); // NFS, ext4
@@ -70,10 +64,7 @@ template <class Slot, int Scale> struct file_store {
     static constexpr bool processes = true;
     static constexpr int scale = Scale;
 
-    slot open() {
-        file_slot_options options{.page_size = 4096, .max_value = limit};
-        return slot(path(), options);
-    }
+    slot open() { return slot(path(), {.page_size = 4096, .max_value = limit}); }
     void fresh() { ++count; }
     void erase() { ::unlink(path().c_str()); }
     std::string path() const { return in / ("slot" + std::to_string(count)); }
@@ -129,7 +120,8 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 } // namespace
 
-TEST_CASE("file_slot: keeps the contract of slots", "[promise.slot-contract]") {
+TEST_CASE("file_slot: keeps the contract of slots",
+          "[promise.slot-contract][promise.file-slot-presence]") {
     file_store<file_slot, 8> store;
     test::check_slot(store);
 }
@@ -188,22 +180,6 @@ TEST_CASE("file_slot: a file that grows keeps its mode, and other slots see the 
     REQUIRE(value_in(two) == "small again");
 }
 
-TEST_CASE("file_slot: a deleted file is absent, and its versions do not repeat") {
-    directory in;
-    file_slot one(in / "a");
-    file_slot two(in / "a");
-    slot_version last = put(one, "x");
-    for (int i = 0; i < 5; ++i) {
-        REQUIRE(value_in(two) == "x");
-        REQUIRE(::unlink((in / "a").c_str()) == 0);
-        REQUIRE(two.load()->version == 0);
-        REQUIRE(one.compare_exchange(last, "y").status == cas_status::conflict);
-        const slot_version next = put(i % 2 ? one : two, "x");
-        REQUIRE(next > last);
-        last = next;
-    }
-}
-
 TEST_CASE("file_slot: after the lock file was removed, all slots use the new one") {
     directory in;
     file_slot one(in / "a");
@@ -213,8 +189,7 @@ TEST_CASE("file_slot: after the lock file was removed, all slots use the new one
     REQUIRE(::unlink((in / "a.lock").c_str()) == 0);
     REQUIRE(put(two, "y") != 0);
     const cas_result r = one.update_locked([&](const slot_snapshot& there) {
-        file_slot_options hasty{.retry_time = milliseconds(0)};
-        file_slot third(in / "a", hasty);
+        file_slot third(in / "a", {.retry_time = milliseconds(0)});
         const cas_result busy = third.compare_exchange(there.version, "z");
         return std::string(busy.error == std::errc::timed_out ? "busy" : "free");
     });
@@ -224,23 +199,12 @@ TEST_CASE("file_slot: after the lock file was removed, all slots use the new one
 
 // ---- what the slot refuses
 
-TEST_CASE("file_slot: an error says why the file cannot be made, and nothing is made") {
+TEST_CASE("file_slot: a path that names no file is refused, and so is a file of another program") {
     directory in;
     REQUIRE(is_refused("", durable_errc::invalid_argument));
     REQUIRE(is_refused(in / "", durable_errc::invalid_argument));
     REQUIRE(is_refused(in / std::string("a\0b", 3), durable_errc::invalid_argument));
-    REQUIRE(is_refused(in / "missing/a", error_of(ENOENT)));
-    REQUIRE(is_refused(in / std::string(300, 'a'), error_of(ENAMETOOLONG)));
     REQUIRE(in.names().empty());
-
-    REQUIRE(::mkdir((in / "folder").c_str(), 0700) == 0);
-    REQUIRE(is_refused(in / "folder", error_of(EISDIR)));
-    REQUIRE(::mkdir((in / "b.lock").c_str(), 0700) == 0);
-    REQUIRE(is_refused(in / "b", error_of(EISDIR)));
-    REQUIRE(::mkfifo((in / "pipe").c_str(), 0600) == 0);
-    REQUIRE(is_refused(in / "pipe", error_of(EINVAL)));
-    write_file(in / "file", "x");
-    REQUIRE(is_refused(in / "file/a", error_of(ENOTDIR)));
     write_file(in / "empty", "");
     REQUIRE(is_refused(in / "empty", durable_errc::corrupt_record));
     write_file(in / "text", std::string(32'768, 'x'));
@@ -251,17 +215,12 @@ TEST_CASE("file_slot: a file with two names is refused under both") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
-    REQUIRE(::symlink((in / "a").c_str(), (in / "soft").c_str()) == 0);
-    REQUIRE(is_refused(in / "soft", error_of(ELOOP)));
-    REQUIRE(value_in(slot) == "x");
     REQUIRE(::link((in / "a").c_str(), (in / "hard").c_str()) == 0);
     REQUIRE(is_refused(in / "hard", error_of(EMLINK)));
     REQUIRE(is_refused(in / "a", error_of(EMLINK)));
     REQUIRE(slot.load().error() == error_of(EMLINK));
     REQUIRE(::unlink((in / "hard").c_str()) == 0);
     REQUIRE(value_in(slot) == "x");
-    REQUIRE(::symlink("nowhere", (in / "b.lock").c_str()) == 0);
-    REQUIRE(is_refused(in / "b", error_of(ELOOP)));
 }
 
 namespace {
@@ -286,35 +245,26 @@ TEST_CASE("file_slot: network filesystems are refused unless any_filesystem is s
 
 TEST_CASE("file_slot: read permission is enough to load") {
     directory in;
-    file_slot_options options{.mode = 0644};
-    file_slot slot(in / "a", options);
+    file_slot slot(in / "a", {.mode = 0644});
     REQUIRE(put(slot, "x") != 0);
     REQUIRE(put(slot, "there") != 0);
     file_slot other(in / "b");
     REQUIRE(put(other, "secret") != 0);
-    test::children child(1, [&](int, auto) -> std::string {
-        if (::geteuid() == 0 && (::setegid(65'534) != 0 || ::seteuid(65'534) != 0)) {
-            return "! cannot become nobody";
-        }
-        if (::geteuid() != 65'534) {
-            return "skipped";
-        }
+    const auto said = test::as_nobody([&] {
         file_slot mine(in / "a");
         const auto there = mine.load();
-        std::string said = there ? there->value : there.error().message();
+        std::string told = there ? there->value : there.error().message();
         const cas_result r = mine.compare_exchange(there ? there->version : 0, "mine");
-        said += r.status == cas_status::failed && r.error == error_of(EACCES) ? ", denied" : ", ?";
-        said += value_in(mine) == "there" ? ", still there" : ", lost";
-        said += is_refused(in / "b", error_of(EACCES)) ? ", denied" : ", ?";
-        said += is_refused(in / "c", error_of(EACCES)) ? ", denied" : ", ?";
-        return said;
+        told += r.status == cas_status::failed && r.error == error_of(EACCES) ? ", denied" : ", ?";
+        told += value_in(mine) == "there" ? ", still there" : ", lost";
+        told += is_refused(in / "b", error_of(EACCES)) ? ", denied" : ", ?";
+        told += is_refused(in / "c", error_of(EACCES)) ? ", denied" : ", ?";
+        return told;
     });
-    const std::string said = child.reports()[0];
-    if (said == "skipped") {
-        std::fprintf(stderr, "skipped: only root can become somebody else\n");
+    if (!said) {
         return;
     }
-    REQUIRE(said == "there, denied, still there, denied, denied");
+    REQUIRE(*said == "there, denied, still there, denied, denied");
     REQUIRE(value_in(slot) == "there");
 }
 
@@ -373,18 +323,14 @@ TEST_CASE("file_slot: works on a full disk, and reports ENOSPC where it needs sp
     }
     file_slot again(on / "a");
     REQUIRE(value_in(again) == std::string(16'000, 't'));
-    const cas_result grown =
-        again.compare_exchange(again.load()->version, std::string(20'000, 'x'));
-    REQUIRE(grown.status == cas_status::failed);
-    REQUIRE(grown.error == std::errc::no_space_on_device);
+    REQUIRE(test::fails(again.compare_exchange(again.load()->version, std::string(20'000, 'x')),
+                        std::errc::no_space_on_device));
     REQUIRE(::access((on / "a.new").c_str(), F_OK) != 0);
     REQUIRE(value_in(slot) == std::string(16'000, 't'));
     REQUIRE(put(again, "on") != 0);
 
     file_slot another(on / "b");
-    const cas_result made = another.compare_exchange(0, "x");
-    REQUIRE(made.status == cas_status::failed);
-    REQUIRE(made.error == std::errc::no_space_on_device);
+    REQUIRE(test::fails(another.compare_exchange(0, "x"), std::errc::no_space_on_device));
     const auto none = another.load();
     REQUIRE((none ? none->version == 0 : none.error() == std::errc::no_space_on_device));
     REQUIRE(::access((on / "b").c_str(), F_OK) != 0);
@@ -409,9 +355,7 @@ TEST_CASE("file_slot: loads from a filesystem that became read-only") {
     }
     file_slot slot(on / "a");
     REQUIRE(value_in(slot) == "there");
-    const cas_result r = slot.compare_exchange(last, "x");
-    REQUIRE(r.status == cas_status::failed);
-    REQUIRE(r.error == std::errc::read_only_file_system);
+    REQUIRE(test::fails(slot.compare_exchange(last, "x"), std::errc::read_only_file_system));
     REQUIRE(value_in(slot) == "there");
     REQUIRE(is_refused(on / "b", error_of(EROFS)));
 }
@@ -424,8 +368,7 @@ TEST_CASE("file_slot: a use inside the slot's own update fails, and the update k
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
-    file_slot_options hasty{.retry_time = milliseconds(1)};
-    file_slot other(in / "a", hasty);
+    file_slot other(in / "a", {.retry_time = milliseconds(1)});
     std::error_code loaded;
     cas_result exchanged;
     cas_result by_other;
@@ -439,8 +382,7 @@ TEST_CASE("file_slot: a use inside the slot's own update fails, and the update k
     });
     REQUIRE(r.status == cas_status::stored);
     REQUIRE(loaded == std::errc::resource_deadlock_would_occur);
-    REQUIRE(exchanged.status == cas_status::failed);
-    REQUIRE(exchanged.error == std::errc::resource_deadlock_would_occur);
+    REQUIRE(test::fails(exchanged, std::errc::resource_deadlock_would_occur));
     REQUIRE(by_other.error == std::errc::timed_out);
     REQUIRE(value_in(slot) == "y");
 }
@@ -478,8 +420,7 @@ TEST_CASE(
     ::kill(holder, SIGKILL);
     ::waitpid(holder, &status, 0);
     REQUIRE(is_held == 'y');
-    REQUIRE(r.status == cas_status::failed);
-    REQUIRE(r.error == std::errc::timed_out);
+    REQUIRE(test::fails(r, std::errc::timed_out));
     REQUIRE(!there); // the first load takes the lock
     REQUIRE(there.error() == std::errc::timed_out);
     REQUIRE(quiet == "x");
@@ -573,92 +514,15 @@ TEST_CASE("file_slot: a claim belongs to one open file, and does not block the l
 
 #endif
 
-TEST_CASE("file_slot: a writer that is killed at any moment leaves what it acknowledged, or a "
-          "later value") {
-    directory in;
-    test::shared_with_children<std::atomic<long>> acknowledged;
-    long kills = 0;
-    for (int round = 0; round < 40; ++round) {
-        const pid_t writer = ::fork();
-        if (writer == 0) {
-            ::alarm(60);
-            file_slot_options options{.page_size = 4096};
-            file_slot slot(in / "a", options);
-            for (;;) {
-                const cas_result r = slot.update_locked([&](const slot_snapshot& there) {
-                    const long next = number(there.value) + 1;
-                    return std::to_string(next) +
-                           std::string(static_cast<std::size_t>(next % 3'900), ' ');
-                });
-                if (r.status == cas_status::stored) {
-                    ++*acknowledged;
-                } else {
-                    ::_exit(1);
-                }
-            }
-        }
-        const long before = acknowledged->load();
-        const bool works =
-            test::eventually([&] { return acknowledged->load() > before + round % 5; });
-        ::kill(writer, SIGKILL);
-        int status = 0;
-        ::waitpid(writer, &status, 0);
-        REQUIRE(works);
-        REQUIRE(WIFSIGNALED(status));
-        ++kills;
-        file_slot slot(in / "a");
-        const auto there = slot.load();
-        REQUIRE(there.has_value());
-        const long found = number(there->value);
-        REQUIRE(there->value.size() >= static_cast<std::size_t>(found % 3'900));
-        REQUIRE(found >= acknowledged->load());
-        REQUIRE(found <= acknowledged->load() + 1);
-        *acknowledged = found; // a value that was stored but not yet acknowledged counts
-    }
-    REQUIRE(kills == 40);
-}
-
-TEST_CASE("file_slot: readers do not block a writer") {
-    directory in;
-    file_slot slot(in / "a");
-    REQUIRE(put(slot, "0") != 0);
-    test::shared_with_children<std::atomic<bool>> is_over;
-    test::children readers(4, [&](int, auto gate) {
-        file_slot mine(in / "a");
-        gate();
-        long last = 0;
-        std::string said;
-        while (!is_over->load()) {
-            const auto there = mine.load();
-            const long found = there ? number(there->value) : -1;
-            if (found < last || there->fell_back) {
-                said = "! it went back";
-            }
-            last = found;
-        }
-        return said;
-    });
-    readers.go();
-    int stored = 0;
-    for (int i = 0; i < 50; ++i) {
-        stored += slot.update_locked(add_one).status == cas_status::stored;
-    }
-    *is_over = true;
-    for (const std::string& report : readers.reports()) {
-        REQUIRE(report == "");
-    }
-    REQUIRE(stored == 50);
-}
-
 // ---- watches
 
 #if defined(__linux__)
 
-static_assert(bide::watchable_slot<file_slot> && bide::watchable_slot<relaxed_file_slot>);
+static_assert(watchable_slot<file_slot> && watchable_slot<relaxed_file_slot>);
 
 namespace {
 
-bool is_readable(const bide::slot_watch& watch, int ms = 0) {
+bool is_readable(const slot_watch& watch, int ms = 0) {
     pollfd file{watch.fd(), POLLIN, 0};
     return ::poll(&file, 1, ms) == 1 && (file.revents & POLLIN) != 0;
 }
@@ -757,8 +621,7 @@ TEST_CASE("file_slot: a descriptor that other code closed and reused is left alo
     const std::string theirs = dir / "theirs";
     for (const bool is_destroyed : {false, true}) {
         auto slot = std::make_unique<file_slot>(path);
-        const auto seen = slot->load();
-        REQUIRE(seen);
+        const auto seen = test::loaded(*slot);
         REQUIRE(slot->compare_exchange(seen->version, "mine").status == cas_status::stored);
         std::vector<int> ours;
         for (int fd = 3; fd < 256; ++fd) {
@@ -776,8 +639,7 @@ TEST_CASE("file_slot: a descriptor that other code closed and reused is left alo
             REQUIRE(::dup2(other, fd) == fd);
         }
         if (!is_destroyed) {
-            const auto again = slot->load();
-            REQUIRE(again);
+            const auto again = test::loaded(*slot);
             REQUIRE(again->value == "mine");
             REQUIRE(slot->compare_exchange(again->version, "more").status == cas_status::stored);
         }

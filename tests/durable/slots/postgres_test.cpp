@@ -10,6 +10,7 @@
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
 #include <support/slot_faults.hpp>
+#include <support/slot_results.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
@@ -18,22 +19,17 @@
 #include <poll.h>
 
 using namespace std::chrono_literals;
-using bide::cas_result;
-using bide::cas_status;
-using bide::durable_errc;
-using bide::postgres_error;
-using bide::postgres_slot;
-using bide::postgres_slot_options;
+using namespace bide;
 
-static_assert(bide::cas_slot<postgres_slot>);
-static_assert(bide::locked_slot<postgres_slot>);
-static_assert(bide::watchable_slot<postgres_slot>);
-static_assert(bide::clocked_slot<postgres_slot>);
-static_assert(bide::transactional_slot<postgres_slot>);
-static_assert(bide::shared_store_slot<postgres_slot>);
-static_assert(bide::explaining_slot<postgres_slot>);
+static_assert(cas_slot<postgres_slot>);
+static_assert(locked_slot<postgres_slot>);
+static_assert(watchable_slot<postgres_slot>);
+static_assert(clocked_slot<postgres_slot>);
+static_assert(transactional_slot<postgres_slot>);
+static_assert(shared_store_slot<postgres_slot>);
+static_assert(explaining_slot<postgres_slot>);
 static_assert(postgres_slot::guarantees.keeps_acknowledged && postgres_slot::guarantees.multi_host);
-static_assert(postgres_slot::guarantees.clock == bide::lock_clock::server);
+static_assert(postgres_slot::guarantees.clock == lock_clock::server);
 
 namespace {
 
@@ -105,6 +101,7 @@ struct store {
     static constexpr bool processes = true;
     static constexpr int scale = 10;
     static constexpr bool greets = true;
+    static constexpr bool repeats_loads = true;
 
     slot open() { return open(conninfo, direct, 10s); }
     slot open_at(std::uint16_t port, std::chrono::milliseconds patience) {
@@ -172,8 +169,7 @@ TEST_CASE("postgres_slot: a change of one key or table affects no other") {
         postgres_slot b(s->conninfo(), "isolated b");
         postgres_slot c(s->conninfo(), "isolated a", elsewhere);
         postgres_slot d(s->conninfo(), "isolated \xc3\xa4' -- $1");
-        const auto first = a.compare_exchange(0, "a");
-        REQUIRE(first.status == cas_status::stored);
+        const auto first = test::stored(a, 0, "a");
         CHECK(b.load()->version == 0);
         CHECK(c.load()->version == 0);
         CHECK(d.load()->version == 0);
@@ -201,8 +197,7 @@ TEST_CASE("postgres_slot: every operation refuses invalid arguments") {
     CHECK(refuses(postgres_slot("", std::string("k\0y", 3))));
     CHECK(refuses(postgres_slot("no such word = 1", "key")));
     for (const char* const table : {"", ".", "a.", ".a", "a.b.c", "a b", "a\"b", "1a", "a;b"}) {
-        postgres_slot_options options{.table = table};
-        CHECK(refuses(postgres_slot("", "key", options)));
+        CHECK(refuses(postgres_slot("", "key", {.table = table})));
     }
 }
 
@@ -259,107 +254,16 @@ TEST_CASE("postgres_slot: an acknowledged value survives a crash of the server")
     }
 }
 
-TEST_CASE("postgres_slot: connects again to a server that was restarted") {
+TEST_CASE("postgres_slot: if the reply to locking the row is lost, nothing was stored") {
     if (test::postgres_server* const s = server()) {
-        postgres_slot slot(s->conninfo(), new_key());
-        auto version = slot.compare_exchange(0, "1").version;
-        for (int i = 0; i < 2; ++i) {
-            s->stop();
-            const auto error = slot.load().error();
-            CHECK(error == postgres_error("08001"));
-            CHECK_FALSE(slot.last_message().empty());
-            const cas_result none = slot.compare_exchange(version, "lost");
-            CHECK(none.status == cas_status::failed);
-            CHECK(none.error == postgres_error("08001"));
-            REQUIRE(s->restart());
-            REQUIRE(slot.load().has_value());
-            s->stop();
-            REQUIRE(s->restart());
-            const cas_result next = slot.compare_exchange(version, "2"); // nothing was sent in vain
-            REQUIRE(next.status == cas_status::stored);
-            version = next.version;
-        }
-    }
-}
-
-TEST_CASE(
-    "postgres_slot: a lost reply to a commit is indeterminate, and a load finds the outcome") {
-    if (test::postgres_server* const s = server()) {
-        CHECK(test::in_some_time(700ms, [&](std::chrono::milliseconds patience) {
-            test::flaky_proxy net(s->port());
-            postgres_slot slot(test::postgres_server::conninfo(net.port()), new_key(),
-                               patient_for(patience));
-            std::uint64_t version = 0;
-            int lost = 0;
-            for (const auto then :
-                 {test::flaky_proxy::afterwards::stays, test::flaky_proxy::afterwards::is_cut}) {
-                REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
-                const std::string value = "value " + std::to_string(++lost);
-                const cas_result r = slot.update_locked([&](const auto&) {
-                    net.drop_next_reply(then);
-                    return value;
-                });
-                if (net.dropped_replies() < lost) {
-                    CHECK(r.status != cas_status::stored);
-                    return false; // the client's time was up before there was a reply to lose
-                }
-                CHECK(r.status == cas_status::indeterminate);
-                CHECK(r.error == (then == test::flaky_proxy::afterwards::stays
-                                      ? std::make_error_code(std::errc::timed_out)
-                                      : postgres_error("08006")));
-                CHECK(net.dropped_replies() == lost);
-                auto there = slot.load();
-                REQUIRE(test::eventually([&] { return there || (there = slot.load()); }));
-                CHECK(there->value == value);
-                CHECK(there->version > version);
-                version = there->version;
-            }
-
-            // The reply to locking the row is lost, so nothing was stored.
-            net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
-            CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
-                  cas_status::failed);
-
-            // If the connection breaks, a load is repeated.
-            REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
-            net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
-            const auto again = slot.load();
-            if (!again) {
-                CHECK(again.error() == std::errc::timed_out);
-                return false;
-            }
-            CHECK(again->version == version);
-            return true;
-        }));
-    }
-}
-
-TEST_CASE("postgres_slot: a request to a server that hangs may be stored later") {
-    if (test::postgres_server* const s = server()) {
-        CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
-            const std::string key = new_key();
-            postgres_slot slot(s->conninfo(), key, patient_for(patience));
-            const auto first = postgres_slot(s->conninfo(), key).compare_exchange(0, "1");
-            REQUIRE(first.status == cas_status::stored);
-            REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
-            s->freeze(); // until the calls have returned, which do not wait for it then
-            const cas_result r = slot.compare_exchange(first.version, "2");
-            const auto seen = slot.load(); // not even a connection
-            const cas_result none = slot.compare_exchange(first.version, "3");
-            s->thaw();
-            CHECK(r.error == std::errc::timed_out);
-            CHECK((!seen && seen.error() == std::errc::timed_out));
-            CHECK(none.status == cas_status::failed); // it was never asked
-            if (r.status == cas_status::failed) {
-                return false; // its time was up before it asked
-            }
-            CHECK(r.status == cas_status::indeterminate);
-            CHECK(test::eventually([&] {
-                const auto there = slot.load();
-                return there && there->value == "2"; // "or a little later"
-            }));
-            return true;
-        }));
+        test::flaky_proxy net(s->port());
+        postgres_slot slot(test::postgres_server::conninfo(net.port()), new_key(),
+                           patient_for(20s));
+        REQUIRE(slot.load().has_value());
+        net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
+        CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
+              cas_status::failed);
+        CHECK(slot.load()->version == 0);
     }
 }
 
@@ -385,40 +289,6 @@ TEST_CASE("postgres_slot: a host that never answers leaves time for the next hos
             CHECK(net.connections() <= 2);
             return net.connections() == 2;
         }));
-    }
-}
-
-TEST_CASE("postgres_slot: reports why it cannot connect") {
-    if (test::postgres_server* const s = server()) {
-        const auto why = [](const std::string& conninfo) {
-            postgres_slot slot(conninfo, "key", patient_for(5s));
-            const cas_result r = slot.compare_exchange(0, "x");
-            CHECK(r.status == cas_status::failed);
-            CHECK(slot.load().error() == r.error);
-            CHECK_FALSE(slot.last_message().empty());
-            return r.error;
-        };
-        CHECK(why("host=/nowhere user=postgres") == postgres_error("08001"));
-        CHECK(why(s->conninfo() + " port=1") == postgres_error("08001"));
-        CHECK(why(s->conninfo() + " dbname=nothing") == postgres_error("3D000"));
-
-        session(s->conninfo())("CREATE ROLE visitor LOGIN PASSWORD 'right'");
-        const std::string rules = s->directory() + "/data/pg_hba.conf";
-        std::stringstream before;
-        before << std::ifstream(rules).rdbuf();
-        std::ofstream(rules) << "host all visitor all scram-sha-256\n" << before.str();
-        session(s->conninfo())("SELECT pg_reload_conf()");
-        REQUIRE(test::asks_until(10s, [&] {
-            session visitor(s->conninfo() + " user=visitor password=wrong");
-            return ::PQstatus(&visitor.native()) == CONNECTION_BAD;
-        }));
-        const std::error_code error = why(s->conninfo() + " user=visitor password=wrong");
-        CHECK(error == postgres_error("28P01"));
-        CHECK(error == std::errc::permission_denied);
-        CHECK(bide::sqlstate(error) == "28P01");
-        CHECK(error.message() == "wrong password (SQLSTATE 28P01)");
-        postgres_slot allowed(s->conninfo() + " user=visitor password=right", "key");
-        CHECK(allowed.create_table() != postgres_error("28P01"));
     }
 }
 
@@ -490,9 +360,8 @@ TEST_CASE("postgres_slot: a change is committed, or not, with the work of the ca
         CHECK(slot.load()->version == second);
         CHECK(user("SELECT count(*) FROM work") == "2");
 
-        const cas_result outside = slot.compare_exchange_in(user.native(), second, "x");
-        CHECK(outside.status == cas_status::failed);
-        CHECK(outside.error == postgres_error("25001"));
+        CHECK(test::fails(slot.compare_exchange_in(user.native(), second, "x"),
+                          postgres_error("25001")));
         CHECK(slot.load_in(user.native()).error() == postgres_error("25001"));
         user("BEGIN; SELECT 1 / 0");
         CHECK(slot.compare_exchange_in(user.native(), second, "x").error ==
@@ -565,21 +434,17 @@ TEST_CASE("postgres_slot: a process that stops with the row locked loses the loc
 TEST_CASE("postgres_slot: a commit that the server refuses stores nothing") {
     if (test::postgres_server* const s = server()) {
         session admin(s->conninfo());
-        postgres_slot_options options{.table = "refusing"};
-        postgres_slot slot(s->conninfo(), "key", options);
-        const auto first = slot.compare_exchange(0, "1");
-        REQUIRE(first.status == cas_status::stored);
+        postgres_slot slot(s->conninfo(), "key", {.table = "refusing"});
+        const auto first = test::stored(slot, 0, "1");
         admin("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
               "'BEGIN RAISE EXCEPTION ''no'' USING ERRCODE = ''P0042''; END'");
         admin("CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON refusing "
               "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()");
         cas_result r = slot.compare_exchange(first.version, "2");
-        CHECK(r.status == cas_status::failed);
-        CHECK(r.error == postgres_error("P0042"));
+        CHECK(test::fails(r, postgres_error("P0042")));
         CHECK(slot.last_message().find("no") != std::string::npos);
         r = slot.update_locked([](const auto&) { return std::string("2"); });
-        CHECK(r.status == cas_status::failed);
-        CHECK(r.error == postgres_error("P0042"));
+        CHECK(test::fails(r, postgres_error("P0042")));
         CHECK(slot.load()->version == first.version);
         CHECK(slot.load()->value == "1");
     }
@@ -604,8 +469,7 @@ TEST_CASE("postgres_slot: a row that no slot has written is corrupt") {
 
         session(s->conninfo())("CREATE TABLE narrow (key text PRIMARY KEY, version int, "
                                "value bytea); INSERT INTO narrow VALUES ('key', 7, 'x')");
-        postgres_slot_options options{.table = "narrow"};
-        postgres_slot narrow(s->conninfo(), "key", options);
+        postgres_slot narrow(s->conninfo(), "key", {.table = "narrow"});
         CHECK(narrow.load().error() == durable_errc::corrupt_record);
     }
 }
@@ -640,8 +504,7 @@ TEST_CASE("postgres_slot: if the server ends the connection, the outcome is inde
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
         postgres_slot slot(s->conninfo(), key);
-        const auto first = slot.compare_exchange(0, "1");
-        REQUIRE(first.status == cas_status::stored);
+        const auto first = test::stored(slot, 0, "1");
         session user(s->conninfo());
         user("BEGIN; SELECT 1 FROM bide_lock WHERE key = '" + key + "' FOR UPDATE");
         std::thread ends([&] {
@@ -664,8 +527,7 @@ TEST_CASE("postgres_slot: a commit that no standby confirmed is not acknowledged
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
         postgres_slot slot(s->conninfo(), key);
-        const auto first = slot.compare_exchange(0, "1");
-        REQUIRE(first.status == cas_status::stored);
+        const auto first = test::stored(slot, 0, "1");
         session(s->conninfo())("ALTER ROLE postgres SET client_min_messages = error");
         slot = postgres_slot(s->conninfo(), key);
         configure(*s, "synchronous_standby_names", "nobody");
@@ -699,8 +561,7 @@ TEST_CASE("postgres_slot: a commit that no standby confirmed is not acknowledged
 TEST_CASE("postgres_slot: refuses the answers of a standby") {
     if (test::postgres_server* const s = server()) {
         postgres_slot slot(s->conninfo(), new_key());
-        const auto first = slot.compare_exchange(0, "1");
-        REQUIRE(first.status == cas_status::stored);
+        const auto first = test::stored(slot, 0, "1");
         const std::string standby = s->directory() + "/data/standby.signal";
         s->stop();
         std::ofstream(standby) << "";
@@ -712,9 +573,7 @@ TEST_CASE("postgres_slot: refuses the answers of a standby") {
             user("BEGIN");
             CHECK(slot.load_in(user.native()).error() == postgres_error("25006"));
         }
-        const cas_result r = slot.compare_exchange(first.version, "2");
-        CHECK(r.status == cas_status::failed);
-        CHECK(r.error == postgres_error("25006"));
+        CHECK(test::fails(slot.compare_exchange(first.version, "2"), postgres_error("25006")));
         s->stop();
         std::filesystem::remove(standby);
         REQUIRE(s->restart());
@@ -800,8 +659,7 @@ TEST_CASE("postgres_slot: two roles with different search_paths use one table",
               "CREATE SCHEMA other; GRANT ALL ON SCHEMA other, public TO alice, bob; "
               "ALTER ROLE bob SET search_path = other, public");
         postgres_slot alice(at + " user=alice", "key");
-        const cas_result first = alice.compare_exchange(0, "alice");
-        REQUIRE(first.status == cas_status::stored);
+        const auto first = test::stored(alice, 0, "alice");
         CHECK(admin("SELECT string_agg(schemaname, ' ') FROM pg_tables WHERE tablename = "
                     "'bide_lock'") == "public");
 
@@ -811,8 +669,7 @@ TEST_CASE("postgres_slot: two roles with different search_paths use one table",
         CHECK(has(bob.explain(), "GRANT SELECT, INSERT, UPDATE ON \"public\".\"bide_lock\""));
         admin("GRANT SELECT, INSERT, UPDATE ON public.bide_lock TO bob");
         CHECK(bob.compare_exchange(0, "bob").status == cas_status::conflict);
-        const auto seen = bob.load();
-        REQUIRE(seen.has_value());
+        const auto seen = test::loaded(bob);
         CHECK(seen->value == "alice");
         CHECK(bob.compare_exchange(first.version, "bob").status == cas_status::stored);
         CHECK(alice.load()->value == "bob");
@@ -883,8 +740,7 @@ TEST_CASE("postgres_slot: if a role may not create the table, the error says wha
               "alice"); // as it comes from PostgreSQL 15 on
         postgres_slot alice(at + " user=alice", "key");
         const cas_result r = alice.compare_exchange(0, "x");
-        CHECK(r.status == cas_status::failed);
-        CHECK(r.error == postgres_error("42501"));
+        CHECK(test::fails(r, postgres_error("42501")));
         CHECK(r.error == std::errc::permission_denied);
         CHECK(has(alice.explain(), "permission denied for schema public"));
         CHECK(has(alice.explain(), "CREATE TABLE IF NOT EXISTS \"public\".\"bide_lock\""));
@@ -990,6 +846,17 @@ TEST_CASE("postgres_slot: all slots of a process share connections to a server")
         store direct{s, s->conninfo(), s->conninfo()};
         SECTION("that answers") { test::check_shared_connections(direct); }
         SECTION("that hangs") { test::check_hanging_calls(direct); }
+        SECTION("that is frozen") {
+            test::check_frozen_server(*s, direct.open_at(s->port(), 500ms), 500ms);
+        }
+        SECTION("for watches") {
+            test::check_shared_watches(direct);
+            CHECK(test::asks_until(10s, [&] { // the last watch has closed it
+                return session(s->conninfo())(
+                           "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN bide_%'"
+                           " AND pid <> pg_backend_pid()") == "0";
+            }));
+        }
         SECTION("that takes few connections") {
             test::postgres_server small(test::postgres_server::speed::quick,
                                         "max_connections = 3\nsuperuser_reserved_connections = 0\n"
@@ -1053,9 +920,7 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
         std::thread waiting([&] { r = slot.compare_exchange(version, "2"); });
         CHECK(waits());
         // A renewal of the locked row fails soon and for certain. Renewals of other rows succeed.
-        const cas_result locked = renews_locked.compare_exchange(version, "2");
-        CHECK(locked.status == cas_status::failed);
-        CHECK(locked.error == postgres_error("55P03"));
+        CHECK(test::fails(renews_locked.compare_exchange(version, "2"), postgres_error("55P03")));
         CHECK(renews.compare_exchange(renews.load()->version, "2").status == cas_status::stored);
         // Calls for other rows succeed, too: the waiting call returns its connection at intervals.
         CHECK(other.load()->value == "2");
@@ -1065,8 +930,7 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
 
         // No statement gives up on a lock of the whole table: the calls wait, and the renewals of
         // another table succeed.
-        postgres_slot_options elsewhere{.table = "bide_elsewhere"};
-        postgres_slot third(s->conninfo(), "key", elsewhere);
+        postgres_slot third(s->conninfo(), "key", {.table = "bide_elsewhere"});
         REQUIRE(third.compare_exchange(0, "1").status == cas_status::stored);
         postgres_slot renews_third = third.for_renewals();
         user("BEGIN; LOCK TABLE bide_lock IN ACCESS EXCLUSIVE MODE");
@@ -1077,82 +941,6 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
         user("COMMIT");
         stuck.join();
         CHECK(r.status == cas_status::stored);
-    }
-}
-
-TEST_CASE("postgres_slot: a child of fork() has connections of its own") {
-    if (test::postgres_server* const s = server()) {
-        test::flaky_proxy net(s->port());
-        const std::string at = test::postgres_server::conninfo(net.port());
-        postgres_slot one(at, new_key());
-        postgres_slot two(at, new_key());
-        const auto version = one.compare_exchange(0, "parent").version;
-        REQUIRE(two.compare_exchange(0, "parent").status == cas_status::stored);
-        postgres_slot renews = one.for_renewals();
-        REQUIRE(renews.load().has_value());
-        CHECK(net.connections() == 2);
-        test::children busy(1, [&](int, auto) {
-            if (one.compare_exchange(version, "child").status != cas_status::stored ||
-                !two.load() || !renews.load()) {
-                return std::string("the child cannot use them");
-            }
-            return std::string();
-        });
-        CHECK(busy.reports().front() == "");
-        CHECK(net.connections() == 4);
-        CHECK(renews.load()->value == "child");
-        CHECK(two.load()->value == "parent");
-        CHECK(net.connections() == 4);
-    }
-}
-
-TEST_CASE(
-    "postgres_slot: watches of a process share one connection, and each hears only its channel") {
-    if (test::postgres_server* const s = server()) {
-        test::flaky_proxy net(s->port());
-        const std::string through = test::postgres_server::conninfo(net.port());
-        postgres_slot_options options{.notify = true, .listen_conninfo = through};
-        std::vector<postgres_slot> slots;
-        std::vector<std::unique_ptr<bide::slot_watch>> watches;
-        for (int i = 0; i < 40; ++i) {
-            slots.emplace_back(s->conninfo(), new_key(), options);
-            watches.push_back(std::move(slots.back().watch()).value());
-        }
-        CHECK(net.connections() == 1);
-        const auto changes = [&](std::size_t i) {
-            const auto seen = slots[i].load();
-            CHECK(slots[i].compare_exchange(seen->version, "x").status == cas_status::stored);
-            CHECK(test::is_readable(watches[i]->fd(), 10'000));
-            CHECK_FALSE(watches[i]->drain());
-            for (const auto& each : watches) {
-                CHECK((each == nullptr || !test::is_readable(each->fd(), 0)));
-            }
-        };
-        changes(0);
-        changes(39);
-        watches[0].reset();
-        auto again = slots[1].watch(); // of the same channel as another one
-        REQUIRE(again.has_value());
-        CHECK(session(s->conninfo())("SELECT 1") == "1");
-        CHECK(slots[0].compare_exchange(slots[0].load()->version, "x").status ==
-              cas_status::stored);
-        changes(1);
-        CHECK(test::is_readable((*again)->fd(), 10'000));
-        net.cut();
-        for (std::size_t i = 1; i < watches.size(); ++i) {
-            CHECK(test::is_readable(watches[i]->fd(), 10'000));
-            CHECK(watches[i]->drain() == postgres_error("08006"));
-            watches[i] = std::move(slots[i].watch()).value();
-        }
-        changes(7);
-        CHECK(net.connections() == 2);
-        watches.clear();
-        again = bide::unexpected{postgres_error("08006")};
-        CHECK(test::asks_until(10s, [&] {
-            return session(s->conninfo())(
-                       "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN bide_%' "
-                       "AND pid <> pg_backend_pid()") == "0";
-        }));
     }
 }
 
@@ -1235,6 +1023,9 @@ TEST_CASE(
         CHECK(is(refusal(s->conninfo() + " user=asked password=s3cret"), "28P01",
                  std::errc::permission_denied,
                  "database postgres: FATAL: password authentication failed for user \"asked\""));
+        const std::error_code wrong_password = refusal(s->conninfo() + " user=asked").error;
+        CHECK(sqlstate(wrong_password) == "28P01");
+        CHECK(wrong_password.message() == "wrong password (SQLSTATE 28P01)");
         const std::string uri = "://asked:s3cret%40%2f%3a%25@" + host + "/postgres";
         const std::string wrong = "://asked:s3cret%40%2f%3a%24@" + host + "/postgres";
         for (const std::string scheme : {"postgres", "postgresql"}) {
@@ -1309,6 +1100,7 @@ TEST_CASE("postgres_slot: errors that may pass are not reported as permanent") {
             CHECK(r.error == postgres_error(state));
             CHECK(has(r.words, words));
         };
+        may_pass("host=/nowhere user=postgres", "08001", "/nowhere");
         const std::uint16_t free = test::free_port();
         may_pass(s->conninfo() + " password=s3cret port=" + std::to_string(free), "08001",
                  "postgres at 127.0.0.1:" + std::to_string(free) + ", database postgres: ");
@@ -1355,7 +1147,7 @@ TEST_CASE(
         const refusal r("host=127.0.0.1 user=u dbname=d sslmode=prefer password=s3cret port=" +
                         std::to_string(pooler.port()));
         CHECK(has(r.words, "database d: FATAL: " + words));
-        return r.lasts ? bide::sqlstate(r.error) : "";
+        return r.lasts ? sqlstate(r.error) : "";
     };
     CHECK(refused("no such database: d") == "3D000");
     CHECK(refused("no such user: u") == "28P01");
@@ -1379,9 +1171,9 @@ TEST_CASE("postgres_slot: an acquire and a release without contention take two r
         const bool notifies = GENERATE(false, true);
         CAPTURE(notifies);
         postgres_slot_options options{.notify = notifies};
-        bide::durable_options quiet = test::unhurried();
+        durable_options quiet = test::unhurried();
         quiet.auto_renew = false; // a renewal is a request, too
-        bide::durable_mutex lock(postgres_slot(at, new_key(), options), quiet);
+        durable_mutex lock(postgres_slot(at, new_key(), options), quiet);
         const auto count = [&] {
             auto held = lock.acquire();
             REQUIRE(held.has_value());
@@ -1421,15 +1213,15 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
     constexpr std::size_t count = 150;
     // If a renewal waited for the row as long as a call does, it would take longer than a lease.
     CHECK(test::in_some_time(6s, [&](std::chrono::milliseconds lease) {
-        bide::durable_options options{.lease = lease};
-        std::vector<std::unique_ptr<bide::durable_mutex>> locks;
-        std::vector<bide::durable_guard> guards;
+        durable_options options{.lease = lease};
+        std::vector<std::unique_ptr<durable_mutex>> locks;
+        std::vector<durable_guard> guards;
         const auto held = [&] {
             return std::size_t(std::count_if(guards.begin(), guards.end(),
                                              [](const auto& each) { return each.is_held(); }));
         };
         for (std::size_t i = 0; i < count; ++i) {
-            locks.push_back(std::make_unique<bide::durable_mutex>(
+            locks.push_back(std::make_unique<durable_mutex>(
                 postgres_slot(small.conninfo(), "lock " + std::to_string(i),
                               patient_for(lease * 5 / 3)),
                 options));
@@ -1451,44 +1243,11 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
         const bool kept = held() == count - 1;
         user("COMMIT");
         bool released = true;
-        for (bide::durable_guard& each : guards) {
+        for (durable_guard& each : guards) {
             const bool in_time = each.release().has_value();
             CHECK((!in_time || &each != &guards[7]));
             released = released && (in_time || &each == &guards[7]);
         }
         return was_long && kept && released;
     }));
-}
-
-TEST_CASE(
-    "postgres_slot: a backend that is stopped delays a call for no longer than its retry_time") {
-    if (test::postgres_server* const s = server()) {
-        const std::string at = s->conninfo() + " application_name=stopped";
-        const std::string key = new_key();
-        postgres_slot slot(at, key, patient_for(500ms));
-        postgres_slot patient(at, key, patient_for(1h));
-        const auto first = patient.compare_exchange(0, "1");
-        REQUIRE(first.status == cas_status::stored);
-        session user(s->conninfo());
-        const auto backend = [&] {
-            return std::atoi(user("SELECT pid FROM pg_stat_activity WHERE application_name = "
-                                  "'stopped'")
-                                 .c_str());
-        };
-        const pid_t pid = backend();
-        REQUIRE(pid > 1);
-        postgres_slot renews = patient.for_renewals();
-        REQUIRE(renews.load().has_value());
-        REQUIRE(::kill(pid, SIGSTOP) == 0);
-        const auto began = std::chrono::steady_clock::now();
-        const auto late = slot.load();
-        const auto took = std::chrono::steady_clock::now() - began;
-        CHECK(renews.load().has_value());
-        const cas_result next = patient.compare_exchange(first.version, "2"); // on another one
-        ::kill(pid, SIGCONT);
-        CHECK((!late && late.error() == std::errc::timed_out));
-        CHECK(took >= 490ms);
-        CHECK(next.status == cas_status::stored);
-        CHECK(test::asks_until(10s, [&] { return slot.load().has_value(); }));
-    }
 }

@@ -6,9 +6,9 @@
 #include <bide/durable/slots/sqlite.hpp>
 
 #include <support/children.hpp>
-#include <support/containers.hpp>
 #include <support/gate.hpp>
 #include <support/on_time.hpp>
+#include <support/slot_results.hpp>
 #include <support/sqlite_databases.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
@@ -23,17 +23,7 @@
 #endif
 
 using namespace std::chrono_literals;
-using bide::cas_status;
-using bide::durable_errc;
-using bide::presence;
-using bide::relaxed_sqlite_slot;
-using bide::slot_snapshot;
-using bide::slot_version;
-using bide::sqlite_journal;
-using bide::sqlite_slot;
-using bide::sqlite_slot_errc;
-using bide::sqlite_slot_options;
-using bide::sqlite_transaction;
+using namespace bide;
 using test::exists;
 using test::in_mode;
 using test::put;
@@ -87,38 +77,6 @@ void copy(const std::string& from, const std::string& to) {
 // ---- presences
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
-
-TEST_CASE("sqlite_slot: a presence is seen until the last descriptor of it is closed") {
-    directory dir;
-    sqlite_slot s(dir / "a.db", "k");
-    sqlite_slot other(dir / "a.db", "other"); // marks belong to the database
-    auto mine = s.be_present();
-    auto his = other.be_present();
-    REQUIRE(mine);
-    REQUIRE(his);
-    const std::int64_t mark = (*mine)->mark();
-    CHECK(mark > 0);
-    CHECK(mark < std::int64_t{1} << 53);
-    CHECK(mark != (*his)->mark());
-    CHECK((::fcntl((*mine)->fd(), F_GETFD) & FD_CLOEXEC) != 0);
-    CHECK(s.is_present(mark) == presence::yes);
-    CHECK(other.is_present(mark) == presence::yes);
-    CHECK(in_child([&] {
-              sqlite_slot of_child(dir / "a.db", "k");
-              return std::to_string(static_cast<int>(of_child.is_present(mark)));
-          }) == std::to_string(static_cast<int>(presence::yes)));
-
-    test::shared_with_children<std::atomic<bool>> may_end;
-    test::children child(1, [&](int, auto) {
-        return test::eventually([&] { return may_end->load(); }) ? "" : "! late";
-    });
-    mine->reset(); // the child still has it open
-    CHECK(other.is_present(mark) == presence::yes);
-    *may_end = true;
-    CHECK(child.reports()[0] == "");
-    CHECK(other.is_present(mark) == presence::no);
-    CHECK(other.is_present((*his)->mark()) == presence::yes);
-}
 
 TEST_CASE("sqlite_slot: a mark is unknown to any file but its own") {
     directory dir;
@@ -182,10 +140,7 @@ TEST_CASE("sqlite_slot: without permission to make the -bide file no presence ca
     REQUIRE(::chmod((dir / "a.db").c_str(), 0666) == 0);
     REQUIRE(::chmod((dir / "a.db-journal").c_str(), 0666) == 0);
     REQUIRE(::chmod((dir / "").c_str(), 0555) == 0);
-    const std::string said = in_child([&]() -> std::string {
-        if (::geteuid() == 0 && ::setuid(65'534) != 0) { // root may write to every file
-            return "cannot";
-        }
+    const auto said = test::as_nobody([&]() -> std::string {
         sqlite_slot s(dir / "a.db", "k");
         if (value_of(s) != "old" || put(s, "new") == 0) {
             return "the slot does not work: " + s.explain();
@@ -197,11 +152,7 @@ TEST_CASE("sqlite_slot: without permission to make the -bide file no presence ca
         return s.is_present(77) == presence::unknown ? "good" : "known";
     });
     REQUIRE(::chmod((dir / "").c_str(), 0755) == 0);
-    if (said == "cannot") {
-        WARN("skipped: the test cannot become a user without write permission");
-        return;
-    }
-    CHECK(said == "good");
+    CHECK(said.value_or("good") == "good");
 }
 
 TEST_CASE("sqlite_slot: the -bide file has the owner and mode of the database") {
@@ -231,88 +182,6 @@ TEST_CASE("sqlite_slot: the -bide file has the owner and mode of the database") 
     CHECK(put(t, "z") != 0);
     CHECK_FALSE(t.be_present());
     CHECK(t.is_present(77) == presence::unknown);
-}
-
-#endif
-
-// ---- containers
-
-#if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
-
-TEST_CASE("sqlite_slot: containers see each other's presences at different paths") {
-    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
-    directory dir;
-    REQUIRE(::mkdir((dir / "here").c_str(), 0755) == 0);
-    REQUIRE(::mkdir((dir / "there").c_str(), 0755) == 0);
-    const test::container one(dir, {});
-    test::container_shape other{.boot_id = "00000000-0000-4000-8000-000000000002",
-                                .boottime_s = 100'000};
-    const test::container two(dir, other);
-    if (!one.is_running() || !two.is_running()) {
-        WARN("skipped: " << one.trouble() << two.trouble());
-        return;
-    }
-    struct state {
-        std::atomic<std::int64_t> mark{0};
-        std::atomic<int> seen{0};
-        std::atomic<int> ready{0};
-        std::atomic<bool> may_end{false};
-        std::atomic<int> errors{0};
-    };
-    test::shared_with_children<state> shared;
-    constexpr int each = 200;
-    const auto add = [&](sqlite_slot& s) {
-        ++shared->ready;
-        if (!test::eventually([&] { return shared->ready == 2; })) {
-            ++shared->errors;
-        }
-        for (int i = 0; i < each; ++i) {
-            const auto r = s.update_locked([](const slot_snapshot& from) {
-                return std::to_string(std::atol(from.value.c_str()) + 1);
-            });
-            shared->errors += r.status == cas_status::stored ? 0 : 1;
-        }
-    };
-    const pid_t holder = one.fork();
-    if (holder == 0) {
-        ::alarm(60);
-        sqlite_slot s(dir / "here/a.db", "k", in_mode(journal));
-        const auto mine = s.be_present();
-        shared->mark = mine ? (*mine)->mark() : -1;
-        add(s);
-        for (;;) {
-            ::pause();
-        }
-    }
-    const pid_t contender = two.fork();
-    if (contender == 0) {
-        ::alarm(60);
-        if (::mount((dir / "here").c_str(), (dir / "there").c_str(), nullptr, MS_BIND, nullptr) !=
-            0) {
-            ::_exit(71);
-        }
-        sqlite_slot s(dir / "there/a.db", "k", in_mode(journal));
-        test::eventually([&] { return shared->mark != 0; });
-        shared->seen = 1 + static_cast<int>(s.is_present(shared->mark));
-        add(s);
-        test::eventually([&] { return shared->may_end.load(); });
-        ::_exit(s.is_present(shared->mark) == presence::no ? 0 : 1);
-    }
-    REQUIRE(holder > 0);
-    REQUIRE(contender > 0);
-    sqlite_slot s(dir / "here/a.db", "k", in_mode(journal));
-    CHECK(test::eventually([&] { return value_of(s) == std::to_string(2 * each); }));
-    CHECK(shared->errors == 0);
-    CHECK(shared->mark > 0);
-    CHECK(shared->seen == 1 + static_cast<int>(presence::yes));
-    CHECK(s.is_present(shared->mark) == presence::yes); // the test is in neither container
-    int status = 0;
-    ::kill(holder, SIGKILL);
-    ::waitpid(holder, &status, 0);
-    shared->may_end = true;
-    ::waitpid(contender, &status, 0);
-    CHECK(status == 0);
-    CHECK(s.is_present(shared->mark) == presence::no);
 }
 
 #endif
@@ -362,6 +231,9 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
     slot_version latest = put(s, "x");
     REQUIRE(latest != 0);
     database db(dir / "a.db");
+    CHECK(db.run("UPDATE bide_lock SET value = 'text'") == SQLITE_CONSTRAINT);
+    CHECK(db.run("UPDATE bide_lock SET version = 0") == SQLITE_CONSTRAINT);
+    CHECK(s.compare_exchange(~slot_version(0), "x").status == cas_status::conflict);
     // A table without the checks, as another program may make it.
     REQUIRE(db.run("DROP TABLE bide_lock; CREATE TABLE bide_lock (key TEXT PRIMARY KEY, version, "
                    "value)") == SQLITE_OK);
@@ -392,14 +264,19 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
             INFO(s.explain());
             CHECK(has(s.explain(), part));
         }
-        const auto damaged = s.load();
+        CHECK(s.update_locked([](const slot_snapshot&) { return "x"; }).error ==
+              durable_errc::corrupt_record);
+        CHECK(s.compare_exchange(0, "x").status == cas_status::conflict);
+        REQUIRE(db.run("BEGIN") == SQLITE_OK);
+        sqlite_transaction in{db.get()};
+        CHECK(s.load_in(in).error() == durable_errc::corrupt_record);
+        REQUIRE(db.run("COMMIT") == SQLITE_OK);
         const auto r = s.replace_damaged("repaired");
         REQUIRE(r.status == cas_status::stored);
         CHECK(r.version > latest);
         CHECK((d.row[0] != '4' ||
                r.version > 4'000'000'000'000'000'000u)); // and later than the row's
-        const auto there = s.load();
-        REQUIRE(there);
+        const auto there = test::loaded(s);
         CHECK(there->version == r.version);
         CHECK(there->value == "repaired");
         CHECK_FALSE(there->lost_acknowledged);
@@ -416,8 +293,7 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
     sqlite_slot none(dir / "a.db", "not there");
     CHECK(none.replace_damaged("x").status == cas_status::conflict);
     CHECK(none.load()->version == 0);
-    sqlite_slot_options small{.max_value = 3};
-    CHECK(sqlite_slot(dir / "a.db", "the key", small).replace_damaged("long").error ==
+    CHECK(sqlite_slot(dir / "a.db", "the key", {.max_value = 3}).replace_damaged("long").error ==
           durable_errc::too_large);
 }
 
@@ -520,8 +396,7 @@ TEST_CASE("sqlite_slot: a log that lost its end is reported as the loss of an ac
     ::unlink((dir / "a.db-shm").c_str());
 
     sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
-    const auto there = s.load();
-    REQUIRE(there);
+    const auto there = test::loaded(s);
     CHECK(there->value == (how == 2 ? "value 6" : "value 8"));
     CHECK(there->version < last);
     CHECK(there->fell_back);
@@ -542,8 +417,7 @@ TEST_CASE("sqlite_slot: a log that lost its end is reported as the loss of an ac
     CHECK(s.load()->lost_acknowledged); // until the next change
 
     // No version repeats: not the lost one with another value.
-    const auto r = s.compare_exchange(there->version, "after");
-    CHECK(r.status == cas_status::stored);
+    const auto r = test::stored(s, there->version, "after");
     CHECK(r.version > last);
     CHECK(s.compare_exchange(last, "late").status == cas_status::conflict);
     CHECK(s.load()->value == "after");
@@ -564,13 +438,11 @@ TEST_CASE("sqlite_slot: a log that lost its beginning is reported as the loss of
     ::unlink((dir / "a.db-shm").c_str());
 
     sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
-    const auto there = s.load();
-    REQUIRE(there);
+    const auto there = test::loaded(s);
     CHECK(there->version == 0);
     CHECK_FALSE(there->fell_back); // the row may have been deleted
     CHECK(there->lost_acknowledged);
-    const auto r = s.compare_exchange(0, "after");
-    CHECK(r.status == cas_status::stored);
+    const auto r = test::stored(s, 0, "after");
     CHECK(r.version > last);
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
@@ -803,6 +675,7 @@ TEST_CASE(
     CHECK(value_of(sqlite_slot(dir / "first.db", "k")) == "x");
     write_bytes(dir / "text", std::string(8'192, 'g'));
     refused(dir / "text", std::errc::protocol_error, "file is not a database");
+    CHECK(bytes_of(dir / "text") == std::string(8'192, 'g'));
 
     // A symbolic link leads to the same database, with the same files beside it.
     REQUIRE(::symlink((dir / "first.db").c_str(), (dir / "directory/link.db").c_str()) == 0);
@@ -935,13 +808,13 @@ TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction ha
     REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
     sqlite_slot_options options;
     options.retry_time = 100ms; // every write to the locked database fails
-    const bide::durable_options of_lock = test::unhurried({.lease = 1h});
-    bide::durable_mutex first(sqlite_slot(dir / "a.db", "k", options), of_lock);
-    bide::durable_mutex second(sqlite_slot(dir / "a.db", "k", options), of_lock);
+    const durable_options of_lock = test::unhurried({.lease = 1h});
+    durable_mutex first(sqlite_slot(dir / "a.db", "k", options), of_lock);
+    durable_mutex second(sqlite_slot(dir / "a.db", "k", options), of_lock);
     sqlite_slot in_it(dir / "a.db", "k", options);
     sqlite_transaction in{db.get()};
-    const auto take = [&](bide::durable_mutex& m) {
-        bide::durable_ticket t = m.ticket();
+    const auto take = [&](durable_mutex& m) {
+        durable_ticket t = m.ticket();
         t.process_bound = true;
         REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
         const auto got = m.try_acquire_in(in_it, in, t);
@@ -961,26 +834,6 @@ TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction ha
 #endif
 }
 
-// Threads take and query presences concurrently with the slot's operations.
-TEST_CASE("sqlite_slot: a presence can be taken while another thread is in an operation") {
-#if defined(__linux__) && defined(F_OFD_SETLK)
-    directory dir;
-    sqlite_slot s(dir / "a.db", "k");
-    const auto mine = s.be_present(); // before the database exists
-    REQUIRE(mine);
-    bool was_there = false;
-    bool could_be = false;
-    const auto r = s.update_locked([&](const slot_snapshot&) {
-        was_there = s.is_present((*mine)->mark()) == presence::yes;
-        could_be = s.be_present().has_value();
-        return "x";
-    });
-    CHECK(r.status == cas_status::stored);
-    CHECK(was_there);
-    CHECK(could_be);
-#endif
-}
-
 TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a lease",
           "[promise.durable-damage]") {
     directory dir;
@@ -988,8 +841,8 @@ TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a 
     const pid_t holder = ::fork();
     if (holder == 0) {
         ::alarm(60);
-        bide::durable_mutex m(sqlite_slot(dir / "a.db", "k", in_mode(sqlite_journal::wal)),
-                              test::unhurried({.lease = 1h}));
+        durable_mutex m(sqlite_slot(dir / "a.db", "k", in_mode(sqlite_journal::wal)),
+                        test::unhurried({.lease = 1h}));
         {
             const auto before = m.try_acquire();
         }
@@ -1007,8 +860,8 @@ TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a 
         write_bytes(dir / "a.db-wal", log);
         ::unlink((dir / "a.db-shm").c_str());
     }
-    bide::durable_mutex m(sqlite_slot(dir / "a.db", "k", in_mode(sqlite_journal::wal)),
-                          test::unhurried({.lease = 1h}));
+    durable_mutex m(sqlite_slot(dir / "a.db", "k", in_mode(sqlite_journal::wal)),
+                    test::unhurried({.lease = 1h}));
     const auto guard = m.try_acquire();
     if (is_lost) {
         CHECK_FALSE(guard); // the record does not name the holder, so its death is not detected
@@ -1020,7 +873,7 @@ TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a 
 TEST_CASE(
     "sqlite_slot: a damaged record is an error until it is repaired, and tokens do not repeat") {
     directory dir;
-    bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), test::unhurried({.lease = 1h}));
+    durable_mutex m(sqlite_slot(dir / "a.db", "k"), test::unhurried({.lease = 1h}));
     std::int64_t before = 0;
     {
         const auto guard = m.try_acquire();

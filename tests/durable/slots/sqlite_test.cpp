@@ -7,6 +7,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/slot_results.hpp>
 #include <support/sqlite_databases.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>
@@ -20,15 +21,7 @@
 #endif
 
 using namespace std::chrono_literals;
-using bide::cas_status;
-using bide::durable_errc;
-using bide::relaxed_sqlite_slot;
-using bide::slot_snapshot;
-using bide::sqlite_journal;
-using bide::sqlite_slot;
-using bide::sqlite_slot_errc;
-using bide::sqlite_slot_options;
-using bide::sqlite_transaction;
+using namespace bide;
 using test::exists;
 using test::in_mode;
 using test::put;
@@ -37,15 +30,15 @@ using test::value_of;
 using database = test::sqlite_database;
 using directory = test::sqlite_directory;
 
-static_assert(bide::cas_slot<sqlite_slot>);
-static_assert(bide::locked_slot<sqlite_slot>);
-static_assert(bide::transactional_slot<sqlite_slot>);
-static_assert(bide::repairable_slot<sqlite_slot>);
-static_assert(bide::explaining_slot<sqlite_slot>);
-static_assert(bide::repairable_slot<relaxed_sqlite_slot>);
+static_assert(cas_slot<sqlite_slot>);
+static_assert(locked_slot<sqlite_slot>);
+static_assert(transactional_slot<sqlite_slot>);
+static_assert(repairable_slot<sqlite_slot>);
+static_assert(explaining_slot<sqlite_slot>);
+static_assert(repairable_slot<relaxed_sqlite_slot>);
 #if defined(__linux__)
-static_assert(bide::present_slot<sqlite_slot>);
-static_assert(bide::present_slot<relaxed_sqlite_slot>);
+static_assert(present_slot<sqlite_slot>);
+static_assert(present_slot<relaxed_sqlite_slot>);
 #endif
 static_assert(sqlite_slot::guarantees.keeps_acknowledged);
 static_assert(!relaxed_sqlite_slot::guarantees.keeps_acknowledged);
@@ -61,10 +54,7 @@ template <class Slot, sqlite_journal Journal> struct sqlite_store {
     static constexpr bool processes = true;
     static constexpr int scale = 2;
 
-    slot open() {
-        sqlite_slot_options options{.journal = Journal, .max_value = limit};
-        return slot(dir / "locks.db", key(), options);
-    }
+    slot open() { return slot(dir / "locks.db", key(), {.journal = Journal, .max_value = limit}); }
     // Every few calls another row of the same file, otherwise another file.
     void fresh() {
         if (++place % 3 == 0) {
@@ -262,15 +252,13 @@ TEST_CASE("sqlite_slot: a wait for a locked database times out, and nothing is s
     REQUIRE(db.run("CREATE TABLE work (x); BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") ==
             SQLITE_OK);
     auto r = s.compare_exchange(v, "new");
-    CHECK(r.status == cas_status::failed);
-    CHECK(r.error == std::errc::timed_out);
+    CHECK(test::fails(r, std::errc::timed_out));
     bool called = false;
     r = s.update_locked([&](const slot_snapshot&) {
         called = true;
         return std::string("new");
     });
-    CHECK(r.status == cas_status::failed);
-    CHECK(r.error == std::errc::timed_out);
+    CHECK(test::fails(r, std::errc::timed_out));
     CHECK_FALSE(called);
     CHECK(value_of(s) == "old"); // readers do not block a load
     REQUIRE(db.run("COMMIT") == SQLITE_OK);
@@ -288,8 +276,7 @@ TEST_CASE("sqlite_slot: a commit that readers block is rolled back") {
     REQUIRE(db.run("BEGIN; SELECT * FROM bide_lock") == SQLITE_OK);
     CHECK(s.compare_exchange(v, "new").error == std::errc::timed_out);
     const auto r = s.update_locked([](const slot_snapshot&) { return std::string("new"); });
-    CHECK(r.status == cas_status::failed);
-    CHECK(r.error == std::errc::timed_out);
+    CHECK(test::fails(r, std::errc::timed_out));
     REQUIRE(db.run("COMMIT") == SQLITE_OK);
     REQUIRE(db.run("BEGIN EXCLUSIVE") == SQLITE_OK);
     CHECK(s.load().error() == std::errc::timed_out);
@@ -377,9 +364,7 @@ TEST_CASE("sqlite_slot: the lock and the work are committed together or not at a
     REQUIRE(db.run("BEGIN; SELECT * FROM bide_lock") == SQLITE_OK);
     database writer(dir / "a.db");
     REQUIRE(writer.run("BEGIN IMMEDIATE") == SQLITE_OK);
-    const auto refused = s.compare_exchange_in(in, r.version, "x");
-    CHECK(refused.status == cas_status::failed);
-    CHECK(refused.error == std::errc::timed_out);
+    CHECK(test::fails(s.compare_exchange_in(in, r.version, "x"), std::errc::timed_out));
     CHECK(::sqlite3_get_autocommit(db.get()) == 0);
     REQUIRE(writer.run("ROLLBACK") == SQLITE_OK);
     REQUIRE(db.run("ROLLBACK") == SQLITE_OK);
@@ -408,56 +393,8 @@ TEST_CASE("sqlite_slot: a transaction on another database is refused") {
 
 // ---- damaged databases
 
-TEST_CASE("sqlite_slot: a row that no slot has stored is corrupt, and not absent") {
-    directory dir;
-    sqlite_slot s(dir / "a.db", "k");
-    REQUIRE(put(s, "x") != 0);
-    database db(dir / "a.db");
-    CHECK(db.run("UPDATE bide_lock SET value = 'text'") == SQLITE_CONSTRAINT);
-    CHECK(db.run("UPDATE bide_lock SET version = 0") == SQLITE_CONSTRAINT);
-    REQUIRE(db.run("PRAGMA ignore_check_constraints=1") == SQLITE_OK);
-    for (const char* const change : {"value = 'text'", "value = 7", "version = 0", "version = -3",
-                                     "version = 'text'", "version = 1.5"}) {
-        INFO(change);
-        REQUIRE(db.run(std::string("UPDATE bide_lock SET version = 5, value = x'00'; "
-                                   "UPDATE bide_lock SET ") +
-                       change) == SQLITE_OK);
-        CHECK(s.load().error() == durable_errc::corrupt_record);
-        CHECK(s.update_locked([](const slot_snapshot&) { return std::string(); }).error ==
-              durable_errc::corrupt_record);
-        CHECK(s.compare_exchange(0, "y").status == cas_status::conflict);
-        REQUIRE(db.run("BEGIN") == SQLITE_OK);
-        sqlite_transaction in{db.get()};
-        CHECK(s.load_in(in).error() == durable_errc::corrupt_record);
-        REQUIRE(db.run("COMMIT") == SQLITE_OK);
-    }
-    REQUIRE(db.run("UPDATE bide_lock SET version = 9223372036854775807, value = x'00'") ==
-            SQLITE_OK);
-    CHECK(s.compare_exchange(9223372036854775807u, "y").status == cas_status::conflict);
-    CHECK(s.compare_exchange(~bide::slot_version(0), "y").status == cas_status::conflict);
-}
-
-TEST_CASE("sqlite_slot: a file that is not a database and a table with other columns are errors") {
-    directory dir;
-    std::ofstream(dir / "a.db") << std::string(8'192, 'g');
-    sqlite_slot s(dir / "a.db", "k");
-    CHECK(s.load().error() == std::error_code(SQLITE_NOTADB, bide::sqlite_category()));
-    CHECK(s.compare_exchange(0, "x").status == cas_status::failed);
-    CHECK(std::ifstream(dir / "a.db").get() == 'g');
-
-    database(dir / "b.db").run("CREATE TABLE bide_lock (mine)");
-    sqlite_slot t(dir / "b.db", "k");
-    CHECK(t.load().error() == sqlite_slot_errc::other_table);
-    CHECK(t.compare_exchange(0, "x").status == cas_status::failed);
-
-    sqlite_slot u(dir / "none/c.db", "k");
-    CHECK(u.load().error().category() == bide::sqlite_category());
-    CHECK((u.load().error().value() & 0xff) == SQLITE_CANTOPEN);
-    CHECK(u.compare_exchange(0, "x").status == cas_status::failed);
-}
-
 TEST_CASE("sqlite_slot: error codes have messages and conditions") {
-    const auto code = [](int c) { return std::error_code(c, bide::sqlite_category()); };
+    const auto code = [](int c) { return std::error_code(c, sqlite_category()); };
     CHECK(code(SQLITE_BUSY_SNAPSHOT) == std::errc::timed_out);
     CHECK(code(SQLITE_FULL) == std::errc::no_space_on_device);
     CHECK(code(SQLITE_IOERR_FSYNC) == std::errc::io_error);
@@ -477,10 +414,7 @@ TEST_CASE("sqlite_slot: a read-only file can be loaded and not changed") {
     }
     REQUIRE(::chmod((dir / "a.db").c_str(), 0444) == 0);
     REQUIRE(::chmod((dir / "").c_str(), 0755) == 0);
-    test::children child(1, [&](int, auto) -> std::string {
-        if (::geteuid() == 0 && ::setuid(65'534) != 0) { // root may write to anything
-            return "cannot";
-        }
+    const auto said = test::as_nobody([&]() -> std::string {
         sqlite_slot s(dir / "a.db", "k");
         const auto there = s.load();
         if (!there || there->value != "old") {
@@ -492,12 +426,7 @@ TEST_CASE("sqlite_slot: a read-only file can be loaded and not changed") {
         }
         return value_of(s) == "old" ? "good" : "changed";
     });
-    const std::string said = child.reports()[0];
-    if (said == "cannot") {
-        std::fprintf(stderr, "skipped: nobody to be who may only read\n");
-        return;
-    }
-    CHECK(said == "good");
+    CHECK(said.value_or("good") == "good");
     CHECK(value_of(sqlite_slot(dir / "a.db", "k")) == "old");
 }
 
@@ -523,8 +452,7 @@ TEST_CASE("sqlite_slot: on a full disk the old value stays") {
         }
         const std::string large(100'000, 'x');
         auto r = s.compare_exchange(v, large);
-        CHECK(r.status == cas_status::failed);
-        CHECK(r.error == std::error_code(SQLITE_FULL, bide::sqlite_category()));
+        CHECK(test::fails(r, std::error_code(SQLITE_FULL, sqlite_category())));
         CHECK(value_of(s) == "old");
         r = s.update_locked([&](const slot_snapshot&) { return large; });
         CHECK(r.status == cas_status::failed);
@@ -541,46 +469,6 @@ TEST_CASE("sqlite_slot: on a full disk the old value stays") {
 #endif
 
 // ---- crashes
-
-TEST_CASE("sqlite_slot: a writer that is killed leaves the old value or the new one") {
-    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
-    directory dir;
-    test::shared_with_children<std::atomic<long>> acknowledged;
-    test::jitter chance(17);
-    sqlite_slot s(dir / "a.db", "k", in_mode(journal));
-    for (int round = 0; round < 12; ++round) {
-        const long before = acknowledged->load();
-        const pid_t child = ::fork();
-        if (child == 0) {
-            ::alarm(60);
-            sqlite_slot mine(dir / "a.db", "k", in_mode(journal));
-            auto there = mine.load();
-            for (long n = std::atol(there ? there->value.c_str() : "0") + 1; there; ++n) {
-                const auto r = mine.compare_exchange(there->version, std::to_string(n));
-                if (r.status != cas_status::stored) {
-                    break;
-                }
-                there->version = r.version;
-                acknowledged->store(n);
-            }
-            ::_exit(1);
-        }
-        const bool has_begun = test::eventually([&] { return acknowledged->load() > before + 2; });
-        for (auto left = chance.below(20'000); left > 0; --left) {
-            static_cast<void>(acknowledged->load());
-        }
-        ::kill(child, SIGKILL);
-        int status = 0;
-        ::waitpid(child, &status, 0);
-        REQUIRE(has_begun);
-        REQUIRE(WIFSIGNALED(status));
-        const long there = std::atol(value_of(s).c_str());
-        const long said = acknowledged->load();
-        CHECK((there == said || there == said + 1));
-        acknowledged->store(there);
-    }
-    CHECK(database(dir / "a.db").ask("PRAGMA integrity_check") == "ok");
-}
 
 namespace {
 
@@ -688,8 +576,7 @@ TEST_CASE("sqlite_slot: the result is correct wherever the disk fails") {
     bool is_over = false;
     for (int at = 1; !is_over && at < 200; ++at) {
         INFO("call " << at);
-        const auto there = s.load();
-        REQUIRE(there);
+        const auto there = test::loaded(s);
         const std::string value = std::to_string(at) + std::string(6'000, 'v');
         disk.calls = 0;
         disk.fails_with = error;
@@ -700,8 +587,7 @@ TEST_CASE("sqlite_slot: the result is correct wherever the disk fails") {
         disk.fails_at = 0;
         ++seen[static_cast<int>(r.status)];
         sqlite_slot other(dir / "a.db", "k", in_mode(journal));
-        const auto now = other.load();
-        REQUIRE(now);
+        const auto now = test::loaded(other);
         const bool is_new = now->version == there->version + 1 && now->value == value;
         const bool is_old = now->version == there->version && now->value == there->value;
         CHECK((is_new || is_old));
