@@ -1,29 +1,17 @@
 #include <bide/durable/acquire_all.hpp>
 
-#include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 
-#include <support/children.hpp>
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
-#include <support/temp_directory.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-#include <unistd.h>
-
 using namespace std::chrono_literals;
-using bide::acquire_all;
-using bide::acquire_request;
-using bide::durable_errc;
-using bide::durable_mutex;
-using bide::durable_options;
-using bide::durable_semaphore;
-using bide::durable_shared_mutex;
-using bide::errc;
-using bide::keyed_lock;
-using bide::memory_slot;
+using namespace bide;
 using test::unhurried;
+using test::within;
 
 namespace {
 
@@ -43,20 +31,6 @@ template <class Locks> std::vector<keyed_lock> shuffled(Locks& locks, std::minst
         all.emplace_back(key_of(i), locks[i]);
     }
     return all;
-}
-
-acquire_request within(std::chrono::nanoseconds timeout) {
-    acquire_request request;
-    request.timeout = timeout;
-    return request;
-}
-
-// A lock that has waiters.
-bool has_waiter(durable_mutex& lock) {
-    return test::eventually([&] {
-        const auto seen = lock.inspect();
-        return seen && *seen && !(*seen)->live.waiters.empty();
-    });
 }
 
 } // namespace
@@ -115,13 +89,13 @@ TEST_CASE("acquire_all: acquires all locks or none", "[promise.durable-several-l
     };
     {
         const auto writer = c.acquire();
-        REQUIRE(bide::try_acquire_all(all()).error() == errc::timeout);
+        REQUIRE(try_acquire_all(all()).error() == errc::timeout);
         REQUIRE(acquire_all(all(), within(10ms)).error() == errc::timeout);
         REQUIRE(a.try_acquire());
         REQUIRE(b.try_acquire(3));
     }
     const auto reader = c.acquire_shared();
-    auto held = bide::try_acquire_all(all());
+    auto held = try_acquire_all(all());
     REQUIRE(held);
     REQUIRE(held->size() == 3);
     REQUIRE((*held)[0].fence() > reader->fence());
@@ -135,7 +109,7 @@ TEST_CASE("acquire_all: acquires all locks or none", "[promise.durable-several-l
     REQUIRE(held->release());
     REQUIRE(a.try_acquire());
     {
-        auto one = bide::try_acquire_all(all());
+        auto one = try_acquire_all(all());
         auto other = std::move(one); // moves the grants
         REQUIRE(other->is_held());
     }
@@ -164,7 +138,7 @@ TEST_CASE("acquire_all: if a lock is lost while it waits for the next one, it gi
     auto held = b.acquire();
     std::error_code error;
     test::team waiter(1, [&](int) { error = acquire_all({{"a", a}, {"b", b}}).error(); });
-    REQUIRE(has_waiter(b));
+    REQUIRE(test::comes_to_wait(b));
     const auto seen = a.inspect();
     const auto fence = (*seen)->live.holders.front().fence;
     REQUIRE(*a.admin("test").force_release(fence, "lost"));
@@ -195,7 +169,7 @@ TEST_CASE("acquire_all: a callback of the common token may release the locks") {
     brief.lease = 300ms;
     durable_mutex a(memory_slot(), unhurried());
     durable_mutex b(memory_slot(), brief);
-    std::optional<bide::durable_guards> held;
+    std::optional<durable_guards> held;
     if (auto got = acquire_all({{"a", a}, {"b", b}})) {
         held.emplace(std::move(*got));
     }
@@ -219,13 +193,12 @@ TEST_CASE("acquire_all: a stop ends the wait and not the grants") {
     durable_mutex a(memory_slot(), unhurried());
     durable_mutex b(memory_slot(), unhurried());
     std::stop_source stop;
-    acquire_request request;
-    request.stop = stop.get_token();
+    const acquire_request request = test::until_stop(stop);
     auto all = acquire_all({{"a", a}, {"b", b}}, request);
     REQUIRE(all);
     std::error_code error;
     test::team waiter(1, [&](int) { error = acquire_all({{"b", b}}, request).error(); });
-    REQUIRE(has_waiter(b));
+    REQUIRE(test::comes_to_wait(b));
     stop.request_stop();
     waiter.join();
     REQUIRE(error == errc::stopped);
@@ -234,16 +207,16 @@ TEST_CASE("acquire_all: a stop ends the wait and not the grants") {
 }
 
 TEST_CASE("acquire_all: coroutines acquire all locks, and are cancelled") {
-    bide::scheduler workers;
+    scheduler workers;
     std::array<durable_mutex, count> locks{durable_mutex(memory_slot(), unhurried()),
                                            durable_mutex(memory_slot(), unhurried()),
                                            durable_mutex(memory_slot(), unhurried())};
     std::atomic<int> inside{0};
-    const auto body = [&](unsigned seed) -> bide::task<bool> {
+    const auto body = [&](unsigned seed) -> task<bool> {
         std::minstd_rand random(seed);
         bool good = true;
         for (int k = 0; k < 10; ++k) {
-            auto acquiring = bide::async_acquire_all(shuffled(locks, random));
+            auto acquiring = async_acquire_all(shuffled(locks, random));
             auto held = co_await std::move(acquiring);
             good = good && held && inside.fetch_add(1) == 0;
             inside.fetch_sub(1);
@@ -252,7 +225,7 @@ TEST_CASE("acquire_all: coroutines acquire all locks, and are cancelled") {
         }
         co_return good;
     };
-    std::vector<bide::join_handle<bool>> tasks;
+    std::vector<join_handle<bool>> tasks;
     for (unsigned i = 1; i < 5; ++i) {
         tasks.push_back(workers.spawn(body(i)));
     }
@@ -260,54 +233,22 @@ TEST_CASE("acquire_all: coroutines acquire all locks, and are cancelled") {
         REQUIRE(std::move(t).join());
     }
     const auto last = locks[2].acquire();
-    const auto waits = [&]() -> bide::task<std::error_code> {
+    const auto waits = [&]() -> task<std::error_code> {
         std::minstd_rand random;
-        auto acquiring = bide::async_acquire_all(shuffled(locks, random));
+        auto acquiring = async_acquire_all(shuffled(locks, random));
         const auto held = co_await std::move(acquiring);
         co_return held ? std::error_code() : held.error();
     };
     auto waiter = workers.spawn(waits());
-    REQUIRE(has_waiter(locks[2]));
+    REQUIRE(test::comes_to_wait(locks[2]));
     waiter.cancel();
     REQUIRE(std::move(waiter).join() == errc::stopped);
     REQUIRE(test::eventually([&] { return locks[0].try_acquire().has_value(); }));
-    const auto twice = [&]() -> bide::task<std::error_code> {
+    const auto twice = [&]() -> task<std::error_code> {
         std::vector<keyed_lock> same{{"a", locks[1]}, {"b", locks[1]}};
-        auto acquiring = bide::async_acquire_all(std::move(same));
+        auto acquiring = async_acquire_all(std::move(same));
         const auto held = co_await std::move(acquiring);
         co_return held ? std::error_code() : held.error();
     };
     REQUIRE(workers.spawn(twice()).join() == durable_errc::invalid_argument);
-}
-
-TEST_CASE("acquire_all: processes that are killed with locks leave them to the others") {
-    const test::temp_directory dir("acquire-all");
-    test::shared_with_children<std::atomic<int>> inside;
-    test::children all(4, [&](int i, auto gate) -> std::string {
-        gate();
-        std::minstd_rand random(static_cast<unsigned>(i + 1));
-        std::vector<durable_mutex> locks;
-        for (std::size_t k = 0; k < count; ++k) {
-            locks.emplace_back(bide::file_slot(dir / key_of(k)), unhurried());
-        }
-        for (int k = 0; k < 15; ++k) {
-            auto held = acquire_all(shuffled(locks, random), within(test::patience));
-            if (!held) {
-                return held.error().message();
-            }
-            if (inside->exchange(1) != 0) {
-                return "two processes hold the locks";
-            }
-            *inside = 0;
-            if (i == 0 && k == 5) {
-                ::kill(::getpid(), SIGKILL);
-            }
-        }
-        return {};
-    });
-    const auto said = all.reports();
-    REQUIRE(said[0].find("! the process ended with status 9") != std::string::npos);
-    for (std::size_t i = 1; i < 4; ++i) {
-        REQUIRE(said[i] == "");
-    }
 }

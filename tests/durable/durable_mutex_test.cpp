@@ -11,56 +11,28 @@
 #include <support/test.hpp>
 
 using namespace std::chrono_literals;
-using bide::durable_mutex;
-using bide::errc;
-using bide::memory_slot;
+using namespace bide;
 
-static_assert(std::movable<durable_mutex> && std::movable<bide::durable_guard>);
-static_assert(bide::cas_slot<memory_slot> && !bide::cas_slot<durable_mutex>);
-
-TEST_CASE(
-    "durable_mutex: over objects that share a slot, one holds at a time and no token repeats") {
-    const memory_slot slot;
-    constexpr int threads = 4;
-    constexpr int each = 25;
-    std::atomic<int> inside{0};
-    std::atomic<bool> wrong{false};
-    std::int64_t last = 0; // under the lock
-    int count = 0;         // under the lock
-    test::team team(threads, [&](int) {
-        durable_mutex m(slot);
-        for (int i = 0; i < each; ++i) {
-            const auto g = m.acquire();
-            if (!g || inside.fetch_add(1) != 0 || g->fence() <= last) {
-                wrong = true;
-            }
-            last = g->fence();
-            ++count;
-            inside.fetch_sub(1);
-        }
-    });
-    team.join();
-    REQUIRE_FALSE(wrong);
-    REQUIRE(count == threads * each);
-}
+static_assert(std::movable<durable_mutex> && std::movable<durable_guard>);
+static_assert(cas_slot<memory_slot> && !cas_slot<durable_mutex>);
 
 TEST_CASE("durable_mutex: tasks hold it across suspensions, and waiting blocks no worker") {
-    bide::scheduler_options one;
+    scheduler_options one;
     one.num_workers = 1;
-    bide::scheduler workers(one);
+    scheduler workers(one);
     durable_mutex m(memory_slot{});
     int inside = 0;
     bool wrong = false;
-    const auto body = [&]() -> bide::task<void> {
+    const auto body = [&]() -> task<void> {
         for (int i = 0; i < 10; ++i) {
             auto g = co_await m.async_acquire();
             wrong = wrong || !g || inside != 0;
             ++inside;
-            co_await bide::this_task::yield();
+            co_await this_task::yield();
             --inside;
         }
     };
-    std::vector<bide::join_handle<void>> tasks;
+    std::vector<join_handle<void>> tasks;
     for (int i = 0; i < 3; ++i) {
         tasks.push_back(workers.spawn(body()));
     }
@@ -72,11 +44,11 @@ TEST_CASE("durable_mutex: tasks hold it across suspensions, and waiting blocks n
 
 TEST_CASE("durable_mutex: is not recursive, except for the same ticket") {
     durable_mutex m(memory_slot{});
-    bide::acquire_request mine;
+    acquire_request mine;
     mine.ticket = m.ticket("me");
     const auto g = m.acquire(mine);
     REQUIRE(m.try_acquire().error() == errc::timeout);
-    bide::durable_ticket again = *mine.ticket;
+    durable_ticket again = *mine.ticket;
     REQUIRE(m.try_acquire(again)->acquired);
     REQUIRE(again.fence == g->fence());
     REQUIRE(g->lane() == 0);
@@ -85,15 +57,14 @@ TEST_CASE("durable_mutex: is not recursive, except for the same ticket") {
 TEST_CASE("durable_mutex: a minimum hold time keeps other contenders out after an early release",
           "[promise.durable-minimum-hold]") {
     std::chrono::milliseconds now = 1'000s;
-    bide::durable_options o{.clock = bide::lock_clock::caller};
+    durable_options o{.clock = lock_clock::caller};
     o.now = [&now] { return now; };
     o.lease = 20s;
     o.auto_renew = false;
     durable_mutex m(memory_slot(), o);
-    bide::acquire_request once;
+    acquire_request once;
     once.at_least = 60s;
-    auto g = m.acquire(once);
-    REQUIRE(g.has_value());
+    auto g = test::acquired(m, once);
     const std::int64_t fence = g->fence();
     REQUIRE(g->release().has_value());
     REQUIRE(m.try_acquire().error() == errc::timeout);
@@ -107,17 +78,16 @@ TEST_CASE("durable_mutex: a minimum hold time keeps other contenders out after a
 
 TEST_CASE("durable_mutex: a minimum hold time that is out of range is refused") {
     durable_mutex m(memory_slot{});
-    bide::acquire_request request;
+    acquire_request request;
     request.at_least = -1ms;
-    REQUIRE(m.acquire(request).error() == bide::durable_errc::invalid_argument);
+    REQUIRE(m.acquire(request).error() == durable_errc::invalid_argument);
 }
 
 TEST_CASE("durable_mutex: an administrator ends a minimum hold time") {
     durable_mutex m(memory_slot{});
-    bide::acquire_request once;
+    acquire_request once;
     once.at_least = 1h;
-    auto g = m.acquire(once);
-    REQUIRE(g.has_value());
+    auto g = test::acquired(m, once);
     const std::int64_t fence = g->fence();
     REQUIRE(g->release().has_value());
     REQUIRE_FALSE(m.try_acquire().has_value());
@@ -132,7 +102,7 @@ TEST_CASE("durable_mutex: a grant that its caller did not wait for has no minimu
     store->hang_in(test::place::compare_exchange);
     durable_mutex m(test::valved_slot(slot, store));
     durable_mutex others(slot);
-    bide::acquire_request once;
+    acquire_request once;
     once.at_least = 1h;
     once.timeout = 1ms;
     REQUIRE(m.acquire(once).error() == errc::timeout);
@@ -147,22 +117,21 @@ TEST_CASE("durable_mutex: a grant that its caller did not wait for has no minimu
 TEST_CASE("durable_mutex: a note and labels are shown while the contender waits and holds") {
     const memory_slot slot;
     durable_mutex m(slot);
-    bide::acquire_request request;
+    acquire_request request;
     request.note = "nightly report";
     request.labels = {{"team", "billing"}, {"run", "7"}};
-    auto g = m.acquire(request);
-    REQUIRE(g.has_value());
+    auto g = test::acquired(m, request);
     const auto seen = m.inspect();
     const auto& about = (*seen)->live.holders.at(0).about;
     REQUIRE(about.note == "nightly report");
     REQUIRE(about.labels == std::vector<bide::durable::label>{{"run", "7"}, {"team", "billing"}});
 
     request.note = "\xff";
-    REQUIRE(m.acquire(request).error() == bide::durable_errc::invalid_argument);
+    REQUIRE(m.acquire(request).error() == durable_errc::invalid_argument);
     request.note = std::string(257, 'x');
-    REQUIRE(m.acquire(request).error() == bide::durable_errc::invalid_argument);
+    REQUIRE(m.acquire(request).error() == durable_errc::invalid_argument);
     request.note.clear();
     request.labels = {{"team", "a"}, {"team", "b"}};
-    REQUIRE(m.acquire(request).error() == bide::durable_errc::invalid_argument);
+    REQUIRE(m.acquire(request).error() == durable_errc::invalid_argument);
     REQUIRE(m.inspect().value()->live.waiters.empty());
 }

@@ -2,6 +2,7 @@
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
@@ -13,29 +14,15 @@
 #include <unistd.h>
 
 using namespace std::chrono_literals;
-using bide::durable_errc;
-using bide::durable_options;
-using bide::durable_semaphore;
-using bide::durable_ticket;
-using bide::errc;
-using bide::lock_clock;
-using bide::memory_slot;
+using namespace bide;
+using test::holding;
+using test::waiting;
 
 namespace {
 
 durable_options on_callers_clock() {
     durable_options o{.lease = 100ms, .clock = lock_clock::caller};
     return o;
-}
-
-// Returns how many waiters the record has.
-std::size_t waiting(durable_semaphore& s) {
-    const auto seen = s.inspect();
-    return seen && *seen ? (*seen)->live.waiters.size() : 0;
-}
-std::size_t holding(durable_semaphore& s) {
-    const auto seen = s.inspect();
-    return seen && *seen ? (*seen)->live.holders.size() : 0;
 }
 
 } // namespace
@@ -105,17 +92,16 @@ TEST_CASE("durable_semaphore: contenders with another number of permits are refu
           "[promise.durable-permit-number]") {
     const memory_slot slot;
     durable_semaphore three(slot, 3);
-    const auto held = three.acquire();
-    REQUIRE(held.has_value());
+    const auto held = test::acquired(three);
     durable_semaphore four(slot, 4);
     REQUIRE(four.acquire().error() == durable_errc::permits_mismatch);
     REQUIRE(holding(three) == 1);
 }
 
 TEST_CASE("durable_semaphore: the constructor throws if an option is out of range") {
-    const auto refuses = [](std::int64_t permits, durable_options o) {
+    const auto refuses = [](std::int64_t permits, const durable_options& o) {
         try {
-            durable_semaphore s(memory_slot(), permits, std::move(o));
+            durable_semaphore s(memory_slot(), permits, o);
             return false;
         } catch (const std::system_error& e) {
             return e.code() == durable_errc::invalid_argument;
@@ -123,35 +109,24 @@ TEST_CASE("durable_semaphore: the constructor throws if an option is out of rang
     };
     REQUIRE(refuses(0, {}));
     REQUIRE(refuses(-1, {}));
-    durable_options o{.lease = 0ms};
-    REQUIRE(refuses(1, o));
-    o = {};
-    o.margin = o.lease;
-    REQUIRE(refuses(1, o));
-    o = {};
-    o.lease = 1ms; // less than the margin that is taken where none is given
-    REQUIRE(refuses(1, o));
-    o.lease = 2ms;
-    REQUIRE_FALSE(refuses(1, o));
-    o = {};
-    o.reclaim_delay = -1ms;
-    REQUIRE(refuses(1, o));
-    o = {};
-    o.clock = lock_clock::server; // that this slot does not have
-    REQUIRE(refuses(1, o));
-    o = {};
-    o.poll_most = 0ms;
-    REQUIRE(refuses(1, o));
-    o = {};
-    o.holder_id = "\xff";
-    REQUIRE(refuses(1, o));
+    REQUIRE(refuses(1, {.lease = 0ms}));
+    REQUIRE(refuses(1, {.lease = 30s, .margin = 30s}));
+    REQUIRE(refuses(1, {.lease = 1ms})); // less than the margin that is taken where none is given
+    REQUIRE(refuses(1, {.lease = 1s, .warn_before = 1s})); // not before the loss
+    REQUIRE(refuses(1, {.warn_before = -1ms}));
+    REQUIRE(refuses(1, {.reclaim_delay = -1ms}));
+    REQUIRE(refuses(1, {.clock = lock_clock::server})); // that this slot does not have
+    REQUIRE(refuses(1, {.holder_id = "\xff"}));
+    REQUIRE(refuses(1, {.attempt_limit = -1ms}));
+    REQUIRE(refuses(1, {.poll_most = 0ms}));
+    REQUIRE_FALSE(refuses(1, {.lease = 2ms}));
     REQUIRE_FALSE(refuses(1, {}));
 }
 
 TEST_CASE(
     "durable_semaphore: more permits than there are are refused, and so are invalid tickets") {
     durable_semaphore s(memory_slot(), 2);
-    bide::acquire_request r;
+    acquire_request r;
     r.weight = 3;
     REQUIRE(s.acquire(r).error() == durable_errc::too_heavy);
     r.weight = 0;
@@ -169,20 +144,20 @@ TEST_CASE("durable_semaphore: threads and coroutines are served in the order of 
     std::mutex lock;
     std::vector<int> order;
     std::map<int, std::int64_t> fences;
-    const auto note = [&](int who, const bide::durable_guard& g) {
+    const auto note = [&](int who, const durable_guard& g) {
         const std::lock_guard guard(lock);
         order.push_back(who);
         fences[who] = g.fence();
     };
-    const auto by_task = [&](int who) -> bide::task<void> {
+    const auto by_task = [&](int who) -> task<void> {
         auto mine = co_await s.async_acquire();
         if (mine) {
             note(who, *mine);
         }
     };
-    bide::scheduler workers;
+    scheduler workers;
     std::vector<std::thread> threads;
-    std::vector<bide::join_handle<void>> tasks;
+    std::vector<join_handle<void>> tasks;
     for (int who = 0; who < 6; ++who) {
         if (who % 2 == 0) {
             threads.emplace_back([&, who] {
@@ -194,7 +169,7 @@ TEST_CASE("durable_semaphore: threads and coroutines are served in the order of 
         } else {
             tasks.push_back(workers.spawn(by_task(who)));
         }
-        REQUIRE(test::eventually([&] { return waiting(s) == static_cast<std::size_t>(who) + 1; }));
+        REQUIRE(test::comes_to_wait(s, static_cast<std::size_t>(who) + 1));
     }
     REQUIRE(held->release().has_value());
     for (std::thread& t : threads) {
@@ -215,14 +190,14 @@ TEST_CASE("durable_semaphore: a large request is not starved, and no later conte
     auto one = s.acquire();
     std::optional<std::int64_t> large_fence;
     std::thread large([&] {
-        bide::acquire_request r;
+        acquire_request r;
         r.weight = 3;
         auto mine = s.acquire(r);
         if (mine) {
             large_fence = mine->fence();
         }
     });
-    REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
+    REQUIRE(test::comes_to_wait(s));
     REQUIRE(s.try_acquire().error() == errc::timeout); // two are free, and are kept for it
     REQUIRE(waiting(s) == 1);                          // no trace
     REQUIRE(one->release().has_value());
@@ -236,16 +211,13 @@ TEST_CASE("durable_semaphore: free permits are granted even if a stop was reques
     durable_semaphore s(memory_slot(), 1, test::unhurried());
     std::stop_source stopped;
     stopped.request_stop();
-    bide::acquire_request r;
-    r.stop = stopped.get_token();
+    acquire_request r = test::until_stop(stopped);
     {
-        const auto got = s.acquire(r);
-        REQUIRE(got.has_value());
+        const auto got = test::acquired(s, r);
         REQUIRE(s.acquire(r).error() == errc::stopped);
     }
     r.timeout = -1s;
-    const auto got = s.acquire(r);
-    REQUIRE(got.has_value());
+    const auto got = test::acquired(s, r);
     REQUIRE(s.acquire(r).error() == errc::timeout);
     REQUIRE(waiting(s) == 0);
 }
@@ -256,41 +228,12 @@ TEST_CASE("durable_semaphore: a contender that gives up leaves no entry, and the
     durable_semaphore s(memory_slot(), 1, test::unhurried());
     auto held = s.acquire();
 
-    SECTION("by a timeout") {
-        bide::acquire_request r;
-        r.timeout = 5ms;
-        REQUIRE(s.acquire(r).error() == errc::timeout);
-        REQUIRE(bide::sync_wait(s.async_acquire(r)).error() == errc::timeout);
-    }
-    SECTION("by a stop") {
-        std::stop_source source;
-        std::error_code why;
-        std::thread waiter([&] {
-            bide::acquire_request r;
-            r.stop = source.get_token();
-            why = s.acquire(r).error();
-        });
-        REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
-        source.request_stop();
-        waiter.join();
-        REQUIRE(why == errc::stopped);
-    }
-    SECTION("by a stop, in a coroutine") {
-        std::stop_source source;
-        bide::scheduler workers;
-        bide::acquire_request r;
-        r.stop = source.get_token();
-        auto task = workers.spawn(s.async_acquire(r));
-        REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
-        source.request_stop();
-        REQUIRE(std::move(task).join().error() == errc::stopped);
-    }
-    SECTION("by cancelling its task") {
-        bide::scheduler workers;
-        auto task = workers.spawn(s.async_acquire());
-        REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
-        task.cancel();
-        REQUIRE(std::move(task).join().error() == errc::stopped);
+    REQUIRE(s.acquire(test::within(5ms)).error() == errc::timeout);
+    REQUIRE(sync_wait(s.async_acquire(test::within(5ms))).error() == errc::timeout);
+    for (const test::giving_up how : test::ways_to_give_up) {
+        const auto waits = [&] { CHECK(test::comes_to_wait(s)); };
+        REQUIRE(test::error_of_giving_up(how, s, waits) == errc::stopped);
+        REQUIRE(waiting(s) == 0);
     }
     REQUIRE(waiting(s) == 0);
     REQUIRE(held->release().has_value());
@@ -299,20 +242,17 @@ TEST_CASE("durable_semaphore: a contender that gives up leaves no entry, and the
 
 TEST_CASE("durable_semaphore: if a holder disappears, contenders wait until its lease expires",
           "[promise.durable-killed-holder]") {
-    durable_options o{.lease = 60ms};
-    durable_semaphore s(memory_slot(), 1, o);
+    durable_semaphore s(memory_slot(), 1, {.lease = 60ms});
     durable_ticket lost = s.ticket();
     const std::int64_t before = bide::durable::boottime_ms();
     REQUIRE(s.try_acquire(lost)->acquired);
-    const auto next = s.acquire();
-    REQUIRE(next.has_value());
+    const auto next = test::acquired(s);
     REQUIRE(bide::durable::boottime_ms() - before >= 60);
     REQUIRE(next->fence() > lost.fence);
 }
 
 TEST_CASE("durable_semaphore: if a waiter disappears, its place expires after its time") {
-    durable_options o{.waiter_ttl = 60ms};
-    durable_semaphore s(memory_slot(), 1, o);
+    durable_semaphore s(memory_slot(), 1, {.waiter_ttl = 60ms});
     auto held = s.acquire();
     durable_ticket ghost = s.ticket();
     const std::int64_t before = bide::durable::boottime_ms();
@@ -323,7 +263,7 @@ TEST_CASE("durable_semaphore: if a waiter disappears, its place expires after it
 }
 
 TEST_CASE("durable_semaphore: a guard may outlive it") {
-    std::optional<bide::durable_guard> held;
+    std::optional<durable_guard> held;
     const memory_slot slot;
     {
         durable_semaphore s(slot, 1);
@@ -339,7 +279,7 @@ TEST_CASE("durable_semaphore: a guard may outlive it") {
 TEST_CASE("durable_semaphore: a stored value that is no record is an error, not an empty lock",
           "[promise.durable-unreadable]") {
     memory_slot slot;
-    REQUIRE(slot.compare_exchange(0, "{\"v\":1}").status == bide::cas_status::stored);
+    REQUIRE(slot.compare_exchange(0, "{\"v\":1}").status == cas_status::stored);
     durable_semaphore s(slot, 1);
     REQUIRE(s.acquire().error() == durable_errc::corrupt_record);
     REQUIRE(s.inspect().error() == durable_errc::corrupt_record);
@@ -365,46 +305,45 @@ struct tiny_transaction {
 };
 class tiny_slot {
 public:
-    static constexpr bide::slot_guarantees guarantees{true, false, lock_clock::boottime};
+    static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
     using transaction = tiny_transaction;
     explicit tiny_slot(tiny_database& of) : of_(&of) {}
-    bide::result<bide::slot_snapshot, std::error_code> load() { return read(*of_); }
-    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
+    result<slot_snapshot, std::error_code> load() { return read(*of_); }
+    cas_result compare_exchange(slot_version v, std::string_view value) {
         return write(*of_, v, value);
     }
-    bide::result<bide::slot_snapshot, std::error_code> load_in(transaction& in) {
+    result<slot_snapshot, std::error_code> load_in(transaction& in) {
         if (in.is_aborted) {
-            return bide::unexpected{std::make_error_code(std::errc::io_error)};
+            return unexpected{std::make_error_code(std::errc::io_error)};
         }
         return read(in.draft);
     }
     std::string explain() const { return "the transaction was aborted"; }
-    bide::cas_result compare_exchange_in(transaction& in, bide::slot_version v,
-                                         std::string_view value) {
+    cas_result compare_exchange_in(transaction& in, slot_version v, std::string_view value) {
         return write(in.draft, v, value);
     }
 
 private:
-    static bide::slot_snapshot read(const tiny_database& d) {
-        bide::slot_snapshot s;
+    static slot_snapshot read(const tiny_database& d) {
+        slot_snapshot s;
         s.version = d.version;
         s.value = d.value;
         return s;
     }
-    static bide::cas_result write(tiny_database& d, bide::slot_version v, std::string_view value) {
-        bide::cas_result r;
-        r.status = bide::cas_status::conflict;
+    static cas_result write(tiny_database& d, slot_version v, std::string_view value) {
+        cas_result r;
+        r.status = cas_status::conflict;
         if (d.version == v) {
             d.version = v + 1;
             d.value = value;
-            r.status = bide::cas_status::stored;
+            r.status = cas_status::stored;
             r.version = d.version;
         }
         return r;
     }
     tiny_database* of_;
 };
-static_assert(bide::transactional_slot<tiny_slot>);
+static_assert(transactional_slot<tiny_slot>);
 
 } // namespace
 

@@ -3,37 +3,25 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/task/task.hpp>
 
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-using bide::durable_errc;
-using bide::durable_shared_mutex;
-using bide::errc;
-using bide::memory_slot;
-
-namespace {
-
-std::size_t waiting(durable_shared_mutex& m) {
-    const auto seen = m.inspect();
-    return seen && *seen ? (*seen)->live.waiters.size() : 0;
-}
-
-} // namespace
+using namespace bide;
 
 TEST_CASE("durable_shared_mutex: readers share it, and a writer holds it alone") {
     durable_shared_mutex m(memory_slot{}, test::unhurried());
     {
         const auto one = m.acquire_shared();
-        const auto two = bide::sync_wait(m.async_acquire_shared());
+        const auto two = sync_wait(m.async_acquire_shared());
         REQUIRE(one.has_value());
         REQUIRE(two.has_value());
         REQUIRE(one->lane() != two->lane());
         REQUIRE(m.try_acquire().error() == errc::timeout);
         REQUIRE(m.try_acquire_shared().has_value());
     }
-    const auto writer = m.acquire();
-    REQUIRE(writer.has_value());
+    const auto writer = test::acquired(m);
     REQUIRE(writer->lane() == 0);
     REQUIRE(m.try_acquire_shared().error() == errc::timeout);
     REQUIRE(m.try_acquire().error() == errc::timeout);
@@ -49,13 +37,13 @@ TEST_CASE("durable_shared_mutex: a reader waits behind a waiting writer") {
         const auto g = m.acquire();
         writer_was = order++;
     });
-    REQUIRE(test::eventually([&] { return waiting(m) == 1; }));
+    REQUIRE(test::comes_to_wait(m, 1));
     REQUIRE(m.try_acquire_shared().error() == errc::timeout);
     std::thread late([&] {
         const auto g = m.acquire_shared();
         reader_was = order++;
     });
-    REQUIRE(test::eventually([&] { return waiting(m) == 2; }));
+    REQUIRE(test::comes_to_wait(m, 2));
     REQUIRE(reader->release().has_value());
     writer.join();
     late.join();
@@ -75,12 +63,12 @@ TEST_CASE("durable_shared_mutex: admits max_readers readers at once, and no more
 
 TEST_CASE("durable_shared_mutex: a reader's ticket weighs 1 permit, a writer's all") {
     durable_shared_mutex m(memory_slot{}, test::unhurried());
-    bide::durable_ticket writer = m.ticket("w");
-    bide::durable_ticket reader = m.shared_ticket("r");
+    durable_ticket writer = m.ticket("w");
+    durable_ticket reader = m.shared_ticket("r");
     REQUIRE(m.try_acquire(reader)->acquired);
     REQUIRE_FALSE(m.try_acquire(writer)->acquired);
     REQUIRE(m.release(reader).value());
     REQUIRE(m.try_acquire(writer)->acquired);
-    bide::durable_ticket second = m.shared_ticket("r");
+    durable_ticket second = m.shared_ticket("r");
     REQUIRE_FALSE(m.try_acquire(second)->acquired);
 }

@@ -8,32 +8,24 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 
+#include <support/children.hpp>
 #include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 using namespace std::chrono_literals;
-using bide::durable_errc;
-using bide::durable_mutex;
-using bide::durable_options;
-using bide::errc;
-using bide::memory_slot;
+using namespace bide;
 using test::renewals;
 
 TEST_CASE("guard: renews its lease, on a thread and on a scheduler") {
-    bide::scheduler workers;
-    for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
+    scheduler workers;
+    for (scheduler* const where : {static_cast<scheduler*>(nullptr), &workers}) {
         const bool was_kept = test::in_some_time(60ms, [&](std::chrono::milliseconds lease) {
-            durable_options o{.lease = lease, .renew_on = where};
-            durable_mutex m(memory_slot(), o);
+            durable_mutex m(memory_slot(), {.lease = lease, .renew_on = where});
             const std::int64_t before = bide::durable::boottime_ms();
-            auto g = m.acquire();
-            REQUIRE(g.has_value());
+            auto g = test::acquired(m);
             const std::stop_token lost = g->lost();
             REQUIRE(test::eventually([&] {
                 return lost.stop_requested() ||
@@ -56,9 +48,8 @@ TEST_CASE("guard: a release does not stop the lost() token") {
 }
 
 TEST_CASE("guard: without renewals it is lost before another contender acquires the lock") {
-    durable_options o{.lease = 50ms, .auto_renew = false};
     const memory_slot slot;
-    durable_mutex m(slot, o);
+    durable_mutex m(slot, {.lease = 50ms, .auto_renew = false});
     durable_mutex others(slot);
     auto g = m.acquire();
     std::atomic<bool> was_told{false};
@@ -76,8 +67,7 @@ TEST_CASE("guard: without renewals it is lost before another contender acquires 
 }
 
 TEST_CASE("guard: a holder whose grant is taken away learns of it by its next renewal") {
-    durable_options o{.lease = 30s};
-    durable_mutex m(memory_slot(), o);
+    durable_mutex m(memory_slot(), {.lease = 30s});
     auto g = m.acquire();
     REQUIRE(m.admin("ops").force_release(g->fence(), "host lost").value());
     REQUIRE(g->is_held()); // it cannot know
@@ -93,7 +83,7 @@ TEST_CASE("guard: destruction, assignment and release each release the permits o
         auto g = m.acquire();
         REQUIRE(m.try_acquire().error() == errc::timeout);
     }
-    std::optional<bide::durable_guard> held(std::move(*m.try_acquire()));
+    std::optional<durable_guard> held(std::move(*m.try_acquire()));
     durable_mutex other(memory_slot{}, test::unhurried());
     auto of_other = other.acquire();
     *held = std::move(*of_other);
@@ -118,20 +108,19 @@ TEST_CASE("guard: releases the permits when an exception leaves its scope") {
 TEST_CASE(
     "guard: after detach() the permits stay held, and the ticket can renew and release them") {
     const memory_slot slot;
-    bide::durable_ticket left;
+    durable_ticket left;
     {
         durable_mutex m(slot);
-        bide::acquire_request r;
+        acquire_request r;
         r.ticket = m.ticket("night");
         auto g = m.acquire(r);
         left = g->detach();
     }
     durable_mutex m(slot);
     REQUIRE(m.try_acquire().error() == errc::timeout);
-    bide::acquire_request resumed;
-    resumed.ticket = bide::durable_ticket::parse(left.to_string()).value();
-    auto g = m.acquire(resumed);
-    REQUIRE(g.has_value());
+    acquire_request resumed;
+    resumed.ticket = durable_ticket::parse(left.to_string()).value();
+    auto g = test::acquired(m, resumed);
     REQUIRE(g->fence() == left.fence);
     REQUIRE(g->ticket().holder_id == "night");
 }
@@ -139,20 +128,15 @@ TEST_CASE(
 TEST_CASE("guard: a child of fork() does not release its parent's grant",
           "[promise.durable-fork]") {
     const test::temp_directory directory("guard");
-    durable_mutex m(bide::file_slot(directory.path() + "/lock"));
-    auto g = m.acquire();
-    REQUIRE(g.has_value());
-    const pid_t child = ::fork();
-    if (child == 0) {
-        const bool right = !g->is_held();
-        {
-            const auto dropped = std::move(g);
-        }
-        ::_exit(right ? 0 : 1);
-    }
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    REQUIRE(status == 0);
+    durable_mutex m(file_slot(directory.path() + "/lock"));
+    auto g = test::acquired(m);
+    REQUIRE(test::in_child([&] {
+                const bool right = !g->is_held();
+                {
+                    const auto dropped = std::move(g);
+                }
+                return right ? 0 : 1;
+            }) == 0);
     REQUIRE(g->is_held());
     REQUIRE(m.try_acquire().error() == errc::timeout);
     REQUIRE(g->renew().has_value());
@@ -162,27 +146,16 @@ TEST_CASE("guard: the permits of a killed process are free at once if its ticket
           "[promise.durable-killed-holder]") {
     const test::temp_directory directory("guard");
     durable_options o{.lease = std::chrono::hours(1)};
-    int told[2];
-    REQUIRE(::pipe(told) == 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-        durable_mutex m(bide::file_slot(directory.path() + "/lock"), o);
+    test::companion holder([&](auto stay) {
+        durable_mutex m(file_slot(directory.path() + "/lock"), o);
         const auto g = m.acquire();
-        static_cast<void>(!::write(told[1], "x", g.has_value() ? 1 : 0));
-        ::close(told[1]);
-        for (;;) {
-            ::pause();
-        }
-    }
-    ::close(told[1]);
-    char x = 0;
-    REQUIRE(::read(told[0], &x, 1) == 1);
-    ::close(told[0]);
-    durable_mutex m(bide::file_slot(directory.path() + "/lock"), o);
+        stay(g ? "holds" : "");
+    });
+    REQUIRE(holder.said() == "holds");
+    durable_mutex m(file_slot(directory.path() + "/lock"), o);
     REQUIRE(m.try_acquire().error() == errc::timeout);
-    std::thread killer([&] { ::kill(child, SIGKILL); });
+    std::thread killer([&] { holder.kill(); });
     const auto g = m.acquire(); // within the hour
     killer.join();
-    ::waitpid(child, nullptr, 0);
     REQUIRE(g.has_value());
 }

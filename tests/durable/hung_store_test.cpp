@@ -25,29 +25,23 @@
 #include <unistd.h>
 
 using namespace std::chrono_literals;
-using bide::acquire_request;
-using bide::cas_result;
-using bide::cas_status;
-using bide::durable_errc;
-using bide::durable_mutex;
-using bide::durable_options;
-using bide::errc;
-using bide::memory_slot;
+using namespace bide;
 using test::place;
 using test::threads_called;
 using test::valve;
 using test::valved_slot;
+using test::within;
 
 namespace {
 
 // Stores only by update_locked().
-class locked_slot : public valved_slot {
+class updating_slot : public valved_slot {
 public:
     using valved_slot::valved_slot;
-    cas_result compare_exchange(bide::slot_version, std::string_view) {
+    cas_result compare_exchange(slot_version, std::string_view) {
         return {cas_status::conflict, 0, {}, {}};
     }
-    cas_result update_locked(const bide::slot_update& update) {
+    cas_result update_locked(const slot_update& update) {
         valve_->pass(place::update_locked);
         for (;;) {
             const auto now = of_.load();
@@ -63,7 +57,7 @@ public:
         }
     }
 };
-static_assert(bide::locked_slot<locked_slot>);
+static_assert(locked_slot<updating_slot>);
 
 // A slot of a store that all slots share; renewals do not hang.
 class shared_slot : public valved_slot {
@@ -79,7 +73,7 @@ private:
     std::string store_;
     std::shared_ptr<valve> renewals_;
 };
-static_assert(bide::shared_store_slot<shared_slot>);
+static_assert(shared_store_slot<shared_slot>);
 
 // A lease so long that no entry expires while a test waits for it to be taken back.
 durable_options with_long_lease() {
@@ -95,9 +89,9 @@ struct bench {
     bench& operator=(const bench&) = delete;
     ~bench() { v->let_go(); }
 
-    bide::slot_ref make(place where) {
+    slot_ref make(place where) {
         if (where == place::update_locked) {
-            return locked_slot(memory, v);
+            return updating_slot(memory, v);
         }
         return valved_slot(memory, v);
     }
@@ -106,28 +100,16 @@ struct bench {
     // No call was released: the call that is under way still hangs.
     bool still_hangs() const { return v->hangs() == hangs && v->writes() == writes_before; }
 
-    std::size_t holders() {
-        const auto now = seen.inspect();
-        return now && *now ? (*now)->live.holders.size() : 0;
-    }
-    std::size_t waiters() {
-        const auto now = seen.inspect();
-        return now && *now ? (*now)->live.waiters.size() : 0;
-    }
+    std::size_t holders() { return test::holding(seen); }
+    std::size_t waiters() { return test::waiting(seen); }
 
     const place hangs;
     const memory_slot memory;
     const std::shared_ptr<valve> v = std::make_shared<valve>();
     int writes_before = 0;
-    bide::durable_semaphore lock;
+    durable_semaphore lock;
     durable_mutex seen;
 };
-
-acquire_request within(std::chrono::milliseconds time) {
-    acquire_request r;
-    r.timeout = time;
-    return r;
-}
 
 bool all_are_for_stores(const std::set<std::string>& callers) {
     for (const std::string& name : callers) {
@@ -142,7 +124,7 @@ bool all_are_for_stores(const std::set<std::string>& callers) {
 
 // An acquisition that the test resumes by hand.
 using held_coroutine = test::held_on<test::manual_executor>;
-held_coroutine acquire_in_hand(test::manual_executor&, bide::durable_semaphore& s,
+held_coroutine acquire_in_hand(test::manual_executor&, durable_semaphore& s,
                                std::atomic<int>& done) {
     auto waiting = s.async_acquire();
     auto got = co_await std::move(waiting);
@@ -155,7 +137,7 @@ std::string this_thread_name() {
     return name;
 }
 
-test::detached use_once(bide::durable_semaphore& s, std::set<std::string>& resumed_on,
+test::detached use_once(durable_semaphore& s, std::set<std::string>& resumed_on,
                         std::atomic<int>& done) {
     auto waiting = s.async_acquire();
     auto got = co_await std::move(waiting);
@@ -195,8 +177,7 @@ TEST_CASE("hung_store: a call with a time limit returns while the store hangs, a
                 REQUIRE(test::eventually([&] { return b.v->writes() >= 2; }));
                 REQUIRE(b.holders() == 0);
                 REQUIRE(b.waiters() == 0);
-                acquire_request all_the_time;
-                REQUIRE(b.lock.acquire(all_the_time).has_value());
+                REQUIRE(b.lock.acquire(acquire_request()).has_value());
                 return true;
             }));
         };
@@ -206,37 +187,15 @@ TEST_CASE("hung_store: a call with a time limit returns while the store hangs, a
         each("try_acquire", [](bench& b, std::chrono::milliseconds) {
             REQUIRE(b.lock.try_acquire().error() == errc::timeout);
         });
-        each("acquire with a stop", [](bench& b, std::chrono::milliseconds) {
-            std::stop_source source;
-            acquire_request r;
-            r.stop = source.get_token();
-            std::error_code why;
-            std::thread waiter([&] { why = b.lock.acquire(r).error(); });
-            test::eventually([&] { return b.v->stuck() == 1; });
-            source.request_stop();
-            waiter.join();
-            REQUIRE(why == errc::stopped);
-        });
         each("async_acquire with a timeout", [](bench& b, std::chrono::milliseconds time) {
-            REQUIRE(bide::sync_wait(b.lock.async_acquire(within(time))).error() == errc::timeout);
+            REQUIRE(sync_wait(b.lock.async_acquire(within(time))).error() == errc::timeout);
         });
-        each("async_acquire with a stop", [](bench& b, std::chrono::milliseconds) {
-            bide::scheduler workers(test::workers(1));
-            std::stop_source source;
-            acquire_request r;
-            r.stop = source.get_token();
-            auto task = workers.spawn(b.lock.async_acquire(r));
-            test::eventually([&] { return b.v->stuck() == 1; });
-            source.request_stop();
-            REQUIRE(std::move(task).join().error() == errc::stopped);
-        });
-        each("a cancelled async_acquire", [](bench& b, std::chrono::milliseconds) {
-            bide::scheduler workers(test::workers(1));
-            auto task = workers.spawn(b.lock.async_acquire());
-            test::eventually([&] { return b.v->stuck() == 1; });
-            task.cancel();
-            REQUIRE(std::move(task).join().error() == errc::stopped);
-        });
+        for (const test::giving_up how : test::ways_to_give_up) {
+            each("a stop or a cancellation", [&](bench& b, std::chrono::milliseconds) {
+                const auto hangs = [&] { test::eventually([&] { return b.v->stuck() == 1; }); };
+                REQUIRE(test::error_of_giving_up(how, b.lock, hangs) == errc::stopped);
+            });
+        }
         each("a destroyed async_acquire", [](bench& b, std::chrono::milliseconds) {
             std::atomic<int> done{0};
             test::manual_executor hand;
@@ -255,54 +214,26 @@ TEST_CASE("hung_store: a call behind one that hangs returns within its own time"
     REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
     REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
     REQUIRE(b.lock.try_acquire().error() == errc::timeout);
-    REQUIRE(bide::sync_wait(b.lock.async_acquire(within(10ms))).error() == errc::timeout);
+    REQUIRE(sync_wait(b.lock.async_acquire(within(10ms))).error() == errc::timeout);
     REQUIRE(b.still_hangs());
 }
 
 TEST_CASE("hung_store: a waiter that gives up while the store hangs leaves no place in the queue",
           "[promise.durable-time-limit]") {
-    bench b;
-    durable_mutex other(b.memory);
-    auto held = other.acquire();
-    std::stop_source source;
-    acquire_request r;
-    r.stop = source.get_token();
-
-    const auto comes_back = [&] {
+    for (const test::giving_up how : test::ways_to_give_up) {
+        bench b;
+        durable_mutex other(b.memory);
+        auto held = other.acquire();
+        const auto waits = [&] {
+            CHECK(test::eventually([&] { return b.waiters() == 1; }));
+            b.hang();
+        };
+        REQUIRE(test::error_of_giving_up(how, b.lock, waits) == errc::stopped);
         REQUIRE(b.waiters() == 1);
         b.v->let_go();
         REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
         REQUIRE(held->release().has_value());
-        const auto next = other.acquire();
-        REQUIRE(next.has_value());
-    };
-    SECTION("a thread, by a stop") {
-        std::error_code why;
-        std::thread waiter([&] { why = b.lock.acquire(r).error(); });
-        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
-        b.hang();
-        source.request_stop();
-        waiter.join();
-        REQUIRE(why == errc::stopped);
-        comes_back();
-    }
-    SECTION("a coroutine, by a stop") {
-        bide::scheduler workers(test::workers(1));
-        auto task = workers.spawn(b.lock.async_acquire(r));
-        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
-        b.hang();
-        source.request_stop();
-        REQUIRE(std::move(task).join().error() == errc::stopped);
-        comes_back();
-    }
-    SECTION("a coroutine, by cancelling its task") {
-        bide::scheduler workers(test::workers(1));
-        auto task = workers.spawn(b.lock.async_acquire(r));
-        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
-        b.hang();
-        task.cancel();
-        REQUIRE(std::move(task).join().error() == errc::stopped);
-        comes_back();
+        REQUIRE(other.acquire().has_value());
     }
 }
 
@@ -330,16 +261,11 @@ TEST_CASE(
     bench b;
     durable_mutex other(b.memory);
     auto held = other.acquire();
-    std::stop_source source;
-    acquire_request r;
-    r.stop = source.get_token();
-    std::error_code why;
-    std::thread waiter([&] { why = b.lock.acquire(r).error(); });
-    REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
-    b.v->fails = true;
-    source.request_stop();
-    waiter.join();
-    REQUIRE(why == errc::stopped);
+    const auto waits = [&] {
+        CHECK(test::eventually([&] { return b.waiters() == 1; }));
+        b.v->fails = true;
+    };
+    REQUIRE(test::error_of_giving_up(test::giving_up::by_stop, b.lock, waits) == errc::stopped);
     REQUIRE(b.waiters() == 1);
     b.v->fails = false;
     REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
@@ -350,13 +276,11 @@ TEST_CASE("hung_store: what a child of fork() could not take back is when the st
     REQUIRE(test::in_child([&] {
                 durable_mutex other(b.memory);
                 auto held = other.acquire();
-                acquire_request r;
-                r.timeout = 20ms;
                 std::thread failing([&] {
                     test::eventually([&] { return b.waiters() == 1; });
                     b.v->fails = true;
                 });
-                const bool gave_up = !b.lock.acquire(r);
+                const bool gave_up = !b.lock.acquire(within(20ms));
                 failing.join();
                 const bool left_one = b.waiters() == 1;
                 b.v->fails = false;
@@ -366,19 +290,19 @@ TEST_CASE("hung_store: what a child of fork() could not take back is when the st
 }
 
 TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and each returns") {
-    bide::scheduler workers(test::workers(2));
+    scheduler workers(test::workers(2));
     const auto takes_all_threads = [&](std::chrono::milliseconds time) {
         const auto v = std::make_shared<valve>();
         durable_options brief = with_long_lease();
         brief.retry_time = 20ms;
         const memory_slot works;
         durable_mutex of_another(works, brief);
-        auto held = bide::sync_wait(of_another.async_acquire());
+        auto held = sync_wait(of_another.async_acquire());
         v->hang_in(place::load);
 
         std::vector<memory_slot> memories(1000);
         std::vector<std::unique_ptr<durable_mutex>> locks;
-        std::vector<bide::join_handle<bide::result<bide::durable_guard, std::error_code>>> calls;
+        std::vector<join_handle<result<durable_guard, std::error_code>>> calls;
         for (const memory_slot& memory : memories) {
             locks.push_back(
                 std::make_unique<durable_mutex>(valved_slot(memory, v), with_long_lease()));
@@ -413,11 +337,10 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
 TEST_CASE("hung_store: coroutines never call a store on a thread that resumes them",
           "[promise.durable-coroutines]") {
     std::set<std::string> callers;
-    bide::scheduler workers(test::workers(2));
-    for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
-        durable_options o{.lease = 300ms, .renew_on = where};
-        bench b(place::load, o);
-        const auto use = [&]() -> bide::task<bool> {
+    scheduler workers(test::workers(2));
+    for (scheduler* const where : {static_cast<scheduler*>(nullptr), &workers}) {
+        bench b(place::load, {.lease = 300ms, .renew_on = where});
+        const auto use = [&]() -> task<bool> {
             auto waiting = b.lock.async_acquire();
             auto got = co_await std::move(waiting);
             auto renewing = got->async_renew();
@@ -430,7 +353,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
             }
             co_return renewed&& released;
         };
-        std::vector<bide::join_handle<bool>> tasks;
+        std::vector<join_handle<bool>> tasks;
         for (int i = 0; i < 4; ++i) {
             tasks.push_back(workers.spawn(use()));
         }
@@ -448,7 +371,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
 
         durable_mutex other(b.memory);
         auto held = other.acquire();
-        REQUIRE(bide::sync_wait(b.lock.async_acquire(within(20ms))).error() == errc::timeout);
+        REQUIRE(sync_wait(b.lock.async_acquire(within(20ms))).error() == errc::timeout);
         auto cancelled = workers.spawn(b.lock.async_acquire());
         REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
         cancelled.cancel();
@@ -462,7 +385,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
 
         // The same for renewals.
         REQUIRE(held->release().has_value());
-        auto kept = bide::sync_wait(b.lock.async_acquire());
+        auto kept = sync_wait(b.lock.async_acquire());
         const std::stop_token lost = kept->lost();
         REQUIRE(test::eventually([&] {
             const auto now = other.inspect();
@@ -476,16 +399,16 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
 TEST_CASE("hung_store: async_release and async_renew return what release and renew return") {
     durable_mutex m(memory_slot{});
     auto one = m.acquire();
-    REQUIRE(bide::sync_wait(one->async_renew()).has_value());
-    REQUIRE(bide::sync_wait(one->async_release()).has_value());
+    REQUIRE(sync_wait(one->async_renew()).has_value());
+    REQUIRE(sync_wait(one->async_release()).has_value());
     auto two = m.acquire();
     {
         const auto dropped = two->async_release(); // never awaited
     }
     auto three = m.acquire();
     REQUIRE(m.admin("ops").force_release(three->fence(), "gone").value());
-    REQUIRE(bide::sync_wait(three->async_renew()).error() == durable_errc::lock_lost);
-    REQUIRE(bide::sync_wait(three->async_release()).error() == durable_errc::lock_lost);
+    REQUIRE(sync_wait(three->async_renew()).error() == durable_errc::lock_lost);
+    REQUIRE(sync_wait(three->async_release()).error() == durable_errc::lock_lost);
 }
 
 TEST_CASE("hung_store: a release continues after its caller has left it") {
@@ -507,11 +430,11 @@ TEST_CASE("hung_store: a release continues after its caller has left it") {
     SECTION("async_release, by retry_time") {
         auto g = b.lock.acquire();
         b.hang();
-        REQUIRE(bide::sync_wait(g->async_release()).error() == errc::timeout);
+        REQUIRE(sync_wait(g->async_release()).error() == errc::timeout);
         free_again();
     }
     SECTION("async_release, cancelled") {
-        bide::scheduler workers(test::workers(1));
+        scheduler workers(test::workers(1));
         auto g = b.lock.acquire();
         b.hang();
         auto task = workers.spawn(g->async_release());
@@ -523,7 +446,7 @@ TEST_CASE("hung_store: a release continues after its caller has left it") {
     }
     SECTION("the guard of a coroutine, destroyed") {
         {
-            const auto g = bide::sync_wait(b.lock.async_acquire());
+            const auto g = sync_wait(b.lock.async_acquire());
             REQUIRE(g.has_value());
             b.hang();
         }
@@ -532,8 +455,7 @@ TEST_CASE("hung_store: a release continues after its caller has left it") {
 }
 
 TEST_CASE("hung_store: inspect() and administrators wait at most for retry_time") {
-    durable_options o{.retry_time = 20ms};
-    bench b(place::anywhere, o);
+    bench b(place::anywhere, {.retry_time = 20ms});
     REQUIRE(b.lock.acquire().has_value());
     b.writes_before = b.v->writes();
     b.hang();
@@ -553,11 +475,9 @@ TEST_CASE("hung_store: a call behind one that hangs returns store_busy") {
         bench b(place::load, o);
         b.hang();
         std::stop_source source;
-        acquire_request r;
-        r.stop = source.get_token();
-        std::thread first([&] { static_cast<void>(b.lock.acquire(r)); });
+        std::thread first([&] { static_cast<void>(b.lock.acquire(test::until_stop(source))); });
         const bool hangs = test::eventually([&] { return b.v->stuck() == 1; });
-        bide::durable_ticket t = b.lock.ticket();
+        durable_ticket t = b.lock.ticket();
         const std::error_code step = b.lock.try_acquire(t).error();
         const std::error_code look = b.lock.inspect().error();
         b.v->let_go();
@@ -571,8 +491,7 @@ TEST_CASE("hung_store: a call behind one that hangs returns store_busy") {
 
 TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its parent hangs") {
     REQUIRE(test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
-        durable_options o{.lease = lease};
-        bench b(place::load, o);
+        bench b(place::load, {.lease = lease});
         const auto held = b.lock.acquire();
         const std::stop_token lost = held->lost();
         b.hang();
@@ -580,18 +499,14 @@ TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its
         if (b.v->stuck() != 1) {
             return false; // lost before its renewal began
         }
-        const pid_t child = ::fork();
-        if (child == 0) {
+        const int answer = test::in_child([&] {
             b.v->let_go();
             const bool is_seen = b.lock.inspect().has_value();
             auto mine = b.lock.acquire(); // once the lease of its parent's grant expired
-            ::_exit(is_seen && mine && mine->release() ? 0 : 1);
-        }
-        int status = -1;
-        ::waitpid(child, &status, 0);
+            return is_seen && mine && mine->release() ? 0 : 1;
+        });
         b.v->let_go();
-        REQUIRE(WIFEXITED(status));
-        REQUIRE(WEXITSTATUS(status) == 0);
+        REQUIRE(answer == 0);
         return true;
     }));
 }
@@ -609,7 +524,7 @@ TEST_CASE(
         durable_options o{.lease = lease};
         std::vector<memory_slot> memories(20);
         std::vector<std::unique_ptr<durable_mutex>> locks;
-        std::vector<bide::durable_guard> held;
+        std::vector<durable_guard> held;
         for (const memory_slot& memory : memories) {
             locks.push_back(std::make_unique<durable_mutex>(
                 shared_slot(memory, name_of_store, calls, renewals), o));
@@ -687,14 +602,14 @@ TEST_CASE(
         REQUIRE(test::in_some_time(50ms, [&](std::chrono::milliseconds time) {
             durable_options o = with_long_lease();
             o.attempt_limit = time;
-            durable_mutex lock(bide::file_slot(disk / "lock"), o);
+            durable_mutex lock(file_slot(disk / "lock"), o);
             REQUIRE(lock.acquire(acquire_request()).has_value());
             REQUIRE(disk.freeze());
             call(lock, time);
             // Else its time was up before the store was called.
             const bool was_stuck = stuck_in_kernel("bide-store") == 1;
             REQUIRE(disk.thaw());
-            durable_mutex next(bide::file_slot(disk / "lock"), test::unhurried());
+            durable_mutex next(file_slot(disk / "lock"), test::unhurried());
             // In less time than the lease of what hung.
             REQUIRE(next.acquire(within(test::patience)).has_value());
             REQUIRE(test::eventually([&] {
@@ -711,7 +626,7 @@ TEST_CASE(
         REQUIRE(m.try_acquire().error() == errc::timeout);
     });
     each("async_acquire with a timeout", [](durable_mutex& m, std::chrono::milliseconds time) {
-        REQUIRE(bide::sync_wait(m.async_acquire(within(time))).error() == errc::timeout);
+        REQUIRE(sync_wait(m.async_acquire(within(time))).error() == errc::timeout);
     });
 }
 
@@ -722,10 +637,8 @@ TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond
         return;
     }
     REQUIRE(test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
-        durable_options o{.lease = lease};
-        durable_mutex m(bide::file_slot(disk / "leased"), o);
-        auto held = m.acquire();
-        REQUIRE(held.has_value());
+        durable_mutex m(file_slot(disk / "leased"), {.lease = lease});
+        auto held = test::acquired(m);
         const std::stop_token lost = held->lost();
         REQUIRE(disk.freeze());
         const std::int64_t end = bide::durable::boottime_ms() + lease.count(); // nothing renews it
@@ -741,40 +654,14 @@ TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond
         REQUIRE_FALSE(is_beyond);
         REQUIRE_FALSE(held->is_held());
         REQUIRE(held->remaining() == 0ms);
-        REQUIRE(bide::sync_wait(held->async_renew()).error() == durable_errc::lock_lost);
+        REQUIRE(sync_wait(held->async_renew()).error() == durable_errc::lock_lost);
         REQUIRE(disk.thaw());
-        durable_mutex other(bide::file_slot(disk / "leased"), test::unhurried());
-        const auto next = other.acquire();
-        REQUIRE(next.has_value());
+        durable_mutex other(file_slot(disk / "leased"), test::unhurried());
+        const auto next = test::acquired(other);
         REQUIRE(next->fence() > held->fence());
         REQUIRE(held->release().error() == durable_errc::lock_lost);
         return was_held && was_stuck; // or its machine gave it no time before
     }));
-}
-
-TEST_CASE("hung_store: while a filesystem is frozen renewals and releases return in their time") {
-    test::frozen_filesystem disk;
-    if (!can_freeze(disk)) {
-        return;
-    }
-    durable_options o = with_long_lease();
-    o.retry_time = 20ms;
-    const auto in = [&](const char* name) {
-        return std::make_unique<durable_mutex>(bide::file_slot(disk / name), o);
-    };
-    const auto one = in("renewed");
-    const auto two = in("released");
-    auto renewed = one->acquire();
-    auto released = two->acquire();
-    REQUIRE(renewed.has_value());
-    REQUIRE(released.has_value());
-    REQUIRE(disk.freeze());
-    REQUIRE(bide::sync_wait(renewed->async_renew()).error() == errc::timeout);
-    REQUIRE(renewed->is_held());
-    REQUIRE(released->release_for(5ms).error() == errc::timeout);
-    REQUIRE(disk.thaw());
-    durable_mutex next(bide::file_slot(disk / "released"), test::unhurried());
-    REQUIRE(next.acquire(within(test::patience)).has_value());
 }
 
 #endif

@@ -10,6 +10,8 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
+#include <support/children.hpp>
+#include <support/durable_locks.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
@@ -21,20 +23,17 @@
 namespace {
 
 using namespace std::chrono_literals;
-using bide::durable_errc;
-using bide::durable_mutex;
-using bide::errc;
-using bide::file_slot;
+using namespace bide;
 
-bide::durable_options with_lease(std::chrono::milliseconds lease) {
-    bide::durable_options o = test::unhurried();
+durable_options with_lease(std::chrono::milliseconds lease) {
+    durable_options o = test::unhurried();
     o.lease = lease;
     o.poll_most = 50ms;
     return o;
 }
 
-bide::acquire_request inheritable() {
-    bide::acquire_request r;
+acquire_request inheritable() {
+    acquire_request r;
     r.inheritable = true;
     return r;
 }
@@ -109,8 +108,7 @@ TEST_CASE(
     const test::temp_directory in("inherits");
     durable_mutex mine(file_slot(in / "lock"), with_lease(100ms));
     durable_mutex theirs(file_slot(in / "lock"), with_lease(100ms));
-    auto held = mine.acquire(inheritable());
-    REQUIRE(held);
+    auto held = test::acquired(mine, inheritable());
     REQUIRE(held->descriptor() >= 0);
     REQUIRE(held->is_held());
     heir child(held->descriptor());
@@ -131,8 +129,7 @@ TEST_CASE(
     durable_mutex theirs(file_slot(in / "lock"), with_lease(1h));
     std::int64_t fence = 0;
     {
-        auto held = mine.acquire(inheritable());
-        REQUIRE(held);
+        auto held = test::acquired(mine, inheritable());
         fence = held->fence();
         const heir child(held->descriptor());
         {
@@ -151,8 +148,7 @@ TEST_CASE(
 TEST_CASE("inheritable: hand_over() releases if no child has the descriptor") {
     const test::temp_directory in("hands-over");
     durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
-    auto held = lock.acquire(inheritable());
-    REQUIRE(held);
+    auto held = test::acquired(lock, inheritable());
     REQUIRE_FALSE(held->hand_over().value());
     REQUIRE(lock.inspect().value()->live.holders.empty());
     auto again = lock.acquire(inheritable());
@@ -163,25 +159,15 @@ TEST_CASE("inheritable: hand_over() releases if no child has the descriptor") {
 TEST_CASE("inheritable: if a holder and its children are killed, the permits are free",
           "[promise.durable-inheritable]") {
     const test::temp_directory in("is-killed");
-    int told[2];
-    REQUIRE(::pipe(told) == 0);
-    const pid_t holder = ::fork();
-    if (holder == 0) {
+    test::companion holder([&](auto stay) {
         durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
         const auto held = lock.acquire(inheritable());
-        static_cast<void>(!::write(told[1], "x", held ? 1 : 0));
-        for (;;) {
-            ::pause();
-        }
-    }
-    char some = 0;
-    REQUIRE(::read(told[0], &some, 1) == 1);
-    ::close(told[0]);
-    ::close(told[1]);
+        stay(held ? "holds" : "");
+    });
+    REQUIRE(holder.said() == "holds");
     durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
     REQUIRE(lock.try_acquire().error() == errc::timeout);
-    ::kill(holder, SIGKILL);
-    ::waitpid(holder, nullptr, 0);
+    holder.kill();
     REQUIRE(lock.try_acquire());
 }
 
@@ -209,47 +195,28 @@ TEST_CASE("inheritable: a process-bound ticket stays bound after its lock object
     REQUIRE(seen->live.holders.size() == 1);
     const std::int64_t mark = seen->live.holders[0].from.mark;
     REQUIRE(mark != 0);
-    REQUIRE(file_slot(in / "lock").is_present(mark) == bide::presence::yes);
+    REQUIRE(file_slot(in / "lock").is_present(mark) == presence::yes);
 }
 
 TEST_CASE("inheritable: a child of fork() that uses the lock does not keep its parent's mark") {
     const bool is_detached = GENERATE(false, true);
     const test::temp_directory in("leaves-mark");
-    int told[2];
-    int end[2];
-    REQUIRE(::pipe(told) == 0);
-    REQUIRE(::pipe(end) == 0);
     std::int64_t mark = 0;
-    pid_t child = -1;
+    std::optional<test::companion> child;
     {
         durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
-        auto held = lock.acquire();
-        REQUIRE(held);
+        auto held = test::acquired(lock);
         mark = lock.inspect().value()->live.holders[0].from.mark;
-        std::optional<bide::durable_ticket> ticket;
+        std::optional<durable_ticket> ticket;
         if (is_detached) {
             ticket = held->detach();
         }
-        child = ::fork();
-        if (child == 0) {
-            ::close(end[1]);
-            static_cast<void>(!::write(told[1], "x", lock.inspect() ? 1 : 0));
-            ::close(told[1]);
-            char some = 0;
-            static_cast<void>(!::read(end[0], &some, 1));
-            ::_exit(0);
-        }
-        ::close(told[1]);
-        char some = 0;
-        REQUIRE(::read(told[0], &some, 1) == 1);
+        child.emplace([&](auto stay) { stay(lock.inspect() ? "looked" : ""); });
+        REQUIRE(child->said() == "looked");
         REQUIRE((ticket ? lock.release(*ticket).value() : held->release().has_value()));
     }
     CHECK(mark != 0);
-    CHECK(file_slot(in / "lock").is_present(mark) == bide::presence::no);
-    ::close(end[1]);
-    ::waitpid(child, nullptr, 0);
-    ::close(end[0]);
-    ::close(told[0]);
+    CHECK(file_slot(in / "lock").is_present(mark) == presence::no);
 }
 
 TEST_CASE("inheritable: a ticket keeps no descriptor open once it is known to hold nothing") {
@@ -265,7 +232,7 @@ TEST_CASE("inheritable: a ticket keeps no descriptor open once it is known to ho
         REQUIRE(test::eventually([&] { return open_descriptors() <= before; }));
     };
     const auto make = [&] { return durable_mutex(file_slot(in / "lock"), with_lease(1h)); };
-    const auto detached = [&](bide::acquire_request wanted) {
+    const auto detached = [&](acquire_request wanted) {
         durable_mutex lock = make();
         auto held = lock.acquire(std::move(wanted));
         REQUIRE(held);
@@ -274,19 +241,19 @@ TEST_CASE("inheritable: a ticket keeps no descriptor open once it is known to ho
     none_is_left("detached, and released by another lock object",
                  [&] { REQUIRE(make().release(detached({})).value()); });
     none_is_left("detached, and taken up by a guard", [&] {
-        bide::acquire_request again;
+        acquire_request again;
         again.ticket = detached({});
         durable_mutex lock = make();
         REQUIRE(lock.acquire(again)->release());
     });
     none_is_left("detached, and found lost", [&] {
-        const bide::durable_ticket left = detached({});
+        const durable_ticket left = detached({});
         durable_mutex lock = make();
         REQUIRE(lock.admin("ops").force_release(left.fence, "").value());
         REQUIRE_FALSE(lock.renew(left).value());
     });
     none_is_left("acquired step by step", [&] {
-        bide::durable_ticket t = make().ticket();
+        durable_ticket t = make().ticket();
         t.process_bound = true;
         REQUIRE(make().try_acquire(t)->acquired);
         REQUIRE(make().renew(t).value());
@@ -305,11 +272,11 @@ TEST_CASE("inheritable: a ticket keeps no descriptor open once it is known to ho
 #endif
 
 TEST_CASE("inheritable: a slot without marks refuses it at once, and stores nothing") {
-    const bide::memory_slot slot;
+    const memory_slot slot;
     durable_mutex lock(slot);
     REQUIRE(lock.acquire(inheritable()).error() == std::errc::operation_not_supported);
     REQUIRE_FALSE(lock.inspect().value().has_value());
-    bide::acquire_request with_ticket = inheritable();
+    acquire_request with_ticket = inheritable();
     with_ticket.ticket = lock.ticket();
     REQUIRE(lock.acquire(with_ticket).error() == std::errc::operation_not_supported);
 }
@@ -321,8 +288,7 @@ TEST_CASE("durable_mutex: tokens grow even if the record was deleted",
     for (int i = 0; i < 3; ++i) {
         durable_mutex lock(file_slot(in / "lock"));
         for (int k = 0; k < 20; ++k) {
-            const auto held = lock.acquire();
-            REQUIRE(held);
+            const auto held = test::acquired(lock);
             REQUIRE(held->fence() > last);
             last = held->fence();
         }
@@ -334,12 +300,11 @@ TEST_CASE(
     "durable_mutex: a flipped bit in the newest value admits no second holder within the lease",
     "[promise.durable-damage]") {
     const test::temp_directory in("rots");
-    bide::durable_options o = with_lease(1h);
+    durable_options o = with_lease(1h);
     o.auto_renew = false;
     durable_mutex lock(file_slot(in / "lock"), o);
     REQUIRE(lock.acquire()->release());
-    auto held = lock.acquire();
-    REQUIRE(held);
+    auto held = test::acquired(lock);
     flip_a_bit(in / "lock");
 
     durable_mutex other(file_slot(in / "lock"), o);
@@ -379,12 +344,12 @@ TEST_CASE("durable_mutex: repair() replaces a damaged file, and the tokens go on
 TEST_CASE("durable_semaphore: with adopt_permits, a free lock takes the new number, a used one "
           "refuses it",
           "[promise.durable-permit-number]") {
-    const bide::memory_slot slot;
-    bide::durable_semaphore three(slot, 3, test::unhurried());
+    const memory_slot slot;
+    durable_semaphore three(slot, 3, test::unhurried());
     auto held = three.acquire();
-    bide::durable_options o = test::unhurried();
+    durable_options o = test::unhurried();
     o.adopt_permits = true;
-    bide::durable_semaphore five(slot, 5, o);
+    durable_semaphore five(slot, 5, o);
     REQUIRE(five.try_acquire(5).error() == durable_errc::permits_mismatch);
     REQUIRE(held->release());
     auto all = five.try_acquire(5);

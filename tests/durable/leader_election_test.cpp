@@ -8,6 +8,7 @@
 #include <bide/task/this_task.hpp>
 
 #include <support/children.hpp>
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>
@@ -16,15 +17,7 @@
 #include <unistd.h>
 
 using namespace std::chrono_literals;
-using bide::acquire_request;
-using bide::durable_errc;
-using bide::durable_mutex;
-using bide::durable_options;
-using bide::errc;
-using bide::leader_election;
-using bide::leader_term;
-using bide::memory_slot;
-using bide::term_end;
+using namespace bide;
 
 namespace {
 
@@ -38,10 +31,7 @@ durable_options named(std::string name, std::chrono::milliseconds lease = 30s) {
 
 bool has_waiter(const memory_slot& slot) {
     durable_mutex same(slot);
-    return test::eventually([&] {
-        const auto seen = same.inspect();
-        return seen && *seen && !(*seen)->live.waiters.empty();
-    });
+    return test::comes_to_wait(same);
 }
 
 // Takes the grant of the leader away.
@@ -51,30 +41,6 @@ void depose(const memory_slot& slot) {
     static_cast<void>(
         same.admin("test").force_release((*seen)->live.holders.front().fence, "deposed"));
 }
-
-// A memory_slot that fails while a switch is on.
-class failing_slot {
-public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-    failing_slot(memory_slot of, std::shared_ptr<std::atomic<bool>> fails)
-        : of_(std::move(of)), fails_(std::move(fails)) {}
-    bide::result<bide::slot_snapshot, std::error_code> load() {
-        if (*fails_) {
-            return bide::unexpected{std::make_error_code(std::errc::io_error)};
-        }
-        return of_.load();
-    }
-    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) {
-        if (*fails_) {
-            return {bide::cas_status::failed, 0, {}, std::make_error_code(std::errc::io_error)};
-        }
-        return of_.compare_exchange(version, value);
-    }
-
-private:
-    memory_slot of_;
-    std::shared_ptr<std::atomic<bool>> fails_;
-};
 
 // Waits until a stop is requested.
 void wait_for_stop(const std::stop_token& stop) {
@@ -96,9 +62,7 @@ TEST_CASE("leader_election: one candidate leads, and the next one when it resign
     REQUIRE(a.is_leader());
     const std::stop_token term = a.lost();
     REQUIRE_FALSE(term.stop_requested());
-    acquire_request now;
-    now.timeout = 0ns;
-    REQUIRE(b.campaign(now).error() == errc::timeout);
+    REQUIRE(b.campaign(test::within(0ns)).error() == errc::timeout);
     const auto seen = b.leader();
     REQUIRE((*seen)->name == "a");
     REQUIRE((*seen)->token == a.token());
@@ -106,7 +70,7 @@ TEST_CASE("leader_election: one candidate leads, and the next one when it resign
     REQUIRE_FALSE((*seen)->is_self);
     REQUIRE((*a.leader())->is_self);
 
-    bide::result<void, std::error_code> won;
+    result<void, std::error_code> won;
     test::team candidate(1, [&](int) { won = b.campaign(); });
     REQUIRE(has_waiter(slot));
     const auto first = a.token();
@@ -126,9 +90,8 @@ TEST_CASE("leader_election: resign() and a stop end a campaign, and two at once 
     REQUIRE(a.campaign());
     for (const bool by_stop : {false, true}) {
         std::stop_source stop;
-        acquire_request request;
-        request.stop = stop.get_token();
-        bide::result<void, std::error_code> won;
+        const acquire_request request = test::until_stop(stop);
+        result<void, std::error_code> won;
         test::team candidate(1, [&](int) { won = b.campaign(request); });
         REQUIRE(has_waiter(slot));
         REQUIRE(b.campaign().error() == std::errc::operation_in_progress);
@@ -149,34 +112,34 @@ TEST_CASE("leader_election: resign() and a stop end a campaign, and two at once 
 TEST_CASE("leader_election: a leader whose store fails knows of its loss before the next one leads",
           "[promise.durable-leader]") {
     const memory_slot slot;
-    const auto fails = std::make_shared<std::atomic<bool>>(false);
-    leader_election a(failing_slot(slot, fails), named("a", 300ms));
+    const auto store = std::make_shared<test::valve>();
+    leader_election a(test::valved_slot(slot, store), named("a", 300ms));
     leader_election b(slot, named("b", 300ms));
     REQUIRE(a.campaign());
     const std::stop_token term = a.lost();
     const auto first = a.token();
-    *fails = true;
+    store->fails = true;
     REQUIRE(b.campaign());
     REQUIRE_FALSE(a.is_leader());
     REQUIRE(test::eventually([&] { return term.stop_requested(); }));
     REQUIRE(b.token() > first);
-    *fails = false;
+    store->fails = false;
     REQUIRE(a.resign().error() == durable_errc::lock_lost);
     REQUIRE(b.is_leader());
 }
 
 TEST_CASE("leader_election: observers are told of each leader, in threads and coroutines") {
     const memory_slot slot;
-    bide::scheduler workers;
+    scheduler workers;
     leader_election a(slot, named("a"));
     const leader_election watches(slot, named("w"));
-    bide::leader_wait none{.timeout = 1ms};
+    leader_wait none{.timeout = 1ms};
     REQUIRE(watches.wait_for_change(none).error() == errc::timeout);
 
     std::atomic<int> began{0};
-    const auto observe = [&](std::int64_t known, std::stop_token stop) -> bide::task<std::string> {
+    const auto observe = [&](std::int64_t known, std::stop_token stop) -> task<std::string> {
         ++began;
-        bide::leader_wait what{.known = known, .stop = stop};
+        leader_wait what{.known = known, .stop = stop};
         auto waiting = watches.async_wait_for_change(what);
         const auto seen = co_await std::move(waiting);
         co_return !seen ? seen.error().message() : *seen ? (*seen)->name : "none";
@@ -201,11 +164,11 @@ TEST_CASE("leader_election: observers are told of each leader, in threads and co
     REQUIRE(test::eventually([&] { return began == 4; })); // else the task never starts
     stop.request_stop();
     cancelled.cancel();
-    REQUIRE(std::move(stopped).join() == bide::make_error_code(errc::stopped).message());
-    REQUIRE(std::move(cancelled).join() == bide::make_error_code(errc::stopped).message());
-    bide::leader_wait what{.stop = stop.get_token()};
+    REQUIRE(std::move(stopped).join() == make_error_code(errc::stopped).message());
+    REQUIRE(std::move(cancelled).join() == make_error_code(errc::stopped).message());
+    leader_wait what{.stop = stop.get_token()};
     REQUIRE(watches.wait_for_change(what).error() == errc::stopped);
-    const auto asks = [&]() -> bide::task<bool> {
+    const auto asks = [&]() -> task<bool> {
         auto asking = watches.async_leader();
         const auto seen = co_await std::move(asking);
         co_return seen && !*seen;
@@ -229,7 +192,7 @@ TEST_CASE("leader_election: terms of several runs follow each other, and never o
     test::run_threads(candidates, [&](int i) {
         const auto mine = static_cast<std::size_t>(i);
         leader_election election(slot, named(std::to_string(i)));
-        bide::leader_callbacks calls;
+        leader_callbacks calls;
         calls.on_elected = [&](leader_term term) {
             wrong = wrong || inside.fetch_add(1) != 0 || term.token <= last.exchange(term.token) ||
                     election.token() != term.token;
@@ -245,7 +208,7 @@ TEST_CASE("leader_election: terms of several runs follow each other, and never o
                     how != (stop.stop_requested() ? term_end::stopped : term_end::finished);
         };
         if (i == 0) {
-            calls.on_new_leader = [&](const bide::leader_info& leader) {
+            calls.on_new_leader = [&](const leader_info& leader) {
                 const std::lock_guard held(mutex);
                 seen.push_back(leader.token);
             };
@@ -270,9 +233,9 @@ TEST_CASE("leader_election: a run that resigns leads until on_elected has return
     std::atomic<bool> works{false};
     std::atomic<int> terms{0};
     std::vector<term_end> ends;
-    bide::result<void, std::error_code> over;
+    result<void, std::error_code> over;
     test::team runner(1, [&](int) {
-        bide::leader_callbacks calls;
+        leader_callbacks calls;
         calls.on_elected = [&](leader_term term) {
             works = true;
             ++terms;
@@ -316,9 +279,9 @@ TEST_CASE("leader_election: a run tells of a loss, and leads again") {
     std::stop_source stop;
     std::vector<term_end> ends;
     std::vector<std::int64_t> tokens;
-    bide::result<void, std::error_code> over;
+    result<void, std::error_code> over;
     test::team runner(1, [&](int) {
-        bide::leader_callbacks calls;
+        leader_callbacks calls;
         calls.on_elected = [&](leader_term term) {
             tokens.push_back(term.token);
             if (tokens.size() == 1) {
@@ -338,22 +301,22 @@ TEST_CASE("leader_election: a run tells of a loss, and leads again") {
 }
 
 TEST_CASE("leader_election: a run tells of a loss although the store fails") {
-    const auto fails = std::make_shared<std::atomic<bool>>(false);
+    const auto store = std::make_shared<test::valve>();
     durable_options o = named("a", 300ms);
     o.retry_time = 50ms;
-    leader_election a(failing_slot(memory_slot(), fails), o);
+    leader_election a(test::valved_slot(memory_slot(), store), o);
     std::stop_source stop;
     std::vector<term_end> ends;
-    bide::leader_callbacks calls;
+    leader_callbacks calls;
     calls.on_elected = [&](leader_term term) {
-        *fails = true;
+        store->fails = true;
         wait_for_stop(term.stop);
     };
     calls.on_lost = [&](term_end how) {
         ends.push_back(how);
         stop.request_stop();
     };
-    bide::result<void, std::error_code> over;
+    result<void, std::error_code> over;
     test::run_threads(1, [&](int) { over = a.run(calls, stop.get_token()); });
     REQUIRE(over);
     REQUIRE(ends == std::vector<term_end>{term_end::lost});
@@ -362,25 +325,26 @@ TEST_CASE("leader_election: a run tells of a loss although the store fails") {
 TEST_CASE(
     "leader_election: a run goes on after a store has failed, and ends after a lasting error") {
     memory_slot slot;
-    const auto fails = std::make_shared<std::atomic<bool>>(true);
+    const auto store = std::make_shared<test::valve>();
+    store->fails = true;
     durable_options o = named("a");
     o.retry_time = 50ms;
-    leader_election a(failing_slot(slot, fails), o);
+    leader_election a(test::valved_slot(slot, store), o);
     std::stop_source stop;
     int errors = 0;
-    bide::leader_callbacks calls;
+    leader_callbacks calls;
     calls.on_elected = [&](leader_term) { stop.request_stop(); };
     calls.on_error = [&](std::error_code error) {
         errors += error == std::errc::io_error ? 1 : 100;
-        *fails = errors < 2;
+        store->fails = errors < 2;
     };
-    bide::result<void, std::error_code> over;
+    result<void, std::error_code> over;
     test::run_threads(1, [&](int) { over = a.run(calls, stop.get_token()); });
     REQUIRE(over);
     REQUIRE(errors == 2);
 
     const auto seen = slot.load();
-    REQUIRE(slot.compare_exchange(seen->version, "no record").status == bide::cas_status::stored);
+    REQUIRE(slot.compare_exchange(seen->version, "no record").status == cas_status::stored);
     REQUIRE(a.run(calls, {}).error() == durable_errc::corrupt_record);
     REQUIRE(a.run({}, {}).error() == durable_errc::invalid_argument);
 }
@@ -388,9 +352,9 @@ TEST_CASE(
 TEST_CASE("leader_election: an exception of on_elected ends the run and the term") {
     const memory_slot slot;
     leader_election a(slot, named("a"));
-    bide::leader_callbacks calls;
+    leader_callbacks calls;
     calls.on_elected = [](leader_term) { throw std::runtime_error("work"); };
-    calls.on_new_leader = [](const bide::leader_info&) {};
+    calls.on_new_leader = [](const leader_info&) {};
     REQUIRE_THROWS_AS(a.run(calls, {}), std::runtime_error);
     REQUIRE_FALSE(a.is_leader());
     REQUIRE_FALSE(*a.leader());
@@ -399,9 +363,9 @@ TEST_CASE("leader_election: an exception of on_elected ends the run and the term
 
 TEST_CASE("leader_election: coroutines campaign, resign and run, and a cancellation ends a run") {
     const memory_slot slot;
-    bide::scheduler workers;
+    scheduler workers;
     leader_election a(slot, named("a"));
-    const auto once = [&]() -> bide::task<bool> {
+    const auto once = [&]() -> task<bool> {
         const auto won = co_await a.async_campaign();
         const bool led = won && a.is_leader();
         const auto resigned = co_await a.async_resign();
@@ -413,11 +377,11 @@ TEST_CASE("leader_election: coroutines campaign, resign and run, and a cancellat
     std::atomic<int> terms{0};
     std::atomic<int> told{0};
     std::atomic<bool> wrong{false};
-    bide::async_leader_callbacks calls;
-    calls.on_elected = [&](leader_term term) -> bide::task<> {
+    async_leader_callbacks calls;
+    calls.on_elected = [&](leader_term term) -> task<> {
         wrong = wrong || !a.is_leader() || a.token() != term.token;
         test::eventually([&] { return told > 0; });
-        co_await bide::this_task::yield();
+        co_await this_task::yield();
         if (++terms == 3) {
             stop.request_stop();
             wrong = wrong || !term.stop.stop_requested();
@@ -426,7 +390,7 @@ TEST_CASE("leader_election: coroutines campaign, resign and run, and a cancellat
     calls.on_lost = [&](term_end how) {
         wrong = wrong || how != (terms == 3 ? term_end::stopped : term_end::finished);
     };
-    calls.on_new_leader = [&](const bide::leader_info& leader) {
+    calls.on_new_leader = [&](const leader_info& leader) {
         wrong = wrong || leader.name != "a";
         ++told;
     };
@@ -435,7 +399,7 @@ TEST_CASE("leader_election: coroutines campaign, resign and run, and a cancellat
     REQUIRE_FALSE(wrong);
 
     std::atomic<bool> works{false};
-    calls.on_elected = [&](leader_term term) -> bide::task<> {
+    calls.on_elected = [&](leader_term term) -> task<> {
         works = true;
         wait_for_stop(term.stop);
         co_return;
@@ -456,7 +420,7 @@ TEST_CASE("leader_election: after a crash of the leader another process leads") 
     const test::temp_directory dir("leader");
     test::shared_with_children<std::atomic<std::int64_t>> token;
     test::children crashes(1, [&](int, auto) -> std::string {
-        leader_election mine(bide::file_slot(dir / "leader"), named("child"));
+        leader_election mine(file_slot(dir / "leader"), named("child"));
         if (!mine.campaign()) {
             return "not elected";
         }
@@ -465,22 +429,18 @@ TEST_CASE("leader_election: after a crash of the leader another process leads") 
         return {};
     });
     REQUIRE(crashes.reports()[0].find("! the process ended with status 9") != std::string::npos);
-    leader_election a(bide::file_slot(dir / "leader"), named("parent"));
-    acquire_request request;
-    request.timeout = test::patience;
-    REQUIRE(a.campaign(request));
+    leader_election a(file_slot(dir / "leader"), named("parent"));
+    REQUIRE(a.campaign(test::within(test::patience)));
     REQUIRE(a.token() > *token);
 }
 
 TEST_CASE("leader_election: a child of fork() leads nothing, and leaves the term to its parent") {
     const test::temp_directory dir("leader");
-    leader_election a(bide::file_slot(dir / "leader"), named("parent"));
+    leader_election a(file_slot(dir / "leader"), named("parent"));
     REQUIRE(a.campaign());
     const int said = test::in_child([&] {
-        acquire_request now;
-        now.timeout = 0ns;
         const bool is_good = !a.is_leader() && a.token() == 0 && a.lost().stop_requested() &&
-                             a.resign() && a.campaign(now).error() == errc::timeout;
+                             a.resign() && a.campaign(test::within(0ns)).error() == errc::timeout;
         const auto seen = a.leader();
         return is_good && seen && *seen && !(*seen)->is_self ? 0 : 1;
     });

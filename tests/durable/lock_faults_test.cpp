@@ -9,32 +9,21 @@
 #include <bide/sched/scheduler.hpp>
 
 #include <support/children.hpp>
+#include <support/coroutines.hpp>
+#include <support/durable_locks.hpp>
 #include <support/gate.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-#include <pthread.h>
-
 using namespace std::chrono_literals;
-using bide::cas_result;
-using bide::cas_status;
-using bide::durable_errc;
-using bide::durable_mutex;
-using bide::durable_options;
-using bide::durable_semaphore;
-using bide::durable_ticket;
-using bide::errc;
-using bide::lock_clock;
-using bide::memory_slot;
-using bide::slot_snapshot;
-using bide::slot_version;
+using namespace bide;
 
 namespace {
 
 // A memory_slot with faults that a test switches on.
 class odd_slot {
 public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
     struct habits {
         std::atomic<bool> hangs{false};
         bool keeps_back = false; // what is to be stored, once, and then fails to load, once
@@ -47,11 +36,11 @@ public:
     };
     odd_slot(memory_slot of, std::shared_ptr<habits> h) : of_(std::move(of)), h_(std::move(h)) {}
 
-    bide::result<slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> load() {
         // For longer than any test waits in between.
         test::eventually([&] { return !h_->hangs; }, 3 * test::patience);
         if (std::exchange(h_->fails, false)) {
-            return bide::unexpected{std::make_error_code(std::errc::io_error)};
+            return unexpected{std::make_error_code(std::errc::io_error)};
         }
         return of_.load();
     }
@@ -65,26 +54,26 @@ public:
         }
         return of_.compare_exchange(v, value);
     }
-    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() {
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         ++h_->watches;
         auto made = of_.watch();
         if (h_->watches_break) {
-            return std::unique_ptr<bide::slot_watch>(new broken_watch(std::move(*made)));
+            return std::unique_ptr<slot_watch>(new broken_watch(std::move(*made)));
         }
         return made;
     }
 
 private:
-    class broken_watch final : public bide::slot_watch {
+    class broken_watch final : public slot_watch {
     public:
-        explicit broken_watch(std::unique_ptr<bide::slot_watch> of) : of_(std::move(of)) {}
+        explicit broken_watch(std::unique_ptr<slot_watch> of) : of_(std::move(of)) {}
         int fd() const noexcept override { return of_->fd(); }
         std::error_code drain() noexcept override {
             return std::make_error_code(std::errc::connection_reset);
         }
 
     private:
-        const std::unique_ptr<bide::slot_watch> of_;
+        const std::unique_ptr<slot_watch> of_;
     };
     memory_slot of_;
     std::shared_ptr<habits> h_;
@@ -93,12 +82,12 @@ private:
 // A slot whose updates are indeterminate: always, or for the first so many.
 class unsure_slot {
 public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
     explicit unsure_slot(std::shared_ptr<int> calls, int until = -1)
         : calls_(std::move(calls)), until_(until) {}
-    bide::result<slot_snapshot, std::error_code> load() { return slot_snapshot(); }
+    result<slot_snapshot, std::error_code> load() { return slot_snapshot(); }
     cas_result compare_exchange(slot_version, std::string_view) { return answer(); }
-    cas_result update_locked(const bide::slot_update&) { return answer(); }
+    cas_result update_locked(const slot_update&) { return answer(); }
 
 private:
     cas_result answer() {
@@ -111,28 +100,13 @@ private:
     int until_;
 };
 
-// A coroutine type of another library, without an executor.
-struct foreign {
-    struct promise_type {
-        foreign get_return_object() noexcept { return {}; }
-        std::suspend_never initial_suspend() noexcept { return {}; }
-        std::suspend_never final_suspend() noexcept { return {}; }
-        void return_void() noexcept {}
-        void unhandled_exception() noexcept { std::terminate(); }
-    };
-};
-foreign hold_once(durable_mutex& m, std::atomic<int>& done) {
+test::detached hold_once(durable_mutex& m, std::atomic<int>& done) {
     auto waiting = m.async_acquire();
     {
         const auto got = co_await std::move(waiting);
         done = got.has_value() ? 1 : -1;
     }
     done = done + 1;
-}
-
-std::size_t waiting(durable_semaphore& s) {
-    const auto seen = s.inspect();
-    return seen && *seen ? (*seen)->live.waiters.size() : 0;
 }
 
 } // namespace
@@ -143,8 +117,7 @@ TEST_CASE(
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_mutex waits(odd_slot(memory, habits));
     durable_mutex other(memory);
-    durable_options o{.lease = 50ms, .auto_renew = false};
-    durable_mutex third(memory_slot(), o);
+    durable_mutex third(memory_slot(), {.lease = 50ms, .auto_renew = false});
 
     auto held = other.acquire();
     std::atomic<int> done{0};
@@ -166,13 +139,12 @@ TEST_CASE("lock_faults: a contender with the ticket of an expired grant leaves n
     durable_ticket t = s.ticket();
     REQUIRE(s.try_acquire(t)->acquired);
     REQUIRE(s.admin("ops").force_release(t.fence, "gone").value());
-    const auto held = s.acquire();
-    REQUIRE(held.has_value());
-    bide::acquire_request r;
+    const auto held = test::acquired(s);
+    acquire_request r;
     r.ticket = t;
     r.timeout = 5ms;
     REQUIRE(s.acquire(r).error() == errc::timeout);
-    REQUIRE(waiting(s) == 0);
+    REQUIRE(test::waiting(s) == 0);
 }
 
 TEST_CASE("lock_faults: a write under way when an acquisition fails does not become a grant",
@@ -182,9 +154,7 @@ TEST_CASE("lock_faults: a write under way when an acquisition fails does not bec
     durable_mutex m(odd_slot(memory, habits), test::unhurried());
     habits->keeps_back = true;
     habits->takes_ms = 5;
-    bide::acquire_request r;
-    r.timeout = 1ms;
-    REQUIRE(m.acquire(r).error() == errc::timeout);
+    REQUIRE(m.acquire(test::within(1ms)).error() == errc::timeout);
     REQUIRE_FALSE(habits->kept.empty());
     static_cast<void>(memory.compare_exchange(habits->kept_version, habits->kept)); // it comes
     const auto seen = m.inspect();
@@ -193,8 +163,7 @@ TEST_CASE("lock_faults: a write under way when an acquisition fails does not bec
 
 TEST_CASE("lock_faults: after indeterminate results the store is called with pauses") {
     const auto calls = std::make_shared<int>(0);
-    durable_options o{.retry_time = 200ms};
-    durable_mutex m(unsure_slot(calls), o);
+    durable_mutex m(unsure_slot(calls), {.retry_time = 200ms});
     durable_ticket t = m.ticket();
     REQUIRE(m.try_acquire(t).error() == durable_errc::indeterminate);
     REQUIRE(*calls >= 1);
@@ -211,19 +180,16 @@ TEST_CASE("lock_faults: after an indeterminate result the record is read again")
 
 TEST_CASE("lock_faults: if the store is always slower than the lease, acquire() returns an error") {
     const auto habits = std::make_shared<odd_slot::habits>();
-    durable_options o{.lease = 10ms, .retry_time = 100ms};
-    durable_mutex m(odd_slot(memory_slot(), habits), o);
+    durable_mutex m(odd_slot(memory_slot(), habits), {.lease = 10ms, .retry_time = 100ms});
     habits->takes_ms = 15;
-    bide::acquire_request r;
-    r.timeout = 5s; // for the test to end
-    REQUIRE(m.acquire(r).error() == durable_errc::lock_lost);
+    REQUIRE(m.acquire(test::within(5s)).error() == durable_errc::lock_lost);
     habits->takes_ms = 0;
     REQUIRE((*m.inspect())->live.holders.empty());
 }
 
 TEST_CASE("lock_faults: renewals continue after one that threw") {
-    bide::scheduler workers;
-    for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
+    scheduler workers;
+    for (scheduler* const where : {static_cast<scheduler*>(nullptr), &workers}) {
         const bool was_kept = test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
             std::atomic<bool> breaks{false};
             std::atomic<int> broken{0};
@@ -236,17 +202,13 @@ TEST_CASE("lock_faults: renewals continue after one that threw") {
                 return std::chrono::milliseconds(bide::durable::boottime_ms());
             };
             durable_mutex m(memory_slot(), o);
-            const auto g = m.acquire();
-            REQUIRE(g.has_value());
+            const auto g = test::acquired(m);
             const std::stop_token lost = g->lost();
             breaks = true;
             REQUIRE(test::eventually([&] { return broken > 1 || lost.stop_requested(); }));
             breaks = false;
-            REQUIRE(test::eventually([&] {
-                const auto seen = m.inspect();
-                return lost.stop_requested() ||
-                       ((*seen)->live.holders.size() == 1 && (*seen)->live.holders[0].renewals > 0);
-            }));
+            REQUIRE(
+                test::eventually([&] { return lost.stop_requested() || test::renewals(m) > 0; }));
             return !lost.stop_requested();
         });
         REQUIRE(was_kept);
@@ -254,9 +216,9 @@ TEST_CASE("lock_faults: renewals continue after one that threw") {
 }
 
 TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
-    bide::scheduler_options one;
+    scheduler_options one;
     one.num_workers = 1;
-    bide::scheduler workers(one);
+    scheduler workers(one);
     const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
         durable_options o{.lease = lease};
         const auto engine = std::make_shared<bide::detail::lock_engine>(memory, 1, o);
@@ -265,10 +227,6 @@ TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
         t.fence = got->outcome.fence;
         return std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
                                                      got->good_until_ms);
-    };
-    const auto renewals = [](durable_mutex& seen) {
-        const auto now = seen.inspect();
-        return (*now)->live.holders.empty() ? 0 : (*now)->live.holders[0].renewals;
     };
     const memory_slot rare;
     const memory_slot frequent;
@@ -282,36 +240,30 @@ TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
     first->renew_at_ms = 0; // before the task has looked
     open = true;
     std::move(busy).join();
-    REQUIRE(test::eventually([&] { return renewals(of_first) == 1; })); // it looks again in seconds
-    for (int i = 0; i < 100; ++i) { // by now, or the rest shows nothing
+    REQUIRE(test::eventually(
+        [&] { return test::renewals(of_first) == 1; })); // it looks again in seconds
+    for (int i = 0; i < 100; ++i) {                      // by now, or the rest shows nothing
         workers.spawn([] {}).join();
     }
     const auto before = workers.stats().polled;
     const auto second = make(frequent, 3s);
     renewer->add(second); // is due before that
-    REQUIRE(test::eventually([&] { return renewals(of_second) > 0 || !second->is_held(); }));
+    REQUIRE(test::eventually([&] { return test::renewals(of_second) > 0 || !second->is_held(); }));
     const auto polled = workers.stats().polled - before;
-    REQUIRE(polled < 20 + 10 * static_cast<std::uint64_t>(renewals(of_second)));
+    REQUIRE(polled < 20 + 10 * static_cast<std::uint64_t>(test::renewals(of_second)));
 }
 
 TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires there") {
     const bool was_kept = test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
-        durable_options o{.lease = lease};
-        durable_mutex m(memory_slot(), o);
+        durable_mutex m(memory_slot(), {.lease = lease});
         {
             const auto g = m.acquire();
         } // the renewer goes on for a while
         return test::in_child([&] {
                    const auto g = m.acquire();
                    const std::stop_token lost = g->lost();
-                   bool renewed = false;
-                   test::eventually([&] {
-                       const auto seen = m.inspect();
-                       renewed =
-                           !(*seen)->live.holders.empty() && (*seen)->live.holders[0].renewals > 0;
-                       return renewed || lost.stop_requested();
-                   });
-                   return renewed ? 0 : 1;
+                   test::eventually([&] { return test::renewals(m) > 0 || lost.stop_requested(); });
+                   return test::renewals(m) > 0 ? 0 : 1;
                }) == 0;
     });
     REQUIRE(was_kept);
@@ -320,20 +272,13 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
 TEST_CASE("lock_faults: the lease monitor's thread is started later if it could not be started at "
           "first") {
     REQUIRE(test::in_child([] {
-                durable_options o{.lease = 50ms, .auto_renew = false};
-                durable_mutex m(memory_slot(), o);
-                ::pthread_attr_t huge;
-                ::pthread_attr_t usual;
-                ::pthread_getattr_default_np(&usual);
-                ::pthread_getattr_default_np(&huge);
-                ::pthread_attr_setstacksize(&huge, std::size_t{1} << 52);
-                ::pthread_setattr_default_np(&huge);
+                durable_mutex m(memory_slot(), {.lease = 50ms, .auto_renew = false});
                 try {
+                    const test::no_new_threads refused;
                     const auto g = m.acquire();
                     return 2; // there is such a thread
                 } catch (const std::system_error&) {
                 }
-                ::pthread_setattr_default_np(&usual);
                 const auto g = m.acquire();
                 const std::stop_token lost = g->lost();
                 return test::eventually([&] { return lost.stop_requested(); }) ? 0 : 1;
@@ -344,8 +289,8 @@ namespace {
 
 // Its store is full.
 struct full_slot {
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-    bide::result<slot_snapshot, std::error_code> load() { return of.load(); }
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
+    result<slot_snapshot, std::error_code> load() { return of.load(); }
     cas_result compare_exchange(slot_version, std::string_view) {
         ++*writes;
         return {cas_status::failed, 0, {}, std::make_error_code(std::errc::no_space_on_device)};
@@ -369,7 +314,7 @@ TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it c
 
     const full_slot full{memory};
     durable_mutex contender(full, o);
-    REQUIRE(contender.try_acquire().error() == bide::errc::timeout);
+    REQUIRE(contender.try_acquire().error() == errc::timeout);
     REQUIRE(*full.writes == 1); // and nothing to be taken back
 }
 
@@ -378,11 +323,9 @@ TEST_CASE("lock_faults: the longest poll interval does not overflow") {
                       .poll_most = std::chrono::milliseconds::max()};
     durable_semaphore s(memory_slot(), 1, o);
     auto held = s.acquire();
-    bide::acquire_request r;
-    r.timeout = 20ms;
-    REQUIRE(s.acquire(r).error() == errc::timeout);
+    REQUIRE(s.acquire(test::within(20ms)).error() == errc::timeout);
     std::thread next([&] { static_cast<void>(s.acquire()); });
-    REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
+    REQUIRE(test::comes_to_wait(s));
     REQUIRE(held->release().has_value());
     next.join();
 }
@@ -392,9 +335,7 @@ TEST_CASE("lock_faults: a watch that fails each time is not reopened at each rea
     habits->watches_break = true;
     durable_semaphore s(odd_slot(memory_slot(), habits), 1);
     auto held = s.acquire();
-    bide::acquire_request r;
-    r.timeout = 300ms;
-    REQUIRE(s.acquire(r).error() == errc::timeout);
+    REQUIRE(s.acquire(test::within(300ms)).error() == errc::timeout);
     REQUIRE(habits->watches >= 1);
     REQUIRE(habits->watches <= 3);
 }

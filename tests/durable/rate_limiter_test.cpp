@@ -17,12 +17,7 @@
 #include <unistd.h>
 
 using namespace std::chrono_literals;
-using bide::durable_errc;
-using bide::durable_rate_limiter;
-using bide::errc;
-using bide::lock_clock;
-using bide::memory_slot;
-using bide::rate_options;
+using namespace bide;
 using bide::detail::rate_record;
 using bide::detail::rate_time;
 using bide::detail::token_rate;
@@ -161,17 +156,17 @@ namespace {
 // A slot that stores without a look at the version.
 class blind_slot {
 public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
     explicit blind_slot(memory_slot of) : of_(std::move(of)) {}
-    bide::result<bide::slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> load() {
         auto seen = of_.load();
         std::this_thread::yield(); // between the load and the store
         return seen;
     }
-    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) {
         for (;;) {
             const auto tried = of_.compare_exchange(version, value);
-            if (tried.status != bide::cas_status::conflict) {
+            if (tried.status != cas_status::conflict) {
                 return tried;
             }
             version = tried.current->version;
@@ -237,7 +232,7 @@ TEST_CASE("durable_rate_limiter: processes share the rate, and one that is kille
     {
         test::children all(4, [&](int i, auto gate) -> std::string {
             gate();
-            durable_rate_limiter limiter(bide::file_slot(dir / "rate"), 1, 1ms, 50, o);
+            durable_rate_limiter limiter(file_slot(dir / "rate"), 1, 1ms, 50, o);
             for (int k = 0; k < 100; ++k) {
                 const auto got = limiter.try_acquire();
                 if (!got) {
@@ -260,7 +255,7 @@ TEST_CASE("durable_rate_limiter: processes share the rate, and one that is kille
     REQUIRE(*ms == 1'000 + 351);
     REQUIRE(*taken <= 50 + 351);
     REQUIRE(*taken >= 50);
-    durable_rate_limiter limiter(bide::file_slot(dir / "rate"), 1, 1ms, 50, o);
+    durable_rate_limiter limiter(file_slot(dir / "rate"), 1, 1ms, 50, o);
     *ms += 50;
     REQUIRE(*limiter.available() == 50);
 }
@@ -294,7 +289,7 @@ TEST_CASE("durable_rate_limiter: a wait that is stopped gives its tokens back") 
     REQUIRE_FALSE(*limiter.try_acquire());
     for (int i = 0; i < 3; ++i) { // each would come an hour later if the tokens were not returned
         std::stop_source stop;
-        bide::result<void, std::error_code> got;
+        result<void, std::error_code> got;
         test::team waiter(1, [&](int) { got = limiter.acquire(1, {90min, stop.get_token()}); });
         std::this_thread::yield();
         stop.request_stop();
@@ -306,9 +301,9 @@ TEST_CASE("durable_rate_limiter: a wait that is stopped gives its tokens back") 
 }
 
 TEST_CASE("durable_rate_limiter: coroutines wait for tokens, and give them back if cancelled") {
-    bide::scheduler workers;
+    scheduler workers;
     durable_rate_limiter limiter(memory_slot(), 1, 1h, 2, unhurried());
-    const auto body = [&](std::stop_token stop) -> bide::task<std::error_code> {
+    const auto body = [&](std::stop_token stop) -> task<std::error_code> {
         const auto one = co_await limiter.async_acquire();
         if (!one) {
             co_return one.error();
@@ -317,7 +312,7 @@ TEST_CASE("durable_rate_limiter: coroutines wait for tokens, and give them back 
         if (!two || !*two) {
             co_return std::make_error_code(std::errc::no_message);
         }
-        bide::rate_wait wait;
+        rate_wait wait;
         wait.timeout = 90min;
         wait.stop = stop;
         auto acquiring = limiter.async_acquire(1, wait);
@@ -329,9 +324,9 @@ TEST_CASE("durable_rate_limiter: coroutines wait for tokens, and give them back 
     stop.request_stop();
     REQUIRE(std::move(stopped).join() == errc::stopped);
     std::atomic<bool> began{false};
-    const auto again = [&]() -> bide::task<std::error_code> {
+    const auto again = [&]() -> task<std::error_code> {
         began = true;
-        bide::rate_wait wait;
+        rate_wait wait;
         wait.timeout = 90min;
         auto acquiring = limiter.async_acquire(1, wait);
         const auto got = co_await std::move(acquiring);
@@ -380,7 +375,7 @@ TEST_CASE("durable_rate_limiter: another rate is refused, or adopted") {
 
 TEST_CASE("durable_rate_limiter: records of other kinds are refused and kept") {
     memory_slot slot;
-    bide::durable_mutex lock(slot);
+    durable_mutex lock(slot);
     REQUIRE(lock.acquire()->release());
     durable_rate_limiter limiter(slot, 1, 1s, 1, unhurried());
     REQUIRE(limiter.try_acquire().error() == durable_errc::corrupt_record);
@@ -389,7 +384,7 @@ TEST_CASE("durable_rate_limiter: records of other kinds are refused and kept") {
     memory_slot rated;
     durable_rate_limiter first(rated, 1, 1h, 1, unhurried());
     REQUIRE(*first.try_acquire());
-    REQUIRE(bide::durable_mutex(rated).try_acquire().error() == durable_errc::corrupt_record);
+    REQUIRE(durable_mutex(rated).try_acquire().error() == durable_errc::corrupt_record);
     const auto seen = rated.load();
     for (const char* const name : {"kind", "v", "count", "periodNs", "burst", "debt", "clock", "at",
                                    "unixMs", "boot", "last"}) {
@@ -414,21 +409,20 @@ namespace {
 
 // A memory_slot without a clock, as etcd, or with one failure.
 struct clockless_slot : memory_slot {
-    static constexpr bide::slot_guarantees guarantees{true, true, lock_clock::observed};
+    static constexpr slot_guarantees guarantees{true, true, lock_clock::observed};
 };
 struct relaxed_slot : memory_slot { // may lose values, as Redis
-    static constexpr bide::slot_guarantees guarantees{false, true, lock_clock::boottime};
+    static constexpr slot_guarantees guarantees{false, true, lock_clock::boottime};
 };
 class unsure_slot {
 public:
-    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
     explicit unsure_slot(memory_slot of) : of_(std::move(of)) {}
-    bide::result<bide::slot_snapshot, std::error_code> load() { return of_.load(); }
-    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) {
+    result<slot_snapshot, std::error_code> load() { return of_.load(); }
+    cas_result compare_exchange(slot_version version, std::string_view value) {
         const auto done = of_.compare_exchange(version, value);
         if (++calls_ % 2 == 1) { // stored, and the reply is lost
-            return {
-                bide::cas_status::indeterminate, 0, {}, std::make_error_code(std::errc::io_error)};
+            return {cas_status::indeterminate, 0, {}, std::make_error_code(std::errc::io_error)};
         }
         return done;
     }
@@ -459,5 +453,5 @@ TEST_CASE("durable_rate_limiter: options out of range are refused") {
     rate_options o = unhurried();
     o.clock = lock_clock::caller;
     REQUIRE(*durable_rate_limiter(clockless_slot(), 1, 1s, 1, o).try_acquire());
-    REQUIRE(*durable_rate_limiter(bide::allow_relaxed, relaxed_slot(), 1, 1s).available() == 1);
+    REQUIRE(*durable_rate_limiter(allow_relaxed, relaxed_slot(), 1, 1s).available() == 1);
 }

@@ -12,12 +12,8 @@
 #include <support/gate.hpp>
 #include <support/test.hpp>
 
-#include <pthread.h>
-
 using namespace std::chrono_literals;
-using bide::durable_mutex;
-using bide::durable_options;
-using bide::memory_slot;
+using namespace bide;
 using test::renewals;
 
 namespace {
@@ -28,24 +24,6 @@ durable_options with_lease(std::chrono::milliseconds lease) {
 }
 
 int renewal_threads() { return test::threads_called("bide-lease"); }
-
-// While this object lives, no thread can be started.
-class no_new_threads {
-public:
-    no_new_threads() {
-        ::pthread_getattr_default_np(&usual_);
-        ::pthread_attr_t huge;
-        ::pthread_getattr_default_np(&huge);
-        ::pthread_attr_setstacksize(&huge, std::size_t{1} << 52);
-        ::pthread_setattr_default_np(&huge);
-    }
-    no_new_threads(const no_new_threads&) = delete;
-    no_new_threads& operator=(const no_new_threads&) = delete;
-    ~no_new_threads() { ::pthread_setattr_default_np(&usual_); }
-
-private:
-    ::pthread_attr_t usual_;
-};
 
 // Starts the thread of the lease monitor.
 void start_lease_monitor() {
@@ -58,7 +36,7 @@ void start_lease_monitor() {
 TEST_CASE("renewer: no thread runs before the first renewal is due") {
     REQUIRE(test::in_child([] {
                 std::vector<std::unique_ptr<durable_mutex>> locks;
-                std::vector<bide::durable_guard> held;
+                std::vector<durable_guard> held;
                 for (int i = 0; i < 50; ++i) {
                     locks.push_back(std::make_unique<durable_mutex>(memory_slot{}, with_lease(1h)));
                     held.push_back(std::move(*locks.back()->acquire()));
@@ -93,7 +71,7 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
     const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
         const auto engine =
             std::make_shared<bide::detail::lock_engine>(memory, 1, with_lease(lease));
-        bide::durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
+        durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
         auto made =
@@ -125,7 +103,7 @@ template <class Slot> void renews_without_its_lock() {
     REQUIRE(test::in_some_time(100ms, [&](std::chrono::milliseconds lease) {
         const Slot slot;
         durable_mutex seen{memory_slot(slot)};
-        std::optional<bide::durable_guard> held;
+        std::optional<durable_guard> held;
         {
             durable_mutex lock(slot, with_lease(lease));
             auto got = lock.acquire();
@@ -140,7 +118,7 @@ template <class Slot> void renews_without_its_lock() {
 
 TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
     renews_without_its_lock<memory_slot>();
-    static_assert(bide::shared_store_slot<sharing_slot>);
+    static_assert(shared_store_slot<sharing_slot>);
     renews_without_its_lock<sharing_slot>();
 }
 
@@ -149,7 +127,7 @@ TEST_CASE("renewer: if its thread cannot be started, the renewal is tried again"
         return test::in_child([&] {
                    start_lease_monitor();
                    durable_mutex m(memory_slot{}, with_lease(lease));
-                   auto refused = std::make_unique<no_new_threads>();
+                   auto refused = std::make_unique<test::no_new_threads>();
                    const auto g = m.acquire();
                    const std::int64_t half_ms = bide::durable::boottime_ms() + lease.count() / 2;
                    test::eventually([&] { return bide::durable::boottime_ms() >= half_ms; });
@@ -169,7 +147,7 @@ TEST_CASE("renewer: if its thread can never be started, the grant is lost when t
     REQUIRE(test::in_child([] {
                 start_lease_monitor();
                 durable_mutex m(memory_slot{}, with_lease(200ms));
-                const no_new_threads refused;
+                const test::no_new_threads refused;
                 const auto g = m.acquire();
                 const std::stop_token lost = g->lost();
                 return test::eventually([&] { return lost.stop_requested(); }) && !g->is_held() ? 0
