@@ -128,7 +128,6 @@ template <class Store> void check_hanging_calls(Store& store) {
 // Checks that all watches share one connection, that each hears of its own value alone, and that all notice
 // the end of the connection.
 template <class Store> void check_shared_watches(Store& store) {
-    const watchdog limit;
     flaky_proxy proxy(store.port());
     sharing_slots<Store> all(store, proxy.port(), 40);
     std::vector<std::unique_ptr<bide::slot_watch>> watches;
