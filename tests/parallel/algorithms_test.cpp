@@ -592,7 +592,7 @@ TEST_CASE("algorithms: each gives what a loop gives, whatever the size, the grai
           "[promise.collect-order][promise.merge-as-std][promise.search-first][promise.selection]"
           "[promise.loop-visits-once][promise.radix-sort]") {
     test::jitter chance(test::run_seed());
-    test::on_all_workers(chance, 4, 13, [&](const fork_policy& on, std::size_t n) {
+    test::on_all_workers(chance, 4, 12, [&](const fork_policy& on, std::size_t n) {
         const std::uint32_t kinds = 1 + chance.below(1u << chance.below(10));
         ints in(n);
         std::generate(in.begin(), in.end(), [&] { return static_cast<int>(chance.below(kinds)); });
@@ -608,14 +608,14 @@ TEST_CASE("algorithms: what a thief does stands behind what was done before it",
           "[promise.filter-as-std][promise.collect-order][promise.scan-as-std]"
           "[promise.partition-order]") {
     test::jitter chance(1);
-    for (const unsigned workers : {2u, 4u, 16u}) {
+    for (const unsigned workers : {2u, 16u}) {
         bide::scheduler s(test::with(workers, true));
         for (const algorithm& each : algorithms) {
             if (each.asks == 0) {
                 continue; // the first thread may call many times before there is a fork
             }
             INFO(each.name << ", " << workers << " workers");
-            const ints in = numbered(20'000, each.steps == 0 ? 0 : 2 + chance.below(9), chance);
+            const ints in = numbered(6'000, each.steps == 0 ? 0 : 2 + chance.below(9), chance);
             test::two_threads both;
             const auto come = [&](int i) { return both.come(), i; };
             CHECK(each.run(s, in, come, true) == each.serial(in, asks_nothing));
@@ -630,8 +630,8 @@ TEST_CASE("algorithms: each element is asked once, and the exception is that of 
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 3u}) {
         bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 40; ++round) {
-            const std::size_t n = chance.below(1u << chance.below(12));
+        for (int round = 0; round < 15; ++round) {
+            const std::size_t n = chance.below(1u << chance.below(11));
             const ints in = numbered(n, round % 2 == 0 ? 2 : 1'000, chance);
             const fork_policy on(s, {.grain = chance.below(2) == 0 ? 0u : chance.below(50)});
             const auto first = static_cast<int>(chance.below(static_cast<unsigned>(2 * n) + 1));
@@ -767,7 +767,7 @@ TEST_CASE("algorithms: whatever thieves take, filters ask each element once, and
           "[promise.filter-as-std]") {
     test::jitter chance(test::run_seed());
     test::tally tally;
-    for (int round = 0; round < 400; ++round) {
+    for (int round = 0; round < 150; ++round) {
         for (const filter& each : filters) {
             test::chance_run given(chance, round);
             given.may_lack_memory(chance);

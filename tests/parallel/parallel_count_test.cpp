@@ -13,7 +13,7 @@ TEMPLATE_TEST_CASE(
     bide::scheduler s(test::with(2, true));
     for (const std::size_t size : {1u, 7u, 63u, 64u, 65u, 127u, 1'024u, 1'027u, 3'100u}) {
         std::vector<number> numbers(size, number{50});
-        for (std::size_t at = 0; at < size; at += 1 + size / 50) {
+        for (std::size_t at = 0; at < size; at += 1 + size / 13) {
             INFO(size << " elements, " << at);
             const auto first = numbers.begin();
             const auto place = static_cast<std::ptrdiff_t>(at);

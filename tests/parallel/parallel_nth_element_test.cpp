@@ -34,10 +34,24 @@ ints make(int shape, std::size_t n, test::jitter& chance) {
 
 const auto is_less = [](int a, int b) { return a < b; };
 
-bool is_selected(const ints& v, std::size_t nth, const ints& sorted) {
-    const auto at = v.begin() + static_cast<std::ptrdiff_t>(nth);
-    return *at == sorted[nth] && std::all_of(v.begin(), at, [&](int e) { return e <= *at; }) &&
-           std::all_of(at, v.end(), [&](int e) { return e >= *at; });
+// The same elements, with an error probability of 2^-32.
+std::uint64_t sum_of_hashes(const ints& v) {
+    std::uint64_t sum = 0;
+    for (const int e : v) {
+        const std::uint64_t x = static_cast<std::uint32_t>(e) * 0x9e37'79b9'7f4a'7c15u;
+        sum += (x ^ x >> 29) * 0xbf58'476d'1ce4'e5b9u;
+    }
+    return sum;
+}
+bool all_there(const ints& v, const ints& given) {
+    return v.size() == given.size() && sum_of_hashes(v) == sum_of_hashes(given);
+}
+
+bool is_selected(const ints& v, std::size_t nth) {
+    const int at = v[nth];
+    const auto middle = v.begin() + static_cast<std::ptrdiff_t>(nth);
+    return std::all_of(v.begin(), middle, [&](int e) { return e <= at; }) &&
+           std::all_of(middle, v.end(), [&](int e) { return e >= at; });
 }
 
 ints sorted(ints v) {
@@ -55,19 +69,18 @@ TEST_CASE("parallel_nth_element: puts what a sort would put there, whatever the 
         bide::scheduler s(test::with(workers, true));
         for (const std::size_t n : {1u, 2u, 24u, 25u, 129u, 1'023u, 1'024u, 10'007u, 300'007u}) {
             for (int shape = 0; shape != shapes; ++shape) {
-                if (n > large && shape % 4 != 0) {
+                if (n > large && (shape % 4 != 0 || workers == 1)) {
                     continue; // random and few values are enough
                 }
                 const ints given = make(shape, n, chance);
-                const ints expected = sorted(given);
                 for (const std::size_t nth : {std::size_t{0}, n / 3, n - 1}) {
                     INFO(nth << " of " << n << ", shape " << shape << ", " << workers
                              << " workers");
                     ints v = given;
                     bide::parallel_nth_element(s, v, v.begin() + static_cast<std::ptrdiff_t>(nth),
                                                less);
-                    REQUIRE(is_selected(v, nth, expected));
-                    REQUIRE(sorted(v) == expected);
+                    REQUIRE(is_selected(v, nth));
+                    REQUIRE(all_there(v, given));
                 }
                 ints v = given;
                 bide::parallel_nth_element(s, v.begin(), v.end(), v.end(), less);
@@ -83,11 +96,8 @@ TEST_CASE("parallel_partial_sort: sorts the least elements, whatever the shape",
     const order less(is_less);
     for (const unsigned workers : {1u, 3u}) {
         bide::scheduler s(test::with(workers, true));
-        for (const std::size_t n : {0u, 1u, 25u, 1'024u, 10'007u, 300'007u}) {
+        for (const std::size_t n : {0u, 1u, 25u, 1'024u, 10'007u}) {
             for (int shape = 0; shape != shapes; ++shape) {
-                if (n > large && shape % 4 != 0) {
-                    continue; // random and few values are enough
-                }
                 const ints given = make(shape, n, chance);
                 const ints expected = sorted(given);
                 for (const std::size_t count :
@@ -98,7 +108,7 @@ TEST_CASE("parallel_partial_sort: sorts the least elements, whatever the shape",
                     const auto middle = static_cast<std::ptrdiff_t>(count);
                     bide::parallel_partial_sort(s, v, v.begin() + middle, less);
                     REQUIRE(std::equal(v.begin(), v.begin() + middle, expected.begin()));
-                    REQUIRE(sorted(v) == expected);
+                    REQUIRE(all_there(v, given));
                 }
             }
         }
@@ -109,12 +119,12 @@ TEST_CASE("parallel_nth_element: gives the same order on any number of workers, 
           "[promise.sort-same-order]") {
     test::jitter chance(11);
     struct entry {
-        std::string key;
+        std::uint32_t key;
         int place;
     };
     std::vector<entry> given;
     for (int i = 0; i < 300'000; ++i) {
-        given.push_back({std::to_string(chance.below(1'000)), i});
+        given.push_back({chance.below(1'000), i});
     }
     std::vector<int> orders[2];
     const unsigned workers[] = {1, 3};
@@ -172,7 +182,7 @@ TEST_CASE("parallel_nth_element: a comparison that throws loses no element",
                 }
             } catch (const failure&) {
             }
-            REQUIRE(sorted(v) == sorted(given));
+            REQUIRE(all_there(v, given));
         }
     }
 }
@@ -190,13 +200,16 @@ TEST_CASE(
                                      v.data() + 2 + n, less, {});
         REQUIRE(std::equal(v.begin(), v.begin() + 2, given.begin()));
         REQUIRE(std::equal(v.end() - 2, v.end(), given.end() - 2));
-        REQUIRE(sorted(v) == sorted(given));
+        REQUIRE(all_there(v, given));
+        if (n > large) {
+            continue;
+        }
         v = given;
         bide::detail::partial_sort_on(test::chance_forks(script), v.data() + 2,
                                       v.data() + 2 + n / 2, v.data() + 2 + n, less, {});
         REQUIRE(std::equal(v.begin(), v.begin() + 2, given.begin()));
         REQUIRE(std::equal(v.end() - 2, v.end(), given.end() - 2));
-        REQUIRE(sorted(v) == sorted(given));
+        REQUIRE(all_there(v, given));
     }
 }
 
@@ -205,19 +218,21 @@ TEST_CASE("parallel_nth_element: takes a stop token, and the progress reaches th
     bide::scheduler s(test::with(2, true));
     test::jitter chance(3);
     for (int shape = 0; shape != shapes; ++shape) {
-        const ints given = make(shape, 300'000, chance);
+        const int n = shape == 4 ? 300'000 : 30'000; // few values: large, and soon sorted
+        const ints given = make(shape, static_cast<std::size_t>(n), chance);
+        const std::uint64_t all = given.size();
         ints v = given;
         bide::fork_progress progress;
-        bide::parallel_nth_element({s, {.progress = &progress}}, v, v.begin() + 100'000,
+        bide::parallel_nth_element({s, {.progress = &progress}}, v, v.begin() + n / 3,
                                    order(is_less));
-        CHECK(progress.done() == 300'000);
-        CHECK(progress.total() == 300'000);
+        CHECK(progress.done() == all);
+        CHECK(progress.total() == all);
         v = given;
         bide::fork_progress of_sort;
-        bide::parallel_partial_sort({s, {.progress = &of_sort}}, v, v.begin() + 100'000,
+        bide::parallel_partial_sort({s, {.progress = &of_sort}}, v, v.begin() + n / 3,
                                     order(is_less));
-        CHECK(of_sort.done() == 400'000);
-        CHECK(of_sort.total() == 400'000);
+        CHECK(of_sort.done() == all + all / 3);
+        CHECK(of_sort.total() == all + all / 3);
         if (shape != 0) {
             continue;
         }
@@ -225,16 +240,16 @@ TEST_CASE("parallel_nth_element: takes a stop token, and the progress reaches th
         std::atomic<int> calls{0};
         v = given;
         const auto counts = [&](int a, int b) {
-            if (++calls == 150'000) {
+            if (++calls == 15'000) {
                 stop.request_stop();
             }
             return a < b;
         };
         CHECK_THROWS_AS(bide::parallel_nth_element({s, {.stop = stop.get_token()}}, v,
-                                                   v.begin() + 100'000, order(counts)),
+                                                   v.begin() + n / 3, order(counts)),
                         bide::stopped_error);
-        CHECK(calls < 450'000);
-        CHECK(sorted(v) == sorted(given));
+        CHECK(calls < 45'000);
+        CHECK(all_there(v, given));
         CHECK_THROWS_AS(bide::parallel_partial_sort({s, {.stop = stop.get_token()}}, v,
                                                     v.begin() + 3, order(counts)),
                         bide::stopped_error);

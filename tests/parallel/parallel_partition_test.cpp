@@ -26,12 +26,16 @@ std::vector<int> numbered(std::size_t n, test::jitter& chance, std::uint32_t rar
 bool is_even(int i) { return i % 2 == 0; }
 
 // Expects that the even numbers stand before `middle`, and that none was lost.
-void expect_divided(const std::vector<int>& given, std::vector<int> out, std::ptrdiff_t middle) {
+void expect_divided(const std::vector<int>& given, const std::vector<int>& out,
+                    std::ptrdiff_t middle) {
     REQUIRE(middle == std::count_if(given.begin(), given.end(), is_even));
     REQUIRE(std::all_of(out.begin(), out.begin() + middle, is_even));
     REQUIRE(std::none_of(out.begin() + middle, out.end(), is_even));
-    std::sort(out.begin(), out.end());
-    REQUIRE(out == given);
+    std::vector<int> seen(given.size(), -1); // in the order of numbered()
+    for (const int number : out) {
+        seen[static_cast<std::size_t>(number / 2)] = number;
+    }
+    REQUIRE(seen == given);
 }
 
 template <class T> std::vector<int> order_of(const std::vector<T>& elements) {
@@ -49,9 +53,9 @@ TEST_CASE("parallel_partition: divides as std's does, in the same order on any n
     test::jitter chance(test::run_seed());
     bide::scheduler_options lonely = test::with(2, true);
     lonely.enable_stealing = false;
-    for (const std::size_t n : {0u, 1u, 3u, 97u, 8'192u, 10'007u, 300'007u}) {
+    for (const std::size_t n : {0u, 1u, 3u, 97u, 8'192u, 100'007u}) {
         for (const std::uint32_t rarity : {1u, 2u, 1'000'000u}) {
-            for (const std::size_t grain : {0u, 7u, 100'000u}) {
+            for (const std::size_t grain : {0u, 7u, 30'000u}) {
                 if (n > 1'000 && (rarity != 2 || grain == 7)) {
                     continue; // random ones are enough
                 }
@@ -59,7 +63,7 @@ TEST_CASE("parallel_partition: divides as std's does, in the same order on any n
                 const std::vector<int> given = numbered(n, chance, rarity);
                 std::vector<int> first_out;
                 std::vector<int> first_order;
-                for (const unsigned workers : {0u, 1u, 2u, 16u}) {
+                for (const unsigned workers : {0u, 2u, 16u}) {
                     bide::scheduler s(workers == 0 ? lonely : test::with(workers, true));
                     const bide::fork_policy on(s, {.grain = grain});
                     std::vector<int> out = given;
@@ -102,7 +106,7 @@ TEST_CASE(
     "[promise.partition-order]") {
     test::jitter chance(test::run_seed());
     test::tally tally;
-    for (int round = 0; round != 400; ++round) {
+    for (int round = 0; round != 200; ++round) {
         const int n = static_cast<int>(chance.below(1u << chance.below(12)));
         test::chance_forks::script script(test::run_seed() + static_cast<unsigned>(round));
         script.thieves = chance.below(5);

@@ -73,8 +73,11 @@ TEMPLATE_TEST_CASE(
         int place;
         bool operator==(const entry&) const = default;
     };
-    for (const std::size_t n : {0u, 1u, 2u, 32u, 33u, 1'000u, 16'384u, 40'009u, 100'003u}) {
+    for (const std::size_t n : {0u, 1u, 2u, 32u, 33u, 1'000u, 16'384u, 40'009u}) {
         for (int shape = 0; shape != 6; ++shape) {
+            if (n > 20'000 && shape % 2 == 0) {
+                continue; // those with large buckets
+            }
             std::vector<entry> entries(n);
             for (std::size_t i = 0; i != n; ++i) {
                 entries[i] = {any_number<TestType>(chance, shape), static_cast<int>(i)};
@@ -125,7 +128,7 @@ TEMPLATE_TEST_CASE("parallel_radix_sort: floating-point numbers have the total o
 TEST_CASE("parallel_radix_sort: move-only elements, deques and narrow differences") {
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
-    for (const std::size_t n : {10u, 2'000u, 50'000u}) {
+    for (const std::size_t n : {10u, 2'000u, 20'000u}) {
         std::vector<std::string> texts;
         for (std::size_t i = 0; i != n; ++i) {
             texts.emplace_back(chance.below(50), 'x');
@@ -154,8 +157,8 @@ static_assert(!can_be_radix_sorted<long double> && !can_be_radix_sorted<int*>);
 TEST_CASE("parallel_radix_sort: a projection that throws loses no element",
           "[promise.radix-sort]") {
     test::chance_forks::script script(test::run_seed());
-    for (const std::size_t n : {20u, 2'000u, 60'000u}) {
-        for (int round = 0; round != 30; ++round) {
+    for (const std::size_t n : {20u, 2'000u, 40'000u}) {
+        for (int round = 0; round != (n > 10'000 ? 5 : 30); ++round) {
             auto v = records(n, round % 3 == 0 ? 3 : 1u << 28, script.chance);
             std::uint32_t left = script.chance.below(static_cast<std::uint32_t>(7 * n));
             const auto throws = [&left](const record& r) {
@@ -175,7 +178,7 @@ TEST_CASE("parallel_radix_sort: a projection that throws loses no element",
 TEST_CASE("parallel_radix_sort: a projection that changes its mind loses no element",
           "[promise.radix-sort]") {
     test::chance_forks::script script(test::run_seed());
-    for (const std::size_t n : {20u, 2'000u, 60'000u}) {
+    for (const std::size_t n : {20u, 2'000u, 20'000u}) {
         auto v = records(n, 1'000, script.chance);
         const auto any = [&](const record&) {
             return static_cast<int>(script.chance.below(1u << 28));
@@ -199,7 +202,7 @@ TEST_CASE("parallel_radix_sort: a projection that changes its mind loses no elem
 
 TEST_CASE("parallel_radix_sort: without memory nothing is lost", "[promise.radix-sort]") {
     test::chance_forks::script script(test::run_seed());
-    const std::size_t n = 60'000;
+    const std::size_t n = 20'000;
     const auto of_record = [](const record& r) { return r.key; };
     key_of by_key = of_record;
     const auto sort_all = [&](std::vector<record>& v) {
@@ -209,7 +212,7 @@ TEST_CASE("parallel_radix_sort: without memory nothing is lost", "[promise.radix
     auto v = records(n, 1u << 20, script.chance);
     sort_all(v);
     const int all = script.forks;
-    for (int round = 0; round != 20; ++round) {
+    for (int round = 0; round != 12; ++round) {
         script.last_fork =
             round == 0 ? 0 : static_cast<int>(script.chance.below(static_cast<std::uint32_t>(all)));
         v = records(n, 1u << 20, script.chance);
@@ -244,7 +247,7 @@ TEST_CASE("parallel_radix_sort: if a move throws, every object is still alive") 
     const auto of_record = [](const record& r) { return r.key; };
     key_of by_key = of_record;
     for (int round = 0; round != 40; ++round) {
-        const std::size_t n = 2 + script.chance.below(20'000);
+        const std::size_t n = 2 + script.chance.below(round == 0 ? 20'000 : 3'000);
         {
             auto v = records(n, 1u << 28, script.chance);
             const int alive = tally.alive();
@@ -267,7 +270,7 @@ TEST_CASE("parallel_radix_sort: takes a stop token, and the progress reaches the
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
     for (int shape = 0; shape != 6; ++shape) {
-        std::vector<float> v(100'003);
+        std::vector<float> v(40'003);
         for (auto& e : v) {
             e = static_cast<float>(any_number<int>(chance, shape));
         }
