@@ -18,7 +18,6 @@
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/parallel/parallel_transform.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
@@ -726,37 +725,44 @@ using all = bide::detail::elements<counted*>;
 struct filter {
     const char* name;
     bool keeps_all;
-    bool asks_late; // about the first element of a thief's part
+    bool keeps_order; // else it throws the exception of the first part that throws
+    bool asks_late;   // about the first element of a thief's part
     std::ptrdiff_t (*run)(test::chance_run&, const all& in, counted* out, keeps keep);
 };
 
 auto number = &test::counted::number;
 
 const filter filters[] = {
-    {"parallel_copy_if", true, false,
+    {"parallel_copy_if", true, true, false,
      [](test::chance_run& given, const all& in, counted* out, keeps keep) {
          return bide::detail::copy_if_on(test::chance_forks(given.script), given.options, in, out,
                                          keep, number) -
                 out;
      }},
-    {"parallel_remove_if", false, false,
+    {"parallel_remove_if", false, true, false,
      [](test::chance_run& given, const all& in, counted*, keeps keep) {
          auto drop = std::not_fn(keep);
          return bide::detail::remove_if_on(test::chance_forks(given.script), given.options, in,
                                            drop, number) -
                 in.first;
      }},
-    {"parallel_unique", false, true,
+    {"parallel_unique", false, true, true,
      [](test::chance_run& given, const all& in, counted*, keeps keep) {
          auto equal = [&](int, int second) { return !keep(second); };
          return bide::detail::unique_on(test::chance_forks(given.script), given.options, in, equal,
                                         number) -
                 in.first;
      }},
-    {"parallel_stable_partition", true, false,
+    {"parallel_stable_partition", true, true, false,
      [](test::chance_run& given, const all& in, counted*, keeps keep) {
          return bide::detail::stable_partition_on(test::chance_forks(given.script), given.options,
                                                   in, keep, number) -
+                in.first;
+     }},
+    {"parallel_partition", true, false, false,
+     [](test::chance_run& given, const all& in, counted*, keeps keep) {
+         return bide::detail::partition_on(test::chance_forks(given.script), in.first,
+                                           in.first + given.n, given.options, keep, number) -
                 in.first;
      }},
 };
@@ -764,7 +770,7 @@ const filter filters[] = {
 } // namespace
 
 TEST_CASE("algorithms: whatever thieves take, filters ask each element once, and lose none",
-          "[promise.filter-as-std]") {
+          "[promise.filter-as-std][promise.partition-order]") {
     test::jitter chance(test::run_seed());
     test::tally tally;
     for (int round = 0; round < 150; ++round) {
@@ -801,7 +807,24 @@ TEST_CASE("algorithms: whatever thieves take, filters ask each element once, and
             } catch (const std::bad_alloc&) {
                 thrown = -2;
             }
-            REQUIRE((thrown == expected || (given.is_out_of_memory && thrown == -2)));
+            // The parts of a partition differ by at most one element.
+            const std::size_t grain =
+                given.options.grain == 0 ? in.size() + 1 : given.options.grain;
+            const auto parts = std::clamp<std::size_t>(in.size() / grain, 1, 64);
+            const auto part_of = [&](int i) {
+                std::size_t part = 0;
+                while (in.size() * (part + 1) / parts <= static_cast<std::size_t>(i)) {
+                    ++part;
+                }
+                return part;
+            };
+            if (given.is_out_of_memory && !each.keeps_order) {
+                REQUIRE((thrown != -1 || expected == -1));
+            } else if (thrown >= 0 && expected >= 0 && !each.keeps_order) {
+                REQUIRE(part_of(thrown) == part_of(expected));
+            } else {
+                REQUIRE((thrown == expected || (given.is_out_of_memory && thrown == -2)));
+            }
             REQUIRE(tally.alive() == alive);
             REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
 
@@ -821,14 +844,15 @@ TEST_CASE("algorithms: whatever thieves take, filters ask each element once, and
             if (thrown == -1) {
                 const ints front = copies ? places(out) : left;
                 REQUIRE(kept == std::ssize(wanted));
-                REQUIRE(std::equal(wanted.begin(), wanted.end(), front.begin()));
+                REQUIRE(std::is_permutation(wanted.begin(), wanted.end(), front.begin()));
+                REQUIRE((!each.keeps_order || std::is_sorted(front.begin(), front.begin() + kept)));
             } else if (copies && thrown != -2) { // what stands before is copied, and nothing else
                 wanted.resize(out.size(), -1);
                 REQUIRE(places(out) == wanted);
             }
             if (each.keeps_all) {
-                REQUIRE(
-                    (thrown != -1 || copies || std::is_sorted(left.begin() + kept, left.end())));
+                REQUIRE((thrown != -1 || copies || !each.keeps_order ||
+                         std::is_sorted(left.begin() + kept, left.end())));
                 std::sort(left.begin(), left.end());
                 ints all_numbers(in.size());
                 std::iota(all_numbers.begin(), all_numbers.end(), 0);

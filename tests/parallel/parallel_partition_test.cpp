@@ -1,7 +1,5 @@
 #include <bide/parallel/parallel_partition.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/counted.hpp>
-#include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
@@ -9,11 +7,9 @@
 #include <support/test.hpp>
 #include <support/two_threads.hpp>
 
-namespace {
+// What thieves take, exceptions, and memory that runs out: algorithms_test.cpp.
 
-struct failure {
-    int at;
-};
+namespace {
 
 std::vector<int> numbered(std::size_t n, test::jitter& chance, std::uint32_t rarity) {
     std::vector<int> made(n);
@@ -98,83 +94,6 @@ TEST_CASE("parallel_partition: several threads ask at the same time", "[promise.
         const auto come = [&](int) { return both.come(), true; };
         bide::parallel_partition({s, {.grain = grain}}, in, test::function_ref<bool(int)>(come));
         CHECK(both.met());
-    }
-}
-
-TEST_CASE(
-    "parallel_partition: asks each element once, reports the first part that throws, loses none",
-    "[promise.partition-order]") {
-    test::jitter chance(test::run_seed());
-    test::tally tally;
-    for (int round = 0; round != 200; ++round) {
-        const int n = static_cast<int>(chance.below(1u << chance.below(12)));
-        test::chance_forks::script script(test::run_seed() + static_cast<unsigned>(round));
-        script.thieves = chance.below(5);
-        const std::size_t grain = 1 + chance.below(200);
-        const int first = static_cast<int>(chance.below(2 * static_cast<unsigned>(n) + 1));
-        const int second = first + static_cast<int>(chance.below(1'000));
-        script.last_fork = round % 4 == 0 ? static_cast<int>(chance.below(70)) : script.last_fork;
-        INFO("round " << round << ", " << n << " elements, grain " << grain << ", thrown at "
-                      << first << " and " << second);
-        std::vector<test::counted> in;
-        for (int i = 0; i != n; ++i) {
-            in.emplace_back(tally, i);
-        }
-        const int alive = tally.alive();
-        const bide::fork_options options{.grain = grain};
-        std::vector<int> asked(in.size());
-        auto predicate = [&](int number) {
-            ++asked[static_cast<std::size_t>(number)];
-            if (number == first || number == second) {
-                throw failure{number};
-            }
-            return number % 3 == 0;
-        };
-        // The part of a number: the parts differ by at most one element.
-        const auto parts = std::clamp<std::size_t>(in.size() / grain, 1, 64);
-        const auto part_of = [&](int number) {
-            std::size_t part = 0;
-            while (in.size() * (part + 1) / parts <= static_cast<std::size_t>(number)) {
-                ++part;
-            }
-            return part;
-        };
-        auto projection = &test::counted::number;
-        int thrown = -1;
-        bool lacked_memory = false;
-        std::ptrdiff_t middle = -1;
-        try {
-            middle = bide::detail::partition_on(test::chance_forks(script), in.data(),
-                                                in.data() + n, options, predicate, projection) -
-                     in.data();
-        } catch (const failure& failed) {
-            thrown = failed.at;
-        } catch (const std::bad_alloc&) {
-            lacked_memory = true;
-        }
-        if (lacked_memory) {
-            REQUIRE(script.forks > script.last_fork);
-        } else if (first < n) {
-            REQUIRE(thrown != -1);
-            REQUIRE((script.last_fork < 70 || part_of(thrown) == part_of(first)));
-        } else {
-            REQUIRE(middle == (n + 2) / 3);
-            REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times == 1; }));
-        }
-        REQUIRE(std::all_of(asked.begin(), asked.end(), [](int times) { return times <= 1; }));
-        std::vector<int> numbers;
-        for (const test::counted& element : in) {
-            numbers.push_back(element.number());
-        }
-        if (middle != -1) {
-            REQUIRE(std::all_of(numbers.begin(), numbers.begin() + middle,
-                                [](int i) { return i % 3 == 0; }));
-        }
-        std::sort(numbers.begin(), numbers.end());
-        for (int i = 0; i != n; ++i) {
-            REQUIRE(numbers[static_cast<std::size_t>(i)] == i);
-        }
-        REQUIRE(tally.alive() == alive);
     }
 }
 
