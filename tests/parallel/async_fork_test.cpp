@@ -1,11 +1,7 @@
-#include <bide/core/result.hpp>
 #include <bide/parallel/async_fork.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/sched/run_loop.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
@@ -89,21 +85,6 @@ TEST_CASE(
             (std::this_thread::get_id() == mine ? 10 : 0);
     };
     CHECK(loop.run_until(where(s, std::this_thread::get_id())) == 11);
-}
-
-TEST_CASE("async_fork: a coroutine of another library waits without a thread") {
-    scheduler s(with(2, true));
-    std::atomic<int> sum{0};
-    std::atomic<bool> over{false};
-    const auto run = [](scheduler& on, std::atomic<int>& to,
-                        std::atomic<bool>& end) -> test::detached {
-        const auto add = [&to](int i) { to += i; };
-        co_await async_parallel_for(on, 0, 101, add);
-        end = true;
-    };
-    run(s, sum, over);
-    CHECK(spin_until(over));
-    CHECK(sum == 5'050);
 }
 
 TEST_CASE("async_fork: returns values that are moved only, references, or nothing") {

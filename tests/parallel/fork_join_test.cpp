@@ -1,9 +1,7 @@
-#include <bide/core/parker.hpp>
-#include <bide/core/result.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_scope.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
@@ -191,24 +189,6 @@ TEST_CASE("fork_join: without stealing, all arms run on the thread that forked t
     const auto [a, b] = join(s, here, [&] { return join(s, here, here).second; });
     CHECK((a == here() && b == here()));
     CHECK(fib(s, 15) == 610);
-}
-
-namespace {
-
-int left_spine(scheduler& s, int depth) {
-    if (depth == 0) {
-        return 0;
-    }
-    return join(s, [&s, depth] { return left_spine(s, depth - 1); }, [] { return 1; }).first + 1;
-}
-
-} // namespace
-
-TEST_CASE("fork_join: a deep recursion in the first arm succeeds") {
-    scheduler s(with(2, true));
-    for (int i = 0; i < 5; ++i) {
-        CHECK(s.spawn([&s] { return left_spine(s, 2'000); }).join() == 2'000);
-    }
 }
 
 TEST_CASE("fork_join: a join allocates nothing", "[promise.join-allocates-once]") {
@@ -435,8 +415,7 @@ TEST_CASE("fork_join: a value with a move that throws is destroyed") {
 }
 
 TEST_CASE("fork_join: an exception passes any depth, and unused values are destroyed") {
-    const unsigned workers = GENERATE(1U, 2U, 4U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U, 4U), true));
     test::tally values;
     struct shape {
         scheduler& s;
@@ -485,14 +464,20 @@ TEST_CASE("fork_join: parallel_invoke() throws the first exception in order, whe
 
 TEST_CASE("fork_join: several external threads call at the same time",
           "[promise.fork-from-anywhere]") {
-    const unsigned workers = GENERATE(1U, 2U, 4U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U, 4U), true));
     std::vector<long> sums(8);
     std::vector<int> wrong(8);
     test::run_threads(8, [&](int me) {
         const auto mine = static_cast<std::size_t>(me);
         for (int i = 0; i < 20; ++i) {
             sums[mine] += fib(s, 12 + me % 3);
+            std::atomic<int> spawned{0};
+            bide::fork_scope(s, [&spawned](bide::spawn_scope& scope) {
+                for (int k = 0; k < 10; ++k) {
+                    scope.spawn([&spawned] { ++spawned; });
+                }
+            });
+            wrong[mine] += spawned == 10 ? 0 : 1;
             try {
                 join(s, [&s] { return fib(s, 5); }, []() -> int { throw second_error(); });
                 ++wrong[mine];
@@ -510,26 +495,12 @@ TEST_CASE("fork_join: several external threads call at the same time",
     }
 }
 
-TEST_CASE("fork_join: tasks, threads for blocking tasks, and other schedulers' workers join",
-          "[promise.fork-from-anywhere]") {
-    scheduler s(with(2, true));
-    scheduler other(with(1, true));
-    CHECK(s.spawn([&] { return fib(s, 15); }).join() == 610);
-    CHECK(s.spawn_blocking([&] { return fib(s, 15); }).join() == 610);
-    CHECK(other.spawn([&] { return fib(s, 15); }).join() == 610);
-    CHECK(other.spawn_blocking([&] { return fib(s, 15); }).join() == 610);
-    // Back and forth between the schedulers.
-    const auto there = [&](int n) {
-        return join(other, [&, n] { return fib(s, n); }, [&, n] { return fib(other, n); });
-    };
-    const auto both = join(s, [&] { return there(12); }, [&] { return there(13); });
-    CHECK(both.first == std::pair(144L, 144L));
-    CHECK(both.second == std::pair(233L, 233L));
-}
-
-TEST_CASE("fork_join: an external caller runs its arms itself if all workers are blocked",
-          "[promise.caller-takes-part]") {
-    scheduler s(with(2, true));
+TEST_CASE(
+    "fork_join: an external caller runs its arms and functions itself if all workers are blocked",
+    "[promise.caller-takes-part][promise.scope-function-place]") {
+    auto wanted = with(2, true);
+    wanted.max_blocking_threads = 0;
+    scheduler s(wanted);
     std::mutex held; // the scheduler does not know of it
     std::atomic<int> blocked{0};
     const auto blocks = [&] {
@@ -547,6 +518,13 @@ TEST_CASE("fork_join: an external caller runs its arms itself if all workers are
     std::vector<int> visits(1'000);
     bide::parallel_for(s, std::size_t{0}, visits.size(), [&visits](std::size_t i) { ++visits[i]; });
     CHECK(visits == std::vector<int>(1'000, 1));
+    int ran = 0;
+    bide::fork_scope(s, [&](bide::spawn_scope& scope) {
+        const auto spawns = [&](int) { scope.spawn([&ran] { ++ran; }); };
+        spawns(0);
+        bide::parallel_for(s, 1, 100, spawns);
+    });
+    CHECK(ran == 100);
     lock.unlock();
     std::move(first).join();
     std::move(second).join();
@@ -582,9 +560,9 @@ int misplaced(scheduler& one, scheduler& other, int depth) {
 
 } // namespace
 
-TEST_CASE("fork_join: fork-joins of several schedulers may be nested") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler a(with(workers, true));
+TEST_CASE("fork_join: fork-joins of several schedulers nest, in threads and tasks of each kind",
+          "[promise.fork-from-anywhere]") {
+    scheduler a(with(GENERATE(1U, 2U), true));
     scheduler b(with(2, true));
     std::vector<int> wrong(4);
     test::run_threads(4, [&](int me) {
@@ -660,8 +638,7 @@ TEST_CASE("fork_join: an external caller without memory runs nothing and is not 
 }
 
 TEST_CASE("fork_join: a join on a scheduler that has ended throws, and neither arm runs") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U), true));
     CHECK(fib(s, 10) == 55);
     s.shutdown();
     std::atomic<int> ran{0};
@@ -669,6 +646,7 @@ TEST_CASE("fork_join: a join on a scheduler that has ended throws, and neither a
     CHECK_THROWS_AS(fib(s, 10), bide::stopped_error);
     CHECK_THROWS_AS(join(s, runs, runs), bide::stopped_error);
     CHECK_THROWS_AS(parallel_invoke(s, runs, runs), bide::stopped_error);
+    CHECK_THROWS_AS(bide::fork_scope(s, [&](bide::spawn_scope&) { ++ran; }), bide::stopped_error);
     CHECK(ran == 0);
     CHECK(scheduler::current() == nullptr);
 }
@@ -757,8 +735,7 @@ TEST_CASE(
 // ---- Waiting for an arm
 
 TEST_CASE("fork_join: an arm that blocks does not keep other work from its worker") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, false));
+    scheduler s(with(GENERATE(1U, 2U), false));
     bide::event opened;
     const auto both = s.spawn([&] {
                            s.spawn([&opened] {
@@ -877,31 +854,6 @@ TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no un
 }
 #endif
 
-TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked",
-          "[promise.join-runs-own-arms]") {
-    scheduler s(with(2, true));
-    std::atomic<bool> is_forked{false};
-    std::atomic<bool> ended{false};
-    std::thread::id waiter;
-    std::thread::id ran;
-    const auto waits = [&] {
-        waiter = std::this_thread::get_id();
-        spin_until(is_forked);
-    };
-    const auto forks = [&] {
-        const auto goes_on = [&] {
-            is_forked = true;
-            spin_until(ended); // no other worker is free
-        };
-        join(s, goes_on, [&] {
-            ran = std::this_thread::get_id();
-            ended = true;
-        });
-    };
-    s.spawn([&] { stolen(s, waits, forks); }).join();
-    CHECK(ran == waiter);
-}
-
 namespace {
 
 // A task that spawns the next one, until it is told to end, or so many have run.
@@ -924,8 +876,7 @@ struct chain {
 
 TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it",
           "[promise.tasks-and-arms]") {
-    const bool naps = GENERATE(true, false);
-    scheduler s(with(2, naps));
+    scheduler s(with(2, GENERATE(true, false)));
     std::atomic<int> left{1'000};
     std::atomic<int> chains{1};
     std::atomic<bool> over{false};
@@ -943,8 +894,7 @@ TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it",
 }
 
 TEST_CASE("fork_join: a fork-join runs while tasks do", "[promise.tasks-and-arms]") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U), true));
     std::atomic<bool> over{false};
     std::atomic<int> left{1 << 30};
     std::atomic<int> chains{8};

@@ -5,7 +5,6 @@
 #include <bide/parallel/parallel_invoke.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <bide/parallel/static_partition.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
@@ -25,26 +24,8 @@ static_assert(takes_braces<void (*)(bide::parallel_chunk<std::vector<int>::itera
 namespace {
 
 const auto no_change = [](int&) {};
-const auto no_call = [](int) {};
 
 } // namespace
-
-TEST_CASE("fork_policy: its options reach loops over indices and over elements",
-          "[promise.loop-visits-once]") {
-    bide::scheduler s(test::with(2, true));
-    std::vector<int> numbers(1'000);
-    bide::fork_progress progress;
-    const test::function_ref<void(int&)> each = no_change;
-    const test::function_ref<void(int)> index = no_call;
-    bide::parallel_for({s, {.grain = 10, .progress = &progress}}, numbers, each);
-    CHECK(progress.done() == 1'000);
-    bide::parallel_for({s, {.progress = &progress}}, 0, 500, index);
-    CHECK(progress.done() == 1'500);
-    std::stop_source stop;
-    stop.request_stop();
-    CHECK_THROWS_AS(bide::parallel_for({s, {.stop = stop.get_token()}}, numbers, each),
-                    bide::stopped_error);
-}
 
 TEST_CASE("fork_policy: what has no elements takes a stop token, too", "[promise.loop-stops]") {
     bide::scheduler s(test::with(2, true));

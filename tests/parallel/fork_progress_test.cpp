@@ -1,6 +1,5 @@
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/gate.hpp>
@@ -54,28 +53,9 @@ TEST_CASE("fork_progress: done() never decreases, and equals total() at the end"
     CHECK(seen.back() <= n);
 }
 
-TEST_CASE("fork_progress: a thread that reads that all is done sees what the iterations wrote",
-          "[promise.progress]") {
-    bide::scheduler s(test::with(2, true));
-    for (int round = 0; round < 50; ++round) {
-        bide::fork_progress progress;
-        constexpr int n = 64;
-        std::vector<int> written(n);
-        bool was_written = false;
-        bool saw_all = false;
-        test::team watcher(1, [&](int) {
-            saw_all = test::eventually([&] { return progress.done() == n; });
-            was_written = std::count(written.begin(), written.end(), 1) == n;
-        });
-        const auto write = [&](int i) { written[static_cast<std::size_t>(i)] = 1; };
-        bide::parallel_for(s, 0, n, {.grain = 1, .progress = &progress}, indexed(write));
-        watcher.join();
-        REQUIRE(saw_all);
-        REQUIRE(was_written);
-    }
-}
-
-TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was left out") {
+TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was left out or threw") {
+    const bool throws = GENERATE(false, true);
+    struct failure {};
     test::chance_forks::script script(test::run_seed());
     script.hunger = 0;  // the loop is not divided
     script.thieves = 0; // and its leaves run in order
@@ -85,39 +65,27 @@ TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was lef
     std::vector<std::uint64_t> seen;
     const auto sees = [&](int i) {
         seen.push_back(progress.done());
+        if (i == 34 && throws) {
+            throw failure();
+        }
         if (i == 34) {
             source.request_stop();
         }
     };
     indexed body = sees;
-    CHECK_THROWS_AS(
-        bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body),
-        bide::stopped_error);
-    CHECK(progress.done() == 40);
+    bool has_thrown = false;
+    try {
+        bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body);
+        CHECK(false);
+    } catch (const bide::stopped_error&) {
+    } catch (const failure&) {
+        has_thrown = true;
+    }
+    CHECK(has_thrown == throws);
+    CHECK(progress.done() == (throws ? 30 : 40));
     CHECK(progress.total() == 100);
-    REQUIRE(seen.size() == 40);
+    REQUIRE(seen.size() == (throws ? 35 : 40));
     for (std::size_t i = 0; i < seen.size(); ++i) {
         CHECK(seen[i] == i / 10 * 10);
     }
-}
-
-TEST_CASE("fork_progress: a leaf that throws does not count, those before it do") {
-    test::chance_forks::script script(test::run_seed());
-    bide::fork_progress progress;
-    bide::fork_options options;
-    options.grain = 10;
-    options.progress = &progress;
-    struct failure {};
-    const auto fails = [](int i) {
-        if (i == 34) {
-            throw failure();
-        }
-    };
-    indexed body = fails;
-    script.hunger = 0;  // the loop is not divided
-    script.thieves = 0; // and its leaves run in order, so no later one has begun
-    CHECK_THROWS_AS(
-        bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body), failure);
-    CHECK(progress.done() == 30);
-    CHECK(progress.total() == 100);
 }

@@ -1,10 +1,6 @@
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/fork_scope.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
 #include <support/counted.hpp>
@@ -182,20 +178,6 @@ TEST_CASE("fork_scope: an arm on another scheduler, or another thread, may spawn
     CHECK(ran == 101);
 }
 
-TEST_CASE("fork_scope: without stealing, all functions run on the calling thread") {
-    auto wanted = with(2, true);
-    wanted.enable_stealing = false;
-    scheduler s(wanted);
-    int elsewhere = 0; // plain data
-    const auto me = std::this_thread::get_id();
-    fork_scope(s, [&](spawn_scope& scope) {
-        for (int i = 0; i < 100; ++i) {
-            scope.spawn([&] { elsewhere += std::this_thread::get_id() == me ? 0 : 1; });
-        }
-    });
-    CHECK(elsewhere == 0);
-}
-
 // ---- Functions and values
 
 TEST_CASE("fork_scope: returns the value of the body, also a reference or what is only moved") {
@@ -239,8 +221,7 @@ struct alignas(256) aligned {
 } // namespace
 
 TEST_CASE("fork_scope: functions may be moved only, large, aligned, or have hostile operators") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U), true));
     int ran = 0;
     fork_scope(s, [&ran](spawn_scope& scope) { scope.spawn(greedy::function(ran)); });
     CHECK(ran == 7);
@@ -262,8 +243,7 @@ TEST_CASE("fork_scope: functions may be moved only, large, aligned, or have host
 TEST_CASE("fork_scope: each function is destroyed once, whether it ran, threw or was dropped",
           "[promise.scope-ends]") {
     const bool stops = GENERATE(false, true);
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U), true));
     test::tally values;
     std::stop_source source;
     const auto all = [&] {
@@ -364,8 +344,7 @@ TEST_CASE("fork_scope: a spawn without memory throws, and spawns nothing") {
 TEST_CASE(
     "fork_scope: of the functions that the body has spawned, the first one's exception is thrown",
     "[promise.scope-ends]") {
-    const unsigned workers = GENERATE(1U, 2U, 4U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U, 4U), true));
     for (int round = 0; round < 20; ++round) {
         std::atomic<int> ended{0};
         const auto all = [&] {
@@ -393,8 +372,7 @@ TEST_CASE(
 
 TEST_CASE("fork_scope: the body's exception comes first, and that of an iteration's function is "
           "not lost") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U), true));
     std::atomic<int> ended{0};
     const auto body = [&](bool throws, bool spawns) {
         return thrown_by([&] {
@@ -430,8 +408,7 @@ TEST_CASE("fork_scope: the body's exception comes first, and that of an iteratio
 // ---- Options
 
 TEST_CASE("fork_scope: after a stop no function begins, and the call says so") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U), true));
     std::stop_source source;
     std::atomic<int> ran{0};
     bool stopped = false;
@@ -455,8 +432,7 @@ TEST_CASE("fork_scope: after a stop no function begins, and the call says so") {
 }
 
 TEST_CASE("fork_scope: progress counts the functions") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U), true));
     bide::fork_progress progress;
     std::atomic<long> sum{0};
     fork_scope({s, {.progress = &progress}}, [&](spawn_scope& scope) {
@@ -471,8 +447,7 @@ TEST_CASE("fork_scope: progress counts the functions") {
 
 TEST_CASE("fork_scope: a function never runs inside of a spawn, or while its spawner is in a join",
           "[promise.scope-function-place]") {
-    const unsigned workers = GENERATE(1U, 2U, 4U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U, 4U), true));
     for (int round = 0; round < 200; ++round) {
         std::mutex m; // a thread that locks it twice never ends
         int ran = 0;
@@ -526,97 +501,4 @@ TEST_CASE("fork_scope: a worker takes a function while the body is in a long arm
     };
     outside ? all() : s.spawn(all).join();
     SUCCEED();
-}
-
-TEST_CASE("fork_scope: the call returns after the functions that workers have taken",
-          "[promise.scope-ends]") {
-    const bool beside = GENERATE(false, true);
-    const bool again = GENERATE(false, true); // by what the function spawns
-    scheduler s(with(3, true));
-    std::atomic<bool> begun{false};
-    std::atomic<bool> body_is_over{false};
-    std::atomic<bool> ended{false};
-    const auto lasts = [&] {
-        begun = true;
-        spin_until(body_is_over);
-        for (int i = 0; i < 1'000; ++i) { // long enough for a call that does not wait to return
-            std::this_thread::yield();
-        }
-        ended = true;
-    };
-    bool had_ended = false;
-    s.spawn([&] {
-         fork_scope(s, [&](spawn_scope& scope) {
-             const auto spawn = [&] {
-                 scope.spawn([&lasts, &begun, again](spawn_scope& same) {
-                     if (again) {
-                         same.spawn(lasts);
-                         spin_until(begun); // another worker has taken it
-                     } else {
-                         lasts();
-                     }
-                 });
-                 spin_until(begun);
-             };
-             beside ? static_cast<void>(join(s, spawn, [] {})) : spawn();
-             body_is_over = true;
-         });
-         had_ended = ended;
-     }).join();
-    CHECK(had_ended);
-}
-
-TEST_CASE("fork_scope: an external caller runs all functions itself if all workers are blocked",
-          "[promise.scope-function-place]") {
-    auto wanted = with(2, true);
-    wanted.max_blocking_threads = 0;
-    scheduler s(wanted);
-    std::mutex held;
-    std::atomic<int> blocked{0};
-    const auto blocks = [&] {
-        ++blocked;
-        const std::lock_guard lock(held);
-    };
-    std::unique_lock lock(held);
-    auto first = s.spawn(blocks);
-    auto second = s.spawn(blocks);
-    CHECK(eventually([&blocked] { return blocked == 2; }));
-    std::atomic<long> sum{0};
-    fork_scope(s, [&](spawn_scope& scope) {
-        fib(scope, sum, 10);
-        const auto spawns = [&](int) { scope.spawn([&sum] { ++sum; }); };
-        bide::parallel_for(s, 0, 45, indexed(spawns));
-    });
-    CHECK(sum == 100);
-    lock.unlock();
-    std::move(first).join();
-    std::move(second).join();
-}
-
-TEST_CASE("fork_scope: several threads have scopes at the same time") {
-    scheduler s(with(4, true));
-    std::array<std::atomic<long>, 6> sums{};
-    test::team callers(6, [&](int n) {
-        for (int round = 0; round < 20; ++round) {
-            auto& sum = sums[static_cast<std::size_t>(n)];
-            sum = 0;
-            fork_scope(s, [&](spawn_scope& scope) {
-                fib(scope, sum, 12);
-                const auto spawns = [&](int) { scope.spawn([&sum] { ++sum; }); };
-                bide::parallel_for(s, 0, 10, indexed(spawns));
-            });
-        }
-    });
-    callers.join();
-    for (const auto& sum : sums) {
-        CHECK(sum == 154);
-    }
-}
-
-TEST_CASE("fork_scope: after the shutdown an external caller is refused") {
-    scheduler s(with(2, true));
-    s.shutdown();
-    bool called = false;
-    CHECK_THROWS_AS(fork_scope(s, [&called](spawn_scope&) { called = true; }), bide::stopped_error);
-    CHECK_FALSE(called);
 }

@@ -3,7 +3,6 @@
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_transform.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
@@ -125,8 +124,7 @@ TEST_CASE("fork_scratch: with() gives each call of any algorithm an object") {
 
 TEST_CASE("fork_scratch: what make() throws leaves the loop, and nothing is lost",
           "[promise.fork-scratch]") {
-    const unsigned workers = GENERATE(1U, 2U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U), true));
     test::tally made;
     std::atomic<int> tries{0};
     fork_scratch scratch([&] {

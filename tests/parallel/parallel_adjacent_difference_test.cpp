@@ -1,5 +1,4 @@
 #include <bide/parallel/parallel_adjacent_difference.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 

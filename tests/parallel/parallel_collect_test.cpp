@@ -1,8 +1,6 @@
 #include <bide/parallel/parallel_collect.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
-#include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/parallel_rounds.hpp>
 #include <support/scheduling.hpp>

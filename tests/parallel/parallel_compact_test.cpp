@@ -1,5 +1,4 @@
 #include <bide/parallel/parallel_compact.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>

@@ -1,8 +1,5 @@
-#include <bide/core/result.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_invoke.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
@@ -43,8 +40,7 @@ TEST_CASE("parallel_invoke: each function of a range is called once, whatever th
 
 TEST_CASE("parallel_invoke: throws the first exception in order of the range, when all have run",
           "[promise.invoke-range]") {
-    const unsigned workers = GENERATE(1U, 2U, 4U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U, 4U), true));
     for (int round = 0; round < 50; ++round) {
         std::atomic<int> ran{0};
         std::vector<std::function<void()>> functions;

@@ -1,5 +1,6 @@
 #include <bide/parallel/parallel_merge.hpp>
-#include <bide/sched/scheduler.hpp>
+
+#include <bide/parallel/parallel_inplace_merge.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
@@ -33,7 +34,7 @@ const auto by_key = [](const entry& a, const entry& b) { return a.key < b.key; }
 
 } // namespace
 
-TEST_CASE("parallel_merge: writes what std::merge writes, whatever the sizes and the workers",
+TEST_CASE("parallel_merge: writes what std::merge writes, and parallel_inplace_merge in its place",
           "[promise.merge-as-std]") {
     test::jitter chance(test::run_seed());
     const std::pair<std::size_t, std::size_t> sizes[] = {
@@ -53,6 +54,13 @@ TEST_CASE("parallel_merge: writes what std::merge writes, whatever the sizes and
                 REQUIRE(bide::parallel_merge(s, left, right, merged.begin(), by_key) ==
                         merged.end());
                 REQUIRE(merged == expected);
+                auto all = left;
+                all.insert(all.end(), right.begin(), right.end());
+                using narrow = test::narrow_iterator<entry>;
+                bide::parallel_inplace_merge(s, narrow(all.data()), narrow(all.data() + n),
+                                             narrow(all.data() + n + m), std::less<>(),
+                                             &entry::key);
+                REQUIRE(all == expected);
                 if (keys != 10) {
                     continue;
                 }

@@ -1,5 +1,4 @@
 #include <bide/parallel/parallel_nth_element.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>

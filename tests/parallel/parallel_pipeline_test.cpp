@@ -1,7 +1,5 @@
-#include <bide/core/result.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <support/alloc.hpp>
 #include <support/counted.hpp>
@@ -466,59 +464,37 @@ TEST_CASE("parallel_pipeline: with one worker the stages of an item follow one a
     CHECK(calls == std::vector<std::string>{"a0", "b0", "c0", "a1", "b1", "c1"});
 }
 
-TEST_CASE("parallel_pipeline: pipelines and loops inside stages", "[promise.pipeline-nests]") {
+TEST_CASE("parallel_pipeline: pipelines and loops inside stages, from several threads",
+          "[promise.pipeline-nests]") {
     for (const unsigned workers : {1u, 2u, 4u}) {
         bide::scheduler s(test::with(workers, true));
-        std::vector<int> sums;
-        parallel_pipeline(
-            s, 4, numbers_below(30), parallel([&](int i) {
+        const auto count_by_pipeline = [&](int n) {
+            int counted = 0;
+            parallel_pipeline(s, 3, numbers_below(n), parallel([](int k) { return k; }),
+                              at_last([&](int) { ++counted; }));
+            return counted;
+        };
+        std::vector<int> sums[3];
+        test::run_threads(3, [&](int me) {
+            const auto add_by_loop = [&](int i) {
                 std::atomic<int> sum{0};
                 const auto add = [&](int k) { sum += k; };
                 bide::parallel_for(s, 0, i, {.grain = 1}, test::function_ref<void(int)>(add));
                 return sum.load();
-            }),
-            serial([&](int sum) { // a serial stage may fork, too
-                std::atomic<int> again{0};
-                parallel_pipeline(s, 3, numbers_below(sum), parallel([&](int) { return ++again; }),
-                                  at_last([](int) {}));
-                return again.load();
-            }),
-            parallel([&](int sum) {
-                int counted = 0;
-                parallel_pipeline(s, 3, numbers_below(sum), parallel([](int k) { return k; }),
-                                  at_last([&](int) { ++counted; }));
-                return counted;
-            }),
-            at_last([&](int sum) { sums.push_back(sum); }));
+            };
+            const auto push = [&](int sum) { sums[me].push_back(sum); };
+            parallel_pipeline(s, 4, numbers_below(30), parallel(add_by_loop),
+                              serial(count_by_pipeline), // a serial stage may fork, too
+                              parallel(count_by_pipeline), at_last(push));
+        });
         std::vector<int> expected;
         for (int i = 0; i < 30; ++i) {
             expected.push_back(i * (i - 1) / 2);
         }
-        CHECK(sums == expected);
+        for (const auto& each : sums) {
+            CHECK(each == expected);
+        }
     }
-}
-
-namespace {
-
-int nested(bide::scheduler& s, int depth) {
-    if (depth == 0) {
-        return 1;
-    }
-    int sum = 0;
-    parallel_pipeline(s, 3, numbers_below(3), parallel([&](int) { return nested(s, depth - 1); }),
-                      at_last([&](int n) { sum += n; }));
-    return sum;
-}
-
-} // namespace
-
-TEST_CASE("parallel_pipeline: a recursion of pipelines, from several threads at once",
-          "[promise.pipeline-nests]") {
-    bide::scheduler s(test::with(3, true));
-    std::vector<int> sums(4);
-    test::team callers(4, [&](int i) { sums[static_cast<std::size_t>(i)] = nested(s, 5); });
-    callers.join();
-    CHECK(sums == std::vector(4, 243));
 }
 
 TEST_CASE("parallel_pipeline: throws what the first item threw, and those before it are complete",

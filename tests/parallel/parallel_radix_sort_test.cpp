@@ -1,5 +1,4 @@
 #include <bide/parallel/parallel_radix_sort.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>

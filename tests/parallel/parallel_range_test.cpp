@@ -1,7 +1,6 @@
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
-#include <bide/sched/scheduler.hpp>
+#include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
@@ -42,23 +41,14 @@ static_assert(!loops_over<decltype(indices() | std::views::filter(std::logical_n
 #endif
 static_assert(!loops_over<int>);
 
-TEST_CASE("parallel_for: each element is visited once, whatever the container and the workers",
+TEST_CASE("parallel_for: the elements of any container, by a member function",
           "[promise.loop-visits-once]") {
-    test::jitter chance(test::run_seed());
-    for (const unsigned workers : {1u, 2u, 5u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 20; ++round) {
-            const std::size_t n = chance.below(1u << chance.below(13));
-            const bide::fork_policy on(
-                s, {.grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(200)}});
-            INFO(workers << " workers, " << n << " elements, grain " << on.options().grain);
-            std::deque<counter> counters(n);
-            bide::parallel_for(on, counters, &counter::visit);
-            bide::parallel_for(on, counters.rbegin(), counters.rend(), &counter::visit);
-            REQUIRE(std::all_of(counters.begin(), counters.end(),
-                                [](const counter& c) { return c.visits == 2; }));
-        }
-    }
+    bide::scheduler s(test::with(3, true));
+    std::deque<counter> counters(5'000);
+    bide::parallel_for(s, counters, &counter::visit);
+    bide::parallel_for({s, {.grain = 7}}, counters.rbegin(), counters.rend(), &counter::visit);
+    CHECK(std::all_of(counters.begin(), counters.end(),
+                      [](const counter& c) { return c.visits == 2; }));
 }
 
 TEST_CASE("parallel_for: an empty range and bounds in reverse do nothing") {
@@ -132,16 +122,20 @@ TEST_CASE("parallel_for_chunks: contiguous elements convert to a span") {
 }
 
 TEST_CASE("parallel_reduce: ranges give what indices give, bit by bit",
-          "[promise.loop-visits-once]") {
+          "[promise.loop-visits-once][promise.reduce-order]") {
     test::jitter chance(test::run_seed());
-    bide::scheduler s(test::with(3, true));
     for (int round = 0; round < 40; ++round) {
-        const std::size_t n = chance.below(1u << chance.below(14));
+        bide::scheduler s(test::with(1 + chance.below(8), true));
+        const std::size_t n = chance.below(1u << chance.below(15));
         std::vector<double> numbers(n);
         std::generate(numbers.begin(), numbers.end(), [&] { return 1.0 / (1 + chance.below(99)); });
         const std::deque<double> copy(numbers.begin(), numbers.end());
-        const double by_index = bide::parallel_reduce(
-            s, std::size_t{0}, n, 0.5, [&](std::size_t i) { return numbers[i]; }, std::plus<>());
+        const auto number = [&](std::size_t i) { return numbers[i]; };
+        const auto add = std::plus<>();
+        test::chance_forks::script script(test::run_seed()); // whatever thieves take
+        const double by_index = bide::detail::parallel_reduce_on(
+            test::chance_forks(script), std::size_t{0}, n, {}, 0.5, number, add);
+        CHECK(bide::parallel_reduce(s, std::size_t{0}, n, 0.5, number, add) == by_index);
         CHECK(bide::parallel_reduce(s, numbers, 0.5, std::plus<>()) == by_index);
         CHECK(bide::parallel_reduce(s, copy, 0.5, std::plus<>()) == by_index);
         CHECK(bide::parallel_reduce(s, copy.begin(), copy.end(), 0.5, std::plus<>()) == by_index);
@@ -149,23 +143,4 @@ TEST_CASE("parallel_reduce: ranges give what indices give, bit by bit",
         CHECK(bide::parallel_reduce(s, numbers.begin(), numbers.end(), 0.5, std::identity(),
                                     std::plus<>()) == by_index);
     }
-}
-
-TEST_CASE("parallel_reduce: strings of a range are joined in order") {
-    bide::scheduler s(test::with(3, true));
-    std::vector<std::string> words;
-    std::string joined;
-    for (int i = 0; i < 2'000; ++i) {
-        words.push_back(std::to_string(i) + " ");
-        joined += words.back();
-    }
-    struct named {
-        std::string name;
-    };
-    std::vector<named> all;
-    for (const std::string& word : words) {
-        all.push_back({word});
-    }
-    CHECK(bide::parallel_reduce({s, {.grain = 7}}, all, std::string(), &named::name,
-                                std::plus<>()) == joined);
 }

@@ -1,9 +1,7 @@
 #include <bide/parallel/parallel_reduce.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/gate.hpp>
-#include <support/jitter.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 
@@ -62,13 +60,6 @@ std::string tree(std::size_t first, std::size_t last, std::size_t grain) {
     return "(" + tree(first, middle, grain) + " " + tree(middle, last, grain) + ")";
 }
 
-// Sums with bits that depend on the order of the additions.
-double sum(bide::scheduler& s, const std::vector<double>& of, std::size_t grain) {
-    return bide::parallel_reduce(
-        s, std::size_t{0}, of.size(), grain, 0.0, [&of](std::size_t i) { return of[i]; },
-        [](double a, double b) { return a + b; });
-}
-
 template <class Index, class T, class Map, class Combine>
 T by_chance_with(test::chance_forks::script& script, const bide::fork_options& options, Index first,
                  Index last, T identity, Map map, Combine combine) {
@@ -85,18 +76,6 @@ T by_chance(test::chance_forks::script& script, int first, int last, std::size_t
 }
 
 } // namespace
-
-TEST_CASE("parallel_reduce: an empty range gives the identity, and any other combines it once") {
-    bide::scheduler s(test::with(1, true));
-    const maps same = itself;
-    const combines plus = adds;
-    CHECK(bide::parallel_reduce(s, 3, 3, 42, same, plus) == 42);
-    CHECK(bide::parallel_reduce(s, 4, 3, 42, same, plus) == 42);
-    CHECK(bide::parallel_reduce(s, 3, 4, 42, same, plus) == 45);
-    CHECK(bide::parallel_reduce(s, 0, 10'000, 42, same, plus) == 42 + 49'995'000);
-    const auto none = [](unsigned) { return 0; };
-    CHECK_THROWS_AS(bide::parallel_reduce(s, -1, 3u, 0, none, plus), std::invalid_argument);
-}
 
 TEST_CASE("parallel_reduce: neighbours are combined in index order, and only moved",
           "[promise.reduce-order]") {
@@ -147,28 +126,6 @@ TEST_CASE("parallel_reduce: the tree is the documented one", "[promise.reduce-or
     CHECK(sum(0) != sum(1'000'000));
 }
 
-TEST_CASE("parallel_reduce: floating-point sums have the same bits on any number of workers",
-          "[promise.reduce-order]") {
-    test::jitter chance(test::run_seed());
-    std::vector<double> values(100'000);
-    double size = 1;
-    for (double& v : values) {
-        v = (chance.below(1'000'000) - 500'000.0) * size;
-        size = size > 1e12 ? 1e-12 : size * 1.37;
-    }
-    bide::scheduler alone(test::with(1, true));
-    for (const std::size_t grain : {std::size_t{0}, std::size_t{1}, std::size_t{333}}) {
-        const auto expected = std::bit_cast<std::uint64_t>(sum(alone, values, grain));
-        for (const unsigned workers : {1u, 2u, 3u, 8u}) {
-            bide::scheduler s(test::with(workers, true));
-            for (int round = 0; round < 5; ++round) {
-                INFO(workers << " workers, grain " << grain);
-                REQUIRE(std::bit_cast<std::uint64_t>(sum(s, values, grain)) == expected);
-            }
-        }
-    }
-}
-
 // What is converted to T without loss, and what is not.
 enum plain_enum { plain_one };
 enum class scoped_enum { one };
@@ -198,6 +155,11 @@ TEST_CASE(
     CHECK(bide::parallel_reduce(s, 0, 10, 3, 7, same, first) == 7);
     CHECK(bide::parallel_reduce(s, 0, 10, 0, 7, same, first) == 7);
     CHECK(bide::parallel_reduce(s, 0, 10, {}, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 3, 3, 42, same, combines(adds)) == 42);
+    CHECK(bide::parallel_reduce(s, 4, 3, 42, same, combines(adds)) == 42);
+    const auto none = [](unsigned) { return 0; };
+    CHECK_THROWS_AS(bide::parallel_reduce(s, -1, 3u, 0, none, combines(adds)),
+                    std::invalid_argument);
 }
 
 TEST_CASE("parallel_reduce: a negative grain throws, and 0 is the default") {
@@ -229,19 +191,12 @@ TEST_CASE("parallel_reduce: throws the first exception in index order, of map or
         };
         const maps map = fails;
         int at = -1;
-        int at_s = -1;
         try {
             by_chance(script, 0, n, script.chance.below(20), 0, map, plus);
         } catch (const failure& f) {
             at = f.at;
         }
-        try {
-            bide::parallel_reduce(s, 0, n, 0, map, plus);
-        } catch (const failure& f) {
-            at_s = f.at;
-        }
         REQUIRE(at == first);
-        REQUIRE(at_s == first);
     }
     const auto no_sum = [](int, int) -> int { throw failure{0}; };
     CHECK_THROWS_AS(bide::parallel_reduce(s, 0, 10, 0, maps(itself), combines(no_sum)), failure);
@@ -260,24 +215,6 @@ TEST_CASE("parallel_reduce: after combine throws, no later leaf begins") {
     };
     CHECK_THROWS_AS(by_chance(script, 0, 64, 1, 0, maps(map), combines(throws)), failure);
     CHECK(calls == 12);
-}
-
-TEST_CASE("parallel_reduce: a stop ends it early, with an exception and no value") {
-    bide::scheduler s(test::with(2, true));
-    std::stop_source source;
-    const auto map = [&](int i) {
-        if (i == 100) {
-            source.request_stop();
-        }
-        return stretch(i);
-    };
-    const bide::fork_options options{10, source.get_token(), nullptr};
-    CHECK_THROWS_AS(
-        bide::parallel_reduce(s, 0, 1'000'000, options, stretch(0, 0), map, stretch::joined),
-        bide::stopped_error);
-    CHECK_THROWS_AS(bide::parallel_reduce(s, 0, 1, options, stretch(0, 0), map, stretch::joined),
-                    bide::stopped_error);
-    CHECK(bide::parallel_reduce(s, 0, 0, options, stretch(0, 0), map, stretch::joined).last == 0);
 }
 
 // A tree that is too large to walk. Its forks are counted, and memory allows only a few.

@@ -1,5 +1,4 @@
 #include <bide/parallel/parallel_scan.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
@@ -81,23 +80,6 @@ static_assert(scans_to<std::deque<long>::iterator>);
 static_assert(!scans_to<std::vector<bool>::iterator>);
 static_assert(!scans_to<std::back_insert_iterator<std::vector<int>>>);
 static_assert(!scans_to<const int*>);
-
-TEST_CASE("parallel_scan: the output may be the input", "[promise.scan-as-std]") {
-    test::jitter chance(test::run_seed());
-    bide::scheduler s(test::with(3, true));
-    for (int round = 0; round < 30; ++round) {
-        const std::size_t n = chance.below(1u << chance.below(14));
-        const bide::fork_policy on(s, {.grain = std::size_t{chance.below(50)}});
-        std::vector<unsigned> in(n);
-        std::generate(in.begin(), in.end(), [&] { return chance.below(99); });
-        std::vector<unsigned> out = in;
-        bide::parallel_exclusive_scan(on, out, out.begin(), 5u);
-        for (unsigned sum = 5; unsigned& i : in) {
-            sum += std::exchange(i, sum);
-        }
-        REQUIRE(out == in);
-    }
-}
 
 TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread does it; the first "
           "call in order that throws leaves it; nothing leaks",

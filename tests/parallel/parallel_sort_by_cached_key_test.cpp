@@ -1,5 +1,4 @@
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>

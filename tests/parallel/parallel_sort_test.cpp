@@ -1,5 +1,4 @@
 #include <bide/parallel/parallel_sort.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
 #include <support/forking.hpp>
 #include <support/gate.hpp>
@@ -211,39 +210,31 @@ struct std::basic_common_reference<row_proxy<Extra>, row<Extra>, Q, R> {
 
 namespace {
 
-// An iterator that has random access by its concept, and is an input iterator by its category.
-template <class Derived, class Value, class Reference> struct random_access {
+// Has random access by its concept, and is an input iterator by its category.
+template <class Extra> struct row_iterator {
     using iterator_concept = std::random_access_iterator_tag;
     using iterator_category = std::input_iterator_tag;
-    using value_type = Value;
+    using value_type = row<Extra>;
     using difference_type = std::ptrdiff_t;
-    using reference = Reference;
+    using reference = row_proxy<Extra>;
     using pointer = void;
 
-    reference operator[](difference_type n) const { return *(self() + n); }
-    Derived& operator++() { return self() += 1; }
-    Derived& operator--() { return self() += -1; }
-    Derived operator++(int) { return std::exchange(self(), self() + 1); }
-    Derived operator--(int) { return std::exchange(self(), self() + -1); }
-    Derived& operator+=(difference_type n) { return self().at += n, self(); }
-    Derived& operator-=(difference_type n) { return self().at -= n, self(); }
-    friend Derived operator+(Derived i, difference_type n) { return i += n; }
-    friend Derived operator+(difference_type n, Derived i) { return i += n; }
-    friend Derived operator-(Derived i, difference_type n) { return i -= n; }
-    friend difference_type operator-(Derived a, Derived b) { return a.at - b.at; }
-    friend bool operator==(Derived a, Derived b) { return a.at == b.at; }
-    friend auto operator<=>(Derived a, Derived b) { return a.at <=> b.at; }
-
-private:
-    Derived& self() { return static_cast<Derived&>(*this); }
-    const Derived& self() const { return static_cast<const Derived&>(*this); }
-};
-
-template <class Extra>
-struct row_iterator : random_access<row_iterator<Extra>, row<Extra>, row_proxy<Extra>> {
     row_iterator() = default;
     row_iterator(int* k, Extra* e, std::ptrdiff_t i) : keys(k), extras(e), at(i) {}
-    row_proxy<Extra> operator*() const { return {keys[at], extras[at]}; }
+    reference operator*() const { return {keys[at], extras[at]}; }
+    reference operator[](difference_type n) const { return *(*this + n); }
+    row_iterator& operator++() { return *this += 1; }
+    row_iterator& operator--() { return *this += -1; }
+    row_iterator operator++(int) { return std::exchange(*this, *this + 1); }
+    row_iterator operator--(int) { return std::exchange(*this, *this + -1); }
+    row_iterator& operator+=(difference_type n) { return at += n, *this; }
+    row_iterator& operator-=(difference_type n) { return at -= n, *this; }
+    friend row_iterator operator+(row_iterator i, difference_type n) { return i += n; }
+    friend row_iterator operator+(difference_type n, row_iterator i) { return i += n; }
+    friend row_iterator operator-(row_iterator i, difference_type n) { return i -= n; }
+    friend difference_type operator-(row_iterator a, row_iterator b) { return a.at - b.at; }
+    friend bool operator==(row_iterator a, row_iterator b) { return a.at == b.at; }
+    friend auto operator<=>(row_iterator a, row_iterator b) { return a.at <=> b.at; }
     friend row<Extra> iter_move(row_iterator i) {
         return {i.keys[i.at], std::move(i.extras[i.at])};
     }
@@ -253,14 +244,6 @@ struct row_iterator : random_access<row_iterator<Extra>, row<Extra>, row_proxy<E
     }
     int* keys = nullptr;
     Extra* extras = nullptr;
-    std::ptrdiff_t at = 0;
-};
-
-struct number_iterator : random_access<number_iterator, number, number&> {
-    number_iterator() = default;
-    number_iterator(number* f, std::ptrdiff_t i) : first(f), at(i) {}
-    number& operator*() const { return first[at]; }
-    number* first = nullptr;
     std::ptrdiff_t at = 0;
 };
 
@@ -649,11 +632,6 @@ TEST_CASE("parallel_sort: accepts iterators and comparisons of all kinds") {
             const auto less = [](number& a, number& b) { return a < b; };
             const auto value = [](const auto& owner) -> number& { return *owner; };
             CHECK(sorts(owners.rbegin(), owners.rend(), own, less, value));
-            numbers v = keys;
-            const auto again = [&] { v = keys; };
-            const auto size = static_cast<std::ptrdiff_t>(n);
-            CHECK(sorts(number_iterator(v.data(), 0), number_iterator(v.data(), size), again,
-                        std::ranges::greater(), std::identity()));
         }
     }
 }
@@ -668,7 +646,7 @@ static_assert(!can_be_sorted<std::vector<bool>::iterator>); // two threads would
 static_assert(!can_be_sorted<std::vector<bool>::reverse_iterator>);
 static_assert(!can_be_sorted<const int*> && !can_be_sorted<numbers::const_iterator>);
 static_assert(!can_be_sorted<std::vector<row<int>>::iterator>); // they have no order
-static_assert(can_be_sorted<number_iterator> && std::random_access_iterator<row_iterator<int>>);
+static_assert(std::random_access_iterator<row_iterator<int>>);
 
 TEST_CASE("parallel_sort: a comparison that throws loses no element", "[promise.sort-safe]") {
     test::chance_forks::script script(test::run_seed());
@@ -901,43 +879,6 @@ TEST_CASE("parallel_stable_sort: allocates once, and changes nothing without mem
     }
 }
 
-TEST_CASE("parallel_sort: several external threads and a task call at the same time") {
-    bide::scheduler s(test::with(2, true));
-    std::vector<numbers> v;
-    test::jitter chance(test::run_seed());
-    for (int i = 0; i < 5; ++i) {
-        v.push_back(make(shape::random, 30'000, chance));
-    }
-    auto within = s.spawn([&] { sort(s, false, v[4], by_value); });
-    test::run_threads(
-        4, [&](int i) { sort(s, i % 2 != 0, v[static_cast<std::size_t>(i)], by_value); });
-    std::move(within).join();
-    for (const numbers& each : v) {
-        CHECK(std::is_sorted(each.begin(), each.end()));
-    }
-}
-
-TEST_CASE("parallel_sort: a shutdown meanwhile waits for the whole sort") {
-    const bool stably = GENERATE(false, true);
-    test::chance_forks::script script(1);
-    bide::scheduler_options o;
-    o.num_workers = 2;
-    bide::scheduler s(o);
-    numbers up_and_down = make(shape::pipe, 50'000, script.chance);
-    const numbers expected = sorted(up_and_down);
-    std::atomic<int> calls{0};
-    const auto less = [&](number a, number b) {
-        if (++calls == 40'000) {
-            std::thread([&s] {
-                static_cast<void>(s.shutdown_for(std::chrono::seconds(0)));
-            }).join();
-        }
-        return a < b;
-    };
-    sort<number>(s, stably, up_and_down, less);
-    CHECK(up_and_down == expected);
-}
-
 TEST_CASE("parallel_sort: ranges, by a projection, stably or not", "[promise.loop-visits-once]") {
     struct entry {
         int key;
@@ -1028,22 +969,6 @@ TEST_CASE("parallel_sort: a partition by all workers survives random comparisons
         for (const std::size_t at : {std::size_t{0}, std::size_t{1}, n + 2, n + 3}) {
             REQUIRE(v[at] == keys[at]);
         }
-    }
-}
-
-TEST_CASE("parallel_sort: NaN among numbers loses no number", "[promise.sort-safe]") {
-    test::jitter chance(4);
-    bide::scheduler s(test::with(2, true));
-    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    const order<number> as_floats = [](number a, number b) { // every fifth is none
-        return (a % 5 == 0 ? nan : static_cast<double>(a)) <
-               (b % 5 == 0 ? nan : static_cast<double>(b));
-    };
-    for (const bool stably : {false, true}) {
-        const numbers keys = make(shape::random, 20'000, chance);
-        numbers v = keys;
-        sort(s, stably, v, as_floats);
-        CHECK(all_there(v, keys));
     }
 }
 

@@ -6,7 +6,6 @@
 #include <bide/parallel/parallel_pack.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_transform.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>

@@ -1,5 +1,3 @@
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_scope.hpp>
@@ -8,7 +6,6 @@
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>

@@ -1,9 +1,6 @@
-#include <bide/core/result.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/static_partition.hpp>
 #include <bide/sched/run_loop.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/task/task.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
@@ -57,8 +54,7 @@ TEST_CASE("static_partition: each element is visited once, in order, on the work
 
 TEST_CASE("static_partition: throws the first exception in index order, and all before it has run",
           "[promise.static-partition]") {
-    const unsigned workers = GENERATE(1U, 2U, 4U);
-    scheduler s(with(workers, true));
+    scheduler s(with(GENERATE(1U, 2U, 4U), true));
     for (const std::size_t first : {0U, 3U, 777U, 4'999U}) {
         std::vector<std::atomic<int>> visits(5'000);
         std::string what;
