@@ -1,12 +1,9 @@
 #include <bide/task/acquire_object.hpp>
 
-#include <bide/core/errc.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/object_pool.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/gate.hpp>

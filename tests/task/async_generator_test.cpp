@@ -1,11 +1,8 @@
 #include <bide/task/async_generator.hpp>
 
 #include <bide/channel/channel.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
@@ -266,8 +263,7 @@ async_generator<int> incremented(async_generator<int> from) {
 } // namespace
 
 TEST_CASE("async_generator: the producer awaits operations, tasks and other generators") {
-    const bool pooled = GENERATE(false, true);
-    test::runner run(pooled);
+    test::runner run(GENERATE(false, true));
     bide::channel<int> numbers(1);
     test::team sender(1, [&numbers](int) {
         for (int i = 0; i < 1'000; ++i) {

@@ -1,13 +1,9 @@
 #include <bide/task/cancel_reason.hpp>
 
 #include <bide/sched/join_set.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 #include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>

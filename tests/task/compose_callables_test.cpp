@@ -1,8 +1,6 @@
 #include <bide/channel/handles.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>

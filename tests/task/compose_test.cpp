@@ -1,5 +1,4 @@
 #include <bide/channel/channel.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
@@ -9,7 +8,6 @@
 #include <support/counted.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
-#include <support/jitter.hpp>
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
@@ -122,13 +120,6 @@ TEST_CASE(
     CHECK(ended[2] == 1);
 }
 
-TEST_CASE("when_all: throws one error if all children throw at once") {
-    runner run(GENERATE(false, true));
-    for (int i = 0; i < 20; ++i) {
-        CHECK(what_of([&] { run(when_all(fails("a"), fails("b"), fails("c"))); }) == "a");
-    }
-}
-
 namespace {
 
 task<test::counted_once> counted(test::tally& t, int n, bool waits) {
@@ -186,24 +177,6 @@ TEST_CASE(
     }
     CHECK(run(when_all(std::move(ready))) == std::vector<int>(10'000, 1));
     CHECK(what_of([&] { run(when_all(std::move(late))); }) == "one of them");
-}
-
-namespace {
-
-task<int> tree(int depth) {
-    if (depth == 0) {
-        co_await this_task::yield();
-        co_return 1;
-    }
-    const auto [a, b] = co_await when_all(tree(depth - 1), tree(depth - 1));
-    co_return a + b;
-}
-
-} // namespace
-
-TEST_CASE("when_all: may be a child of when_all") {
-    runner run(GENERATE(false, true));
-    CHECK(run(tree(8)) == 256);
 }
 
 namespace {
@@ -474,27 +447,6 @@ TEST_CASE("when_all: cancels the children of a cancelled parent, and waits until
     CHECK(b.ended);
 }
 
-TEST_CASE("when_all: a shield of the parent keeps the cancellation from the children") {
-    test::simulated run;
-    bide::event e;
-    bool seen = true;
-    auto h = run.spawn([&]() -> task<bool> {
-        {
-            const this_task::shield held;
-            co_await when_all(waits_for(e), waits_for(e));
-            seen = this_task::is_cancelled();
-        }
-        co_return this_task::is_cancelled();
-    });
-    run.run_ready();
-    CHECK(h.cancel());
-    run.run_ready();
-    CHECK_FALSE(h.done());
-    e.set();
-    CHECK(std::move(h).join());
-    CHECK_FALSE(seen);
-}
-
 TEST_CASE("when_all: a shield of a child is for that child alone") {
     test::simulated run;
     bide::event e;
@@ -552,35 +504,6 @@ TEST_CASE("when_all: the shutdown of the scheduler ends it") {
     CHECK(what_of([&] { std::move(races).join(); }) == "stopped");
 }
 
-namespace {
-
-task<> yields_a_while() {
-    for (int i = 0; i < 20; ++i) {
-        co_await this_task::yield();
-    }
-}
-
-} // namespace
-
-TEST_CASE("when_all: a cancellation at any moment ends the parent and each child once") {
-    scheduler s(workers(2));
-    test::jitter chance(test::run_seed());
-    test::tally t;
-    int odd = 0;
-    for (int round = 0; round < 1'000; ++round) {
-        bide::semaphore permits(0);
-        auto h = s.spawn(when_all(holds(permits, t, 1), holds(permits, t, 1), yields_a_while()));
-        chance.dawdle(15);
-        if (round % 2 != 0) {
-            permits.release();
-        }
-        h.cancel();
-        const std::string said = what_of([&] { std::move(h).join(); });
-        odd += (said != "stopped" && said != "nothing") || t.alive() != 0 ? 1 : 0;
-    }
-    CHECK(odd == 0);
-}
-
 // ---- Children in place
 
 namespace {
@@ -624,21 +547,11 @@ TEST_CASE("when_all: a child on one worker may wait for a later one, however it 
     std::atomic<bool> flag{false};
     sync_wait(s, when_all(when_all(yields_until(flag), sets(flag))));
     flag = false;
-    sync_wait(s, when_all(when_all(composes_until(flag), number(1), sets(flag))));
-    CHECK(flag);
-}
-
-TEST_CASE("when_all: a child starts that its sibling waits for, beside others that never wait",
-          "[promise.when-all-starts-later]") {
-    scheduler s(workers(1));
-    std::atomic<bool> flag{false};
     std::atomic<bool> over{false};
-    auto one = s.spawn(composes_until(over));
-    auto another = s.spawn(composes_until(over));
+    auto never_waits = s.spawn(composes_until(over));
     sync_wait(s, when_all(when_all(composes_until(flag), number(1), sets(flag)), number(2)));
     over = true;
-    std::move(one).join();
-    std::move(another).join();
+    std::move(never_waits).join();
     CHECK(flag);
 }
 
@@ -740,24 +653,6 @@ TEST_CASE("when_any: cancels the losers and waits for them, and drops what they 
     CHECK(got.index() == 1);
     CHECK(std::get<1>(got) == 5);
     CHECK(run.now() == 1h + 1ms);
-}
-
-TEST_CASE("when_any: waits for a shielded loser") {
-    test::simulated run;
-    bide::event e;
-    bool cancelled = true;
-    const auto shielded = [&]() -> task<int> {
-        const this_task::shield held;
-        co_await e.async_wait();
-        cancelled = this_task::is_cancelled();
-        co_return 0;
-    };
-    auto h = run.spawn(when_any(shielded, slow(5)));
-    run.run_for(1h);
-    CHECK_FALSE(h.done());
-    e.set();
-    CHECK(std::get<1>(std::move(h).join()) == 5);
-    CHECK_FALSE(cancelled);
 }
 
 namespace {
@@ -863,54 +758,6 @@ TEST_CASE("when_any: a child that has lost before its start never starts") {
     CHECK(winner == 7);
     CHECK(begun == 1);
     CHECK(t.alive() == 0);
-}
-
-namespace {
-
-task<int> counts_down(std::atomic<int>& ended) {
-    try {
-        co_await this_task::sleep_for(1h);
-    } catch (const bide::stopped_error&) {
-        ++ended;
-        throw;
-    }
-    co_return 0;
-}
-task<int> both_of(std::atomic<int>& ended) {
-    const auto got = co_await when_all(counts_down(ended), counts_down(ended));
-    co_return std::get<0>(got);
-}
-
-} // namespace
-
-TEST_CASE("when_any: cancels the children of a loser") {
-    runner run(GENERATE(false, true));
-    std::atomic<int> ended{0};
-    const auto got = run(when_any(both_of(ended), slow(1), both_of(ended)));
-    CHECK(got.index() == 1);
-    CHECK(ended == 4);
-}
-
-TEST_CASE("when_any: has one winner if all children end at once, and loses no value") {
-    scheduler s(workers(2));
-    test::tally t;
-    int sum = 0;
-    for (int round = 0; round < 500; ++round) {
-        auto first = sync_wait(s, when_any(counted(t, 1, false), counted(t, 1, false),
-                                           passes(test::counted_once(t, 1))));
-        std::visit([&sum](auto& c) { sum += c.number(); }, first);
-    }
-    CHECK(sum == 500);
-    CHECK(test::eventually([&] { return t.alive() == 0; })); // what is left of the last one
-}
-
-TEST_CASE("when_any: of ten thousand children, the one that ends by itself wins") {
-    runner run(GENERATE(false, true));
-    std::vector<task<int>> tasks;
-    for (int i = 0; i < 10'000; ++i) {
-        tasks.push_back(i == 9'999 ? slow(i) : stuck());
-    }
-    CHECK(run(when_any(std::move(tasks))).first == 9'999);
 }
 
 #if BIDE_TESTS_CAN_DIE

@@ -1,14 +1,8 @@
 #include <bide/task/for_each_concurrent.hpp>
 
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
@@ -225,8 +219,7 @@ TEST_CASE("map_concurrent: items and values may overload the address and the com
 }
 
 TEST_CASE("for_each_concurrent: runs inside of itself, and a failure in the depth ends all of it") {
-    const unsigned count = GENERATE(1u, 2u);
-    scheduler s(test::with(count, false));
+    scheduler s(test::with(GENERATE(1u, 2u), false));
     std::atomic<int> alive{0};
     struct counted {
         explicit counted(std::atomic<int>& n) : of(n) { ++of; }

@@ -1,8 +1,5 @@
 #include <bide/task/interval.hpp>
 
-#include <bide/sched/scheduler.hpp>
-#include <bide/task/task.hpp>
-#include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
@@ -121,8 +118,7 @@ TEST_CASE("interval: the longest period never ticks again, with any policy") {
 // ---- On the real clock
 
 TEST_CASE("interval: on the real clock, ticks after each period, never too early") {
-    const bool naps = GENERATE(true, false);
-    scheduler s(with(2, naps));
+    scheduler s(with(2, GENERATE(true, false)));
     CHECK(s.spawn([]() -> task<int> {
                int early = 0;
                const auto start = clock_type::now();
@@ -135,24 +131,6 @@ TEST_CASE("interval: on the real clock, ticks after each period, never too early
                }
                co_return early;
            }).join() == 0);
-}
-
-namespace {
-
-test::detached count_ticks(std::atomic<std::uint64_t>& sum) {
-    interval every(100us);
-    for (int i = 0; i < 5; ++i) {
-        sum += co_await every.async_tick();
-    }
-    sum += 1'000'000;
-}
-
-} // namespace
-
-TEST_CASE("interval: a coroutine without scheduler may use one") {
-    std::atomic<std::uint64_t> sum{0};
-    count_ticks(sum);
-    CHECK(test::eventually([&] { return sum >= 1'000'005; }));
 }
 
 #if BIDE_TESTS_CAN_DIE

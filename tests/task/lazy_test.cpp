@@ -5,9 +5,7 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/once.hpp>
-#include <bide/task/join_handle.hpp>
 #include <bide/task/lazy.hpp>
-#include <bide/task/task.hpp>
 
 namespace {
 

@@ -7,9 +7,7 @@
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
-#include <bide/task/join_handle.hpp>
 #include <bide/task/lock_all.hpp>
-#include <bide/task/task.hpp>
 
 using namespace std::chrono_literals;
 

@@ -1,18 +1,12 @@
 #include <bide/task/rate_limiter.hpp>
 
-#include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/token_count.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/gate.hpp>
-#include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
-#include <support/waiting.hpp>
 
 using namespace std::chrono_literals;
 using bide::rate_limiter;
@@ -60,14 +54,6 @@ TEST_CASE(
     CHECK(t.take(1'000'010, 1, 1'000'010));
     CHECK(t.take(1'000'010, 5, never).ready == 1'000'060);
     CHECK(t.available(1'000'030) == 0);
-}
-
-TEST_CASE("rate_limiter: a limit of time takes nothing that comes later") {
-    tokens t(0, 1, 10, 1);
-    CHECK(t.take(0, 1, 0));
-    CHECK_FALSE(t.take(0, 1, 9));
-    CHECK(t.take(0, 1, 10).ready == 10);
-    CHECK(t.take(0, 1, 20).ready == 20); // the refused one has cost nothing
 }
 
 TEST_CASE(
@@ -286,34 +272,6 @@ TEST_CASE("rate_limiter: threads and tasks together never acquire more than the 
         CHECK(taken == 2000);
         CHECK_FALSE(too_many);
     }
-}
-
-TEST_CASE(
-    "rate_limiter: under contention each token is taken once, and cancelled ones come back once",
-    "[promise.rate-exact]") {
-    test::rounds([](std::uint32_t round) {
-        tokens t(0, 1, 10, 1 + round % 5);
-        std::mutex lock;
-        std::vector<tokens::taken> all;
-        test::run_threads(3, [&](int me) {
-            test::jitter chance(test::seed_of(round * 4 + static_cast<std::uint32_t>(me)));
-            std::vector<tokens::taken> mine;
-            for (int i = 0; i < 200; ++i) {
-                const auto some = t.take(0, 1, never);
-                if (chance.below(3) != 0 || !t.give_back(some)) {
-                    mine.push_back(some);
-                }
-            }
-            const std::lock_guard hold(lock);
-            all.insert(all.end(), mine.begin(), mine.end());
-        });
-        std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.from < b.from; });
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            REQUIRE(all[i].from == i * t.parts());
-            REQUIRE(all[i].to == (i + 1) * t.parts());
-        }
-        REQUIRE(t.take(0, 1, never).from == all.size() * t.parts());
-    });
 }
 
 TEST_CASE("rate_limiter: the slowest, the fastest and the largest are kept without an overflow") {

@@ -1,10 +1,6 @@
 #include <bide/task/retry.hpp>
 
-#include <bide/core/result.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/gate.hpp>
 #include <support/rounds.hpp>
@@ -191,8 +187,7 @@ TEST_CASE("retry: attempts come when the waits between them are over", "[promise
 }
 
 TEST_CASE("retry: on the real clock, no attempt comes early", "[promise.retry-limits]") {
-    const bool pooled = GENERATE(false, true);
-    runner run(pooled);
+    runner run(GENERATE(false, true));
     retry_policy p = hourly(3);
     p.base = 1ms;
     times made;

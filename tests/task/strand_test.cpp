@@ -1,20 +1,15 @@
 #include <bide/task/strand.hpp>
 
-#include <bide/sched/scheduler.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
-#include <support/waiting.hpp>
 
 using namespace std::chrono_literals;
 using bide::scheduler;
@@ -206,26 +201,6 @@ TEST_CASE("strand: a cancellation reaches a task that waits on it") {
     h.cancel();
     CHECK(test::ended_by_stop(std::move(h)));
     CHECK(s.spawn(on.run([&]() -> task<bool> { co_return on.is_here(); }())).join());
-}
-
-TEST_CASE("strand: may be destroyed as soon as its last task has told", "[promise.strand-serial]") {
-    test::rounds([](std::uint32_t) {
-        scheduler s(workers(2));
-        for (int i = 0; i < 50; ++i) {
-            bide::event told;
-            auto on = std::make_unique<strand>(s);
-            struct tells {
-                explicit tells(bide::event& e) noexcept {
-                    to_run.run = bide::waker(
-                        [](void* self) noexcept { static_cast<bide::event*>(self)->set(); }, &e);
-                }
-                bide::runnable to_run;
-            } last(told);
-            on->post(last.to_run);
-            told.wait();
-            on.reset();
-        }
-    });
 }
 
 TEST_CASE(

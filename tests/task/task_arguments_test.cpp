@@ -2,10 +2,8 @@
 #include "support/test.hpp"
 #include "support/text.hpp"
 
-#include <bide/core/config.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
 // Arguments of a task or a function that stand in the expression that awaits it.

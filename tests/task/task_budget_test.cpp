@@ -1,15 +1,12 @@
-#include <bide/task/task.hpp>
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/this_task.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
@@ -153,23 +150,6 @@ TEST_CASE("cancel: ends a task whose operations are all ready, and loses no perm
     of.rounds = 0;
     CHECK(h.cancel());
     end_of(std::move(h));
-    nothing_is_missing(of);
-}
-
-TEST_CASE("cancel: ends each of many tasks whose operations are all ready") {
-    supplies of;
-    scheduler s(with(2, false));
-    std::vector<join_handle<>> all;
-    for (int i = 0; i < 8; ++i) {
-        all.push_back(s.spawn(acquires(of)));
-    }
-    REQUIRE(goes_on(of));
-    for (auto& h : all) {
-        CHECK(h.cancel());
-    }
-    for (auto& h : all) {
-        CHECK(end_of(std::move(h)) == "stopped");
-    }
     nothing_is_missing(of);
 }
 

@@ -1,6 +1,5 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/task.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/test.hpp>

@@ -1,6 +1,3 @@
-#include <bide/core/async_op.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <support/alloc.hpp>

@@ -2,15 +2,11 @@
 
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/run_loop.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/sched/spawn_options.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/detail/tag_table.hpp>
 #include <bide/task/for_each_concurrent.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
@@ -65,38 +61,6 @@ TEST_CASE("task_tag: no tag has no text") {
     CHECK(none.text() == nullptr);
     CHECK(task_tag(nullptr) == none);
     CHECK(none != red);
-}
-
-TEST_CASE("task_tag: a table that is full finds its texts, and takes no other") {
-    bide::detail::basic_tag_table<bide::native_platform, 3> all;
-    const char* const texts[] = {"a", "b", "c"};
-    for (unsigned i = 0; i < 3; ++i) {
-        CHECK(all.find_or_add(texts[i]) == i + 1);
-    }
-    CHECK(all.find_or_add("d") == 0);
-    CHECK(all.find_or_add("b") == 2);
-    CHECK(all.text_of(2) == texts[1]);
-    CHECK(all.text_of(0) == nullptr);
-}
-
-TEST_CASE("task_tag: threads that make tags at the same time agree on their numbers") {
-    static const char* const texts[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
-    for (int round = 0; round < 200; ++round) {
-        bide::detail::basic_tag_table<bide::native_platform, 8> all;
-        std::array<std::array<std::uint8_t, 8>, 3> seen{};
-        test::team makers(3, [&](int who) {
-            for (unsigned i = 0; i < 8; ++i) {
-                const unsigned at = who == 1 ? 7 - i : i;
-                seen[static_cast<unsigned>(who)][at] = all.find_or_add(texts[at]);
-            }
-        });
-        makers.join();
-        REQUIRE(seen[0] == seen[1]);
-        REQUIRE(seen[0] == seen[2]);
-        for (unsigned i = 0; i < 8; ++i) {
-            REQUIRE(std::string(all.text_of(seen[0][i])) == texts[i]);
-        }
-    }
 }
 
 // ---- The tag of a task
@@ -185,8 +149,7 @@ TEST_CASE(
 
 TEST_CASE("task_tag: children have the tag of their task, and tasks of the scheduler do not",
           "[promise.task-tags]") {
-    const unsigned workers = GENERATE(1u, 2u);
-    scheduler s(with(workers, false));
+    scheduler s(with(GENERATE(1u, 2u), false));
     std::array<task_tag, 10> seen{};
     task_tag spawned = red;
     const auto parent = [&]() -> task<> {

@@ -177,33 +177,6 @@ TEST_CASE("task: destroyed in its wait, it cancels the wait and destroys its loc
     CHECK_FALSE(done);
 }
 
-namespace {
-
-task<> hold_deep(bide::semaphore& s, test::tally& t, int depth) {
-    const test::counted local(t, depth);
-    if (depth == 0) {
-        co_await hold(s, t);
-    } else {
-        co_await hold_deep(s, t, depth - 1);
-    }
-}
-test::held await_deep(bide::semaphore& s, test::tally& t) { co_await hold_deep(s, t, 1'000); }
-
-} // namespace
-
-TEST_CASE("task: a chain of a thousand tasks is destroyed with the outermost") {
-    bide::semaphore s(0);
-    test::tally t;
-    {
-        test::held h = await_deep(s, t);
-        h.start();
-        CHECK(s.waiters() == 1);
-        CHECK(t.alive() == 1'002);
-    }
-    CHECK(s.waiters() == 0);
-    CHECK(t.alive() == 0);
-}
-
 // ---- The stack
 
 namespace {
@@ -215,29 +188,12 @@ task<long> loop_over_ready_children(int n) {
     }
     co_return total;
 }
-task<int> recursion(int depth) {
-    if (depth == 0) {
-        co_return 0;
-    }
-    co_return 1 + co_await recursion(depth - 1);
-}
-task<int> recursion_that_throws(int depth) {
-    if (depth == 0) {
-        throw std::runtime_error("bottom");
-    }
-    co_return co_await recursion_that_throws(depth - 1);
-}
 
 } // namespace
 
 TEST_CASE("task: a million awaits of ready children use a bounded stack",
           "[promise.ready-awaits-no-stack]") {
     CHECK(sync_wait(loop_over_ready_children(1'000'000)) == 1'000'000);
-}
-
-TEST_CASE("task: a chain of a hundred thousand tasks uses a bounded stack") {
-    CHECK(sync_wait(recursion(100'000)) == 100'000);
-    CHECK_THROWS_AS(sync_wait(recursion_that_throws(1'000)), std::runtime_error);
 }
 
 namespace {

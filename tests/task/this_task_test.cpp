@@ -1,6 +1,5 @@
 #include <bide/task/this_task.hpp>
 
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <support/coroutines.hpp>
@@ -139,34 +138,6 @@ TEST_CASE("sleep_for: of many sleepers with times in any order, all wake") {
     CHECK(early == 0);
 }
 
-TEST_CASE("sleep_for: a cancelled sleep does not change the time of another one") {
-    const bool naps = GENERATE(true, false);
-    scheduler s(with(2, naps));
-    std::vector<join_handle<int>> sleeping;
-    const auto sleeps = [](std::chrono::microseconds rest) -> task<int> {
-        const auto slept = co_await sleep_for(rest).as_result();
-        co_return slept ? 1 : 2;
-    };
-    for (int i = 0; i < 100; ++i) {
-        sleeping.push_back(s.spawn(sleeps(i % 2 == 0 ? std::chrono::microseconds(1h) : 10ms)));
-    }
-    s.spawn(sleeps(1ms)).join(); // the tasks sleep by now
-    for (std::size_t i = 0; i < sleeping.size(); i += 2) {
-        sleeping[i].cancel();
-    }
-    int woke = 0;
-    int stopped = 0;
-    for (auto& h : sleeping) {
-        try {
-            (std::move(h).join() == 1 ? woke : stopped) += 1;
-        } catch (const stopped_error&) {
-            ++stopped;
-        }
-    }
-    CHECK(woke == 50);
-    CHECK(stopped == 50);
-}
-
 TEST_CASE("this_task: workers fire the time-outs of their tasks, whatever these wait for") {
     const unsigned workers = GENERATE(1u, 2u);
     scheduler s(with(workers, false));
@@ -236,21 +207,6 @@ TEST_CASE("this_task: a cancellation stops every copy of the task's stop token")
     CHECK(std::move(h).join() == 7);
     CHECK(called == 1);
     CHECK(kept->stop_requested());
-}
-
-TEST_CASE("this_task: get_stop_token() of a cancelled task returns a stopped token") {
-    std::atomic<bool> runs{false};
-    std::atomic<bool> cancelled{false};
-    scheduler s(with(1, false));
-    auto h = s.spawn([&] {
-        runs = true;
-        test::spin_until(cancelled);
-        return get_stop_token().stop_requested();
-    });
-    REQUIRE(test::eventually([&] { return runs.load(); }));
-    h.cancel();
-    cancelled = true;
-    CHECK(std::move(h).join());
 }
 
 TEST_CASE("this_task: the yield of a cancelled task runs the queued tasks, and then is stopped") {
