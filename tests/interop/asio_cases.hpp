@@ -9,7 +9,6 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/strand.hpp>
-#include <bide/task/task.hpp>
 
 #include <support/standard.hpp>
 

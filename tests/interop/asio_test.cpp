@@ -11,7 +11,6 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
-#include <bide/task/this_task.hpp>
 
 #include <asio.hpp>
 #include <asio/experimental/as_tuple.hpp>
@@ -579,30 +578,6 @@ TEST_CASE("asio: connections share a semaphore, a channel and a mutex with threa
     for (std::size_t i = 0; i < clients; ++i) {
         CHECK(echoed[i] == std::string(i + 1, 'x'));
     }
-}
-
-TEST_CASE("asio: a mutex keeps coroutines of several threads and blocked threads apart") {
-    constexpr int rounds = 200;
-    net::thread_pool pool(2);
-    bide::mutex m;
-    int count = 0; // under `m`
-    const auto add = [&]() -> net::awaitable<void> {
-        for (int i = 0; i < rounds; ++i) {
-            const auto lock = co_await async_await(m.async_lock(), net::use_awaitable);
-            ++count;
-        }
-    };
-    for (int i = 0; i < 4; ++i) {
-        net::co_spawn(pool, add, net::detached);
-    }
-    test::run_threads(2, [&](int) {
-        for (int i = 0; i < rounds; ++i) {
-            const std::lock_guard lock(m);
-            ++count;
-        }
-    });
-    pool.join();
-    CHECK(count == 6 * rounds);
 }
 
 // ---- Memory runs out when an operation begins

@@ -2,7 +2,6 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/sched/run_loop.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/this_task.hpp>
@@ -175,24 +174,6 @@ TEST_CASE("buffered: the exception of a task comes in the place of its value") {
     CHECK(any.end == "two");
 }
 
-TEST_CASE(
-    "buffered: a task that fails cancels the tasks that run, and throws when they have ended") {
-    test::simulated on;
-    controlled c;
-    const auto run = [&c](int n) -> task<int> {
-        if (n == 0) {
-            co_await bide::this_task::sleep_for(1h);
-            throw std::runtime_error("zero");
-        }
-        co_return co_await c.run(n);
-    };
-    const auto got = on.run_until(consume(buffered(on, map(numbers(0, 8), run), 4)));
-    CHECK(got.items.empty());
-    CHECK(got.end == "zero");
-    CHECK(c.stopped == 3);
-    CHECK(c.running == 0);
-}
-
 TEST_CASE("buffered: however it fails, it waits for its tasks without a thread",
           "[promise.stream-tasks-end]") {
     const bool ordered = GENERATE(false, true);
@@ -238,16 +219,6 @@ TEST_CASE("buffered: however it fails, it waits for its tasks without a thread",
         consume(ordered ? buffered(on, make(), 3) : buffer_unordered(on, make(), 3)));
     CHECK(got.items.empty());
     CHECK(got.end == "fails");
-}
-
-TEST_CASE("buffered: if its stream fails, the tasks that run are cancelled") {
-    test::simulated on;
-    controlled c;
-    auto tasks = map(numbers_then_failure(0, 2), [&c](int n) { return c.run(n); });
-    const auto got = on.run_until(consume(buffered(on, std::move(tasks), 4)));
-    CHECK(got.items.empty());
-    CHECK(got.end == "no more");
-    CHECK(c.running == 0);
 }
 
 TEST_CASE("buffered: a cancelled consumer cancels the tasks, and ends when they have ended",

@@ -70,38 +70,6 @@ TEST_CASE("chunks: a time limit counts from the first item of a chunk, and makes
     CHECK(all == timed<chunk>{{15ms, {0, 1}}, {27ms, {2}}, {42ms, {3, 4, 5}}, {61ms, {6}}});
 }
 
-TEST_CASE("chunks: a time limit beside a sender on another thread loses no item") {
-    const bool pooled = GENERATE(false, true);
-    test::runner run(pooled);
-    bide::channel<int> items(4);
-    test::team sender(1, [&items](int) {
-        for (int i = 0; i < 50; ++i) {
-            static_cast<void>(items.send(i));
-            if (i % 10 == 0) {
-                // The chunk may end while the channel is empty, and then none begins.
-                static_cast<void>(test::eventually([&items] { return items.empty(); }));
-            }
-        }
-        items.close();
-    });
-    const auto all = run(consume(chunks(&items, 3, 1ms)));
-    sender.join();
-    chunk joined;
-    bool fits = true;
-    for (const chunk& c : all.items) {
-        fits = fits && !c.empty() && c.size() <= 3;
-        joined.insert(joined.end(), c.begin(), c.end());
-    }
-    CHECK(fits);
-    REQUIRE(joined.size() == 50);
-    bool in_order = true;
-    for (int i = 0; i < 50; ++i) {
-        in_order = in_order && joined[static_cast<std::size_t>(i)] == i;
-    }
-    CHECK(in_order);
-    CHECK(all.end == "end");
-}
-
 TEST_CASE("chunks: with a limit of zero, has what is there") {
     bide::channel<int> items(4);
     for (int i = 0; i < 3; ++i) {

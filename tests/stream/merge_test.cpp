@@ -2,7 +2,6 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/stream/chunks.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>

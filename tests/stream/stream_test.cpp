@@ -4,7 +4,6 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
@@ -12,7 +11,6 @@
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
-#include <support/waiting.hpp>
 
 using bide::async_generator;
 using bide::filter;
@@ -216,23 +214,6 @@ TEST_CASE("stream: 200,000 items go through operators on a bounded stack") {
     CHECK(sync_wait(sum(map(filter(map(numbers(0, 200'000), doubled), is_even), one))) == 200'000);
     CHECK(sync_wait(
               sum(map(filter(numbers(0, 200'000), [](int n) { return n == 199'999; }), one))) == 1);
-}
-
-TEST_CASE("stream: operators wait for items where their consumer does") {
-    const bool pooled = GENERATE(false, true);
-    test::runner run(pooled);
-    auto [to, from] = bide::make_channel<int>(1);
-    test::team sender(1, [out = std::move(to)](int) mutable {
-        for (int i = 0; i < 1'000; ++i) {
-            static_cast<void>(out.send(i));
-        }
-        out.close();
-    });
-    const auto got = run(consume(map(filter(std::move(from), is_even), doubled)));
-    sender.join();
-    CHECK(got.items.size() == 500);
-    CHECK(got.items.back() == 2 * 998);
-    CHECK(got.end == "end");
 }
 
 // ---- take_until

@@ -163,8 +163,7 @@ TEST_CASE("timeout: a cancellation is no time-out") {
 // ---- All
 
 TEST_CASE("timing: on the real clock, no wait ends early") {
-    const bool pooled = GENERATE(false, true);
-    test::runner run(pooled);
+    test::runner run(GENERATE(false, true));
     const auto start = clock_type::now();
     CHECK(run(consume(throttle(numbers(0, 3), 2ms))).items == std::vector{0, 1, 2});
     CHECK(clock_type::now() - start >= 4ms);

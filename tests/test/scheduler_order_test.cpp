@@ -1,7 +1,6 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/test/scheduler.hpp>
 #include <support/test.hpp>
@@ -143,11 +142,17 @@ TEST_CASE("test scheduler: priorities find a switch after many yields in a row",
     REQUIRE(found > 0); // about 10'000 / (2 tasks * 100 steps * 8)
 }
 
-TEST_CASE("test scheduler: a loop of operations that need not wait starves no other task") {
-    const auto poll = [](bide::mutex& m, bool& flag) -> task<> {
+TEST_CASE("test scheduler: a loop that polls, by ready operations or by yielding, starves no other "
+          "task") {
+    const auto poll = [](bide::mutex& m, bool& flag, bool yields) -> task<> {
         for (bool is_set = false; !is_set;) {
-            auto lock = co_await m.async_lock();
-            is_set = flag;
+            if (yields) {
+                co_await yield();
+                is_set = flag;
+            } else {
+                auto lock = co_await m.async_lock();
+                is_set = flag;
+            }
         }
     };
     const auto set = [](bide::mutex& m, bool& flag) -> task<> {
@@ -162,7 +167,7 @@ TEST_CASE("test scheduler: a loop of operations that need not wait starves no ot
             how.change_points = 0;
             how.max_steps = 10'000;
             scheduler s(how);
-            s.spawn(poll(m, flag)).detach();
+            s.spawn(poll(m, flag, seed % 2 == 0)).detach();
             s.spawn(set(m, flag)).detach();
             REQUIRE(s.run().all_ended());
         }
