@@ -93,70 +93,99 @@ struct failure {
 
 } // namespace
 
-TEST_CASE("parallel_pipeline: every item goes once through each stage, and serial ones keep order",
-          "[promise.pipeline-stages]") {
+TEST_CASE("parallel_pipeline: each item goes once through each stage, up to the first that throws",
+          "[promise.pipeline-stages][promise.pipeline-exception]") {
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
         bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 60; ++round) {
-            const int n = static_cast<int>(chance.below(1u << chance.below(11)));
+        for (int round = 0; round < 100; ++round) {
+            const auto n = std::size_t{chance.below(1u << chance.below(11))};
             const std::size_t tokens = 1 + chance.below(1u << chance.below(8));
             const std::uint32_t seed = chance.below(1u << 30);
-            INFO(workers << " workers, " << n << " items, " << tokens << " tokens");
-            std::vector<std::atomic<int>> parallel_calls(static_cast<std::size_t>(n));
-            std::vector<int> first;
+            const std::uint32_t rarity = 20u << chance.below(7);
+            // Where each item throws: in the source, in a stage, or nowhere.
+            std::vector<std::uint32_t> throws_in(n);
+            std::size_t first = n;
+            for (std::size_t i = n; i-- > 0;) {
+                throws_in[i] = round % 2 == 0 ? 5 : chance.below(rarity);
+                first = throws_in[i] < 5 ? i : first;
+            }
+            const auto fail_in = [&](std::uint32_t stage, int i) {
+                if (throws_in[static_cast<std::size_t>(i)] == stage) {
+                    throw failure{i};
+                }
+            };
+            INFO(workers << " workers, " << n << " items, " << tokens << " tokens, first "
+                         << first);
+            test::tally all;
+            std::vector<std::atomic<int>> calls(n);
+            std::vector<int> in_order;
             std::vector<int> any;
-            std::vector<int> last;
+            std::vector<int> done;
             overlap in_flight;
             overlap in_source;
-            overlap in_first;
-            overlap in_any;
+            overlap in_serial;
+            overlap in_unordered;
             overlap in_last;
-            const auto dawdles = [&](int i) { return dawdle(seed, i), i; };
-            const auto in_order = [&](int i) {
-                const overlap::scope here(in_first);
-                first.push_back(i);
-                return i;
-            };
-            const auto counts = [&](int i) {
-                ++parallel_calls[static_cast<std::size_t>(i)];
-                dawdle(seed + 1, i);
-                return i;
-            };
-            const auto in_any_order = [&](int i) {
-                const overlap::scope here(in_any);
-                any.push_back(i);
-                return i;
-            };
-            const auto leaves = [&](int i) {
-                const overlap::scope here(in_last);
-                last.push_back(i);
-                in_flight.leave();
-            };
-            parallel_pipeline(
-                s, tokens,
-                [&, next = numbers_below(n)]() mutable {
-                    const overlap::scope here(in_source);
-                    const std::optional<int> item = next();
-                    if (item) {
+            int next = 0;
+            std::size_t thrown = n;
+            try {
+                parallel_pipeline(
+                    s, tokens,
+                    [&]() -> std::optional<test::counted> {
+                        const overlap::scope here(in_source);
+                        if (static_cast<std::size_t>(next) == n) {
+                            return std::nullopt;
+                        }
+                        fail_in(0, next);
                         in_flight.enter();
-                    }
-                    return item;
-                },
-                parallel(dawdles), serial(in_order), parallel(counts), unordered(in_any_order),
-                parallel(dawdles), at_last(leaves));
-            REQUIRE(first == iota(n));
-            REQUIRE(last == iota(n));
+                        return test::counted(all, next++);
+                    },
+                    parallel_stage([&](test::counted c) {
+                        dawdle(seed, c.number());
+                        ++calls[static_cast<std::size_t>(c.number())];
+                        fail_in(1, c.number());
+                        return c;
+                    }),
+                    serial_stage([&](test::counted c) {
+                        const overlap::scope here(in_serial);
+                        in_order.push_back(c.number());
+                        fail_in(2, c.number());
+                        return c;
+                    }),
+                    serial_unordered_stage([&](test::counted&& c) {
+                        const overlap::scope here(in_unordered);
+                        any.push_back(c.number());
+                        fail_in(3, c.number());
+                        return std::move(c);
+                    }),
+                    parallel_stage([&](test::counted c) {
+                        dawdle(seed + 1, c.number());
+                        return c;
+                    }),
+                    serial_stage([&](const test::counted& c) {
+                        const overlap::scope here(in_last);
+                        fail_in(4, c.number());
+                        done.push_back(c.number());
+                        in_flight.leave();
+                    }));
+            } catch (const failure& f) {
+                thrown = static_cast<std::size_t>(f.item);
+            }
+            REQUIRE(thrown == first);
+            REQUIRE(done == iota(static_cast<int>(first)));
+            REQUIRE(in_order == iota(static_cast<int>(in_order.size())));
             std::sort(any.begin(), any.end());
-            REQUIRE(any == iota(n));
-            REQUIRE(std::all_of(parallel_calls.begin(), parallel_calls.end(),
-                                [](const auto& calls) { return calls.load() == 1; }));
+            REQUIRE(std::adjacent_find(any.begin(), any.end()) == any.end());
+            REQUIRE(std::all_of(calls.begin(), calls.end(),
+                                [](const auto& times) { return times.load() <= 1; }));
+            REQUIRE(static_cast<std::size_t>(next) <= first + tokens);
             REQUIRE(in_flight.most() <= static_cast<int>(tokens));
-            REQUIRE(in_flight.now() == 0);
-            REQUIRE(in_source.most() == 1);
-            REQUIRE(in_first.most() <= 1);
-            REQUIRE(in_any.most() <= 1);
-            REQUIRE(in_last.most() <= 1);
+            REQUIRE((first != n || in_flight.now() == 0));
+            for (const overlap* of : {&in_source, &in_serial, &in_unordered, &in_last}) {
+                REQUIRE(of->most() <= 1);
+            }
+            REQUIRE(all.alive() == 0);
         }
     }
 }
@@ -493,80 +522,6 @@ TEST_CASE("parallel_pipeline: pipelines and loops inside stages, from several th
         }
         for (const auto& each : sums) {
             CHECK(each == expected);
-        }
-    }
-}
-
-TEST_CASE("parallel_pipeline: throws what the first item threw, and those before it are complete",
-          "[promise.pipeline-exception]") {
-    test::jitter chance(test::run_seed());
-    for (const unsigned workers : {1u, 2u, 5u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 60; ++round) {
-            const int n = 1 + static_cast<int>(chance.below(200));
-            const std::size_t tokens = 1 + chance.below(40);
-            const std::uint32_t seed = chance.below(1u << 30);
-            // Where each item throws: nowhere, in a stage, or in the source.
-            std::vector<int> throws_in(static_cast<std::size_t>(n));
-            int first = n;
-            for (int i = n; i-- > 0;) {
-                int& in = throws_in[static_cast<std::size_t>(i)];
-                in = static_cast<int>(chance.below(20));
-                if (in < 5) {
-                    first = i;
-                }
-            }
-            const auto fail_in = [&](int stage, int i) {
-                if (throws_in[static_cast<std::size_t>(i)] == stage) {
-                    throw failure{i};
-                }
-            };
-            INFO(workers << " workers, " << n << " items, " << tokens << " tokens, first "
-                         << first);
-            test::tally all;
-            std::vector<int> done;
-            int last_read = -1;
-            int next = 0;
-            int thrown = n;
-            try {
-                parallel_pipeline(
-                    s, tokens,
-                    [&]() -> std::optional<test::counted> {
-                        if (next == n) {
-                            return std::nullopt;
-                        }
-                        fail_in(0, next);
-                        last_read = next;
-                        return test::counted(all, next++);
-                    },
-                    parallel_stage([&](test::counted c) {
-                        dawdle(seed, c.number());
-                        fail_in(1, c.number());
-                        return c;
-                    }),
-                    serial_stage([&](test::counted c) {
-                        fail_in(2, c.number());
-                        return c;
-                    }),
-                    serial_unordered_stage([&](test::counted&& c) {
-                        fail_in(3, c.number());
-                        return std::move(c);
-                    }),
-                    parallel_stage([&](test::counted c) {
-                        dawdle(seed + 1, c.number());
-                        return c;
-                    }),
-                    serial_stage([&](const test::counted& c) {
-                        fail_in(4, c.number());
-                        done.push_back(c.number());
-                    }));
-            } catch (const failure& f) {
-                thrown = f.item;
-            }
-            REQUIRE(thrown == first);
-            REQUIRE(done == iota(first)); // the last stage is in order
-            REQUIRE(last_read < first + static_cast<int>(tokens));
-            REQUIRE(all.alive() == 0);
         }
     }
 }
