@@ -5,6 +5,7 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/for_each_concurrent.hpp>
@@ -284,31 +285,38 @@ TEST_CASE("task_local_value: to read it allocates nothing, with or without a sco
     CHECK(bide::sync_wait(s, reads()) == 0);
 }
 
-TEST_CASE("task_local_value: whatever ends its tasks when, each sees the value of its own scope",
-          "[promise.task-local]") {
+TEST_CASE(
+    "task_local_value: whatever ends a task when, it ends once, with the value of its own scope",
+    "[promise.task-local][promise.deadlines-travel]") {
     test::rounds([](std::uint32_t round) {
         test::jitter chance(test::seed_of(round));
         scheduler s(workers(1 + round % 3));
+        bide::semaphore some(2);
         task_local_value<test::counted> key;
         test::tally t;
         std::atomic<int> wrong{0};
+        std::atomic<int> begun{0};
+        std::atomic<int> ended{0};
+        std::atomic<int> outcomes{0};
         const auto leaf = [&](int expected, std::chrono::nanoseconds rest) -> task<> {
+            const auto look = [&] { wrong += key.get()->number() != expected ? 1 : 0; };
+            ++begun;
             struct at_end {
-                task_local_value<test::counted>& key;
-                std::atomic<int>& wrong;
-                int expected;
-                void look() const { wrong += key.get()->number() != expected ? 1 : 0; }
-            } const all{key, wrong, expected};
-            all.look();
+                std::atomic<int>& count;
+                ~at_end() { ++count; }
+            } const counts{ended};
+            look();
+            const auto held = co_await some.async_acquire();
             co_await this_task::sleep_for(rest);
-            all.look();
+            look();
         };
         const auto one = [&](int own, std::chrono::nanoseconds rest,
                              std::chrono::nanoseconds limit) -> task<> {
             auto a = leaf(own, rest);
             auto b = with_value(key, test::counted(t, own + 1'000), leaf(own + 1'000, rest));
-            static_cast<void>(
-                co_await bide::with_timeout(bide::when_all(std::move(a), std::move(b)), limit));
+            auto both = bide::when_all(std::move(a), std::move(b));
+            const auto got = co_await bide::with_timeout(std::move(both), limit);
+            outcomes += got || got.error() == bide::errc::timeout ? 1 : 100;
         };
         std::vector<bide::join_handle<>> all;
         for (int i = 0; i < 20; ++i) {
@@ -319,10 +327,14 @@ TEST_CASE("task_local_value: whatever ends its tasks when, each sees the value o
             chance();
             all[i].cancel();
         }
+        int stopped = 0;
         for (auto& h : all) {
-            static_cast<void>(test::ended_by_stop(std::move(h)));
+            stopped += test::ended_by_stop(std::move(h)) ? 1 : 0;
         }
         REQUIRE(wrong == 0);
+        REQUIRE(begun == ended);
+        REQUIRE(outcomes + stopped == 20);
+        REQUIRE(some.available() == 2);
         REQUIRE(t.alive() == 0);
     });
 }

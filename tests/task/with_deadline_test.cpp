@@ -9,7 +9,6 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
-#include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
@@ -240,47 +239,4 @@ TEST_CASE("with_deadline: if destroyed in its wait, its task gives back what it 
         CHECK(some.available() == 1);
         CHECK(t.alive() == 0);
     }
-}
-
-TEST_CASE("with_deadline: whatever ends a task when, it ends once, and nothing is lost",
-          "[promise.deadlines-travel]") {
-    test::rounds([](std::uint32_t round) {
-        test::jitter chance(test::seed_of(round));
-        scheduler s(workers(1 + round % 3));
-        bide::semaphore some(2);
-        std::atomic<int> begun{0};
-        std::atomic<int> ended{0};
-        std::atomic<int> outcomes{0};
-        const auto holds = [&](std::chrono::nanoseconds rest) -> task<> {
-            ++begun;
-            struct at_end {
-                std::atomic<int>& count;
-                ~at_end() { ++count; }
-            } const counts{ended};
-            const auto held = co_await some.async_acquire();
-            co_await this_task::sleep_for(rest);
-        };
-        std::vector<bide::join_handle<>> all;
-        const auto one = [&](std::chrono::nanoseconds own,
-                             std::chrono::nanoseconds rest) -> task<> {
-            const auto got = co_await with_timeout(holds(rest), own);
-            outcomes += got || got.error() == errc::timeout ? 1 : 100;
-        };
-        for (int i = 0; i < 20; ++i) {
-            all.push_back(s.spawn(one(chance.rest(17), chance.rest(16))));
-        }
-        int stopped = 0;
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            if (i % 4 == 0) {
-                chance();
-                all[i].cancel();
-            }
-        }
-        for (auto& h : all) {
-            stopped += test::ended_by_stop(std::move(h)) ? 1 : 0;
-        }
-        REQUIRE(begun == ended);
-        REQUIRE(outcomes + stopped == 20);
-        REQUIRE(some.available() == 2);
-    });
 }
