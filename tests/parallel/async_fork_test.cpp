@@ -30,6 +30,25 @@ std::vector<int> numbers(int n) {
     return all;
 }
 
+// Iterations that begin, and end when they are told.
+struct lingering {
+    std::atomic<std::int64_t> began{0};
+    std::atomic<std::int64_t> ended{0};
+    std::atomic<bool> leaves{false};
+
+    template <class Coroutine> static Coroutine loop(scheduler& on, lingering& in) {
+        const auto body = [&in](std::int64_t) {
+            ++in.began;
+            spin_until(in.leaves);
+            ++in.ended;
+        };
+        co_await async_parallel_for(on, 0, endless, body);
+    }
+    bool begins() const {
+        return eventually([this] { return began != 0; });
+    }
+};
+
 // 3 times the sum, if each element is visited once by each loop.
 task<long> sums(scheduler& s, std::vector<int>& all) {
     std::atomic<long> sum{0};
@@ -126,25 +145,14 @@ TEST_CASE("async_fork: a cancelled task stops the loop, and waits for what has b
     const bool on_same = GENERATE(false, true);
     scheduler s(with(2, true));
     scheduler other(with(1, true));
-    std::atomic<std::int64_t> began{0};
-    std::atomic<std::int64_t> ended{0};
-    std::atomic<bool> leaves{false};
-    const auto loop = [](scheduler& on, std::atomic<std::int64_t>& in,
-                         std::atomic<std::int64_t>& out, std::atomic<bool>& go) -> task<> {
-        const auto body = [&](std::int64_t) {
-            ++in;
-            spin_until(go);
-            ++out;
-        };
-        co_await async_parallel_for(on, 0, endless, body);
-    };
-    auto handle = (on_same ? s : other).spawn(loop(s, began, ended, leaves));
-    CHECK(eventually([&began] { return began != 0; }));
+    lingering all;
+    auto handle = (on_same ? s : other).spawn(lingering::loop<task<>>(s, all));
+    CHECK(all.begins());
     handle.cancel();
     CHECK_FALSE(handle.done());
-    leaves = true;
+    all.leaves = true;
     CHECK_THROWS_AS(std::move(handle).join(), bide::stopped_error);
-    CHECK(began == ended);
+    CHECK(all.began == all.ended);
 }
 
 TEST_CASE("async_fork: a function that has not begun when its task is cancelled is not called") {
@@ -216,30 +224,17 @@ TEST_CASE("async_fork: the stop token and the progress of the policy reach the l
 TEST_CASE("async_fork: a coroutine that is destroyed while it waits stops the loop and waits",
           "[promise.async-fork]") {
     scheduler s(with(2, true));
-    std::atomic<std::int64_t> began{0};
-    std::atomic<std::int64_t> ended{0};
-    std::atomic<bool> leaves{false};
-    {
-        const auto loop = [](scheduler& on, std::atomic<std::int64_t>& in,
-                             std::atomic<std::int64_t>& out, std::atomic<bool>& go) -> test::held {
-            const auto body = [&](std::int64_t) {
-                ++in;
-                spin_until(go);
-                ++out;
-            };
-            co_await async_parallel_for(on, 0, endless, body);
-        };
-        auto waiting = loop(s, began, ended, leaves);
-        waiting.start();
-        CHECK(eventually([&began] { return began != 0; }));
-        std::thread releases([&] {
-            std::this_thread::yield();
-            leaves = true;
-        });
-        waiting.destroy();
-        releases.join();
-    }
-    CHECK(began == ended);
+    lingering all;
+    auto waiting = lingering::loop<test::held>(s, all);
+    waiting.start();
+    CHECK(all.begins());
+    std::thread releases([&] {
+        std::this_thread::yield();
+        all.leaves = true;
+    });
+    waiting.destroy();
+    releases.join();
+    CHECK(all.began == all.ended);
 }
 
 TEST_CASE("async_fork: a shutdown answers stopped, or the function has run",

@@ -191,7 +191,8 @@ TEST_CASE("fork_join: without stealing, all arms run on the thread that forked t
     CHECK(fib(s, 15) == 610);
 }
 
-TEST_CASE("fork_join: a join allocates nothing", "[promise.join-allocates-once]") {
+TEST_CASE("fork_join: neither a join nor a small scope allocates",
+          "[promise.join-allocates-once]") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -206,11 +207,20 @@ TEST_CASE("fork_join: a join allocates nothing", "[promise.join-allocates-once]"
     spin_until(busy);
     std::size_t before = 0;
     std::size_t after = 0;
+    int spawned = 0;
+    const auto forks = [&] {
+        fib(s, 15);
+        bide::fork_scope(s, [&spawned](bide::spawn_scope& scope) {
+            for (int i = 0; i < 3; ++i) {
+                scope.spawn([&spawned] { ++spawned; });
+            }
+        });
+    };
     s.spawn([&] {
-         fib(s, 15); // the thread's first
+         forks(); // the thread's first
          before = test::allocations();
          for (int i = 0; i < 10; ++i) {
-             fib(s, 15);
+             forks();
          }
          after = test::allocations();
          over = true;
@@ -218,6 +228,7 @@ TEST_CASE("fork_join: a join allocates nothing", "[promise.join-allocates-once]"
     std::move(other).join();
     CHECK(before != 0);
     CHECK(after == before);
+    CHECK(spawned == 33);
 }
 
 TEST_CASE("fork_join: a fork without memory throws, and neither of its arms runs") {

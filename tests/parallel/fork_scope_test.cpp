@@ -267,45 +267,6 @@ TEST_CASE("fork_scope: each function is destroyed once, whether it ran, threw or
     CHECK(values.copied == 0);
 }
 
-TEST_CASE("fork_scope: a small scope allocates nothing") {
-    if (!test::counts_allocations()) {
-        return;
-    }
-    scheduler s(with(1, true));
-    scheduler two(with(2, true));
-    const auto counted = [](scheduler& on) {
-        const auto once = [&on] {
-            long sum = 0;
-            fork_scope(on, [&sum](spawn_scope& scope) {
-                for (int i = 0; i < 3; ++i) {
-                    scope.spawn([&sum] { ++sum; });
-                }
-            });
-            return sum;
-        };
-        once();
-        const std::size_t before = test::allocations();
-        const long sum = once();
-        return sum == 3 ? test::allocations() - before : std::size_t{1'000};
-    };
-    CHECK(counted(s) == 0);
-    std::atomic<bool> busy{false};
-    std::atomic<bool> over{false};
-    auto other = two.spawn([&] { // so that no worker steals
-        busy = true;
-        spin_until(over);
-    });
-    spin_until(busy);
-    const std::size_t allocated = two.spawn([&] {
-                                         const std::size_t n = counted(two);
-                                         over = true;
-                                         return n;
-                                     })
-                                      .join();
-    std::move(other).join();
-    CHECK(allocated == 0);
-}
-
 TEST_CASE("fork_scope: a spawn without memory throws, and spawns nothing") {
     if (!test::counts_allocations()) {
         return;

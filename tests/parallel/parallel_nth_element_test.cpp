@@ -60,8 +60,9 @@ ints sorted(ints v) {
 
 } // namespace
 
-TEST_CASE("parallel_nth_element: puts what a sort would put there, whatever the shape",
-          "[promise.selection]") {
+TEST_CASE(
+    "parallel_nth_element: puts what a sort would put there; parallel_partial_sort, before it, too",
+    "[promise.selection]") {
     test::jitter chance(test::run_seed());
     const order less(is_less);
     for (const unsigned workers : {1u, 3u}) {
@@ -72,41 +73,20 @@ TEST_CASE("parallel_nth_element: puts what a sort would put there, whatever the 
                     continue; // random and few values are enough
                 }
                 const ints given = make(shape, n, chance);
-                for (const std::size_t nth : {std::size_t{0}, n / 3, n - 1}) {
+                const ints expected = n > large ? ints() : sorted(given);
+                for (const std::size_t nth : {std::size_t{0}, n / 3, n - 1, n}) {
                     INFO(nth << " of " << n << ", shape " << shape << ", " << workers
                              << " workers");
+                    const auto place = static_cast<std::ptrdiff_t>(nth);
                     ints v = given;
-                    bide::parallel_nth_element(s, v, v.begin() + static_cast<std::ptrdiff_t>(nth),
-                                               less);
-                    REQUIRE(is_selected(v, nth));
-                    REQUIRE(all_there(v, given));
-                }
-                ints v = given;
-                bide::parallel_nth_element(s, v.begin(), v.end(), v.end(), less);
-                REQUIRE(v == given);
-            }
-        }
-    }
-}
-
-TEST_CASE("parallel_partial_sort: sorts the least elements, whatever the shape",
-          "[promise.selection]") {
-    test::jitter chance(test::run_seed());
-    const order less(is_less);
-    for (const unsigned workers : {1u, 3u}) {
-        bide::scheduler s(test::with(workers, true));
-        for (const std::size_t n : {0u, 1u, 25u, 1'024u, 10'007u}) {
-            for (int shape = 0; shape != shapes; ++shape) {
-                const ints given = make(shape, n, chance);
-                const ints expected = sorted(given);
-                for (const std::size_t count :
-                     {std::size_t{0}, std::min<std::size_t>(n, 1), n / 3, n}) {
-                    INFO(count << " of " << n << ", shape " << shape << ", " << workers
-                               << " workers");
-                    ints v = given;
-                    const auto middle = static_cast<std::ptrdiff_t>(count);
-                    bide::parallel_partial_sort(s, v, v.begin() + middle, less);
-                    REQUIRE(std::equal(v.begin(), v.begin() + middle, expected.begin()));
+                    bide::parallel_nth_element(s, v, v.begin() + place, less);
+                    REQUIRE((nth == n ? v == given : is_selected(v, nth) && all_there(v, given)));
+                    if (n > large) {
+                        continue;
+                    }
+                    v = given;
+                    bide::parallel_partial_sort(s, v.begin(), v.begin() + place, v.end(), less);
+                    REQUIRE(std::equal(v.begin(), v.begin() + place, expected.begin()));
                     REQUIRE(all_there(v, given));
                 }
             }
@@ -158,57 +138,39 @@ TEST_CASE("parallel_partial_sort: projections, orders, and iterators of narrow d
                      [](const entry& e, int key) { return e.key == key; }));
 }
 
-TEST_CASE("parallel_nth_element: a comparison that throws loses no element",
+TEST_CASE("parallel_nth_element: comparisons that throw or are random lose no element of the range",
           "[promise.selection]") {
     test::chance_forks::script script(test::run_seed());
     struct failure {};
-    for (const std::size_t n : {100u, 5'000u, 300'000u}) {
-        for (int round = 0; round != (n > large ? 4 : 20); ++round) {
+    for (const std::size_t n : {3u, 100u, 5'000u, 300'000u}) {
+        for (int round = 0; round != (n > large ? 4 : 30); ++round) {
             std::uint32_t left = script.chance.below(static_cast<std::uint32_t>(3 * n));
-            const ints given = make(round % shapes, n, script.chance);
+            const bool is_random = round % 3 == 0;
+            const ints given = make(is_random ? 0 : round % shapes, n + 4, script.chance);
             ints v = given;
-            const auto throws = [&left](int a, int b) {
-                return left-- == 0 ? throw failure() : a < b;
+            const auto answers = [&](int a, int b) {
+                if (left-- == 0) {
+                    throw failure();
+                }
+                return is_random ? script.chance.below(3) == 0 : a < b;
             };
-            order less(throws);
+            order less(answers);
+            int* const begin = v.data() + 2;
+            int* const end = begin + n;
             try {
                 if (round % 2 == 0) {
-                    bide::detail::nth_element_on(test::chance_forks(script), v.data(),
-                                                 v.data() + n / 2, v.data() + n, less, {});
+                    bide::detail::nth_element_on(test::chance_forks(script), begin, begin + n / 2,
+                                                 end, less, {});
                 } else {
-                    bide::detail::partial_sort_on(test::chance_forks(script), v.data(),
-                                                  v.data() + n / 2, v.data() + n, less, {});
+                    bide::detail::partial_sort_on(test::chance_forks(script), begin, begin + n / 2,
+                                                  end, less, {});
                 }
             } catch (const failure&) {
             }
+            REQUIRE(std::equal(v.begin(), v.begin() + 2, given.begin()));
+            REQUIRE(std::equal(v.end() - 2, v.end(), given.end() - 2));
             REQUIRE(all_there(v, given));
         }
-    }
-}
-
-TEST_CASE(
-    "parallel_nth_element: random comparisons touch nothing outside the range, and lose nothing",
-    "[promise.selection]") {
-    test::chance_forks::script script(test::run_seed());
-    for (const std::size_t n : {3u, 60u, 3'000u, 300'000u}) {
-        ints v = make(0, n + 4, script.chance);
-        const ints given = v;
-        const auto any = [&](int, int) { return script.chance.below(3) == 0; };
-        order less(any);
-        bide::detail::nth_element_on(test::chance_forks(script), v.data() + 2, v.data() + 2 + n / 2,
-                                     v.data() + 2 + n, less, {});
-        REQUIRE(std::equal(v.begin(), v.begin() + 2, given.begin()));
-        REQUIRE(std::equal(v.end() - 2, v.end(), given.end() - 2));
-        REQUIRE(all_there(v, given));
-        if (n > large) {
-            continue;
-        }
-        v = given;
-        bide::detail::partial_sort_on(test::chance_forks(script), v.data() + 2,
-                                      v.data() + 2 + n / 2, v.data() + 2 + n, less, {});
-        REQUIRE(std::equal(v.begin(), v.begin() + 2, given.begin()));
-        REQUIRE(std::equal(v.end() - 2, v.end(), given.end() - 2));
-        REQUIRE(all_there(v, given));
     }
 }
 
