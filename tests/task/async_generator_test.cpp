@@ -247,41 +247,6 @@ TEST_CASE("async_generator: a producer that another producer resumes yields to i
 
 namespace {
 
-async_generator<int> received(bide::channel<int>& from) {
-    while (auto item = co_await from.async_recv()) {
-        co_yield std::move(*item);
-    }
-}
-task<int> plus_one(int n) { co_return n + 1; }
-async_generator<int> incremented(async_generator<int> from) {
-    while (auto item = co_await from.next()) {
-        int sum = co_await plus_one(*item);
-        co_yield std::move(sum);
-    }
-}
-
-} // namespace
-
-TEST_CASE("async_generator: the producer awaits operations, tasks and other generators") {
-    test::runner run(GENERATE(false, true));
-    bide::channel<int> numbers(1);
-    test::team sender(1, [&numbers](int) {
-        for (int i = 0; i < 1'000; ++i) {
-            static_cast<void>(numbers.send(i));
-        }
-        numbers.close();
-    });
-    const auto all = run(all_of(incremented(received(numbers))));
-    sender.join();
-    std::vector<int> expected;
-    for (int i = 1; i <= 1'000; ++i) {
-        expected.push_back(i);
-    }
-    CHECK(all == expected);
-}
-
-namespace {
-
 // Awaits before each third item: something that is ready, or something that waits.
 async_generator<int> pauses(async_generator<int> from, bool waits, bide::semaphore& ready) {
     for (int i = 0; auto item = co_await from.next(); ++i) {

@@ -504,15 +504,20 @@ TEST_CASE("cancel: is_cancelled() is true in a cancelled function") {
     CHECK(std::move(h).join());
 }
 
-TEST_CASE("cancel: a task may cancel itself") {
+TEST_CASE(
+    "cancel: a task may cancel itself; its yield runs the queued tasks, and then is stopped") {
     bide::semaphore none(0);
-    scheduler s(with(2, false));
+    scheduler s(with(1, false));
     std::unique_ptr<join_handle<std::string>> own;
     std::atomic<bool> there{false};
+    std::string seen;
     own = std::make_unique<join_handle<std::string>>(s.spawn([&]() -> task<std::string> {
         test::spin_until(there);
-        std::string seen = own->cancel() ? "c" : "-";
+        seen += own->cancel() ? "c" : "-";
         seen += bide::this_task::is_cancelled() ? "i" : "-";
+        auto other = s.spawn([&] { seen += "o"; });
+        const auto yielded = co_await yield().as_result();
+        seen += yielded ? "-" : "y";
         const auto waited = co_await none.async_acquire().as_result();
         seen += waited ? "-" : "s";
         seen += own->cancel() ? "c" : "-";
@@ -520,7 +525,7 @@ TEST_CASE("cancel: a task may cancel itself") {
     }));
     there = true;
     REQUIRE(test::eventually([&] { return own->done(); }));
-    CHECK(std::move(*own).join() == "cisc");
+    CHECK(std::move(*own).join() == "cioysc");
 }
 
 TEST_CASE("async_join: a time-out, a stop or a cancellation ends the wait and detaches the task") {

@@ -209,24 +209,6 @@ TEST_CASE("this_task: a cancellation stops every copy of the task's stop token")
     CHECK(kept->stop_requested());
 }
 
-TEST_CASE("this_task: the yield of a cancelled task runs the queued tasks, and then is stopped") {
-    scheduler s(with(1, false));
-    std::unique_ptr<join_handle<std::string>> own;
-    std::atomic<bool> there{false};
-    std::string seen;
-    own = std::make_unique<join_handle<std::string>>(s.spawn([&]() -> task<std::string> {
-        test::spin_until(there);
-        own->cancel();
-        auto other = s.spawn([&] { seen += "o"; });
-        const auto yielded = co_await yield().as_result();
-        seen += yielded ? "-" : "s";
-        co_return seen;
-    }));
-    there = true;
-    REQUIRE(test::eventually([&] { return own->done(); }));
-    CHECK(std::move(*own).join() == "os");
-}
-
 // ---- Shields
 
 TEST_CASE("shield: a cancellation takes effect when the shield ends",

@@ -249,17 +249,6 @@ TEST_CASE("test scheduler: the clock is moved by the test, by a task, and by run
     REQUIRE(sleeper.done());
 }
 
-TEST_CASE("test scheduler: the clock of a program can be the simulated one") {
-    scheduler s;
-    const auto wait = [](std::chrono::nanoseconds rest) -> task<> {
-        co_await bide::this_task::sleep_until(bide::test::clock::now() + rest);
-    };
-    s.run_until(wait(1ms));
-    REQUIRE(s.now() == 1ms);
-    s.run_until(wait(3h));
-    REQUIRE(s.now() == 3h + 1ms);
-}
-
 TEST_CASE("test scheduler: the calendar is simulated, too") {
     const auto before = bide::test::system_clock::now();
     REQUIRE(before - std::chrono::system_clock::now() < 1h);
