@@ -98,16 +98,15 @@ TEST_CASE("parallel_pipeline: each item goes once through each stage, up to the 
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
         bide::scheduler s(test::with(workers, true));
-        for (int round = 0; round < 100; ++round) {
-            const auto n = std::size_t{chance.below(1u << chance.below(11))};
-            const std::size_t tokens = 1 + chance.below(1u << chance.below(8));
+        for (int round = 0; round < 120; ++round) {
+            const auto n = std::size_t{chance.below(1u << (4 + chance.below(7)))};
+            const std::size_t tokens = 1 + chance.below(1u << (1 + chance.below(7)));
             const std::uint32_t seed = chance.below(1u << 30);
-            const std::uint32_t rarity = 20u << chance.below(7);
             // Where each item throws: in the source, in a stage, or nowhere.
             std::vector<std::uint32_t> throws_in(n);
             std::size_t first = n;
             for (std::size_t i = n; i-- > 0;) {
-                throws_in[i] = round % 2 == 0 ? 5 : chance.below(rarity);
+                throws_in[i] = round % 3 == 0 ? 5 : chance.below(20);
                 first = throws_in[i] < 5 ? i : first;
             }
             const auto fail_in = [&](std::uint32_t stage, int i) {
