@@ -547,11 +547,21 @@ TEST_CASE("when_all: a child on one worker may wait for a later one, however it 
     std::atomic<bool> flag{false};
     sync_wait(s, when_all(when_all(yields_until(flag), sets(flag))));
     flag = false;
+    sync_wait(s, when_all(when_all(composes_until(flag), number(1), sets(flag))));
+    CHECK(flag);
+}
+
+TEST_CASE("when_all: a child starts that its sibling waits for, beside others that never wait",
+          "[promise.when-all-starts-later]") {
+    scheduler s(workers(1));
+    std::atomic<bool> flag{false};
     std::atomic<bool> over{false};
-    auto never_waits = s.spawn(composes_until(over));
+    auto one = s.spawn(composes_until(over));
+    auto another = s.spawn(composes_until(over));
     sync_wait(s, when_all(when_all(composes_until(flag), number(1), sets(flag)), number(2)));
     over = true;
-    std::move(never_waits).join();
+    std::move(one).join();
+    std::move(another).join();
     CHECK(flag);
 }
 
