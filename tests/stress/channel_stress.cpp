@@ -1,24 +1,18 @@
 // All kinds of senders and receivers meet in one channel and give up in every way. One of them closes
 // it meanwhile. At the end the items are counted.
 
-#include "support/coroutines.hpp"
-#include "support/gate.hpp"
-#include "support/jitter.hpp"
-#include "support/platforms.hpp"
-#include "support/stop.hpp"
-#include "support/stress.hpp"
-#include "support/test.hpp"
+#include <support/sched.hpp>
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/channel/priority_channel.hpp>
 #include <bide/channel/sliding_channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <bide/task/task.hpp>
+#include <bide/core/callback_wait.hpp>
 
 namespace {
 
-using bide::errc;
+using namespace bide;
 using std::chrono::microseconds;
 using std::chrono::steady_clock;
 
@@ -38,7 +32,7 @@ public:
     }
     parcel(parcel&& other) noexcept : from_(other.from_) {
         for (int left = other.number_ % 16 == 0 ? 200 : 0; left > 0; --left) {
-            bide::native_platform::pause();
+            native_platform::pause();
         }
         number_ = other.number_;
         check_ = std::exchange(other.check_, 0);
@@ -73,7 +67,7 @@ private:
     std::uint64_t check_;
 };
 
-using sent = bide::result<void, bide::send_error<parcel>>;
+using sent = result<void, send_error<parcel>>;
 
 // The waits whose stop may be requested, again and again.
 class stoppable {
@@ -143,8 +137,7 @@ struct receiver {
 
 // ---- One operation
 
-template <class Channel>
-bide::task<void> send_in_task(Channel& ch, sender& s, test::jitter& chance) {
+template <class Channel> task<void> send_in_task(Channel& ch, sender& s, test::jitter& chance) {
     auto op = ch.async_send(s.make());
     switch (chance.below(3)) {
     case 0: {
@@ -190,14 +183,13 @@ template <class Channel> void send_once(Channel& ch, sender& s, test::jitter& ch
         }
         break;
     }
-    case 5: bide::sync_wait(send_in_task(ch, s, chance)); break;
+    case 5: sync_wait(send_in_task(ch, s, chance)); break;
     default: s.note(ch.send(s.make()), chance); break;
     }
 }
 
 // Of a sliding channel: no send waits, and what makes room comes back.
-template <class P>
-void send_once(bide::basic_sliding_channel<parcel, P>& ch, sender& s, test::jitter&) {
+template <class P> void send_once(basic_sliding_channel<parcel, P>& ch, sender& s, test::jitter&) {
     const auto got = ch.replace(s.make());
     if (!got) {
         s.good = s.good && got.error().value.name() == s.make().name();
@@ -211,8 +203,7 @@ void send_once(bide::basic_sliding_channel<parcel, P>& ch, sender& s, test::jitt
     }
 }
 
-template <class Channel>
-bide::task<bool> recv_in_task(Channel& ch, receiver& r, test::jitter& chance) {
+template <class Channel> task<bool> recv_in_task(Channel& ch, receiver& r, test::jitter& chance) {
     std::optional<parcel> item;
     switch (chance.below(4)) {
     case 0: {
@@ -256,15 +247,38 @@ bide::task<bool> recv_in_task(Channel& ch, receiver& r, test::jitter& chance) {
     co_return true;
 }
 
+// Waits as an event loop does, and sometimes gives up.
+template <class P>
+bool recv_by_callback(basic_async_op<std::optional<parcel>, P> op, receiver& r,
+                      test::jitter& chance) {
+    std::atomic<int> wakes{0};
+    const auto wake = [](void* n) noexcept { ++*static_cast<std::atomic<int>*>(n); };
+    basic_callback_wait<std::optional<parcel>, P> w(waker(wake, &wakes));
+    w.begin(std::move(op));
+    chance();
+    if (!w.is_complete() && chance.below(3) == 0 && w.cancel()) {
+        return true;
+    }
+    while (!w.is_complete()) {
+        std::this_thread::yield();
+    }
+    const auto got = w.take().value();
+    r.good = r.good && wakes <= 1;
+    if (got) {
+        r.note(*got);
+    }
+    return got.has_value();
+}
+
 // False: closed and drained.
 template <class Channel> bool recv_once(Channel& ch, receiver& r, test::jitter& chance) {
-    const auto note = [&r](const bide::result<parcel>& got) {
+    const auto note = [&r](const result<parcel>& got) {
         if (got) {
             r.note(*got);
         }
         return got || got.error() != errc::closed;
     };
-    switch (chance.below(8)) {
+    switch (chance.below(9)) {
     case 0: return note(ch.try_recv());
     case 1: return note(ch.try_recv_for(microseconds(chance.below(60))));
     case 2: return note(ch.try_recv_until(steady_clock::now() + microseconds(chance.below(60))));
@@ -278,7 +292,8 @@ template <class Channel> bool recv_once(Channel& ch, receiver& r, test::jitter& 
         r.note(some);
         return !waits || n != 0;
     }
-    case 5: return bide::sync_wait(recv_in_task(ch, r, chance));
+    case 5: return sync_wait(recv_in_task(ch, r, chance));
+    case 6: return recv_by_callback(ch.async_recv(), r, chance);
     default: {
         const std::optional<parcel> got = ch.recv();
         if (got) {
@@ -342,12 +357,11 @@ struct crowd {
 enum class mood { all_stay, some_leave, all_leave };
 
 template <class Channel> inline constexpr bool is_sliding = false;
-template <class P> inline constexpr bool is_sliding<bide::basic_sliding_channel<parcel, P>> = true;
+template <class P> inline constexpr bool is_sliding<basic_sliding_channel<parcel, P>> = true;
 // Items of one sender and one level come in their order.
 template <class Channel> inline constexpr std::uint32_t levels_of = 1;
 template <class P>
-inline constexpr std::uint32_t levels_of<bide::basic_priority_channel<parcel, parcel::less, P>> =
-    levels;
+inline constexpr std::uint32_t levels_of<basic_priority_channel<parcel, parcel::less, P>> = levels;
 
 template <class Channel> class storm {
 public:
@@ -500,19 +514,20 @@ template <class Channel> void storms(crowd who) {
     CHECK(parcel::alive == before); // each constructed was destroyed, once
 }
 
-using native_channel = bide::channel<parcel>;
-using jittery_channel = bide::basic_channel<parcel, test::jittery, std::uint16_t>;
-using native_unbounded = bide::unbounded_channel<parcel>;
-using jittery_unbounded = bide::basic_unbounded_channel<parcel, test::jittery>;
-using native_priority = bide::priority_channel<parcel, parcel::less>;
-using jittery_priority = bide::basic_priority_channel<parcel, parcel::less, test::jittery>;
-using native_sliding = bide::sliding_channel<parcel>;
-using jittery_sliding = bide::basic_sliding_channel<parcel, test::jittery>;
+using native_channel = channel<parcel>;
+using jittery_channel = basic_channel<parcel, test::jittery, std::uint16_t>;
+using native_unbounded = unbounded_channel<parcel>;
+using jittery_unbounded = basic_unbounded_channel<parcel, test::jittery>;
+using native_priority = priority_channel<parcel, parcel::less>;
+using jittery_priority = basic_priority_channel<parcel, parcel::less, test::jittery>;
+using native_sliding = sliding_channel<parcel>;
+using jittery_sliding = basic_sliding_channel<parcel, test::jittery>;
 
 } // namespace
 
 TEMPLATE_TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutines",
-                   "[promise.item-once]", native_channel, native_unbounded) {
+                   "[promise.item-once][promise.callback-grants]", native_channel,
+                   native_unbounded) {
     storms<TestType>({2, 2, 2, 60});
 }
 
@@ -561,35 +576,36 @@ template <class Make> void handle_storm(Make make) {
             auto [tx, rx] = make(1 + rounds % 3);
             std::array<std::optional<decltype(tx)>, 2> sends{tx, std::move(tx)};
             std::array<std::optional<decltype(rx)>, 2> receives{rx, std::move(rx)};
-            test::stress_threads(4, [&](int i) {
-                test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i) * 7'919u +
-                                    static_cast<std::uint32_t>(rounds));
-                const auto at = static_cast<std::size_t>(i / 2);
-                if (i % 2 == 0) {
-                    const int n = static_cast<int>(chance.below(30));
-                    for (int k = 0; k < n; ++k) {
-                        auto copy = *sends[at];
-                        if (!copy.send(parcel(static_cast<std::uint32_t>(i),
-                                              static_cast<std::uint32_t>(k)))) {
-                            break;
+            test::players(
+                4,
+                [&](int i, test::jitter& chance) {
+                    const auto at = static_cast<std::size_t>(i / 2);
+                    if (i % 2 == 0) {
+                        const int n = static_cast<int>(chance.below(30));
+                        for (int k = 0; k < n; ++k) {
+                            auto copy = *sends[at];
+                            if (!copy.send(parcel(static_cast<std::uint32_t>(i),
+                                                  static_cast<std::uint32_t>(k)))) {
+                                break;
+                            }
+                            went.fetch_add(1);
+                            *sends[at] = std::move(copy);
                         }
-                        went.fetch_add(1);
-                        *sends[at] = std::move(copy);
-                    }
-                    sends[at].reset();
-                } else {
-                    const int n = static_cast<int>(chance.below(20));
-                    auto mine = std::move(*receives[at]);
-                    receives[at].reset();
-                    for (int k = 0; drain || k < n; ++k) {
-                        const auto copy = mine;
-                        if (!mine.recv()) {
-                            break;
+                        sends[at].reset();
+                    } else {
+                        const int n = static_cast<int>(chance.below(20));
+                        auto mine = std::move(*receives[at]);
+                        receives[at].reset();
+                        for (int k = 0; drain || k < n; ++k) {
+                            const auto copy = mine;
+                            if (!mine.recv()) {
+                                break;
+                            }
+                            received.fetch_add(1);
                         }
-                        received.fetch_add(1);
                     }
-                }
-            });
+                },
+                static_cast<std::uint32_t>(rounds));
         }
         wrong += drain ? (went != received ? 1 : 0) : (went < received ? 1 : 0);
         wrong += parcel::alive != before ? 1 : 0;
@@ -602,66 +618,16 @@ template <class Make> void handle_storm(Make make) {
 } // namespace
 
 TEST_CASE("handles: copied, used and dropped in a storm, they lose no item and no channel") {
-    handle_storm([](std::size_t) { return bide::make_unbounded_channel<parcel, test::jittery>(); });
-    handle_storm([](std::size_t n) { return bide::make_channel<parcel, test::jittery>(n - 1); });
+    handle_storm([](std::size_t) { return make_unbounded_channel<parcel, test::jittery>(); });
+    handle_storm([](std::size_t n) { return make_channel<parcel, test::jittery>(n - 1); });
 }
 
 // ---- crossbeam-channel's
 
-TEST_CASE("channel: one sender and one receiver keep the order") {
-    for (const std::size_t capacity : {0u, 3u}) {
-        const test::stress_time time;
-        bide::channel<int> ch(capacity);
-        bool all_sent = true;
-        bool in_order = true;
-        int sent = 0;
-        int received = 0;
-        test::stress_threads(2, [&](int i) {
-            if (i == 0) {
-                for (; sent < 100 || time.is_left(); ++sent) {
-                    all_sent = ch.send(sent).has_value() && all_sent;
-                }
-                ch.close();
-            } else {
-                for (const int got : ch) {
-                    in_order = got == received && in_order;
-                    ++received;
-                }
-            }
-        });
-        CHECK(all_sent);
-        CHECK(in_order);
-        CHECK(received == sent);
-    }
-}
-
-TEST_CASE("channel: four senders and four receivers: each value is seen as often as it was sent") {
-    for (const std::size_t capacity : {0u, 3u}) {
-        constexpr int n = 2'000;
-        bide::channel<int> ch(capacity);
-        std::vector<std::atomic<int>> seen(n);
-        std::atomic<int> failed{0};
-        test::stress_threads(8, [&](int i) {
-            for (int k = 0; k < n; ++k) {
-                if (i < 4) {
-                    failed += ch.send(k) ? 0 : 1;
-                } else if (const std::optional<int> got = ch.recv()) {
-                    seen[static_cast<std::size_t>(*got)].fetch_add(1);
-                } else {
-                    ++failed;
-                }
-            }
-        });
-        CHECK(failed == 0);
-        CHECK(std::all_of(seen.begin(), seen.end(), [](const auto& s) { return s == 4; }));
-        CHECK(ch.empty());
-    }
-}
-
 // No other thread comes that could wake a waiter that a lost wakeup left asleep.
 TEMPLATE_TEST_CASE("channel: every request gets its reply, by a thread or by a coroutine", "",
                    test::native, test::jittery) {
-    using any_channel = bide::basic_channel<parcel, TestType>;
+    using any_channel = basic_channel<parcel, TestType>;
     const test::stress_time time;
     do {
         for (const std::size_t capacity : {0u, 1u, 3u, 16u}) {
@@ -705,36 +671,13 @@ TEMPLATE_TEST_CASE("channel: every request gets its reply, by a thread or by a c
     } while (time.is_left());
 }
 
-TEST_CASE("channel: ten thousand new channels pass one value each") {
-    std::optional<bide::channel<int>> ch;
-    test::rendezvous both(2);
-    int good = 0;
-    bool went = true;
-    test::stress_threads(2, [&](int i) {
-        for (int k = 0; k < 10'000; ++k) {
-            if (i == 0) {
-                ch.emplace(1u);
-            }
-            both.meet();
-            if (i == 0) {
-                good += ch->recv() == k ? 1 : 0;
-            } else {
-                went = ch->send(k) && went;
-            }
-            both.meet();
-        }
-    });
-    CHECK(good == 10'000);
-    CHECK(went);
-}
-
 TEMPLATE_TEST_CASE(
     "channel: a thread that has sent finds it not empty, and has something to receive",
     "[promise.attempt-fails-rightly]", test::native, test::jittery) {
     const test::stress_time time;
     constexpr int threads = 4;
     do {
-        bide::basic_channel<int, TestType, std::uint16_t> ch(threads);
+        basic_channel<int, TestType, std::uint16_t> ch(threads);
         std::array<bool, threads> good{};
         good.fill(true);
         test::run_threads(threads, [&](int i) {
@@ -749,23 +692,6 @@ TEMPLATE_TEST_CASE(
         REQUIRE(std::all_of(good.begin(), good.end(), [](bool g) { return g; }));
         REQUIRE(ch.empty());
     } while (time.is_left());
-}
-
-TEST_CASE("channel: without a capacity two that do not wait never meet") {
-    bide::channel<int> ch(0);
-    std::array<int, 2> met{};
-    bool empty = true;
-    test::run_threads(2, [&](int i) {
-        for (int k = 0; k < 20'000; ++k) {
-            met[static_cast<std::size_t>(i)] +=
-                (i == 0 ? ch.try_send(k).has_value() : ch.try_recv().has_value()) ? 1 : 0;
-            if (i == 0) {
-                empty = empty && ch.empty();
-            }
-        }
-    });
-    CHECK(met == std::array<int, 2>{});
-    CHECK(empty);
 }
 
 // ---- Coroutines that are destroyed with their items
@@ -892,11 +818,11 @@ TEMPLATE_TEST_CASE("channel: coroutines that are destroyed lose no item for whic
     do {
         for (const std::size_t capacity : {0u, 1u, 2u, 7u, 1'000u}) {
             CAPTURE(capacity, round);
-            bide::basic_channel<entry, TestType, std::uint16_t> ch(capacity);
+            basic_channel<entry, TestType, std::uint16_t> ch(capacity);
             const std::size_t lost = quitters(ch, test::run_seed() + ++round * 104'729u);
             REQUIRE((lost == 0 || capacity < 600)); // it is never full
         }
-        bide::basic_unbounded_channel<entry, TestType> unbounded;
+        basic_unbounded_channel<entry, TestType> unbounded;
         REQUIRE(quitters(unbounded, test::run_seed() + ++round * 104'729u) == 0);
     } while (time.is_left());
 }

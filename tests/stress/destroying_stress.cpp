@@ -1,21 +1,10 @@
 // Coroutines that destroy other waiters of the same primitive: queued, granted, or about to resume.
 
-#include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
-#include <support/coroutines.hpp>
-#include <support/counted.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/rounds.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
-using bide::on_acquire;
-using bide::on_event;
-using bide::on_recv;
+using namespace bide;
 using test::rounds;
 using test::seed_of;
 
@@ -77,7 +66,7 @@ private:
     std::size_t starting_ = seats_.size();
 };
 
-test::held take_permits(nest& in, std::size_t me, bide::semaphore& from) {
+test::held take_permits(nest& in, std::size_t me, semaphore& from) {
     for (int lap = 0; lap < 3; ++lap) {
         const auto n = 1 + static_cast<std::ptrdiff_t>(in.chance.below(2));
         auto got = co_await from.async_acquire(n).with_timeout(std::chrono::hours(1));
@@ -95,7 +84,7 @@ template <class Mutex> test::held take_locks(nest& in, std::size_t me, Mutex& wh
     }
 }
 
-test::held share_locks(nest& in, std::size_t me, bide::shared_mutex& what) {
+test::held share_locks(nest& in, std::size_t me, shared_mutex& what) {
     for (int lap = 0; lap < 3; ++lap) {
         const auto got = co_await what.async_lock_shared();
         in.goes_on(me);
@@ -125,8 +114,7 @@ struct goods {
     }
 };
 
-test::held receive_some(nest& in, std::size_t me, goods& all,
-                        bide::channel<test::counted_once>& from) {
+test::held receive_some(nest& in, std::size_t me, goods& all, channel<test::counted_once>& from) {
     for (int lap = 0; lap < 3; ++lap) {
         const auto got = co_await from.async_recv();
         if (got) {
@@ -136,7 +124,7 @@ test::held receive_some(nest& in, std::size_t me, goods& all,
     }
 }
 
-test::held send_some(nest& in, std::size_t me, goods& all, bide::channel<test::counted_once>& to) {
+test::held send_some(nest& in, std::size_t me, goods& all, channel<test::counted_once>& to) {
     for (int lap = 0; lap < 3; ++lap) {
         auto item = all.make();
         const int which = item.number();
@@ -148,7 +136,7 @@ test::held send_some(nest& in, std::size_t me, goods& all, bide::channel<test::c
     }
 }
 
-test::held pass_event(nest& in, std::size_t me, bide::event& set) {
+test::held pass_event(nest& in, std::size_t me, event& set) {
     for (int lap = 0; lap < 3; ++lap) {
         co_await set.async_wait();
         in.goes_on(me);
@@ -156,11 +144,10 @@ test::held pass_event(nest& in, std::size_t me, bide::event& set) {
     }
 }
 
-test::held select_some(nest& in, std::size_t me, goods& all,
-                       bide::channel<test::counted_once>& from, bide::semaphore& some,
-                       bide::event& set) {
+test::held select_some(nest& in, std::size_t me, goods& all, channel<test::counted_once>& from,
+                       semaphore& some, event& set) {
     for (int lap = 0; lap < 3; ++lap) {
-        auto any = bide::async_select(on_recv(from), on_acquire(some, 2), on_event(set));
+        auto any = async_select(on_recv(from), on_acquire(some, 2), on_event(set));
         auto got = co_await std::move(any);
         if (got.index() == 0 && got.get<0>()) {
             all.note(*got.get<0>());
@@ -173,7 +160,7 @@ test::held select_some(nest& in, std::size_t me, goods& all,
 }
 
 bool permits_come_back(std::uint32_t seed) {
-    bide::semaphore some(0);
+    semaphore some(0);
     std::ptrdiff_t owned = 0;
     nest all(seed);
     for (int i = 0; i < 60; ++i) {
@@ -208,7 +195,7 @@ bool items_come_through(std::size_t capacity, std::uint32_t seed) {
     goods of;
     bool right = true;
     {
-        bide::channel<test::counted_once> items(capacity);
+        channel<test::counted_once> items(capacity);
         nest all(seed);
         for (int i = 0; i < 60; ++i) {
             all.fill([&](std::size_t me) {
@@ -231,7 +218,7 @@ bool items_come_through(std::size_t capacity, std::uint32_t seed) {
 }
 
 bool events_let_through(std::uint32_t seed) {
-    bide::event set;
+    event set;
     nest all(seed);
     for (int i = 0; i < 60; ++i) {
         all.fill([&](std::size_t me) { return pass_event(all, me, set); });
@@ -245,9 +232,9 @@ bool selects_choose_once(std::uint32_t seed) {
     goods of;
     bool right = true;
     {
-        bide::channel<test::counted_once> items(goods::most + 1);
-        bide::semaphore some(0);
-        bide::event set;
+        channel<test::counted_once> items(goods::most + 1);
+        semaphore some(0);
+        event set;
         nest all(seed);
         for (int i = 0; i < 60; ++i) {
             all.fill([&](std::size_t me) { return select_some(all, me, of, items, some, set); });
@@ -281,8 +268,8 @@ TEST_CASE("destroying: a resumed waiter may destroy other waiters of the same pr
             const std::uint32_t seed = seed_of(16 * round + static_cast<std::uint32_t>(me));
             bool& mine = right[static_cast<std::size_t>(me)];
             mine = permits_come_back(seed);
-            mine = locks_come_back<bide::mutex>(seed + 1) && mine;
-            mine = locks_come_back<bide::shared_mutex>(seed + 2) && mine;
+            mine = locks_come_back<mutex>(seed + 1) && mine;
+            mine = locks_come_back<shared_mutex>(seed + 2) && mine;
             mine = items_come_through(goods::most + 1, seed + 3) && mine;
             mine = items_come_through(seed % 3, seed + 4) && mine;
             mine = events_let_through(seed + 5) && mine;

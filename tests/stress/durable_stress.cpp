@@ -145,8 +145,7 @@ template <class Place> void storm(int threads, int turns) {
     bide::durable_mutex m(place.open(), quick());
     guarded g;
     do {
-        test::stress_threads(threads, [&](int i) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i) * 7'919U);
+        test::players(threads, [&](int, test::jitter& chance) {
             for (int turn = 0; turn < turns; ++turn) {
                 one_turn(m, g, chance);
             }
@@ -248,8 +247,7 @@ TEMPLATE_TEST_CASE(
     std::atomic<std::int64_t> inside{0};
     std::atomic<int> faults{0};
     do {
-        test::stress_threads(5, [&](int i) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i) * 7'919U);
+        test::players(5, [&](int, test::jitter& chance) {
             bide::durable_semaphore s(place.open(), permits, quick());
             for (int turn = 0; turn < 8; ++turn) {
                 bide::acquire_request request;
@@ -288,8 +286,7 @@ TEMPLATE_TEST_CASE("durable_shared_mutex: a writer excludes readers and writers"
     std::atomic<int> writers{0};
     std::atomic<int> faults{0};
     do {
-        test::stress_threads(4, [&](int i) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i) * 7'919U);
+        test::players(4, [&](int, test::jitter& chance) {
             bide::durable_shared_mutex m(place.open(), quick(), 8);
             for (int turn = 0; turn < 8; ++turn) {
                 if (chance.below(3) == 0) {
@@ -411,8 +408,7 @@ TEMPLATE_TEST_CASE("durable_mutex: a cancelled or timed-out contender leaves no 
     REQUIRE(held);
     std::atomic<int> faults{0};
     do {
-        test::stress_threads(4, [&](int i) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i) * 7'919U);
+        test::players(4, [&](int, test::jitter& chance) {
             bide::durable_mutex m(place.open(), quick());
             for (int turn = 0; turn < 4; ++turn) {
                 bide::acquire_request request;

@@ -1,19 +1,12 @@
 // Deques of forks and thieves: trees of forks by several threads at once, which steal from the
-// thief of an arm while they wait for it; and thieves that sleep by the protocol of idle.hpp.
+// thief of an arm while they wait for it.
 
-#include <bide/core/parker.hpp>
 #include <bide/sched/fork_deque.hpp>
-#include <bide/sched/idle.hpp>
-#include <support/jitter.hpp>
-#include <support/platforms.hpp>
-#include <support/stress.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
-using bide::fork_pop;
+using namespace bide;
 
 namespace {
-
-// ---- Trees
 
 template <class P> class forest {
 public:
@@ -64,7 +57,7 @@ private:
         std::atomic<bool> ended{false};
     };
     struct lane {
-        bide::basic_fork_deque<P, job, 1> deque;
+        basic_fork_deque<P, job, 1> deque;
         account books;
         test::jitter chance{test::run_seed()};
     };
@@ -141,116 +134,4 @@ TEMPLATE_TEST_CASE("fork_deque: each leaf of a tree of forks is run once, beside
 TEST_CASE("fork_deque: each leaf of a tree of forks is run once, on one processor") {
     const test::on_one_processor here;
     grow_forest<test::native>(4);
-}
-
-namespace {
-
-// ---- Sleepers
-
-struct task {
-    int runs = 0;
-    std::atomic<bool> ended{false};
-};
-
-// An owner that leaves its jobs to thieves, which sleep if they find nothing. If a thief sleeps
-// while a job is public, the owner waits for ever.
-template <class P, std::size_t Thieves> class night {
-public:
-    void steal(unsigned self) {
-        bool searching = false;
-        while (!over_.load(std::memory_order_acquire)) {
-            searching = searching || idle_.start_search();
-            task* const t = searching ? deque_.steal() : nullptr;
-            if (t != nullptr) {
-                unpark(idle_.end_search(!deque_.is_empty_to_thieves()));
-                searching = false;
-                ++t->runs;
-                t->ended.store(true, std::memory_order_release);
-                continue;
-            }
-            idle_.announce(self, searching, false);
-            if (deque_.is_empty_to_thieves() || !idle_.retract(self)) {
-                parkers_[self].park();
-            }
-            searching = true;
-        }
-    }
-
-    // Returns how many tasks were not run exactly once.
-    std::size_t own() {
-        test::jitter chance(test::run_seed());
-        std::size_t wrong = 0;
-        for (const test::stress_time time; time.is_left();) {
-            std::array<task, 6> all;
-            const std::uint32_t n = 1 + chance.below(6);
-            for (std::uint32_t i = 0; i < n; ++i) {
-                publish(deque_.push(all[i]));
-            }
-            for (std::uint32_t left = n; left-- > 0;) {
-                while (!deque_.is_empty_to_thieves()) {
-                    std::this_thread::yield();
-                }
-                const fork_pop popped = deque_.pop(left);
-                publish(popped == fork_pop::popped_and_published);
-                if (popped != fork_pop::stolen) {
-                    ++all[left].runs;
-                    continue;
-                }
-                while (!all[left].ended.load(std::memory_order_acquire)) {
-                    std::this_thread::yield();
-                }
-                deque_.reset(left);
-            }
-            for (std::uint32_t i = 0; i < n; ++i) {
-                wrong += all[i].runs == 1 ? 0 : 1;
-            }
-            chance.dawdle(
-                chance.below(2) == 0 ? 0 : 17); // sometimes long enough for the thieves to sleep
-        }
-        over_.store(true, std::memory_order_release);
-        for (auto& bed : parkers_) {
-            bed.unpark();
-        }
-        return wrong;
-    }
-
-private:
-    using idle = bide::basic_idle<P>;
-
-    void publish(bool published) {
-        if (published) {
-            unpark(idle_.wake_one());
-        }
-    }
-    void unpark(unsigned worker) {
-        if (worker != idle::none) {
-            parkers_[worker].unpark();
-        }
-    }
-
-    bide::basic_fork_deque<P, task, 2> deque_;
-    idle idle_{Thieves + 1};
-    std::array<bide::basic_parker<P>, Thieves> parkers_{};
-    std::atomic<bool> over_{false};
-};
-
-template <class P, std::size_t Thieves> std::size_t pass_night() {
-    night<P, Thieves> n;
-    std::size_t wrong = 0;
-    test::stress_threads(static_cast<int>(Thieves) + 1, [&](int me) {
-        if (me == 0) {
-            wrong = n.own();
-        } else {
-            n.steal(static_cast<unsigned>(me - 1));
-        }
-    });
-    return wrong;
-}
-
-} // namespace
-
-TEMPLATE_TEST_CASE("fork_deque: no thief sleeps while a job is public", "", test::native,
-                   test::jittery) {
-    CHECK(pass_night<TestType, 1>() == 0);
-    CHECK(pass_night<TestType, 3>() == 0);
 }

@@ -7,14 +7,9 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <support/jitter.hpp>
-#include <support/platforms.hpp>
-#include <support/scheduling.hpp>
-#include <support/stress.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
+
+using namespace bide;
 
 namespace {
 
@@ -43,11 +38,11 @@ struct thrown {};
 
 // A tree on a scheduler, with leaves that also lock, block, and spawn.
 struct forked_tree : random_tree {
-    bide::scheduler& s;
-    bide::mutex& locked;
+    scheduler& s;
+    mutex& locked;
     std::atomic<long>& spawned;
 
-    forked_tree(bide::scheduler& on, bide::mutex& m, std::atomic<long>& count) noexcept
+    forked_tree(scheduler& on, mutex& m, std::atomic<long>& count) noexcept
         : s(on), locked(m), spawned(count) {}
 
     std::uint64_t run(std::uint64_t n, int depth) {
@@ -58,12 +53,12 @@ struct forked_tree : random_tree {
         const auto l = [this, n, depth] { return run(left(n), depth - 1); };
         const auto r = [this, n, depth] { return run(right(n), depth - 1); };
         if (n % 64 == 5) {
-            const auto all = bide::parallel_invoke(s, l, [] {}, r);
+            const auto all = parallel_invoke(s, l, [] {}, r);
             return std::get<0>(all) + std::get<2>(all);
         }
         if (n % 512 == 7) { // the lock is held over a join
             const std::lock_guard lock(locked);
-            const auto both = bide::join(
+            const auto both = join(
                 s, [n, depth] { return sum(left(n), depth - 1); },
                 [n, depth] { return sum(right(n), depth - 1); });
             if (throws(n, depth)) {
@@ -71,7 +66,7 @@ struct forked_tree : random_tree {
             }
             return both.first + both.second;
         }
-        const auto both = bide::join(s, l, r);
+        const auto both = join(s, l, r);
         return both.first + both.second;
     }
 
@@ -81,7 +76,7 @@ private:
             throw thrown();
         }
         if (n % 257 == 1) {
-            bide::semaphore ready(0);
+            semaphore ready(0);
             s.spawn([this, &ready] {
                  ++spawned;
                  ready.release();
@@ -95,8 +90,8 @@ private:
 
 TEST_CASE("fork_join stress: external threads, tasks and blocking threads join random trees") {
     const unsigned workers = GENERATE(1U, 2U, 5U);
-    bide::scheduler s(test::with(workers, workers != 2));
-    bide::mutex locked;
+    scheduler s(test::with(workers, workers != 2));
+    mutex locked;
     std::atomic<long> spawned{0};
     std::vector<long> wrong(6);
     const test::stress_time time;
@@ -133,14 +128,14 @@ template <class P> class grove final : bide::detail::basic_pool<P>::owner {
     using lane = bide::detail::basic_fork_lane<P>;
     using place = bide::detail::basic_fork_context<P>;
 
-    struct root : bide::runnable {
+    struct root : runnable {
         grove& in;
         std::uint64_t n = 0;
         std::uint64_t sum = 0;
-        bide::basic_parker<P> over;
+        basic_parker<P> over;
 
         explicit root(grove& g) noexcept : in(g) {
-            run = bide::waker([](void* self) noexcept { static_cast<root*>(self)->grow(); }, this);
+            run = waker([](void* self) noexcept { static_cast<root*>(self)->grow(); }, this);
         }
         void grow() noexcept {
             static bide::detail::basic_fork_call_site<P> site;
@@ -195,7 +190,7 @@ private:
 
     bool replace(worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}
-    bide::executor_ref executor() noexcept override { return {}; }
+    executor_ref executor() noexcept override { return {}; }
 
     pool pool_;
 };

@@ -10,19 +10,12 @@
 
 #if defined(__linux__)
 
-#include <cerrno>
-#include <csignal>
-
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-using bide::on_acquire;
-using bide::on_recv;
-using bide::on_timeout;
-using bide::scheduler;
-using bide::task;
+using namespace bide;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using test::rounds;
@@ -68,7 +61,7 @@ public:
     }
 
     // Registers the workers of a scheduler, which block all signals at their start.
-    bide::scheduler_options on_workers(bide::scheduler_options wanted) {
+    scheduler_options on_workers(scheduler_options wanted) {
         wanted.on_worker_start = [this](unsigned) { join(); };
         wanted.on_worker_stop = [this](unsigned) { leave(); };
         return wanted;
@@ -108,10 +101,10 @@ bool has_passed(std::chrono::steady_clock::time_point since, std::chrono::nanose
 }
 
 struct bench {
-    bide::semaphore some{2};
-    bide::mutex one;
-    bide::adaptive_mutex quick;
-    bide::channel<int> numbers{1};
+    semaphore some{2};
+    mutex one;
+    adaptive_mutex quick;
+    channel<int> numbers{1};
     std::uint64_t under_one = 0;
     std::uint64_t under_quick = 0;
     std::atomic<std::uint64_t> sent{0};
@@ -135,7 +128,7 @@ void work(bench& in, int times, test::jitter& chance) {
             const std::lock_guard lock(in.quick);
             ++in.under_quick;
         }
-        bide::semaphore none(0);
+        semaphore none(0);
         const auto since = std::chrono::steady_clock::now();
         const auto rest = microseconds(chance.below(500));
         in.wrong += none.try_acquire_for(rest) || !has_passed(since, rest) ? 1 : 0;
@@ -144,12 +137,12 @@ void work(bench& in, int times, test::jitter& chance) {
 
 task<> work_in_task(bench& in, int times, std::uint32_t seed) {
     test::jitter chance(seed);
-    bide::semaphore none(0);
+    semaphore none(0);
     for (int i = 0; i < times; ++i) {
         {
             const auto got = co_await in.some.async_acquire();
             in.wrong += ++in.held > 2 ? 1 : 0;
-            co_await bide::this_task::yield();
+            co_await this_task::yield();
             --in.held;
         }
         {
@@ -170,10 +163,9 @@ void send(bench& in, int times) {
 }
 
 void receive(bench& in, std::uint64_t until) {
-    bide::semaphore none(0);
+    semaphore none(0);
     while (in.received < until) {
-        auto got =
-            bide::select(on_recv(in.numbers), on_acquire(none), on_timeout(microseconds(300)));
+        auto got = select(on_recv(in.numbers), on_acquire(none), on_timeout(microseconds(300)));
         in.received += got.index() == 0 && got.get<0>() ? 1 : 0;
     }
 }
@@ -193,13 +185,13 @@ TEST_CASE("interrupted: no wait of a thread or task is lost, and none ends early
             case 0: send(in, 10 * times); break;
             case 1:
             case 2: receive(in, 10 * times); break;
-            case 3: bide::sync_wait(work_in_task(in, times, chance.below(1u << 30))); break;
+            case 3: sync_wait(work_in_task(in, times, chance.below(1u << 30))); break;
             case 4: s.spawn(work_in_task(in, times, chance.below(1u << 30))).join(); break;
             default: work(in, times, chance);
             }
         });
         const auto [left, right] =
-            bide::join(s, [&] { return in.under_one; }, [&] { return in.under_quick; });
+            join(s, [&] { return in.under_one; }, [&] { return in.under_quick; });
         REQUIRE(left == 3 * times);
         REQUIRE(right == times);
         REQUIRE(in.wrong == 0);
@@ -214,7 +206,7 @@ TEST_CASE("interrupted: no wait of a thread or task is lost, and none ends early
 
 namespace {
 
-task<std::size_t> read_all(bide::epoll_driver& io, int from, std::size_t bytes) {
+task<std::size_t> read_all(epoll_driver& io, int from, std::size_t bytes) {
     std::array<char, 4096> some{};
     std::size_t got = 0;
     while (got < bytes) {
@@ -233,7 +225,7 @@ task<std::size_t> read_all(bide::epoll_driver& io, int from, std::size_t bytes) 
     co_return got;
 }
 
-task<std::size_t> write_all(bide::epoll_driver& io, int to, std::size_t bytes) {
+task<std::size_t> write_all(epoll_driver& io, int to, std::size_t bytes) {
     const std::array<char, 4096> some{};
     std::size_t sent = 0;
     while (sent < bytes) {
@@ -257,7 +249,7 @@ task<int> sleep_some(int times) {
     int early = 0;
     for (int i = 0; i < times; ++i) {
         const auto since = std::chrono::steady_clock::now();
-        co_await bide::this_task::sleep_for(milliseconds(1));
+        co_await this_task::sleep_for(milliseconds(1));
         early += has_passed(since, milliseconds(1)) ? 0 : 1;
     }
     co_return early;
@@ -271,7 +263,7 @@ TEST_CASE("interrupted: a worker that sleeps in epoll gets its events and timers
     rounds([&signals](std::uint32_t round) {
         constexpr std::size_t bytes = 1 << 20;
         const test::ends line = test::ends::pipe();
-        bide::epoll_driver io;
+        epoll_driver io;
         auto wanted = signals.on_workers(with(1 + round % 2, round % 4 < 2));
         wanted.io = &io;
         scheduler s(std::move(wanted));

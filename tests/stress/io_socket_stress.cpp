@@ -8,13 +8,10 @@
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/io_socket.hpp>
 
-#include <array>
-
 #include <sys/socket.h>
 #include <unistd.h>
 
-using bide::io_socket;
-using bide::task;
+using namespace bide;
 
 namespace {
 
@@ -31,8 +28,7 @@ task<> read_all(std::shared_ptr<io_socket> from, std::byte mark, tally& sum) {
         const auto n = co_await from->async_read_some(into);
         if (!n) {
             sum.surprises +=
-                n.error() == bide::errc::closed || n.error() == std::errc::bad_file_descriptor ? 0
-                                                                                               : 1;
+                n.error() == errc::closed || n.error() == std::errc::bad_file_descriptor ? 0 : 1;
             co_return;
         }
         for (std::size_t i = 0; i < *n; ++i) {
@@ -48,13 +44,13 @@ TEST_CASE("stress: a closed socket's coroutines take nothing from the next one",
           "[stress][promise.socket-loses-nothing]") {
     tally sum;
     test::rounds([&](std::uint32_t round) {
-        bide::epoll_driver io;
-        bide::scheduler s({.num_workers = 3, .io = &io});
+        epoll_driver io;
+        scheduler s({.num_workers = 3, .io = &io});
         // On one worker, so that no operation begins while its socket is closed; the driver's events
         // come from any worker.
         auto work = [&](unsigned number) -> task<> {
             test::jitter chance(test::seed_of(round * 16 + number));
-            std::vector<bide::join_handle<void>> readers;
+            std::vector<join_handle<void>> readers;
             for (unsigned i = 0; i < 40; ++i) {
                 int both[2];
                 if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, both) !=
@@ -65,12 +61,12 @@ TEST_CASE("stress: a closed socket's coroutines take nothing from the next one",
                 const auto mine = std::make_shared<io_socket>(io, both[0]);
                 auto reader = s.spawn(read_all(mine, mark, sum), {.worker = number});
                 for (unsigned n = chance.below(4); n != 0; --n) {
-                    co_await bide::this_task::yield();
+                    co_await this_task::yield();
                     static_cast<void>(::send(both[1], &mark, 1, MSG_NOSIGNAL));
                     chance();
                 }
                 if (chance.below(2) == 0) {
-                    co_await bide::this_task::yield();
+                    co_await this_task::yield();
                 }
                 mine->close();
                 ::close(both[1]);

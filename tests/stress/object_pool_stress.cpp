@@ -1,18 +1,12 @@
 // Pools of objects: never more than the limit, each is made and destroyed once, whatever fails.
 
-#include "support/gate.hpp"
-#include "support/jitter.hpp"
-#include "support/platforms.hpp"
-#include "support/stress.hpp"
-#include "support/test.hpp"
+#include <support/sched.hpp>
 
 #include <bide/core/errc.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sync/object_pool.hpp>
 #include <bide/task/acquire_object.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
+
+using namespace bide;
 
 namespace {
 
@@ -61,7 +55,7 @@ private:
 };
 
 template <class Pool>
-bide::task<bool> borrow(Pool& p, std::uint32_t how, microseconds rest, test::jitter& chance) {
+task<bool> borrow(Pool& p, std::uint32_t how, microseconds rest, test::jitter& chance) {
     if (how == 0) {
         auto held = co_await p.async_acquire();
         held->use(chance);
@@ -89,14 +83,14 @@ TEMPLATE_TEST_CASE("object_pool: each object is made and destroyed once, and non
         const std::size_t limit = 1 + rounds % 3;
         const bool closes = rounds % 4 == 3;
         {
-            bide::object_pool_options options;
+            object_pool_options options;
             options.limit = limit;
             options.keep = rounds % 2;
             if (rounds % 3 != 0) {
                 options.idle_time = microseconds(rounds % 50);
             }
             std::atomic<std::uint32_t> calls{test::run_seed()};
-            bide::object_pool<counted_object, TestType> p(
+            object_pool<counted_object, TestType> p(
                 options,
                 [&] {
                     if (++calls % 7 == 0) {
@@ -111,52 +105,53 @@ TEMPLATE_TEST_CASE("object_pool: each object is made and destroyed once, and non
                     }
                     return call % 11 != 0 && o.uses() < 40;
                 });
-            test::run_threads(threads, [&](int i) {
-                test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i) +
-                                    static_cast<std::uint32_t>(rounds));
-                for (int turn = 0; turn < 200; ++turn) {
-                    const microseconds rest(chance.below(50));
-                    bool got = false;
-                    try {
-                        switch (chance.below(7)) {
-                        case 0: got = bide::sync_wait(borrow(p, 0, rest, chance)); break;
-                        case 1: got = bide::sync_wait(borrow(p, 1, rest, chance)); break;
-                        case 2:
-                            if (auto held = p.try_acquire_for(rest)) {
+            test::players(
+                threads,
+                [&](int i, test::jitter& chance) {
+                    for (int turn = 0; turn < 200; ++turn) {
+                        const microseconds rest(chance.below(50));
+                        bool got = false;
+                        try {
+                            switch (chance.below(7)) {
+                            case 0: got = sync_wait(borrow(p, 0, rest, chance)); break;
+                            case 1: got = sync_wait(borrow(p, 1, rest, chance)); break;
+                            case 2:
+                                if (auto held = p.try_acquire_for(rest)) {
+                                    held->use(chance);
+                                    got = true;
+                                }
+                                break;
+                            case 3:
+                                if (auto held = p.try_acquire()) {
+                                    held->use(chance);
+                                    held.discard();
+                                    got = true;
+                                }
+                                break;
+                            case 4: p.trim(); break;
+                            case 5:
+                                if (auto held = p.acquire(std::stop_token())) {
+                                    (*held)->use(chance);
+                                    got = true;
+                                }
+                                break;
+                            default: {
+                                auto held = p.acquire();
                                 held->use(chance);
                                 got = true;
                             }
-                            break;
-                        case 3:
-                            if (auto held = p.try_acquire()) {
-                                held->use(chance);
-                                held.discard();
-                                got = true;
                             }
-                            break;
-                        case 4: p.trim(); break;
-                        case 5:
-                            if (auto held = p.acquire(std::stop_token())) {
-                                (*held)->use(chance);
-                                got = true;
-                            }
-                            break;
-                        default: {
-                            auto held = p.acquire();
-                            held->use(chance);
-                            got = true;
+                        } catch (const failure&) {
+                            ++failed[i];
+                        } catch (const closed_error&) {
                         }
+                        borrowed[i] += got ? 1 : 0;
+                        if (closes && i == 0 && turn == 150) {
+                            p.close();
                         }
-                    } catch (const failure&) {
-                        ++failed[i];
-                    } catch (const bide::closed_error&) {
                     }
-                    borrowed[i] += got ? 1 : 0;
-                    if (closes && i == 0 && turn == 150) {
-                        p.close();
-                    }
-                }
-            });
+                },
+                static_cast<std::uint32_t>(rounds));
             wrong += p.size() != p.idle() ? 1 : 0;
             wrong += closes && p.size() != 0 ? 1 : 0;
         }
@@ -178,24 +173,24 @@ TEMPLATE_TEST_CASE("object_pool: each object is made and destroyed once, and non
 
 namespace {
 
-bide::task<counted_object> connect(census& all, std::atomic<std::uint32_t>& calls) {
-    co_await bide::this_task::yield();
+task<counted_object> connect(census& all, std::atomic<std::uint32_t>& calls) {
+    co_await this_task::yield();
     if (++calls % 7 == 0) {
         throw failure();
     }
     co_return counted_object(all);
 }
-bide::task<std::uint64_t> borrow_often(bide::object_pool<counted_object>& p, census& all,
-                                       std::atomic<std::uint32_t>& calls, std::uint32_t seed) {
+task<std::uint64_t> borrow_often(object_pool<counted_object>& p, census& all,
+                                 std::atomic<std::uint32_t>& calls, std::uint32_t seed) {
     test::jitter chance(seed);
     const auto make = [&all, &calls] { return connect(all, calls); };
     std::uint64_t borrowed = 0;
     for (int turn = 0; turn < 100; ++turn) {
         try {
-            auto held = co_await bide::async_acquire_object(p, make);
+            auto held = co_await async_acquire_object(p, make);
             held->use(chance);
             if (turn % 5 == 0) {
-                co_await bide::this_task::yield();
+                co_await this_task::yield();
             }
             if (turn % 9 == 0) {
                 held.discard();
@@ -218,11 +213,11 @@ TEST_CASE("async_acquire_object: tasks make the objects, are cancelled, and lose
         census all;
         std::atomic<std::uint32_t> calls{test::run_seed()};
         {
-            bide::object_pool_options options;
+            object_pool_options options;
             options.limit = 2;
-            bide::object_pool<counted_object> p(options, [&] { return counted_object(all); });
-            bide::scheduler s;
-            std::vector<bide::join_handle<std::uint64_t>> tasks;
+            object_pool<counted_object> p(options, [&] { return counted_object(all); });
+            scheduler s;
+            std::vector<join_handle<std::uint64_t>> tasks;
             for (std::uint32_t i = 0; i < 6; ++i) {
                 tasks.push_back(s.spawn(borrow_often(
                     p, all, calls, test::run_seed() + i + static_cast<std::uint32_t>(rounds))));
@@ -231,7 +226,7 @@ TEST_CASE("async_acquire_object: tasks make the objects, are cancelled, and lose
             for (auto& one : tasks) {
                 try {
                     borrowed += std::move(one).join();
-                } catch (const bide::stopped_error&) { // one of the six
+                } catch (const stopped_error&) { // one of the six
                 }
             }
             wrong += p.size() != p.idle() ? 1 : 0;

@@ -1,15 +1,11 @@
 // Random steps on one thread, each compared with a model of a number and a list of waiters: which
 // waiters are granted, in which order, and what is left. Nothing depends on time or other threads.
 
-#include "support/coroutines.hpp"
-#include "support/jitter.hpp"
-#include "support/stress.hpp"
-#include "support/test.hpp"
-#include "support/waiting.hpp"
+#include <support/sched.hpp>
 
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
+
+using namespace bide;
 
 namespace {
 
@@ -89,15 +85,15 @@ private:
 };
 
 // Waits, notes its turn, and keeps what it got.
-test::held keep(bide::semaphore& s, std::ptrdiff_t n, test::journal& turns, int name) {
+test::held keep(semaphore& s, std::ptrdiff_t n, test::journal& turns, int name) {
     auto got = co_await s.async_acquire(n).as_result();
     if (got) {
         got->forget();
     }
     turns.add(name);
 }
-test::held keep_on(test::manual_executor& e, bide::semaphore& s, std::ptrdiff_t n,
-                   test::journal& turns, int name) {
+test::held keep_on(test::manual_executor& e, semaphore& s, std::ptrdiff_t n, test::journal& turns,
+                   int name) {
     auto got = co_await s.async_acquire(n).resume_on(e).as_result();
     if (got) {
         got->forget();
@@ -111,7 +107,7 @@ struct somebody {
     int name;
     kind is;
     std::ptrdiff_t amount;
-    std::unique_ptr<test::foreign<bide::semaphore>> by_waker;
+    std::unique_ptr<test::foreign<semaphore>> by_waker;
     std::unique_ptr<test::held> by_coroutine;
 };
 
@@ -163,7 +159,7 @@ private:
         somebody& w = waiting_.emplace_back(somebody{name, is, n, nullptr, nullptr});
         bool at_once = false;
         if (is == kind::waker) {
-            w.by_waker.reset(new test::foreign<bide::semaphore>(real_, n, turns_, name));
+            w.by_waker.reset(new test::foreign<semaphore>(real_, n, turns_, name));
             at_once = w.by_waker->start();
         } else {
             w.by_coroutine.reset(new test::held(is == kind::posted
@@ -255,7 +251,7 @@ private:
     oracle expected_;
     test::journal turns_;
     test::manual_executor later_;
-    bide::semaphore real_;
+    semaphore real_;
     std::list<somebody> waiting_;
     int serial_ = 0;
     bool good_ = true;
@@ -348,7 +344,7 @@ TEST_CASE("mutex, shared_mutex: random steps do what a number and a list would d
     const test::stress_time time;
     test::jitter chance(test::run_seed());
     do {
-        REQUIRE(is_as_expected<bide::mutex>(chance, 1));
-        REQUIRE(is_as_expected<bide::shared_mutex>(chance, 1'000));
+        REQUIRE(is_as_expected<mutex>(chance, 1));
+        REQUIRE(is_as_expected<shared_mutex>(chance, 1'000));
     } while (time.is_left());
 }

@@ -4,12 +4,9 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <support/jitter.hpp>
-#include <support/platforms.hpp>
-#include <support/stress.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
-using bide::runnable;
+using namespace bide;
 
 namespace {
 
@@ -17,7 +14,7 @@ namespace {
 template <class P> class arena final : bide::detail::basic_pool<P>::owner {
     using pool = bide::detail::basic_pool<P>;
     using worker = typename pool::worker;
-    using parker = bide::basic_parker<P>;
+    using parker = basic_parker<P>;
 
     // Runs again and again, each time after another kind of push; the worker that runs it pushes
     // it.
@@ -98,7 +95,7 @@ private:
                 b.end = &end;
                 b.left = &left;
                 b.hops = 1 + static_cast<int>(chance.below(30));
-                b.run = bide::waker([](void* p) noexcept { static_cast<ball*>(p)->hop(); }, &b);
+                b.run = waker([](void* p) noexcept { static_cast<ball*>(p)->hop(); }, &b);
                 pool_.push(b);
             }
             end.park();
@@ -112,7 +109,7 @@ private:
             parker idle;
             idle.park_for(std::chrono::microseconds(20));
         }
-        auto* const host = bide::worker_local<P>::get().host;
+        auto* const host = worker_local<P>::get().host;
         if (host == nullptr) { // the thread blocked and lost its worker
             return pool_.push(b);
         }
@@ -131,7 +128,7 @@ private:
         std::atomic<bool> ran{false};
         runnable scout;
         scout.run =
-            bide::waker([](void* p) noexcept { *static_cast<std::atomic<bool>*>(p) = true; }, &ran);
+            waker([](void* p) noexcept { *static_cast<std::atomic<bool>*>(p) = true; }, &ran);
         pool_.push_local(w, scout);
         while (!ran) {
             std::this_thread::yield();
@@ -151,7 +148,7 @@ private:
     bool is_substitute() const noexcept override { return false; }
     bool hand_to_idle_thread(worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}
-    bide::executor_ref executor() noexcept override { return {}; }
+    executor_ref executor() noexcept override { return {}; }
 
     const int pushers_;
     const bool blocks_;

@@ -4,28 +4,26 @@
 // Threads spawn into a loop and release permits to its tasks, while one thread runs it, now by
 // run(), now by short slices. Each task runs to its end once, on that thread.
 
-using bide::run_loop;
-using bide::task;
+using namespace bide;
 using namespace std::chrono_literals;
 
 TEST_CASE("run_loop: no task and no wake is lost between threads that spawn and the one that runs",
           "[promise.run-loop-thread]") {
     constexpr int spawners = 3;
-    bide::semaphore permits(2);
+    semaphore permits(2);
     std::atomic<long> spawned{0};
     long ran = 0; // plain: tasks run on one thread
     long elsewhere = 0;
     std::atomic<int> left{spawners};
     std::optional<run_loop> loop(std::in_place);
-    test::stress_threads(spawners + 1, [&](int me) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
+    test::players(spawners + 1, [&](int me, test::jitter& chance) {
         if (me < spawners) {
             for (const test::stress_time time; time.is_left();) {
                 ++spawned;
                 loop->spawn([&]() -> task<> {
                         const auto runner = std::this_thread::get_id();
                         const auto permit = co_await permits.async_acquire();
-                        co_await bide::this_task::yield();
+                        co_await this_task::yield();
                         elsewhere += std::this_thread::get_id() == runner ? 0 : 1;
                         ++ran;
                     })
@@ -61,10 +59,10 @@ TEST_CASE("run_loop: the loop may be destroyed as soon as a thread's last post h
     for (const test::stress_time time; time.is_left(); ++rounds) {
         std::optional<run_loop> loop(std::in_place);
         auto ends = loop->spawn([&]() -> task<> {
-            co_await bide::this_task::yield();
+            co_await this_task::yield();
             ++done;
         });
-        bide::semaphore go(0);
+        semaphore go(0);
         loop->spawn([&]() -> task<> {
                 const auto permit = co_await go.async_acquire();
                 ++done;

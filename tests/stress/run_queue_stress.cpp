@@ -2,12 +2,9 @@
 
 #include <bide/sched/injector.hpp>
 #include <bide/sched/run_queue.hpp>
-#include <support/jitter.hpp>
-#include <support/platforms.hpp>
-#include <support/stress.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
-using bide::runnable;
+using namespace bide;
 
 namespace {
 
@@ -19,8 +16,8 @@ struct ball : runnable {
 // Each worker pushes its own balls into its ring, again and again. The ring grows, or they overflow
 // into the injector. They are stolen, and popped. Each ball is taken once before it is pushed again.
 template <class P, unsigned Capacity, unsigned Max> int throw_and_catch(unsigned workers) {
-    std::vector<bide::basic_run_queue<P, Capacity, Max>> rings(workers);
-    bide::basic_injector<P> injected;
+    std::vector<basic_run_queue<P, Capacity, Max>> rings(workers);
+    basic_injector<P> injected;
     constexpr unsigned jobs = Capacity == Max ? 2 * Capacity : 16 * Capacity;
     std::vector<std::vector<ball>> all;
     for (unsigned i = 0; i < workers; ++i) {

@@ -1,29 +1,15 @@
 // Selects beside selects and beside every other kind of waiter: each item comes once, no permit is
 // lost, and no waiter is left asleep.
 
-#include "support/gate.hpp"
-#include "support/jitter.hpp"
-#include "support/platforms.hpp"
-#include "support/stop.hpp"
-#include "support/stress.hpp"
-#include "support/test.hpp"
+#include <support/sched.hpp>
 
-#include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/task.hpp>
 
 using namespace std::chrono_literals;
 
 namespace {
 
-using bide::on_acquire;
-using bide::on_event;
-using bide::on_recv;
-using bide::on_send;
-using bide::on_stop;
-using bide::on_timeout;
+using namespace bide;
 
 constexpr std::uint32_t senders = 3;
 constexpr std::size_t channels = 3;
@@ -32,7 +18,7 @@ struct item {
     std::uint32_t from;
     std::uint32_t number;
 };
-template <class Platform> using items = bide::basic_channel<item, Platform>;
+template <class Platform> using items = basic_channel<item, Platform>;
 template <class Platform> using set_of = std::array<items<Platform>*, channels>;
 
 std::uint64_t hash(std::uint32_t number) {
@@ -84,17 +70,17 @@ struct received {
     }
 };
 
-template <class Platform> bide::task<received> receiving(const set_of<Platform>& in) {
-    auto any = bide::async_select(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]));
+template <class Platform> task<received> receiving(const set_of<Platform>& in) {
+    auto any = async_select(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]));
     auto got = co_await std::move(any);
     co_return received::of(got);
 }
 
 // As short a time as it takes to be decided otherwise, or a stop.
 template <class Platform>
-bide::task<std::optional<received>> receiving(const set_of<Platform>& in,
-                                              std::chrono::nanoseconds rest, std::stop_token stop) {
-    auto any = bide::async_select(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]))
+task<std::optional<received>> receiving(const set_of<Platform>& in, std::chrono::nanoseconds rest,
+                                        std::stop_token stop) {
+    auto any = async_select(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]))
                    .with_timeout(rest)
                    .with_stop(stop);
     auto got = co_await std::move(any);
@@ -102,12 +88,11 @@ bide::task<std::optional<received>> receiving(const set_of<Platform>& in,
 }
 
 template <class Platform>
-bide::task<bool> sending(const set_of<Platform>& out, item& what, std::chrono::nanoseconds rest,
-                         std::stop_token stop) {
-    auto any =
-        bide::async_select(on_send(out[0], what), on_send(out[1], what), on_send(out[2], what))
-            .with_timeout(rest)
-            .with_stop(stop);
+task<bool> sending(const set_of<Platform>& out, item& what, std::chrono::nanoseconds rest,
+                   std::stop_token stop) {
+    auto any = async_select(on_send(out[0], what), on_send(out[1], what), on_send(out[2], what))
+                   .with_timeout(rest)
+                   .with_stop(stop);
     auto got = co_await std::move(any);
     co_return got.has_value();
 }
@@ -140,21 +125,21 @@ private:
 template <class Platform>
 received receive(const set_of<Platform>& in, test::jitter& chance, stopper& stops, std::size_t me) {
     switch (chance.below(6)) {
-    case 0: return bide::sync_wait(receiving<Platform>(in));
+    case 0: return sync_wait(receiving<Platform>(in));
     case 1:
         for (;;) {
             if (const auto got =
-                    bide::sync_wait(receiving<Platform>(in, chance.rest(16), stops.token(me)))) {
+                    sync_wait(receiving<Platform>(in, chance.rest(16), stops.token(me)))) {
                 return *got;
             }
         }
     case 2: {
-        auto got = bide::select_biased(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]));
+        auto got = select_biased(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]));
         return received::of(got);
     }
     case 3:
         for (int n = 0; n < 100; ++n) {
-            if (auto got = bide::try_select(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]))) {
+            if (auto got = try_select(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]))) {
                 return received::of(*got);
             }
             chance();
@@ -170,7 +155,7 @@ received receive(const set_of<Platform>& in, test::jitter& chance, stopper& stop
         [[fallthrough]];
     }
     default: {
-        auto got = bide::select(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]));
+        auto got = select(on_recv(in[0]), on_recv(in[1]), on_recv(in[2]));
         return received::of(got);
     }
     }
@@ -181,23 +166,27 @@ void send(const set_of<Platform>& out, item what, test::jitter& chance, stopper&
           std::size_t me) {
     switch (chance.below(5)) {
     case 0:
-        while (!bide::sync_wait(sending<Platform>(out, what, chance.rest(16), stops.token(me)))) {
+        while (!sync_wait(sending<Platform>(out, what, chance.rest(16), stops.token(me)))) {
         }
         break;
     case 1:
-        static_cast<void>(bide::select_biased(on_send(out[2], what), on_send(out[1], what),
-                                              on_send(out[0], what)));
+        static_cast<void>(
+            select_biased(on_send(out[2], what), on_send(out[1], what), on_send(out[0], what)));
         break;
     case 2:
-        while (!bide::try_select(on_send(out[0], what), on_send(out[1], what),
-                                 on_send(out[2], what))) {
+        while (!try_select(on_send(out[0], what), on_send(out[1], what), on_send(out[2], what))) {
             chance();
         }
         break;
-    case 3: static_cast<void>(out[chance.below(channels)]->send(what)); break;
+    case 3:
+        if (auto* const one = out[chance.below(channels)]) {
+            static_cast<void>(one->send(what));
+            break;
+        }
+        [[fallthrough]];
     default:
         static_cast<void>(
-            bide::select(on_send(out[0], what), on_send(out[1], what), on_send(out[2], what)));
+            select(on_send(out[0], what), on_send(out[1], what), on_send(out[2], what)));
         break;
     }
 }
@@ -213,14 +202,17 @@ template <class Platform> void storm(std::size_t first, std::size_t second, std:
     stopper stops;
     std::atomic<std::uint32_t> left{senders};
     std::atomic<int> taking{receivers};
-    test::stress_threads(senders + receivers + 1, [&](int i) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+    test::players(senders + receivers + 1, [&](int i, test::jitter& chance) {
         const auto me = static_cast<std::size_t>(i);
         if (me < senders) {
             const set_of<Platform> all{&a, &b, &c};
             item next{static_cast<std::uint32_t>(i), 0};
             for (; time.is_left(); ++next.number) {
-                send<Platform>(all, next, chance, stops, me);
+                set_of<Platform> some = all;
+                if (chance.below(4) == 0) {
+                    some[chance.below(channels)] = nullptr; // a disabled case
+                }
+                send<Platform>(some, next, chance, stops, me);
                 in[me].add(next);
             }
             if (--left == 0) {
@@ -282,7 +274,7 @@ TEMPLATE_TEST_CASE(
     "select: selects that send in one direction and receive in the other meet once and "
     "never wait for each other",
     "", test::native, test::jittery) {
-    using numbers = bide::basic_channel<std::uint64_t, TestType>;
+    using numbers = basic_channel<std::uint64_t, TestType>;
     constexpr int threads = 6;
     const test::stress_time time;
     numbers a(0);
@@ -291,10 +283,9 @@ TEMPLATE_TEST_CASE(
     std::array<std::uint64_t, threads> got[2] = {};
     std::array<std::uint64_t, threads> matches{};
     std::array<bool, threads> self{};
-    test::stress_threads(threads, [&](int t) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(t));
+    test::players(threads, [&](int t, test::jitter& chance) {
         const auto i = static_cast<std::size_t>(t);
-        auto note = [&](std::size_t which, const bide::result<void>& ok, std::uint64_t value) {
+        auto note = [&](std::size_t which, const result<void>& ok, std::uint64_t value) {
             sent[which][i] += ok ? hash(static_cast<std::uint32_t>(value)) : 0;
             matches[i] += ok ? 1 : 0;
             return ok.has_value();
@@ -314,19 +305,19 @@ TEMPLATE_TEST_CASE(
             // Of those with even and those with odd names any two can meet.
             switch (chance.below(2) == 0 ? 2 : i % 2) {
             case 0: {
-                auto s = bide::select(on_send(a, value), on_recv(b));
+                auto s = select(on_send(a, value), on_recv(b));
                 goes_on =
                     s.index() == 0 ? note(0, s.template get<0>(), n) : take(1, s.template get<1>());
                 break;
             }
             case 1: {
-                auto s = bide::select(on_recv(a), on_send(b, value));
+                auto s = select(on_recv(a), on_send(b, value));
                 goes_on =
                     s.index() == 0 ? take(0, s.template get<0>()) : note(1, s.template get<1>(), n);
                 break;
             }
             default: { // on one channel: not with itself
-                auto s = bide::select(on_recv(a), on_send(a, value));
+                auto s = select(on_recv(a), on_send(a, value));
                 goes_on =
                     s.index() == 0 ? take(0, s.template get<0>()) : note(0, s.template get<1>(), n);
                 break;
@@ -351,121 +342,14 @@ TEMPLATE_TEST_CASE(
     CHECK_FALSE(any_self);
 }
 
-TEST_CASE("select: one that sends to one of four does not send twice (Go's doubleselect)") {
-    const test::stress_time time;
-    bide::channel<std::uint32_t> c[4] = {
-        bide::channel<std::uint32_t>(0), bide::channel<std::uint32_t>(0),
-        bide::channel<std::uint32_t>(0), bide::channel<std::uint32_t>(0)};
-    bide::channel<std::uint32_t> merged(0);
-    std::uint32_t sent = 0;
-    std::vector<bool> seen;
-    bool twice = false;
-    std::atomic<int> merging{4};
-    test::stress_threads(6, [&](int i) {
-        if (i == 0) {
-            for (; time.is_left(); ++sent) {
-                std::uint32_t value = sent;
-                static_cast<void>(bide::select(on_send(c[0], value), on_send(c[1], value),
-                                               on_send(c[2], value), on_send(c[3], value)));
-            }
-            for (auto& ch : c) {
-                ch.close();
-            }
-        } else if (i < 5) {
-            while (const auto got = c[i - 1].recv()) {
-                static_cast<void>(merged.send(*got));
-            }
-            if (--merging == 0) {
-                merged.close();
-            }
-        } else {
-            while (const auto got = merged.recv()) {
-                if (*got >= seen.size()) {
-                    seen.resize(2 * std::size_t{*got} + 1);
-                }
-                twice = twice || seen[*got];
-                seen[*got] = true;
-            }
-        }
-    });
-    CHECK_FALSE(twice);
-    std::uint32_t count = 0;
-    for (const bool s : seen) {
-        count += s ? 1 : 0;
-    }
-    CHECK(count == sent);
-}
-
-TEST_CASE("select: selects that disable their cases one after the other send and receive as many "
-          "as plain ones do (Go's select stress)") {
-    constexpr int plenty = 500;
-    const test::stress_time time;
-    using numbers = bide::channel<int>;
-    int rounds = 0;
-    bool exact = true;
-    while (time.is_left()) {
-        const std::size_t capacity = rounds % 2 == 0 ? 0 : 10;
-        numbers c[4] = {numbers(capacity), numbers(capacity), numbers(capacity), numbers(capacity)};
-        int sum[5] = {};
-        test::run_threads(10, [&](int i) {
-            int count[4] = {};
-            numbers* open[4] = {&c[0], &c[1], &c[2], &c[3]};
-            int rest = 4;
-            if (i < 4) {
-                for (int n = 0; n < plenty; ++n) {
-                    static_cast<void>(c[i].send(1));
-                }
-            } else if (i < 8) {
-                for (int n = 0; n < plenty; ++n) {
-                    sum[i - 4] += c[i - 4].recv().value_or(0);
-                }
-            } else if (i == 8) {
-                while (rest != 0) {
-                    int value = 1;
-                    auto to = bide::select(on_send(open[0], value), on_send(open[1], value),
-                                           on_send(open[2], value), on_send(open[3], value));
-                    if (++count[to.index()] == plenty) {
-                        open[to.index()] = nullptr;
-                        --rest;
-                    }
-                }
-            } else {
-                while (rest != 0) {
-                    auto from = bide::select(on_recv(open[0]), on_recv(open[1]), on_recv(open[2]),
-                                             on_recv(open[3]));
-                    const std::size_t at = from.index();
-                    sum[4] += (at == 0   ? from.get<0>()
-                               : at == 1 ? from.get<1>()
-                               : at == 2 ? from.get<2>()
-                                         : from.get<3>())
-                                  .value_or(0);
-                    if (++count[at] == plenty) {
-                        open[at] = nullptr;
-                        --rest;
-                    }
-                }
-            }
-        });
-        for (const int s : {sum[0], sum[1], sum[2], sum[3], sum[4] / 4}) {
-            exact = exact && s == plenty;
-        }
-        for (const numbers& ch : c) {
-            exact = exact && ch.empty();
-        }
-        ++rounds;
-    }
-    CHECK(rounds > 0);
-    CHECK(exact);
-}
-
 namespace {
 
 template <class Platform>
-bide::task<std::size_t> permit_or_item(bide::basic_semaphore<Platform>& s, std::ptrdiff_t n,
-                                       bide::basic_channel<int, Platform>& ch,
-                                       std::chrono::nanoseconds rest, std::stop_token stop,
-                                       std::atomic<std::ptrdiff_t>& held, bool& too_many) {
-    auto any = bide::async_select(on_acquire(s, n), on_recv(ch)).with_timeout(rest).with_stop(stop);
+task<std::size_t> permit_or_item(basic_semaphore<Platform>& s, std::ptrdiff_t n,
+                                 basic_channel<int, Platform>& ch, std::chrono::nanoseconds rest,
+                                 std::stop_token stop, std::atomic<std::ptrdiff_t>& held,
+                                 bool& too_many) {
+    auto any = async_select(on_acquire(s, n), on_recv(ch)).with_timeout(rest).with_stop(stop);
     auto got = co_await std::move(any);
     if (!got) {
         co_return 2;
@@ -484,15 +368,14 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
                    "", test::native, test::jittery) {
     constexpr int threads = 5;
     const test::stress_time time;
-    bide::basic_semaphore<TestType> s(5);
-    bide::basic_channel<int, TestType> ch(1);
+    basic_semaphore<TestType> s(5);
+    basic_channel<int, TestType> ch(1);
     std::atomic<std::ptrdiff_t> held{0};
     stopper stops;
     std::uint64_t sent = 0;
     std::array<std::uint64_t, threads> got{};
     std::array<bool, threads> too_many{};
-    test::stress_threads(threads, [&](int t) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(t));
+    test::players(threads, [&](int t, test::jitter& chance) {
         const auto i = static_cast<std::size_t>(t);
         while (time.is_left()) {
             const std::ptrdiff_t n = 1 + static_cast<std::ptrdiff_t>(chance.below(4));
@@ -515,7 +398,7 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
                 break;
             }
             case 1: {
-                auto any = bide::try_select(on_recv(ch), on_acquire(s, n));
+                auto any = try_select(on_recv(ch), on_acquire(s, n));
                 if (any && any->index() == 1) {
                     hold();
                 } else if (any) {
@@ -525,8 +408,8 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
             }
             case 2: {
                 bool bad = false;
-                got[i] += bide::sync_wait(permit_or_item<TestType>(s, n, ch, chance.rest(16),
-                                                                   stops.token(i), held, bad)) == 1
+                got[i] += sync_wait(permit_or_item<TestType>(s, n, ch, chance.rest(16),
+                                                             stops.token(i), held, bad)) == 1
                               ? 1
                               : 0;
                 too_many[i] = too_many[i] || bad;
@@ -534,7 +417,7 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
             }
             default: {
                 // Twice the same semaphore: what the one had in part goes to the other, or on.
-                auto any = bide::select(on_acquire(s, n), on_recv(ch), on_acquire(s, n));
+                auto any = select(on_acquire(s, n), on_recv(ch), on_acquire(s, n));
                 if (any.index() == 1) {
                     ++got[i];
                 } else {
@@ -563,46 +446,48 @@ TEST_CASE("select: an end by a close, a set, a stop or a time comes to each, and
     bool exact = true;
     while (time.is_left()) {
         test::jitter dice(test::run_seed() + rounds);
-        bide::channel<int> ch(dice.below(3));
-        bide::semaphore s(0);
-        bide::event e;
+        channel<int> ch(dice.below(3));
+        semaphore s(0);
+        event e;
         std::stop_source stop = test::new_stop();
         const std::chrono::nanoseconds rest =
             dice.below(3) == 0 ? dice.rest(18) : std::chrono::nanoseconds(1h);
         int ends[6] = {};
         int sent = 0;
-        test::run_threads(6, [&](int i) {
-            test::jitter chance(test::run_seed() + rounds * 8 + static_cast<std::uint32_t>(i));
-            chance();
-            if (i == 0) {
-                switch (rounds % 4) {
-                case 0: ch.close(); break;
-                case 1: s.close(); break;
-                case 2: e.set(); break;
-                default: stop.request_stop(); break;
+        test::players(
+            6,
+            [&](int i, test::jitter& chance) {
+                chance();
+                if (i == 0) {
+                    switch (rounds % 4) {
+                    case 0: ch.close(); break;
+                    case 1: s.close(); break;
+                    case 2: e.set(); break;
+                    default: stop.request_stop(); break;
+                    }
+                } else if (i == 1) {
+                    int value = 1;
+                    auto got = select(on_send(ch, value), on_event(e), on_acquire(s),
+                                      on_stop(stop.get_token()), on_timeout(rest));
+                    sent += got.index() == 0 && got.get<0>() ? 1 : 0;
+                    ends[i] = 1;
+                } else if (i < 4) {
+                    auto got = select(on_recv(ch), on_event(e), on_acquire(s),
+                                      on_stop(stop.get_token()), on_timeout(rest));
+                    ends[i] = got.index() == 0 && got.get<0>() ? 2 : 1;
+                } else {
+                    auto waits = [](channel<int>& in, event& set, semaphore& permits,
+                                    std::stop_token token,
+                                    std::chrono::nanoseconds left) -> task<int> {
+                        auto any = async_select(on_recv(in), on_event(set), on_acquire(permits),
+                                                on_stop(token), on_timeout(left));
+                        auto got = co_await std::move(any);
+                        co_return got.index() == 0 && got.get<0>() ? 2 : 1;
+                    };
+                    ends[i] = sync_wait(waits(ch, e, s, stop.get_token(), rest));
                 }
-            } else if (i == 1) {
-                int value = 1;
-                auto got = bide::select(on_send(ch, value), on_event(e), on_acquire(s),
-                                        on_stop(stop.get_token()), on_timeout(rest));
-                sent += got.index() == 0 && got.get<0>() ? 1 : 0;
-                ends[i] = 1;
-            } else if (i < 4) {
-                auto got = bide::select(on_recv(ch), on_event(e), on_acquire(s),
-                                        on_stop(stop.get_token()), on_timeout(rest));
-                ends[i] = got.index() == 0 && got.get<0>() ? 2 : 1;
-            } else {
-                auto waits = [](bide::channel<int>& in, bide::event& set, bide::semaphore& permits,
-                                std::stop_token token,
-                                std::chrono::nanoseconds left) -> bide::task<int> {
-                    auto any = bide::async_select(on_recv(in), on_event(set), on_acquire(permits),
-                                                  on_stop(token), on_timeout(left));
-                    auto got = co_await std::move(any);
-                    co_return got.index() == 0 && got.get<0>() ? 2 : 1;
-                };
-                ends[i] = bide::sync_wait(waits(ch, e, s, stop.get_token(), rest));
-            }
-        });
+            },
+            static_cast<std::uint32_t>(rounds));
         int got = static_cast<int>(ch.size());
         for (int i = 1; i < 6; ++i) {
             exact = exact && ends[i] != 0;

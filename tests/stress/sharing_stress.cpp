@@ -4,9 +4,7 @@
 #include <bide/channel/watch.hpp>
 #include <support/sched.hpp>
 
-using bide::join_handle;
-using bide::scheduler;
-using bide::task;
+using namespace bide;
 using bide::this_task::yield;
 using std::chrono::microseconds;
 using test::ended_by_stop;
@@ -18,18 +16,18 @@ namespace {
 
 struct press {
     test::tally copies;
-    bide::broadcast<test::counted> news{4};
-    bide::watch<std::uint64_t> latest{0};
+    broadcast<test::counted> news{4};
+    watch<std::uint64_t> latest{0};
     std::atomic<int> wrong{0};
     std::atomic<bool> over{false};
 
     // Whether `r` comes right after `last`, which is 0 before the first; moves `last` on.
     template <class Result> bool follows(const Result& r, int& last) {
         if (!r) {
-            if (r.error().code == bide::errc::lagged && last != 0) {
+            if (r.error().code == errc::lagged && last != 0) {
                 last += static_cast<int>(r.error().missed);
             }
-            return r.error().code != bide::errc::closed;
+            return r.error().code != errc::closed;
         }
         wrong += last == 0 || r->number() == last + 1 ? 0 : 1;
         last = r->number();
@@ -99,30 +97,32 @@ TEST_CASE("broadcast, watch: readers that come and go miss nothing that they are
             readers.push_back(i % 2 == 0 ? s.spawn(read_news(*in, seed_of(64 * round + i)))
                                          : s.spawn(watch_latest(*in, seed_of(64 * round + i))));
         }
-        test::run_threads(writers + 2, [&](int me) {
-            test::jitter chance(seed_of(8 * round + static_cast<std::uint32_t>(me)));
-            if (me < writers) {
-                for (int i = 0; i < items; ++i) {
-                    {
-                        const std::lock_guard lock(order);
-                        in->news.send(test::counted(in->copies, ++next));
+        test::players(
+            writers + 2,
+            [&](int me, test::jitter& chance) {
+                if (me < writers) {
+                    for (int i = 0; i < items; ++i) {
+                        {
+                            const std::lock_guard lock(order);
+                            in->news.send(test::counted(in->copies, ++next));
+                        }
+                        in->latest.modify([](std::uint64_t& n) { ++n; });
+                        chance();
                     }
-                    in->latest.modify([](std::uint64_t& n) { ++n; });
-                    chance();
+                    if (--writing == 0) {
+                        in->over = true;
+                        in->news.close();
+                        in->latest.close();
+                    }
+                } else if (me == writers) {
+                    read_from_thread(*in, chance);
+                } else {
+                    chance.dawdle(18);
+                    readers[0].cancel();
+                    readers[1].cancel();
                 }
-                if (--writing == 0) {
-                    in->over = true;
-                    in->news.close();
-                    in->latest.close();
-                }
-            } else if (me == writers) {
-                read_from_thread(*in, chance);
-            } else {
-                chance.dawdle(18);
-                readers[0].cancel();
-                readers[1].cancel();
-            }
-        });
+            },
+            round);
         for (auto& h : readers) {
             static_cast<void>(ended_by_stop(std::move(h)));
         }

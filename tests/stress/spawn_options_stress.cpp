@@ -5,18 +5,14 @@
 #include <bide/sched/spawn_options.hpp>
 #include <support/sched.hpp>
 
-using bide::join_handle;
-using bide::scheduler;
-using bide::spawn_options;
-using bide::task;
-using bide::task_priority;
+using namespace bide;
 using bide::this_task::yield;
 using test::with;
 
 namespace {
 
 struct ring {
-    std::deque<bide::semaphore> places;
+    std::deque<semaphore> places;
     std::uint64_t passed = 0; // plain data: only the holder of the token touches it
 
     explicit ring(std::size_t n) {
@@ -147,7 +143,7 @@ TEST_CASE("spawn_options: a pinned task runs on its thread while tasks block all
     scheduler s(with(workers, false));
     std::vector<ledger> ledgers(workers);
     std::uint64_t spawned = 0;
-    bide::semaphore go(0);
+    semaphore go(0);
     test::jitter chance(test::run_seed());
     do {
         std::vector<join_handle<>> all;

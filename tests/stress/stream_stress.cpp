@@ -1,24 +1,14 @@
 // Streams whose consumers are stopped, cancelled, timed out and destroyed at any time.
 
-#include <bide/channel/channel.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/stream/buffered.hpp>
 #include <bide/stream/chunks.hpp>
 #include <bide/stream/merge.hpp>
 #include <bide/stream/stream.hpp>
 #include <bide/stream/timing.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/counted.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
+#include <support/sched.hpp>
 #include <support/streaming.hpp>
-#include <support/stress.hpp>
-#include <support/tasks.hpp>
-#include <support/test.hpp>
 
-using bide::async_generator;
-using bide::scheduler;
-using bide::task;
+using namespace bide;
 
 namespace {
 
@@ -27,33 +17,33 @@ constexpr int of_each = 300;
 constexpr int consumers = 2;
 
 // Consumes in one of several ways. Returns true if the channel has ended.
-task<bool> consume_some(bide::channel<int>& from, std::vector<int>& to, std::uint32_t kind,
+task<bool> consume_some(channel<int>& from, std::vector<int>& to, std::uint32_t kind,
                         std::stop_token stop, std::chrono::nanoseconds rest) {
     switch (kind) {
     case 0: {
-        auto items = bide::take_until(&from, stop);
+        auto items = take_until(&from, stop);
         while (auto item = co_await items.next()) {
             to.push_back(*item);
         }
         co_return from.is_closed() && from.empty() && !stop.stop_requested();
     }
     case 1: {
-        auto items = bide::chunks(&from, 3, rest);
+        auto items = chunks(&from, 3, rest);
         while (auto chunk = co_await items.next()) {
             to.insert(to.end(), chunk->begin(), chunk->end());
         }
         co_return true;
     }
     case 2: {
-        auto same = bide::map(&from, [](int n) { return n; });
-        auto items = bide::chunks(bide::filter(std::move(same), [](int) { return true; }), 2);
+        auto same = map(&from, [](int n) { return n; });
+        auto items = chunks(filter(std::move(same), [](int) { return true; }), 2);
         while (auto chunk = co_await items.next()) {
             to.insert(to.end(), chunk->begin(), chunk->end());
         }
         co_return true;
     }
     default: {
-        auto items = bide::timeout(&from, rest);
+        auto items = timeout(&from, rest);
         while (auto item = co_await items.next()) {
             if (!*item) {
                 co_return false;
@@ -96,39 +86,41 @@ TEST_CASE("stream: operators lose and double nothing when their consumers are in
     std::uint32_t round = 0;
     do {
         ++round;
-        bide::channel<int> items(round % 4);
+        channel<int> items(round % 4);
         std::vector<std::vector<int>> got(consumers);
         std::atomic<int> sending{senders};
-        test::stress_threads(senders + consumers, [&](int me) {
-            test::jitter chance(test::run_seed() + 16 * round + static_cast<std::uint32_t>(me));
-            if (me < senders) {
-                for (int i = 0; i < of_each; ++i) {
-                    chance();
-                    static_cast<void>(items.send(me * of_each + i));
+        test::players(
+            senders + consumers,
+            [&](int me, test::jitter& chance) {
+                if (me < senders) {
+                    for (int i = 0; i < of_each; ++i) {
+                        chance();
+                        static_cast<void>(items.send(me * of_each + i));
+                    }
+                    if (--sending == 0) {
+                        items.close();
+                    }
+                    return;
                 }
-                if (--sending == 0) {
-                    items.close();
+                auto& mine = got[static_cast<std::size_t>(me - senders)];
+                for (bool over = false; !over;) {
+                    std::stop_source stop;
+                    const std::uint32_t kind = chance.below(4);
+                    auto some = on.spawn(
+                        consume_some(items, mine, kind, stop.get_token(), chance.rest(16)));
+                    chance.dawdle(15);
+                    if (kind == 0) {
+                        stop.request_stop();
+                    } else if (chance.below(2) == 0) {
+                        some.cancel();
+                    }
+                    try {
+                        over = std::move(some).join();
+                    } catch (const stopped_error&) {
+                    }
                 }
-                return;
-            }
-            auto& mine = got[static_cast<std::size_t>(me - senders)];
-            for (bool over = false; !over;) {
-                std::stop_source stop;
-                const std::uint32_t kind = chance.below(4);
-                auto some =
-                    on.spawn(consume_some(items, mine, kind, stop.get_token(), chance.rest(16)));
-                chance.dawdle(15);
-                if (kind == 0) {
-                    stop.request_stop();
-                } else if (chance.below(2) == 0) {
-                    some.cancel();
-                }
-                try {
-                    over = std::move(some).join();
-                } catch (const bide::stopped_error&) {
-                }
-            }
-        });
+            },
+            round);
         REQUIRE(each_once(got));
     } while (time.is_left());
 }
@@ -138,14 +130,14 @@ namespace {
 async_generator<test::counted_once> counted_items(test::tally& t, int of, int n) {
     for (int i = 0; i < n; ++i) {
         if (i % 5 == 0) {
-            co_await bide::this_task::yield();
+            co_await this_task::yield();
         }
         co_yield test::counted_once(t, of * of_each + i);
     }
 }
 task<int> late(int n) {
     for (int i = n % 3; i > 0; --i) {
-        co_await bide::this_task::yield();
+        co_await this_task::yield();
     }
     co_return n;
 }
@@ -170,7 +162,7 @@ void run_some(scheduler& on, test::jitter& chance, task<> t) {
     }
     try {
         std::move(some).join();
-    } catch (const bide::stopped_error&) {
+    } catch (const stopped_error&) {
     }
 }
 
@@ -185,9 +177,8 @@ TEST_CASE("stream: merged and buffered streams are in order and leak nothing, wh
         const auto most = chance.below(3) == 0 ? 10'000 : chance.below(100);
         std::vector<int> got;
         {
-            auto all = bide::merge(on, counted_items(t, 0, of_each), counted_items(t, 1, of_each));
-            auto numbers =
-                bide::map(std::move(all), [](test::counted_once c) { return c.number(); });
+            auto all = merge(on, counted_items(t, 0, of_each), counted_items(t, 1, of_each));
+            auto numbers = map(std::move(all), [](test::counted_once c) { return c.number(); });
             run_some(on, chance, take_some([&numbers] { return numbers.next(); }, got, most));
         }
         REQUIRE(t.alive() == 0);
@@ -201,10 +192,10 @@ TEST_CASE("stream: merged and buffered streams are in order and leak nothing, wh
         got.clear();
         const bool ordered = chance.below(2) == 0;
         {
-            auto tasks = bide::map(test::numbers(0, of_each), [](int n) { return late(n); });
+            auto tasks = map(test::numbers(0, of_each), [](int n) { return late(n); });
             const std::size_t n = 1 + chance.below(5);
-            auto all = ordered ? bide::buffered(on, std::move(tasks), n)
-                               : bide::buffer_unordered(on, std::move(tasks), n);
+            auto all = ordered ? buffered(on, std::move(tasks), n)
+                               : buffer_unordered(on, std::move(tasks), n);
             run_some(on, chance, take_some([&all] { return all.next(); }, got, most));
         }
         if (!ordered) {

@@ -1,12 +1,7 @@
 #include <bide/core/timer.hpp>
-#include <support/jitter.hpp>
-#include <support/platforms.hpp>
-#include <support/stress.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
-using bide::deadline;
-using bide::timer;
-using bide::waker;
+using namespace bide;
 
 namespace {
 
@@ -27,9 +22,8 @@ template <class P> void arm_and_cancel(int threads) {
         long both_or_none = 0;
     };
     std::vector<tally> tallies(static_cast<std::size_t>(threads));
-    auto& service = bide::timer_service<P>();
-    test::stress_threads(threads, [&](int me) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
+    auto& service = timer_service<P>();
+    test::players(threads, [&](int me, test::jitter& chance) {
         tally& mine = tallies[static_cast<std::size_t>(me)];
         std::array<std::unique_ptr<one>, 64> all;
         const auto end = [&](std::unique_ptr<one>& o) {
@@ -70,7 +64,7 @@ template <class P> void arm_and_cancel(int threads) {
 
 // Each timer is nearer than all earlier ones, so each must wake the service.
 template <class P> void always_nearer() {
-    auto& service = bide::timer_service<P>();
+    auto& service = timer_service<P>();
     std::vector<std::unique_ptr<timer>> later;
     for (int i = 0; i < 100; ++i) {
         later.push_back(std::make_unique<timer>());

@@ -21,6 +21,7 @@
 #include <support/dumps.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
+#include <support/platforms.hpp>
 #include <support/rounds.hpp>
 #include <support/scheduling.hpp>
 #include <support/service.hpp>

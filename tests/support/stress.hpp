@@ -2,6 +2,7 @@
 #define BIDE_TESTS_SUPPORT_STRESS_HPP
 
 #include <support/gate.hpp>
+#include <support/jitter.hpp>
 #include <support/standard.hpp>
 
 #if defined(__linux__)
@@ -28,6 +29,18 @@ private:
 // run_threads() for threads that go on until the time is over.
 template <class F> void stress_threads(int n, F f, where at = where()) {
     run_threads(n, std::move(f), patience + stress_time::length(), at);
+}
+
+// The same for f(i, chance), with a chance for each thread that differs from round to round.
+template <class F> void players(int n, F f, std::uint32_t round = 0, where at = where()) {
+    const std::uint32_t seed = run_seed() + round * 104'729u;
+    stress_threads(
+        n,
+        [&f, seed](int i) {
+            jitter chance(seed + static_cast<std::uint32_t>(i) * 7'919u);
+            f(i, chance);
+        },
+        at);
 }
 
 // While one lives, the threads that this one starts share one processor, where that can be had.
