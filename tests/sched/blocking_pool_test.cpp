@@ -1,11 +1,6 @@
 #include <bide/sched/blocking_pool.hpp>
-#include <support/alloc.hpp>
-#include <support/death.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
 #include <support/last_touch.hpp>
-#include <support/platforms.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -13,10 +8,7 @@
 #endif
 
 using namespace std::chrono_literals;
-using bide::basic_blocking_pool;
-using bide::blocking_pool;
-using bide::runnable;
-using bide::waker;
+using namespace bide;
 using os_thread = bide::detail::os_thread;
 
 namespace {
@@ -64,6 +56,30 @@ template <class Pool = blocking_pool>
 typename Pool::options up_to(unsigned threads, std::chrono::milliseconds keep_alive = 1h) {
     return {.max_threads = threads, .keep_alive = keep_alive, .name = "a"};
 }
+
+// Jobs that the pool has accepted. They are shut until they are opened.
+class crew {
+public:
+    template <class Pool> crew(Pool& pool, std::size_t n, bool shut = true) {
+        for (std::size_t i = 0; i < n; ++i) {
+            REQUIRE(accepts(pool, all_.emplace_back(shut)));
+        }
+    }
+    job& operator[](std::size_t i) { return all_[i]; }
+    auto begin() { return all_.begin(); }
+    auto end() { return all_.end(); }
+    void open() {
+        for (job& j : all_) {
+            j.shut = false;
+        }
+    }
+    bool have_ended() const {
+        return std::all_of(all_.begin(), all_.end(), [](const job& j) { return j.ended == 1; });
+    }
+
+private:
+    std::deque<job> all_;
+};
 
 template <class Pool> std::error_code refusal(Pool& pool, job& j) {
     std::error_code why;
@@ -176,10 +192,7 @@ TEST_CASE("blocking_pool: its threads have names and leave the program's signals
 TEST_CASE("blocking_pool: grows only while no thread is idle, and the thread "
           "that became idle last works first") {
     blocking_pool pool(up_to(8));
-    job jobs[3] = {job(true), job(true), job(true)};
-    for (job& j : jobs) {
-        REQUIRE(accepts(pool, j));
-    }
+    crew jobs(pool, 3);
     CHECK(pool.threads() == 3);
     for (job& j : jobs) {
         REQUIRE(j.has_started());
@@ -279,61 +292,44 @@ TEST_CASE("blocking_pool: threads leave when their time is over, and new ones ar
     for (const auto keep_alive : {3ms, 0ms}) {
         blocking_pool pool(up_to(8, keep_alive));
         for (int round = 0; round < 3; ++round) {
-            job jobs[3] = {job(true), job(true), job(true)};
-            for (job& j : jobs) {
-                REQUIRE(accepts(pool, j));
-            }
+            crew jobs(pool, 3);
             CHECK(pool.threads() >= 3);
-            for (job& j : jobs) {
-                j.shut = false;
-            }
+            jobs.open();
             REQUIRE(rests(pool, 0));
-            for (job& j : jobs) {
-                CHECK(j.ended == 1);
-            }
+            CHECK(jobs.have_ended());
         }
     }
 }
 
 TEST_CASE("blocking_pool: finish() runs what is queued, and refuses more") {
     blocking_pool pool(up_to(2));
-    std::deque<job> first;
-    first.emplace_back(true);
-    first.emplace_back(true);
-    std::deque<job> rest(20);
-    for (std::deque<job>* const some : {&first, &rest}) {
-        for (job& j : *some) {
-            REQUIRE(accepts(pool, j));
-        }
-    }
+    crew first(pool, 2);
+    crew rest(pool, 20, false);
+    std::deque<job> posted_late;
     unsigned still_there[2];
     std::error_code late;
     test::run_threads(3, [&](int me) {
         if (me == 2) {
             test::eventually([&] {
-                late = refusal(pool, rest.emplace_back());
+                late = refusal(pool, posted_late.emplace_back());
                 return static_cast<bool>(late);
             });
-            for (job& j : first) {
-                j.shut = false;
-            }
+            first.open();
         } else {
             pool.finish();
             still_there[me] = pool.threads();
         }
     });
     CHECK(still_there[0] + still_there[1] == 0);
-    CHECK(late == bide::errc::closed);
-    CHECK(rest.back().started == 0);
-    rest.pop_back();
-    int unfinished = 0;
-    for (job& j : rest) {
-        unfinished += j.ended == 1 ? 0 : 1;
-    }
-    CHECK(unfinished == 0);
+    CHECK(late == errc::closed);
+    CHECK(posted_late.back().started == 0);
+    posted_late.pop_back(); // those before it were accepted
+    CHECK(rest.have_ended());
+    CHECK(std::all_of(posted_late.begin(), posted_late.end(),
+                      [](const job& j) { return j.ended == 1; }));
     pool.finish();
     job refused;
-    CHECK(refusal(pool, refused) == bide::errc::closed);
+    CHECK(refusal(pool, refused) == errc::closed);
     CHECK_FALSE(pool.try_run(refused));
     CHECK(refused.started == 0);
 }
@@ -437,10 +433,7 @@ TEST_CASE("blocking_pool: if no more threads can be started, the existing ones d
     CHECK(pool.queued() == 0);
     scarce_thread::left = 1;
     REQUIRE(accepts(pool, first));
-    std::deque<job> rest(5);
-    for (job& j : rest) {
-        REQUIRE(accepts(pool, j));
-    }
+    crew rest(pool, 5, false);
     job tried;
     CHECK_FALSE(pool.try_run(tried));
     CHECK(pool.threads() == 1);
@@ -450,9 +443,7 @@ TEST_CASE("blocking_pool: if no more threads can be started, the existing ones d
     CHECK(pool.try_run(late)); // on a thread of its own
     first.shut = false;
     REQUIRE(rests(pool, 2));
-    for (job& j : rest) {
-        CHECK(j.ended == 1);
-    }
+    CHECK(rest.have_ended());
     CHECK(late.ended == 1);
     CHECK(tried.started == 0);
     scarce_thread::left = 0;
@@ -517,8 +508,8 @@ TEST_CASE("blocking_pool: work that is posted when a thread's time is over runs"
     for (job& j : jobs) {
         REQUIRE(accepts(pool, j));
         lost += j.has_ended() ? 0 : 1;
-        const std::int64_t end = bide::native_platform::now() + 900'000 + chance.below(400'000);
-        while (bide::native_platform::now() < end) {
+        const std::int64_t end = native_platform::now() + 900'000 + chance.below(400'000);
+        while (native_platform::now() < end) {
         }
     }
     CHECK(lost == 0);

@@ -4,12 +4,14 @@
 #include <bide/sched/child_deque.hpp>
 #include <support/test.hpp>
 
-using deque = bide::basic_child_deque<bide::native_platform, 4>;
+using namespace bide;
+
+using deque = basic_child_deque<native_platform, 4>;
 using bide::detail::run_list;
 
 namespace {
 
-bool push(deque& d, bide::runnable& r) {
+bool push(deque& d, runnable& r) {
     run_list one;
     one.push(r);
     return d.push(one);
@@ -19,8 +21,8 @@ bool push(deque& d, bide::runnable& r) {
 
 TEST_CASE("child_deque: the owner takes the newest child, a thief the oldest") {
     deque d;
-    bide::runnable r[4];
-    for (bide::runnable& one : r) {
+    runnable r[4];
+    for (runnable& one : r) {
         CHECK(push(d, one));
     }
     CHECK_FALSE(push(d, r[0])); // full
@@ -37,10 +39,10 @@ TEST_CASE("child_deque: the owner takes the newest child, a thief the oldest") {
 
 TEST_CASE("child_deque: takes and gives lists, the oldest child first, as far as there is room") {
     deque d;
-    bide::runnable r[6];
+    runnable r[6];
     run_list list;
     CHECK_FALSE(d.push(list));
-    for (bide::runnable& one : r) {
+    for (runnable& one : r) {
         list.push(one);
     }
     CHECK(d.push(list));
@@ -57,14 +59,14 @@ TEST_CASE("child_deque: takes and gives lists, the oldest child first, as far as
 }
 
 TEST_CASE("child_deque: each child is taken once, by its owner or by a thief") {
-    struct child : bide::runnable {
+    struct child : runnable {
         std::atomic<int> taken{0};
     };
     constexpr std::size_t rounds = 20'000;
     deque d;
     std::vector<child> all(3 * rounds);
     std::atomic<bool> over{false};
-    const auto take = [](bide::runnable* r) {
+    const auto take = [](runnable* r) {
         if (r != nullptr) {
             ++static_cast<child*>(r)->taken;
         }
@@ -84,7 +86,7 @@ TEST_CASE("child_deque: each child is taken once, by its owner or by a thief") {
         if (i % 2 == 0) {
             d.take_all(rest);
         }
-        while (bide::runnable* const r = rest.pop()) {
+        while (runnable* const r = rest.pop()) {
             take(r);
         }
         for (std::size_t j = i + 3; j-- > i;) {

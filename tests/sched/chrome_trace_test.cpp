@@ -1,14 +1,11 @@
 #include <bide/sched/chrome_trace.hpp>
 
-#include <support/alloc.hpp>
-#include <support/dumps.hpp>
-#include <support/gate.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
 // What a chrome_trace writes of its events. That a scheduler reports the right events is tested in
 // trace_test.cpp.
 
-using bide::chrome_trace;
+using namespace bide;
 
 namespace {
 
@@ -125,9 +122,9 @@ TEST_CASE("chrome_trace: each event has a kind, a worker, a time and a length, i
     CHECK(none.events.empty());
     CHECK(none.rows.empty());
     CHECK(none.dropped == "0");
-    const std::int64_t start = bide::native_platform::now() + 1'000'000;
+    const std::int64_t start = native_platform::now() + 1'000'000;
     t.ran(0, "task", {}, start, start + 1);
-    t.ran(0, "b", bide::task_tag("a \"b\", \\"), start + 2, start + 3);
+    t.ran(0, "b", task_tag("a \"b\", \\"), start + 2, start + 3);
     t.parked(0, start + 1'000, start + 3'456'789);
     t.stole(70, 3, start + 2'000'001);
     const written all = write(t);
@@ -158,7 +155,7 @@ TEST_CASE("chrome_trace: each event has a kind, a worker, a time and a length, i
 
 TEST_CASE("chrome_trace: events that overlap have rows of their own, below their worker's") {
     chrome_trace t;
-    const std::int64_t now = bide::native_platform::now() + 1'000'000;
+    const std::int64_t now = native_platform::now() + 1'000'000;
     t.ran(1, "first", {}, now, now + 10);
     t.ran(1, "second", {}, now + 10, now + 30);
     t.ran(1, "blocked", {}, now + 5, now + 40); // recorded last, because it ended last
@@ -203,7 +200,7 @@ TEST_CASE("chrome_trace: keeps a worker's first events, and counts the rest") {
     const std::size_t most = GENERATE(0u, 1u, 254u, 255u, 256u, 700u);
     constexpr std::size_t told = 600;
     chrome_trace t("", most);
-    const std::int64_t now = bide::native_platform::now() + 1'000'000;
+    const std::int64_t now = native_platform::now() + 1'000'000;
     for (std::size_t i = 0; i < told; ++i) {
         const auto at = now + static_cast<std::int64_t>(i);
         t.ran(0, "a", {}, at, at + 1);
@@ -231,7 +228,7 @@ TEST_CASE("chrome_trace: keeps a worker's first events, and counts the rest") {
 TEST_CASE("chrome_trace: the destructor writes to the path if there is one") {
     const auto directory = std::filesystem::temp_directory_path();
     const auto file =
-        directory / ("bide-chrome-trace-" + std::to_string(bide::native_platform::now()) + ".json");
+        directory / ("bide-chrome-trace-" + std::to_string(native_platform::now()) + ".json");
     {
         chrome_trace t(file.string());
         t.ran(0, "a", {}, 1, 2);
@@ -264,7 +261,7 @@ TEST_CASE("chrome_trace: may be written while workers record events") {
     std::atomic<int> left{4};
     test::team workers(4, [&](int i) {
         for (int n = 0; n < each; ++n) {
-            const std::int64_t now = bide::native_platform::now();
+            const std::int64_t now = native_platform::now();
             t.ran(static_cast<unsigned>(i / 2), "a", {}, now, now + 1); // two for each
         }
         --left;

@@ -2,35 +2,30 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/sched/driver.hpp>
-#include <support/coroutines.hpp>
 #include <support/file_waits.hpp>
-#include <support/stop.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
 // A driver of the user, which is told of completions and not of readiness, and how its operations
 // end.
 
-using bide::deadline;
-using bide::errc;
-using bide::io_result;
-using bide::wait_status;
+using namespace bide;
 using test::file_outcome;
 
-static_assert(std::is_abstract_v<bide::driver>);
-static_assert(std::has_virtual_destructor_v<bide::driver>);
-static_assert(!std::is_copy_constructible_v<bide::driver>);
-static_assert(!std::is_copy_assignable_v<bide::driver>);
-static_assert(noexcept(std::declval<bide::driver&>().wait(deadline::poll())));
-static_assert(noexcept(std::declval<bide::driver&>().wake()));
-static_assert(bide::driver::max_completions == 256);
+static_assert(std::is_abstract_v<driver>);
+static_assert(std::has_virtual_destructor_v<driver>);
+static_assert(!std::is_copy_constructible_v<driver>);
+static_assert(!std::is_copy_assignable_v<driver>);
+static_assert(noexcept(std::declval<driver&>().wait(deadline::poll())));
+static_assert(noexcept(std::declval<driver&>().wake()));
+static_assert(driver::max_completions == 256);
 
 namespace {
 
 // Operations wait in a queue. complete(error) ends the oldest one in the next wait().
-class answering_driver final : public bide::driver {
-    using waiter = bide::basic_waiter<bide::native_platform>;
-    using queue = bide::basic_waiter_queue<bide::native_platform>;
-    using list = bide::basic_wake_list<bide::native_platform>;
+class answering_driver final : public driver {
+    using waiter = basic_waiter<native_platform>;
+    using queue = basic_waiter_queue<native_platform>;
+    using list = basic_wake_list<native_platform>;
 
 public:
     unsigned wait(deadline until) noexcept override {
@@ -47,14 +42,14 @@ public:
         answers_.push_back(error);
     }
 
-    bide::async_op<io_result> async_answer() { return {answering{{}, *this}}; }
+    async_op<io_result> async_answer() { return {answering{{}, *this}}; }
 
 private:
-    struct answering : bide::io_operation {
+    struct answering : io_operation {
         answering_driver& of;
 
         wait_status try_now() const noexcept { return wait_status::waiting; }
-        wait_status enqueue(waiter& w, bide::io_payload& mine) const noexcept {
+        wait_status enqueue(waiter& w, io_payload& mine) const noexcept {
             const std::lock_guard lock(of.mutex_);
             if (w.forbidden() != wait_status::waiting) {
                 w.settle(w.forbidden());
@@ -77,7 +72,7 @@ private:
             const std::lock_guard lock(mutex_);
             while (!answers_.empty() && !waiting_.empty() && handed < max_completions) {
                 waiter& first = waiting_.pop();
-                first.carried<bide::io_payload>().error = answers_.front();
+                first.carried<io_payload>().error = answers_.front();
                 answers_.pop_front();
                 ready.push(first);
                 ++handed;
@@ -87,7 +82,7 @@ private:
         return handed;
     }
 
-    bide::parker parker_;
+    parker parker_;
     std::mutex mutex_;
     std::deque<int> answers_;
     queue waiting_;
@@ -127,9 +122,9 @@ TEST_CASE("driver: an operation that is stopped or times out ends with bide's er
     }
     CHECK(outs[0].is(errc::stopped));
     CHECK(outs[1].is(errc::timeout));
-    bide::io_payload payload;
+    io_payload payload;
     payload.error = 5; // from an attempt that did not decide
-    const io_result closed = bide::io_operation().collect(wait_status::closed, payload);
+    const io_result closed = io_operation().collect(wait_status::closed, payload);
     REQUIRE_FALSE(closed);
     CHECK(closed.error() == errc::closed);
     CHECK(closed.error() != errc::stopped);

@@ -1,37 +1,17 @@
 #include <bide/sched/epoll_driver.hpp>
 
-#include <support/test.hpp>
-
 // What an epoll_driver alone promises; the rest is in file_drivers_test.cpp. On other systems the header
 // is empty, and so is this.
 #if defined(__linux__)
 
-#include <support/coroutines.hpp>
-#include <support/death.hpp>
 #include <support/file_waits.hpp>
-#include <support/gate.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <ctime>
-#include <deque>
-#include <fstream>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 using namespace std::chrono_literals;
-using bide::deadline;
-using bide::epoll_driver;
-using bide::errc;
+using namespace bide;
 using test::await;
 using test::ends;
 using test::file_outcome;
@@ -41,12 +21,12 @@ using test::readable;
 using test::writable;
 
 static_assert(std::is_same_v<decltype(std::declval<epoll_driver&>().async_wait_writable(0)),
-                             bide::async_op<bide::io_done>>);
-static_assert(std::is_same_v<bide::as_result_t<bide::io_done>, bide::io_result>);
+                             async_op<io_done>>);
+static_assert(std::is_same_v<as_result_t<io_done>, io_result>);
 
 namespace {
 
-constexpr unsigned most = bide::driver::max_completions;
+constexpr unsigned most = driver::max_completions;
 
 held await_in_turn(epoll_driver& d, int fd, bool writes, file_outcome& out, int& turns) {
     auto op = writes ? writable(d, fd) : readable(d, fd);
@@ -98,7 +78,7 @@ int lowest_free_fd() {
 // A test with a driver that could be a scheduler's.
 struct attached_driver {
     epoll_driver d;
-    bide::driver::attachment attached{d};
+    driver::attachment attached{d};
 };
 
 } // namespace
@@ -123,31 +103,6 @@ TEST_CASE_METHOD(
     CHECK(writers.granted() == 5);
 }
 
-TEST_CASE_METHOD(
-    attached_driver,
-    "epoll_driver: a later waiter for the same file is let through with the earlier ones") {
-    ends e = ends::pipe();
-    std::deque<file_outcome> outs(6);
-    std::vector<held> waits;
-    for (int round = 0; round < 3; ++round) { // the first one is cancelled each time
-        for (std::size_t i = 0; i < outs.size(); ++i) {
-            outs[i].done = false;
-            waits.push_back(await(readable(d, e.in), outs[i]));
-            waits.back().start();
-            CHECK(look(d) == 0);
-        }
-        waits.front().destroy();
-        e.put();
-        CHECK(look(d) == 5);
-        CHECK_FALSE(outs[0].done);
-        for (std::size_t i = 1; i < outs.size(); ++i) {
-            CHECK(outs[i].is_granted());
-        }
-        ends::drain(e.in);
-        waits.clear();
-    }
-}
-
 // ---- What one wait() hands over
 
 TEST_CASE_METHOD(attached_driver,
@@ -170,13 +125,11 @@ TEST_CASE_METHOD(
     "epoll_driver: with more ready files than max_completions, later calls hand over the rest") {
     constexpr std::size_t files = most + 30;
     std::vector<ends> all;
-    std::deque<file_outcome> outs(3 * files); // one call ends in the middle of a file
-    std::vector<held> waits;
+    test::file_waits waits;
     for (std::size_t i = 0; i < files; ++i) {
         all.push_back(ends::pipe());
-        for (std::size_t n = 0; n < 3; ++n) {
-            waits.push_back(await(readable(d, all[i].in), outs[3 * i + n]));
-            waits.back().start();
+        for (std::size_t n = 0; n < 3; ++n) { // one call ends in the middle of a file
+            waits.add(readable(d, all[i].in));
         }
     }
     for (ends& e : all) {
@@ -186,10 +139,8 @@ TEST_CASE_METHOD(
     for (unsigned n; (n = look(d)) != 0; handed += n) {
         CHECK(n <= most);
     }
-    CHECK(handed == outs.size());
-    for (const file_outcome& out : outs) {
-        CHECK(out.is_granted());
-    }
+    CHECK(handed == 3 * files);
+    CHECK(waits.granted() == handed);
 }
 
 TEST_CASE_METHOD(
@@ -220,7 +171,7 @@ TEST_CASE_METHOD(
 TEST_CASE("epoll_driver: forget() removes a file from the kernel's set") {
     const int set = lowest_free_fd();
     epoll_driver d;
-    const bide::driver::attachment attached(d);
+    const driver::attachment attached(d);
     ends e = ends::pipe();
     const auto size = [set] {
         std::ifstream all("/proc/self/fdinfo/" + std::to_string(set));
@@ -314,19 +265,15 @@ TEST_CASE_METHOD(attached_driver,
     ends busy = ends::pipe();
     ends e = ends::full_sockets();
     crowd all(d, busy.in, false, most);
-    file_outcome reader;
-    file_outcome writer;
-    held a = await(readable(d, e.out), reader);
-    held b = await(writable(d, e.out), writer);
-    a.start();
-    b.start();
+    test::file_waits both;
+    both.add(readable(d, e.out));
+    both.add(writable(d, e.out));
     busy.put();
     e.put_back();
     CHECK(look(d) == most);
     test::close_file(e.out); // without forget()
     CHECK(look(d) == 1);
-    CHECK(reader.is_granted());
-    CHECK(writer.is(errc::closed));
+    CHECK(both.said() == "granted closed");
 }
 
 // ---- Waits that end without an event
@@ -334,18 +281,16 @@ TEST_CASE_METHOD(attached_driver,
 TEST_CASE_METHOD(attached_driver,
                  "epoll_driver: a cancelled wait does not end a wait in the other direction") {
     ends e = ends::full_sockets();
-    file_outcome outs[2];
-    held reader = await(readable(d, e.out), outs[0]);
-    held writer = await(writable(d, e.out), outs[1]);
-    reader.start();
-    writer.start();
-    reader.destroy();
+    test::file_waits both;
+    both.add(readable(d, e.out));
+    both.add(writable(d, e.out));
+    both.destroy(0);
     e.put_back();
     CHECK(look(d) == 0); // the event without a waiter
-    CHECK_FALSE(outs[1].done);
+    CHECK(both.said() == "waits waits");
     ends::drain(e.in);
     CHECK(look(d) == 1);
-    CHECK(outs[1].is_granted());
+    CHECK(both.said() == "waits granted");
 }
 
 // ---- Without a scheduler
@@ -356,7 +301,7 @@ namespace {
 held await_by_value(epoll_driver& d, int fd, std::string& said, std::error_code& why) {
     try {
         co_await d.async_wait_readable(fd);
-    } catch (const bide::closed_error& error) {
+    } catch (const closed_error& error) {
         said = "closed";
         why = error.code();
     } catch (const std::system_error& error) {
@@ -373,7 +318,7 @@ TEST_CASE("epoll_driver: a wait without as_result throws the error") {
     std::string said;
     std::error_code why;
     {
-        const bide::driver::attachment attached(d);
+        const driver::attachment attached(d);
         held none = await_by_value(d, -1, said, why);
         none.start();
         CHECK(none.done());
@@ -410,7 +355,7 @@ TEST_CASE_METHOD(attached_driver, "epoll_driver: a wait() without events uses no
             };
             const std::int64_t before = used();
             const deadline end = deadline::after(40ms);
-            while (bide::native_platform::now() < end.steady_ns()) {
+            while (native_platform::now() < end.steady_ns()) {
                 d.wait(end);
             }
             busy = used() - before;

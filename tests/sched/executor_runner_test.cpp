@@ -4,6 +4,8 @@
 #include <bide/sched/task_group.hpp>
 #include <support/sched.hpp>
 
+using namespace bide;
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -11,7 +13,7 @@ namespace {
 // An event loop of another library: functions with a context, in a queue of its own.
 class foreign_loop {
 public:
-    void post(bide::waker w) noexcept {
+    void post(waker w) noexcept {
         const std::lock_guard lock(mutex_);
         queue_.push_back(w);
         changed_.notify_one();
@@ -31,7 +33,7 @@ public:
 
 private:
     bool run_one(bool waits) {
-        bide::waker next;
+        waker next;
         {
             std::unique_lock lock(mutex_);
             if (waits) {
@@ -49,12 +51,12 @@ private:
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<bide::waker> queue_;
+    std::deque<waker> queue_;
 };
-static_assert(bide::executor<foreign_loop>);
-static_assert(!bide::intrusive_executor<foreign_loop>);
+static_assert(executor<foreign_loop>);
+static_assert(!intrusive_executor<foreign_loop>);
 
-bide::task<int> acquire_twice(bide::semaphore& s, std::thread::id here, bool& elsewhere) {
+task<int> acquire_twice(semaphore& s, std::thread::id here, bool& elsewhere) {
     for (int i = 0; i < 2; ++i) {
         auto one = co_await s.async_acquire();
         one.forget();
@@ -63,7 +65,7 @@ bide::task<int> acquire_twice(bide::semaphore& s, std::thread::id here, bool& el
     co_return 7;
 }
 
-bide::task<> wait_for_ever(bide::semaphore& s, bool& ended) {
+task<> wait_for_ever(semaphore& s, bool& ended) {
     struct mark {
         explicit mark(bool& b) : ended(b) {}
         ~mark() { ended = true; }
@@ -74,8 +76,8 @@ bide::task<> wait_for_ever(bide::semaphore& s, bool& ended) {
 }
 
 #if BIDE_EXCEPTIONS
-bide::task<> fail() {
-    co_await bide::this_task::yield();
+task<> fail() {
+    co_await this_task::yield();
     throw std::runtime_error("told");
 }
 
@@ -92,9 +94,9 @@ std::string text_of(std::exception_ptr error) {
 
 TEST_CASE("spawn: a task runs and resumes on the executor only", "[promise.foreign-executor]") {
     foreign_loop loop;
-    bide::semaphore s(0);
+    semaphore s(0);
     bool elsewhere = false;
-    auto handle = bide::spawn(loop, acquire_twice(s, std::this_thread::get_id(), elsewhere));
+    auto handle = spawn(loop, acquire_twice(s, std::this_thread::get_id(), elsewhere));
     REQUIRE(s.waiters() == 0); // it has not run yet
     loop.drain();
     REQUIRE(s.waiters() == 1);
@@ -107,8 +109,8 @@ TEST_CASE("spawn: a task runs and resumes on the executor only", "[promise.forei
 
 TEST_CASE("spawn: runs functions, and functions that return tasks") {
     foreign_loop loop;
-    auto sum = bide::spawn(loop, [] { return 1 + 2; });
-    auto text = bide::spawn(loop, []() -> bide::task<std::string> { co_return "abc"; });
+    auto sum = spawn(loop, [] { return 1 + 2; });
+    auto text = spawn(loop, []() -> task<std::string> { co_return "abc"; });
     loop.drain();
     REQUIRE(std::move(sum).join() == 3);
     REQUIRE(std::move(text).join() == "abc");
@@ -116,16 +118,16 @@ TEST_CASE("spawn: runs functions, and functions that return tasks") {
 
 TEST_CASE("spawn: a task on an executor joins and composes with others, and sleeps") {
     foreign_loop loop;
-    auto handle = bide::spawn(loop, [&]() -> bide::task<int> {
-        auto inner = bide::spawn(loop, []() -> bide::task<int> {
-            co_await bide::this_task::sleep_for(1ms);
+    auto handle = spawn(loop, [&]() -> task<int> {
+        auto inner = spawn(loop, []() -> task<int> {
+            co_await this_task::sleep_for(1ms);
             co_return 1;
         });
-        const auto two = [](int n) -> bide::task<int> {
-            co_await bide::this_task::yield();
+        const auto two = [](int n) -> task<int> {
+            co_await this_task::yield();
             co_return n;
         };
-        auto both = co_await bide::when_all(two(10), two(100));
+        auto both = co_await when_all(two(10), two(100));
         co_return std::get<0>(both) + std::get<1>(both) + co_await std::move(inner).async_join();
     });
     loop.run_until([&] { return handle.done(); });
@@ -134,9 +136,9 @@ TEST_CASE("spawn: a task on an executor joins and composes with others, and slee
 
 TEST_CASE("spawn: a cancelled task ends on the executor") {
     foreign_loop loop;
-    bide::semaphore s(0);
+    semaphore s(0);
     bool ended = false;
-    auto handle = bide::spawn(loop, wait_for_ever(s, ended));
+    auto handle = spawn(loop, wait_for_ever(s, ended));
     loop.drain();
     REQUIRE(s.waiters() == 1);
     REQUIRE(handle.cancel());
@@ -149,10 +151,10 @@ TEST_CASE("spawn: a cancelled task ends on the executor") {
 
 TEST_CASE("spawn: a dropped handle detaches the task") {
     foreign_loop loop;
-    bide::semaphore s(0);
+    semaphore s(0);
     bool ended = false;
     {
-        auto dropped = bide::spawn(loop, wait_for_ever(s, ended));
+        auto dropped = spawn(loop, wait_for_ever(s, ended));
     }
     loop.drain();
     s.release();
@@ -167,17 +169,17 @@ TEST_CASE("spawn: with a handler, the exception of a forgotten task goes there",
           "[promise.foreign-executor]") {
     foreign_loop loop;
     std::string said;
-    bide::spawn(loop, fail(), [&](std::exception_ptr e) { said = text_of(std::move(e)); });
+    spawn(loop, fail(), [&](std::exception_ptr e) { said = text_of(std::move(e)); });
     loop.drain();
     REQUIRE(said == "told");
-    bide::spawn(loop, [] { return 1; }, [&](std::exception_ptr) { said = "no error"; });
+    spawn(loop, [] { return 1; }, [&](std::exception_ptr) { said = "no error"; });
     loop.drain();
     REQUIRE(said == "told");
 }
 
 TEST_CASE("spawn: with a handle, join() throws the exception") {
     foreign_loop loop;
-    auto handle = bide::spawn(loop, fail());
+    auto handle = spawn(loop, fail());
     loop.drain();
     REQUIRE_THROWS_AS(std::move(handle).join(), std::runtime_error);
 }
@@ -191,7 +193,7 @@ TEST_CASE("spawn: without memory nothing has begun, and nothing is lost") {
         failed = false;
         try {
             const test::failing_allocations none(n, test::shortage::single, false);
-            bide::spawn(loop, source).detach();
+            spawn(loop, source).detach();
         } catch (const std::bad_alloc&) {
             failed = true;
         }
@@ -206,7 +208,7 @@ TEST_CASE("spawn: without memory nothing has begun, and nothing is lost") {
 TEST_CASE("executor_runner: its handler gets the exceptions that no handle asks for") {
     foreign_loop loop;
     int told = 0;
-    bide::executor_runner runner(loop, [&](std::exception_ptr) { ++told; });
+    executor_runner runner(loop, [&](std::exception_ptr) { ++told; });
     runner.spawn(fail()).detach();
     runner.spawn(fail()).detach();
     loop.drain();
@@ -218,12 +220,12 @@ TEST_CASE("executor_runner: its handler gets the exceptions that no handle asks 
 
 TEST_CASE("executor_runner: its end cancels its tasks, which end in the loop") {
     foreign_loop loop;
-    bide::semaphore s(0);
+    semaphore s(0);
     bool first = false;
     bool second = false;
-    std::optional<bide::join_handle<void>> late;
+    std::optional<join_handle<void>> late;
     {
-        bide::executor_runner runner(loop);
+        executor_runner runner(loop);
         runner.spawn(wait_for_ever(s, first)).detach();
         loop.drain();
         runner.spawn(wait_for_ever(s, second)).detach(); // queued
@@ -242,9 +244,9 @@ TEST_CASE("executor_runner: its end cancels its tasks, which end in the loop") {
 TEST_CASE("executor_runner: a task and its home leave no memory behind") {
     foreign_loop loop;
     const auto once = [&] {
-        bide::executor_runner runner(loop);
+        executor_runner runner(loop);
         auto kept = runner.spawn([] { return 1; });
-        bide::spawn(loop, [] { return 2; }).detach();
+        spawn(loop, [] { return 2; }).detach();
         loop.drain();
     };
     once();
@@ -255,12 +257,12 @@ TEST_CASE("executor_runner: a task and its home leave no memory behind") {
 
 TEST_CASE("executor_runner: a group of tasks ends with its scope") {
     foreign_loop loop;
-    bide::executor_runner runner(loop);
+    executor_runner runner(loop);
     int sum = 0;
-    auto handle = runner.spawn([&]() -> bide::task<> {
-        bide::task_group group(runner);
+    auto handle = runner.spawn([&]() -> task<> {
+        task_group group(runner);
         for (int i = 1; i <= 10; ++i) {
-            group.spawn([&sum, i]() -> bide::task<> {
+            group.spawn([&sum, i]() -> task<> {
                 sum += i;
                 co_return;
             });
@@ -275,14 +277,14 @@ TEST_CASE("executor_runner: a group of tasks ends with its scope") {
 TEST_CASE("executor_runner: threads spawn while the loop runs and the runner closes") {
     for (int round = 0; round < 50; ++round) {
         foreign_loop loop;
-        bide::semaphore s(0);
+        semaphore s(0);
         std::atomic<int> ran{0};
-        auto runner = std::make_unique<bide::executor_runner>(loop);
+        auto runner = std::make_unique<executor_runner>(loop);
         std::atomic<int> done{0};
         test::team team(2, [&](int) {
             for (int i = 0; i < 20; ++i) {
                 runner
-                    ->spawn([&]() -> bide::task<> {
+                    ->spawn([&]() -> task<> {
                         ++ran;
                         auto one = co_await s.async_acquire();
                     })

@@ -3,7 +3,7 @@
 
 #include <bide/sched/epoll_driver.hpp>
 
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
@@ -12,583 +12,452 @@
 #include <bide/sched/uring_driver.hpp>
 #endif
 
-#include <bide/task/task.hpp>
-#include <support/alloc.hpp>
-#include <support/coroutines.hpp>
-#include <support/death.hpp>
 #include <support/fake_clock.hpp>
 #include <support/file_waits.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/platforms.hpp>
-#include <support/service.hpp>
-#include <support/stop.hpp>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <climits>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <ctime>
-#include <deque>
-#include <exception>
-#include <memory>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 using namespace std::chrono_literals;
-using bide::deadline;
-using bide::driver;
-using bide::errc;
-using test::await;
+using namespace bide;
 using test::ends;
 using test::file_outcome;
-using test::held;
+using test::file_waits;
 using test::look;
 using test::readable;
-using test::waits_until;
 using test::writable;
 
 namespace {
 
-// With delays at each step.
-#if defined(BIDE_TESTS_HAVE_URING)
-using drivers =
-    std::tuple<bide::basic_epoll_driver<test::jittery>, bide::basic_uring_driver<test::jittery>>;
-#else
-using drivers = std::tuple<bide::basic_epoll_driver<test::jittery>>;
-#endif
-
-// False: the system does not let this process use such a driver.
-template <class Driver> bool is_usable() {
+// The system may not let this process use such a driver.
+template <class Driver, class F> void on_driver(const char* name, F f) {
     static_assert(std::is_base_of_v<driver, Driver> && !std::is_copy_constructible_v<Driver>);
     static_assert(noexcept(std::declval<Driver&>().async_wait_readable(0)));
     static_assert(noexcept(std::declval<Driver&>().forget(0)));
-    static const std::string why = [] {
-        try {
-            const Driver made;
-        } catch (const std::system_error& error) {
-            return std::string(error.what());
-        }
-        return std::string();
-    }();
+    INFO(name);
+    std::string why;
+    try {
+        const Driver made;
+    } catch (const std::system_error& error) {
+        why = error.what();
+    }
     if (!why.empty()) {
         WARN("skipped: " << why);
+        return;
     }
-    return why.empty();
+    f(std::type_identity<Driver>());
+}
+// Calls f with the type of each driver, which has delays at each step.
+template <class F> void for_each_driver(F f) {
+    on_driver<basic_epoll_driver<test::jittery>>("epoll", f);
+#if defined(BIDE_TESTS_HAVE_URING)
+    on_driver<basic_uring_driver<test::jittery>>("uring", f);
+#endif
+}
+// Calls f with each driver, as if it were a scheduler's.
+template <class F> void on_each_driver(F f) {
+    for_each_driver([&f](auto type) {
+        typename decltype(type)::type d;
+        const driver::attachment attached(d);
+        f(d);
+    });
 }
 
 } // namespace
 
 // ---- Waits that an event ends
 
-TEMPLATE_LIST_TEST_CASE("file driver: the next wait() after a file became ready ends its waits, of "
-                        "one direction only",
-                        "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    ends e = ends::full_sockets();
-    file_outcome outs[4];
-    held reader = await(readable(d, e.out), outs[0]);
-    held second = await(readable(d, e.out), outs[1]);
-    held dropped = await(readable(d, e.out), outs[2]);
-    held writer = await(writable(d, e.out), outs[3]);
-    for (held* const h : {&reader, &second, &dropped, &writer}) {
-        h->start();
-    }
-    CHECK(look(d) == 0);
-    dropped.destroy();
-    e.put_back();
-    CHECK_FALSE(outs[0].done);
-    REQUIRE(waits_until(d, [&] { return outs[0].done && outs[1].done; }));
-    CHECK(outs[0].is_granted());
-    CHECK(outs[1].is_granted());
-    CHECK_FALSE(outs[2].done);
-    CHECK_FALSE(outs[3].done);
-    CHECK(ends::drain(e.out) == 1);
-    ends::drain(e.in);
-    REQUIRE(waits_until(d, [&] { return outs[3].done.load(); }));
-    CHECK(outs[3].is_granted());
-    CHECK(look(d) == 0);
+TEST_CASE("file driver: the next wait() after a file became ready ends its waits, of one direction "
+          "only") {
+    on_each_driver([](auto& d) {
+        const ends e = ends::full_sockets();
+        file_waits all;
+        for (int i = 0; i < 3; ++i) {
+            all.add(readable(d, e.out));
+        }
+        all.add(writable(d, e.out));
+        CHECK(look(d) == 0);
+        all.destroy(2);
+        e.put_back();
+        CHECK(all.said() == "waits waits waits waits");
+        REQUIRE(all.come_to(d, "granted granted waits waits"));
+        CHECK(ends::drain(e.out) == 1);
+        ends::drain(e.in);
+        REQUIRE(all.come_to(d, "granted granted waits granted"));
+        CHECK(look(d) == 0);
+    });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "file driver: a hang-up ends the waits of both directions, and an error those "
-    "of a pipe",
-    "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    ends sockets = ends::full_sockets();
-    ends pipe = ends::pipe();
-    ends::fill(pipe.out);
-    file_outcome outs[3];
-    held a = await(readable(d, sockets.out), outs[0]);
-    held b = await(writable(d, sockets.out), outs[1]);
-    held c = await(writable(d, pipe.out), outs[2]);
-    a.start();
-    b.start();
-    c.start();
-    CHECK(look(d) == 0);
-    test::close_file(sockets.in); // a hang-up
-    REQUIRE(waits_until(d, [&] { return outs[0].done && outs[1].done; }));
-    CHECK(outs[0].is_granted());
-    CHECK(outs[1].is_granted());
-    CHECK_FALSE(outs[2].done);
-    test::close_file(pipe.in); // an error
-    REQUIRE(waits_until(d, [&] { return outs[2].done.load(); }));
-    CHECK(outs[2].is_granted());
+TEST_CASE(
+    "file driver: a hang-up ends the waits of both directions, and an error those of a pipe") {
+    on_each_driver([](auto& d) {
+        ends sockets = ends::full_sockets();
+        ends pipe = ends::pipe();
+        ends::fill(pipe.out);
+        file_waits all;
+        all.add(readable(d, sockets.out));
+        all.add(writable(d, sockets.out));
+        all.add(writable(d, pipe.out));
+        CHECK(look(d) == 0);
+        test::close_file(sockets.in); // a hang-up
+        REQUIRE(all.come_to(d, "granted granted waits"));
+        test::close_file(pipe.in); // an error
+        REQUIRE(all.come_to(d, "granted granted granted"));
+    });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "file driver: a wait for a ready file succeeds at once, even with a stop or a "
-    "past deadline",
-    "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    ends full = ends::pipe();
-    full.put();
-    ends at_end = ends::pipe();
-    test::close_file(at_end.out);
-    ends broken = ends::pipe();
-    test::close_file(broken.in);
-    std::FILE* const file = std::tmpfile();
-    REQUIRE(file != nullptr);
-    const int regular = ::fileno(file);
-    std::stop_source stop = test::new_stop();
-    stop.request_stop();
-    std::deque<file_outcome> outs;
-    const auto starts_both = [&](const auto& make, int fd) {
-        held a = await(make(d, fd), outs.emplace_back());
-        held b = await(make(d, fd).with_stop(stop.get_token()).with_deadline(deadline::poll()),
-                       outs.emplace_back());
-        a.start();
-        b.start();
-    };
-    for (const int fd : {full.in, at_end.in, regular}) {
-        starts_both(readable<TestType>, fd);
-    }
-    for (const int fd : {full.out, broken.out, regular}) {
-        starts_both(writable<TestType>, fd);
-    }
-    for (const file_outcome& out : outs) {
-        CHECK(out.is_granted());
-    }
-    std::fclose(file);
-    CHECK(look(d) == 0);
+TEST_CASE("file driver: a wait for a ready file succeeds at once, even with a stop or a past "
+          "deadline") {
+    on_each_driver([](auto& d) {
+        const ends full = ends::pipe();
+        full.put();
+        ends at_end = ends::pipe();
+        test::close_file(at_end.out);
+        ends broken = ends::pipe();
+        test::close_file(broken.in);
+        std::FILE* const file = std::tmpfile();
+        REQUIRE(file != nullptr);
+        const int regular = ::fileno(file);
+        std::stop_source stop = test::new_stop();
+        stop.request_stop();
+        file_waits all;
+        const auto late = [&](auto op) {
+            all.add(std::move(op).with_stop(stop.get_token()).with_deadline(deadline::poll()));
+        };
+        for (const int fd : {full.in, at_end.in, regular}) {
+            all.add(readable(d, fd));
+            late(readable(d, fd));
+        }
+        for (const int fd : {full.out, broken.out, regular}) {
+            all.add(writable(d, fd));
+            late(writable(d, fd));
+        }
+        CHECK(all.granted() == 12);
+        std::fclose(file);
+        CHECK(look(d) == 0);
+    });
 }
 
 // ---- Waits that end without an event
 
-TEMPLATE_LIST_TEST_CASE(
-    "file driver: a wait for a number that is no file ends with the system's error", "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    ends e = ends::pipe();
-    const int gone = e.in;
-    file_outcome before;
-    held h = await(readable(d, e.in), before); // a descriptor that has an entry
-    h.start();
-    d.forget(e.in);
-    CHECK(before.is(errc::closed));
-    test::close_file(e.in);
-    const std::size_t allocated = test::allocations_here();
-    for (const int fd : {-1, INT_MIN, INT_MAX, 1'000'000, gone}) {
-        for (const bool reads : {true, false}) {
-            file_outcome out;
-            held a = reads ? await(readable(d, fd), out) : await(writable(d, fd), out);
-            a.start();
-            CHECK(out.is(std::errc::bad_file_descriptor));
-            CHECK(out.why.category() == std::system_category());
-            d.forget(fd);
+TEST_CASE("file driver: a wait for a number that is no file ends with the system's error") {
+    on_each_driver([](auto& d) {
+        ends e = ends::pipe();
+        const int gone = e.in;
+        file_waits before;
+        before.add(readable(d, e.in)); // a descriptor that has an entry
+        d.forget(e.in);
+        CHECK(before.said() == "closed");
+        test::close_file(e.in);
+        file_waits all;
+        const std::size_t allocated = test::allocations_here();
+        for (const int fd : {-1, INT_MIN, INT_MAX, 1'000'000, gone}) {
+            for (file_outcome* const out : {&all.add(readable(d, fd)), &all.add(writable(d, fd))}) {
+                CHECK(out->said() == "nofile");
+                CHECK(out->why.category() == std::system_category());
+                d.forget(fd);
+            }
         }
-    }
-    // There are ten frames, and no table of a million entries.
-    CHECK(test::allocations_here() - allocated <= 20);
-    CHECK(look(d) == 0);
+        // There are ten frames, and no table of a million entries.
+        CHECK(test::allocations_here() - allocated <= 20);
+        CHECK(look(d) == 0);
+    });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "file driver: a time-out, a stop and the end of the coroutine remove the wait", "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    ends e = ends::sockets();
-    std::stop_source stop = test::new_stop();
-    file_outcome outs[4];
-    held late = await(readable(d, e.in).with_deadline(deadline::after(1ms)), outs[0]);
-    held stopped = await(readable(d, e.in).with_stop(stop.get_token()), outs[1]);
-    held dropped = await(readable(d, e.in), outs[2]);
-    held once = await(readable(d, e.in).with_deadline(deadline::poll()), outs[3]);
-    once.start();
-    CHECK(outs[3].is(errc::timeout));
-    late.start();
-    stopped.start();
-    dropped.start();
-    stop.request_stop();
-    REQUIRE(test::eventually([&] { return outs[0].done && outs[1].done; }));
-    test::service_thread<test::jittery>();
-    dropped.destroy();
-    CHECK(outs[0].is(errc::timeout));
-    CHECK(outs[1].is(errc::stopped));
-    CHECK_FALSE(outs[2].done);
-    e.put();
-    const deadline soon = deadline::after(2ms);
-    CHECK(d.wait(soon) == 0); // the event without a waiter does not end it
-    CHECK(bide::native_platform::now() >= soon.steady_ns());
-    test::close_file(e.in);
-    char byte = 0;
-    CHECK(test::eventually([&] { // the end: the kernel keeps no reference
-        return ::read(e.out, &byte, 1) == 0 || errno == ECONNRESET;
-    }));
-}
-
-TEMPLATE_LIST_TEST_CASE("file driver: forget() ends all waits for a file with closed, and the file "
-                        "can be waited for again",
-                        "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    ends e = ends::full_sockets();
-    file_outcome outs[4];
-    held a = await(readable(d, e.out), outs[0]);
-    held b = await(readable(d, e.out), outs[1]);
-    held c = await(writable(d, e.out), outs[2]);
-    a.start();
-    b.start();
-    c.start();
-    d.forget(e.out);
-    for (int i = 0; i < 3; ++i) {
-        CHECK(outs[i].is(errc::closed));
-    }
-    held again = await(readable(d, e.out), outs[3]);
-    again.start();
-    CHECK(look(d) == 0);
-    e.put_back();
-    REQUIRE(waits_until(d, [&] { return outs[3].done.load(); }));
-    CHECK(outs[3].is_granted());
-    d.forget(e.in); // no coroutine has waited for it
-    d.forget(-1);
-    d.forget(INT_MAX);
-}
-
-TEMPLATE_LIST_TEST_CASE("file driver: a wait that no scheduler would end fails at once",
-                        "[promise.file-wait-without-driver]", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    ends e = ends::pipe();
-    for (int round = 0; round < 3; ++round) { // never attached, and attached earlier
-        file_outcome outs[4];
-        held a = await(readable(d, e.in), outs[0]);
-        held b = await(readable(d, e.in).with_deadline(deadline::never()), outs[1]);
-        held c = await(readable(d, e.in).with_deadline(deadline::poll()), outs[2]);
-        a.start();
-        b.start();
-        c.start();
-        CHECK(outs[0].is(std::errc::resource_deadlock_would_occur));
-        CHECK(outs[1].is(std::errc::resource_deadlock_would_occur));
-        CHECK(outs[2].is(errc::timeout));
-        const driver::attachment attached(d);
-        held w = await(readable(d, e.in), outs[3]);
-        w.start();
-        CHECK_FALSE(outs[3].done);
+TEST_CASE("file driver: a time-out, a stop and the end of the coroutine remove the wait") {
+    on_each_driver([](auto& d) {
+        ends e = ends::sockets();
+        std::stop_source stop = test::new_stop();
+        file_waits all;
+        all.add(readable(d, e.in).with_deadline(deadline::poll()));
+        CHECK(all.said() == "timeout");
+        all.add(readable(d, e.in).with_deadline(deadline::after(1ms)));
+        all.add(readable(d, e.in).with_stop(stop.get_token()));
+        all.add(readable(d, e.in));
+        stop.request_stop();
+        REQUIRE(test::eventually([&] { return all.said() == "timeout timeout stopped waits"; }));
+        test::service_thread<test::jittery>();
+        all.destroy(3);
         e.put();
-        REQUIRE(waits_until(d, [&] { return outs[3].done.load(); }));
-        CHECK(outs[3].is_granted());
-        CHECK(ends::drain(e.in) == 1);
-    }
+        const deadline soon = deadline::after(2ms);
+        CHECK(d.wait(soon) == 0); // the event without a waiter does not end it
+        CHECK(native_platform::now() >= soon.steady_ns());
+        CHECK(all.said() == "timeout timeout stopped waits");
+        test::close_file(e.in);
+        char byte = 0;
+        CHECK(test::eventually([&] { // the end: the kernel keeps no reference
+            return ::read(e.out, &byte, 1) == 0 || errno == ECONNRESET;
+        }));
+    });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "file driver: the end of an attachment ends all waits, and a second attachment throws", "",
-    drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    ends a = ends::pipe();
-    ends b = ends::full_sockets();
-    file_outcome outs[3];
-    held first = await(readable(d, a.in), outs[0]);
-    held second = await(writable(d, b.out), outs[1]);
-    {
-        const driver::attachment attached(d);
-        first.start();
-        second.start();
-        std::error_code why;
-        try {
-            const driver::attachment another(d);
-        } catch (const std::system_error& error) {
-            why = error.code();
+TEST_CASE("file driver: forget() ends all waits for a file with closed, and the file can be waited "
+          "for again") {
+    on_each_driver([](auto& d) {
+        const ends e = ends::full_sockets();
+        file_waits all;
+        all.add(readable(d, e.out));
+        all.add(readable(d, e.out));
+        all.add(writable(d, e.out));
+        d.forget(e.out);
+        CHECK(all.said() == "closed closed closed");
+        all.add(readable(d, e.out));
+        CHECK(look(d) == 0);
+        e.put_back();
+        REQUIRE(all.come_to(d, "closed closed closed granted"));
+        d.forget(e.in); // no coroutine has waited for it
+        d.forget(-1);
+        d.forget(INT_MAX);
+    });
+}
+
+TEST_CASE("file driver: a wait that no scheduler would end fails at once",
+          "[promise.file-wait-without-driver]") {
+    for_each_driver([](auto type) {
+        typename decltype(type)::type d;
+        const ends e = ends::pipe();
+        for (int round = 0; round < 3; ++round) { // never attached, and attached earlier
+            file_waits all;
+            all.add(readable(d, e.in));
+            all.add(readable(d, e.in).with_deadline(deadline::never()));
+            all.add(readable(d, e.in).with_deadline(deadline::poll()));
+            CHECK(all.said() == "undriven undriven timeout");
+            const driver::attachment attached(d);
+            all.add(readable(d, e.in));
+            CHECK(all.said() == "undriven undriven timeout waits");
+            e.put();
+            REQUIRE(all.come_to(d, "undriven undriven timeout granted"));
+            CHECK(ends::drain(e.in) == 1);
         }
-        CHECK(why == std::errc::device_or_resource_busy);
-        CHECK_FALSE(outs[0].done);
-    }
-    CHECK(outs[0].is(errc::closed));
-    CHECK(outs[1].is(errc::closed));
-    const driver::attachment again(d);
-    held third = await(readable(d, a.in), outs[2]);
-    third.start();
-    CHECK_FALSE(outs[2].done);
-    a.put();
-    REQUIRE(waits_until(d, [&] { return outs[2].done.load(); }));
-    CHECK(outs[2].is_granted());
+    });
+}
+
+TEST_CASE("file driver: the end of an attachment ends all waits, and a second attachment throws") {
+    for_each_driver([](auto type) {
+        typename decltype(type)::type d;
+        const ends a = ends::pipe();
+        const ends b = ends::full_sockets();
+        file_waits all;
+        {
+            const driver::attachment attached(d);
+            all.add(readable(d, a.in));
+            all.add(writable(d, b.out));
+            std::error_code why;
+            try {
+                const driver::attachment another(d);
+            } catch (const std::system_error& error) {
+                why = error.code();
+            }
+            CHECK(why == std::errc::device_or_resource_busy);
+            CHECK(all.said() == "waits waits");
+        }
+        CHECK(all.said() == "closed closed");
+        const driver::attachment again(d);
+        all.add(readable(d, a.in));
+        CHECK(all.said() == "closed closed waits");
+        a.put();
+        REQUIRE(all.come_to(d, "closed closed granted"));
+    });
 }
 
 // ---- Limits
 
-TEMPLATE_LIST_TEST_CASE(
-    "file driver: a first wait without memory fails, and later ones allocate nothing", "",
-    drivers) {
-    if (!is_usable<TestType>() || !test::counts_allocations()) {
+TEST_CASE("file driver: a first wait without memory fails, and later ones allocate nothing") {
+    if (!test::counts_allocations()) {
         return;
     }
-    TestType d;
-    const driver::attachment attached(d);
-    ends e = ends::pipe();
-    file_outcome refused;
-    auto first = [&] {
-        const test::out_of_memory none;
-        return readable(d, e.in); // which makes the entry of the file
-    }();
-    held h = await(std::move(first), refused);
-    h.start();
-    CHECK(refused.is(std::errc::not_enough_memory));
-    for (int round = 0; round < 3; ++round) {
-        file_outcome out;
-        held next = await(readable(d, e.in), out);
-        const std::size_t before = test::allocations_here();
-        next.start();
-        const std::size_t after = test::allocations_here();
-        e.put();
-        REQUIRE(waits_until(d, [&] { return out.done.load(); }));
-        CHECK(out.is_granted());
-        CHECK((round == 0 || before == after));
-        ends::drain(e.in);
-    }
+    on_each_driver([](auto& d) {
+        const ends e = ends::pipe();
+        auto first = [&] {
+            const test::out_of_memory none;
+            return readable(d, e.in); // which makes the entry of the file
+        }();
+        file_waits refused;
+        CHECK(refused.add(std::move(first)).is(std::errc::not_enough_memory));
+        for (int round = 0; round < 3; ++round) {
+            file_outcome out;
+            test::held next = test::await(readable(d, e.in), out);
+            const std::size_t before = test::allocations_here();
+            next.start();
+            const std::size_t after = test::allocations_here();
+            e.put();
+            REQUIRE(test::waits_until(d, [&] { return out.done.load(); }));
+            CHECK(out.is_granted());
+            CHECK((round == 0 || before == after));
+            ends::drain(e.in);
+        }
+    });
 }
 
 // g++'s sanitizer for undefined behaviour needs files where an exception is constructed.
 #if !defined(__SANITIZE_ADDRESS__)
-TEMPLATE_LIST_TEST_CASE(
-    "file driver: without free descriptors the constructor throws, and leaks none", "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    const std::size_t files = test::open_files();
-    const int first = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    ::close(first);
-    constexpr bool needs_two = !std::is_constructible_v<TestType, unsigned>;
-    for (int room = 0; room < (needs_two ? 2 : 1); ++room) {
-        std::exception_ptr thrown;
-        {
-            const test::no_descriptors small(static_cast<rlim_t>(first + room));
-            try {
-                const TestType d;
-            } catch (...) {
-                thrown = std::current_exception(); // a sanitizer may need files to read it
+TEST_CASE("file driver: without free descriptors the constructor throws, and leaks none") {
+    for_each_driver([](auto type) {
+        using any_driver = typename decltype(type)::type;
+        const std::size_t files = test::open_files();
+        const int first = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+        ::close(first);
+        constexpr bool needs_two = !std::is_constructible_v<any_driver, unsigned>;
+        for (int room = 0; room < (needs_two ? 2 : 1); ++room) {
+            std::exception_ptr thrown;
+            {
+                const test::no_descriptors small(static_cast<rlim_t>(first + room));
+                try {
+                    const any_driver d;
+                } catch (...) {
+                    thrown = std::current_exception(); // a sanitizer may need files to read it
+                }
             }
+            REQUIRE(thrown);
+            std::error_code why;
+            std::string said;
+            try {
+                std::rethrow_exception(thrown);
+            } catch (const std::system_error& error) {
+                why = error.code();
+                said = error.what();
+            }
+            CHECK(why == std::errc::too_many_files_open);
+            CHECK((needs_two || test::contains(said, "the system has refused io_uring")));
+            CHECK(test::open_files() == files);
         }
-        REQUIRE(thrown);
-        std::error_code why;
-        std::string said;
-        try {
-            std::rethrow_exception(thrown);
-        } catch (const std::system_error& error) {
-            why = error.code();
-            said = error.what();
+        {
+            const any_driver d;
         }
-        CHECK(why == std::errc::too_many_files_open);
-        CHECK((needs_two || test::contains(said, "the system has refused io_uring")));
         CHECK(test::open_files() == files);
-    }
-    {
-        const TestType d;
-    }
-    CHECK(test::open_files() == files);
+    });
 }
 #endif
 
-TEMPLATE_LIST_TEST_CASE("file driver: destroyed with waiters, it terminates with their number", "",
-                        drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    const std::string said = test::dies([] {
-        ends e = ends::full_sockets();
-        file_outcome outs[2];
-        TestType d;
-        const driver::attachment attached(d);
-        held reader = await(readable(d, e.out), outs[0]);
-        held writer = await(writable(d, e.out), outs[1]);
-        reader.start();
-        writer.start();
-        std::destroy_at(&d);
+TEST_CASE("file driver: destroyed with waiters, it terminates with their number") {
+    for_each_driver([](auto type) {
+        const std::string said = test::dies([] {
+            typename decltype(type)::type d;
+            const driver::attachment attached(d);
+            const ends e = ends::full_sockets();
+            file_waits all;
+            all.add(readable(d, e.out));
+            all.add(writable(d, e.out));
+            std::destroy_at(&d);
+        });
+        INFO(said);
+        CHECK(test::contains(said, "_driver 0x"));
+        CHECK(test::contains(said, "destroyed with 2 waiting"));
     });
-    INFO(said);
-    CHECK(test::contains(said, "_driver 0x"));
-    CHECK(test::contains(said, "destroyed with 2 waiting"));
 }
 
 // ---- Wakes and time-outs of wait()
 
-TEMPLATE_LIST_TEST_CASE("file driver: wakes before a wait() end that one, and no later one", "",
-                        drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    for (int round = 0; round < 3; ++round) {
-        d.wake();
-        d.wake();
-        CHECK(d.wait(deadline::never()) == 0);
-        const deadline soon = deadline::after(2ms);
-        CHECK(d.wait(soon) == 0); // the second wake does not end it
-        CHECK(bide::native_platform::now() >= soon.steady_ns());
-    }
-}
-
-TEMPLATE_LIST_TEST_CASE("file driver: a wait() does not return before its deadline, on any clock",
-                        "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    using fake = test::fake_clock<TestType>;
-    TestType d;
-    const driver::attachment attached(d);
-    CHECK(look(d) == 0);
-    CHECK(d.wait(deadline::after(-1h)) == 0);
-    CHECK(d.wait(deadline::at(std::chrono::steady_clock::now() - 1h)) == 0);
-    for (const auto rest : {1ns, 999ns, 50'000ns, 1'000'001ns, 3'700'000ns}) {
-        const deadline end = deadline::after(rest);
-        CHECK(d.wait(end) == 0);
-        CHECK(bide::native_platform::now() >= end.steady_ns());
-        const auto when = std::chrono::system_clock::now() + rest;
-        CHECK(d.wait(deadline::at(when)) == 0);
-        CHECK(std::chrono::system_clock::now() >= when);
-    }
-    std::atomic<bool> over{false};
-    bool early = false;
-    test::team clocks(2, [&](int i) {
-        using time_point = typename fake::time_point;
-        if (i == 0) {
-            d.wait(deadline::at(time_point(2ms)));
-            early = fake::now() < time_point(2ms);
-            over = true;
-        } else if (test::eventually([] { return fake::reads > 6; })) {
-            fake::set(1h);
-        }
-    });
-    clocks.join();
-    CHECK(over);
-    CHECK_FALSE(early);
-}
-
-TEMPLATE_LIST_TEST_CASE("file driver: a signal does not end a wait", "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    struct sigaction before{};
-    struct sigaction quiet{};
-    static std::atomic<int> signals{0};
-    signals = 0;
-    quiet.sa_handler = [](int) { signals.fetch_add(1); }; // and no SA_RESTART
-    REQUIRE(::sigaction(SIGUSR1, &quiet, &before) == 0);
-    TestType d;
-    const driver::attachment attached(d);
-    std::atomic<pthread_t> sleeper{};
-    std::atomic<bool> ready{false};
-    std::atomic<bool> over{false};
-    unsigned handed = 7;
-    test::run_threads(2, [&](int i) {
-        if (i == 0) {
-            sleeper = ::pthread_self();
-            ready = true;
-            handed = d.wait(deadline::never());
-            over = true;
-            return;
-        }
-        test::eventually([&] { return ready.load(); });
-        for (int sent = 1; sent <= 20 && !over; ++sent) {
-            ::pthread_kill(sleeper, SIGUSR1);
-            test::eventually([&] { return signals == sent; });
-        }
-        d.wake();
-    });
-    ::sigaction(SIGUSR1, &before, nullptr);
-    CHECK(signals == 20);
-    CHECK(handed == 0);
-}
-
-TEMPLATE_LIST_TEST_CASE("file driver: no wake is lost, and each one publishes what was done before",
-                        "[promise.ready-file]", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    CHECK(test::wakes_in_order(d, 500));
-}
-
-TEMPLATE_LIST_TEST_CASE("file driver: of many wakes at the same time none is lost", "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    constexpr int wakers = 3;
-    constexpr int each = 500;
-    std::atomic<int> made{0};
-    std::atomic<int> taken{0};
-    test::run_threads(1 + wakers, [&](int i) {
-        if (i == 0) {
-            while (taken != wakers * each) {
-                if (made.load() == taken.load()) { // sleeps only if there is nothing
-                    d.wait(deadline::never());
-                }
-                taken = made.load();
-            }
-            return;
-        }
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-        for (int n = 0; n < each; ++n) {
-            chance();
-            ++made;
+TEST_CASE("file driver: wakes before a wait() end that one, and no later one") {
+    on_each_driver([](auto& d) {
+        for (int round = 0; round < 3; ++round) {
             d.wake();
-            if (n % 8 == 0) { // so that it sleeps sometimes
-                test::eventually([&] { return taken >= made; });
-            }
+            d.wake();
+            CHECK(d.wait(deadline::never()) == 0);
+            const deadline soon = deadline::after(2ms);
+            CHECK(d.wait(soon) == 0); // the second wake does not end it
+            CHECK(native_platform::now() >= soon.steady_ns());
         }
     });
-    CHECK(taken == wakers * each);
+}
+
+TEST_CASE("file driver: a wait() does not return before its deadline, on any clock") {
+    on_each_driver([](auto& d) {
+        using fake = test::fake_clock<std::remove_reference_t<decltype(d)>>;
+        CHECK(look(d) == 0);
+        CHECK(d.wait(deadline::after(-1h)) == 0);
+        CHECK(d.wait(deadline::at(std::chrono::steady_clock::now() - 1h)) == 0);
+        for (const auto rest : {1ns, 999ns, 50'000ns, 1'000'001ns, 3'700'000ns}) {
+            const deadline end = deadline::after(rest);
+            CHECK(d.wait(end) == 0);
+            CHECK(native_platform::now() >= end.steady_ns());
+            const auto when = std::chrono::system_clock::now() + rest;
+            CHECK(d.wait(deadline::at(when)) == 0);
+            CHECK(std::chrono::system_clock::now() >= when);
+        }
+        std::atomic<bool> over{false};
+        bool early = false;
+        test::team clocks(2, [&](int i) {
+            using time_point = typename fake::time_point;
+            if (i == 0) {
+                d.wait(deadline::at(time_point(2ms)));
+                early = fake::now() < time_point(2ms);
+                over = true;
+            } else if (test::eventually([] { return fake::reads > 6; })) {
+                fake::set(1h);
+            }
+        });
+        clocks.join();
+        CHECK(over);
+        CHECK_FALSE(early);
+    });
+}
+
+TEST_CASE("file driver: a signal does not end a wait") {
+    on_each_driver([](auto& d) {
+        struct sigaction before{};
+        struct sigaction quiet{};
+        static std::atomic<int> signals{0};
+        signals = 0;
+        quiet.sa_handler = [](int) { signals.fetch_add(1); }; // and no SA_RESTART
+        REQUIRE(::sigaction(SIGUSR1, &quiet, &before) == 0);
+        std::atomic<pthread_t> sleeper{};
+        std::atomic<bool> ready{false};
+        std::atomic<bool> over{false};
+        unsigned handed = 7;
+        test::run_threads(2, [&](int i) {
+            if (i == 0) {
+                sleeper = ::pthread_self();
+                ready = true;
+                handed = d.wait(deadline::never());
+                over = true;
+                return;
+            }
+            test::eventually([&] { return ready.load(); });
+            for (int sent = 1; sent <= 20 && !over; ++sent) {
+                ::pthread_kill(sleeper, SIGUSR1);
+                test::eventually([&] { return signals == sent; });
+            }
+            d.wake();
+        });
+        ::sigaction(SIGUSR1, &before, nullptr);
+        CHECK(signals == 20);
+        CHECK(handed == 0);
+    });
+}
+
+TEST_CASE("file driver: no wake is lost, and each one publishes what was done before",
+          "[promise.ready-file]") {
+    on_each_driver([](auto& d) { CHECK(test::wakes_in_order(d, 500)); });
+}
+
+TEST_CASE("file driver: of many wakes at the same time none is lost") {
+    on_each_driver([](auto& d) {
+        constexpr int wakers = 3;
+        constexpr int each = 500;
+        std::atomic<int> made{0};
+        std::atomic<int> taken{0};
+        test::run_threads(1 + wakers, [&](int i) {
+            if (i == 0) {
+                while (taken != wakers * each) {
+                    if (made.load() == taken.load()) { // sleeps only if there is nothing
+                        d.wait(deadline::never());
+                    }
+                    taken = made.load();
+                }
+                return;
+            }
+            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+            for (int n = 0; n < each; ++n) {
+                chance();
+                ++made;
+                d.wake();
+                if (n % 8 == 0) { // so that it sleeps sometimes
+                    test::eventually([&] { return taken >= made; });
+                }
+            }
+        });
+        CHECK(taken == wakers * each);
+    });
 }
 
 // ---- Load
@@ -625,7 +494,7 @@ template <class Driver>
 test::held_on<test::thread_executor> send(test::thread_executor&, Driver& d, int fd, unsigned total,
                                           file_outcome& out) {
     std::array<unsigned char, 700> bytes;
-    bide::io_result last;
+    io_result last;
     for (unsigned sent = 0; sent < total && last;) {
         const unsigned n = std::min(total - sent, 1 + 2u * mix(sent));
         for (unsigned i = 0; i < n; ++i) {
@@ -644,135 +513,124 @@ test::held_on<test::thread_executor> send(test::thread_executor&, Driver& d, int
 }
 
 template <class Driver>
-bide::task<bool> readable_within(Driver& d, int fd, std::chrono::nanoseconds rest) {
+task<bool> readable_within(Driver& d, int fd, std::chrono::nanoseconds rest) {
     const auto got = co_await d.async_wait_readable(fd).with_timeout(rest);
     co_return got.has_value();
 }
 
 } // namespace
 
-TEMPLATE_LIST_TEST_CASE("file driver: under load each byte arrives once, in order", "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    using sender = test::held_on<test::thread_executor>;
-    constexpr std::size_t files = 24;
-    constexpr unsigned total = 4'000;
-    TestType d;
-    const driver::attachment attached(d);
-    std::deque<ends> all;
-    std::deque<file_outcome> sent(2 * files);
-    std::deque<received> got(2 * files);
-    std::vector<sender> senders;
-    test::thread_executor there; // for the senders; the receivers run in wait()
-    for (std::size_t i = 0; i < 2 * files; ++i) {
-        if (i % 2 == 0) {
-            all.push_back(ends::sockets());
-        }
-        const int fd = i % 2 == 0 ? all.back().in : all.back().out;
-        const int small = 4'096;
-        ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-        got[i].readers = 1 + static_cast<int>(i) % 3;
-        for (int n = got[i].readers; n != 0; --n) {
-            receive(d, fd, got[i]);
-        }
-        senders.push_back(send(there, d, fd, total, sent[i]));
-    }
-    {
-        const test::driving thread(d);
-        for (sender& s : senders) {
-            there.post(bide::waker([](void* h) noexcept { static_cast<sender*>(h)->start(); }, &s));
-        }
-        const auto over = [&] {
-            return std::all_of(sent.begin(), sent.end(),
-                               [](const file_outcome& o) { return o.done.load(); }) &&
-                   std::all_of(got.begin(), got.end(),
-                               [](const received& r) { return r.readers == 0; });
-        };
-        REQUIRE(test::eventually(over));
-    }
-    for (std::size_t i = 0; i < 2 * files; ++i) {
-        CHECK(sent[i].is_granted());
-        CHECK(got[i].good);
-        CHECK(got[i].total == total);
-    }
-    CHECK(look(d) == 0);
-}
-
-TEMPLATE_LIST_TEST_CASE("file driver: in a storm of time-outs each byte is read once", "",
-                        drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    constexpr std::uint32_t pipes = 3;
-    constexpr unsigned total = 400;
-    std::vector<ends> all;
-    for (std::uint32_t i = 0; i < pipes; ++i) {
-        all.push_back(ends::pipe());
-    }
-    std::atomic<unsigned> received{0};
-    const test::driving thread(d);
-    test::run_threads(3, [&](int i) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-        for (unsigned sent = 0; i == 0 && sent < total; ++sent) {
-            all[chance.below(pipes)].put();
-            chance.dawdle(15);
-        }
-        while (i != 0 && received < total) {
-            const int fd = all[chance.below(pipes)].in;
-            if (bide::sync_wait(readable_within(d, fd, chance.rest(16)))) {
-                received += static_cast<unsigned>(ends::drain(fd));
+TEST_CASE("file driver: under load each byte arrives once, in order") {
+    on_each_driver([](auto& d) {
+        using sender = test::held_on<test::thread_executor>;
+        constexpr std::size_t files = 24;
+        constexpr unsigned total = 4'000;
+        std::deque<ends> all;
+        std::deque<file_outcome> sent(2 * files);
+        std::deque<received> got(2 * files);
+        std::vector<sender> senders;
+        test::thread_executor there; // for the senders; the receivers run in wait()
+        for (std::size_t i = 0; i < 2 * files; ++i) {
+            if (i % 2 == 0) {
+                all.push_back(ends::sockets());
             }
+            const int fd = i % 2 == 0 ? all.back().in : all.back().out;
+            const int small = 4'096;
+            ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+            got[i].readers = 1 + static_cast<int>(i) % 3;
+            for (int n = got[i].readers; n != 0; --n) {
+                receive(d, fd, got[i]);
+            }
+            senders.push_back(send(there, d, fd, total, sent[i]));
         }
+        {
+            const test::driving thread(d);
+            for (sender& s : senders) {
+                there.post(waker([](void* h) noexcept { static_cast<sender*>(h)->start(); }, &s));
+            }
+            const auto over = [&] {
+                return std::all_of(sent.begin(), sent.end(),
+                                   [](const file_outcome& o) { return o.done.load(); }) &&
+                       std::all_of(got.begin(), got.end(),
+                                   [](const received& r) { return r.readers == 0; });
+            };
+            REQUIRE(test::eventually(over));
+        }
+        for (std::size_t i = 0; i < 2 * files; ++i) {
+            CHECK(sent[i].is_granted());
+            CHECK(got[i].good);
+            CHECK(got[i].total == total);
+        }
+        CHECK(look(d) == 0);
     });
-    CHECK(received == total);
-    for (const ends& e : all) {
-        CHECK(ends::drain(e.in) == 0);
-    }
 }
 
-TEMPLATE_LIST_TEST_CASE("file driver: while files are opened and closed, each wait ends as it must",
-                        "", drivers) {
-    if (!is_usable<TestType>()) {
-        return;
-    }
-    TestType d;
-    const driver::attachment attached(d);
-    constexpr int rounds = 100;
-    constexpr int threads = 2; // they reuse each other's descriptors
-    int wrong[threads] = {};
-    {
+TEST_CASE("file driver: in a storm of time-outs each byte is read once") {
+    on_each_driver([](auto& d) {
+        constexpr std::uint32_t pipes = 3;
+        constexpr unsigned total = 400;
+        std::vector<ends> all;
+        for (std::uint32_t i = 0; i < pipes; ++i) {
+            all.push_back(ends::pipe());
+        }
+        std::atomic<unsigned> received{0};
         const test::driving thread(d);
-        test::run_threads(threads, [&](int i) {
+        test::run_threads(3, [&](int i) {
             test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-            for (int round = 0; round < rounds; ++round) {
-                ends e = chance.below(2) == 0 ? ends::pipe() : ends::sockets();
-                std::stop_source stop = test::new_stop();
-                file_outcome out;
-                test::await_detached(readable(d, e.in).with_stop(stop.get_token()), out);
-                chance();
-                const std::uint32_t end = 1 + chance.below(7); // one of the three, or more
-                if ((end & 1) != 0) {
-                    e.put();
+            for (unsigned sent = 0; i == 0 && sent < total; ++sent) {
+                all[chance.below(pipes)].put();
+                chance.dawdle(15);
+            }
+            while (i != 0 && received < total) {
+                const int fd = all[chance.below(pipes)].in;
+                if (sync_wait(readable_within(d, fd, chance.rest(16)))) {
+                    received += static_cast<unsigned>(ends::drain(fd));
                 }
-                if ((end & 2) != 0) {
-                    d.forget(e.in);
-                }
-                if ((end & 4) != 0) {
-                    stop.request_stop();
-                }
-                const bool as_it_has_to = test::eventually([&] { return out.done.load(); }) &&
-                                          (((end & 1) != 0 && out.is_granted()) ||
-                                           ((end & 2) != 0 && out.is(errc::closed)) ||
-                                           ((end & 4) != 0 && out.is(errc::stopped)));
-                wrong[i] += as_it_has_to ? 0 : 1;
             }
         });
-    }
-    CHECK(wrong[0] + wrong[1] == 0);
-    CHECK(look(d) == 0);
+        CHECK(received == total);
+        for (const ends& e : all) {
+            CHECK(ends::drain(e.in) == 0);
+        }
+    });
+}
+
+TEST_CASE("file driver: while files are opened and closed, each wait ends as it must") {
+    on_each_driver([](auto& d) {
+        constexpr int rounds = 100;
+        constexpr int threads = 2; // they reuse each other's descriptors
+        int wrong[threads] = {};
+        {
+            const test::driving thread(d);
+            test::run_threads(threads, [&](int i) {
+                test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+                for (int round = 0; round < rounds; ++round) {
+                    ends e = chance.below(2) == 0 ? ends::pipe() : ends::sockets();
+                    std::stop_source stop = test::new_stop();
+                    file_outcome out;
+                    test::await_detached(readable(d, e.in).with_stop(stop.get_token()), out);
+                    chance();
+                    const std::uint32_t end = 1 + chance.below(7); // one of the three, or more
+                    if ((end & 1) != 0) {
+                        e.put();
+                    }
+                    if ((end & 2) != 0) {
+                        d.forget(e.in);
+                    }
+                    if ((end & 4) != 0) {
+                        stop.request_stop();
+                    }
+                    const bool as_it_has_to = test::eventually([&] { return out.done.load(); }) &&
+                                              (((end & 1) != 0 && out.is_granted()) ||
+                                               ((end & 2) != 0 && out.is(errc::closed)) ||
+                                               ((end & 4) != 0 && out.is(errc::stopped)));
+                    wrong[i] += as_it_has_to ? 0 : 1;
+                }
+            });
+        }
+        CHECK(wrong[0] + wrong[1] == 0);
+        CHECK(look(d) == 0);
+    });
 }
 
 #endif

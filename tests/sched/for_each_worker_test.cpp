@@ -3,8 +3,7 @@
 #include <bide/sched/for_each_worker.hpp>
 #include <support/sched.hpp>
 
-using bide::for_each_worker;
-using bide::scheduler;
+using namespace bide;
 using test::eventually;
 using test::spin_until;
 using test::with;
@@ -63,9 +62,9 @@ TEST_CASE("for_each_worker: on a worker's thread it refuses, and a coroutine the
     const auto count = [&calls] { return ++calls; };
     CHECK_THROWS_AS(s.spawn([&] { for_each_worker(s, count); }).join(), std::system_error);
     CHECK(calls == 0);
-    const auto both = [](scheduler& on, std::atomic<int>& n) -> bide::task<std::size_t> {
+    const auto both = [](scheduler& on, std::atomic<int>& n) -> task<std::size_t> {
         const auto add = [&n] { return ++n; };
-        const auto values = co_await bide::async_for_each_worker(on, add);
+        const auto values = co_await async_for_each_worker(on, add);
         co_return values.size();
     };
     auto first = s.spawn(both(s, calls)); // each waits for the other's worker
@@ -73,7 +72,7 @@ TEST_CASE("for_each_worker: on a worker's thread it refuses, and a coroutine the
     CHECK(std::move(first).join() == 2);
     CHECK(std::move(second).join() == 2);
     CHECK(calls == 4);
-    CHECK(bide::sync_wait(both(s, calls)) == 2);
+    CHECK(sync_wait(both(s, calls)) == 2);
     s.spawn_blocking([&] { for_each_worker(s, count); }).join();
     CHECK(calls == 8);
 }
@@ -112,14 +111,14 @@ TEST_CASE("for_each_worker: after the shutdown it throws, and beside one it ends
         std::thread caller([&] {
             try {
                 for_each_worker(s, [&calls] { ++calls; });
-            } catch (const bide::stopped_error&) {
+            } catch (const stopped_error&) {
                 stopped = true;
             }
         });
         s.shutdown();
         caller.join();
         CHECK((stopped || calls == 2));
-        CHECK_THROWS_AS(for_each_worker(s, [] {}), bide::stopped_error);
+        CHECK_THROWS_AS(for_each_worker(s, [] {}), stopped_error);
     }
 }
 
@@ -129,13 +128,13 @@ TEST_CASE("for_each_worker: a cancelled task waits for all calls", "[promise.eac
     std::atomic<int> ended{0};
     std::atomic<bool> leaves{false};
     const auto all = [](scheduler& on, std::atomic<int>& in, std::atomic<int>& out,
-                        std::atomic<bool>& go) -> bide::task<> {
+                        std::atomic<bool>& go) -> task<> {
         const auto waits = [&] {
             ++in;
             spin_until(go);
             ++out;
         };
-        co_await bide::async_for_each_worker(on, waits);
+        co_await async_for_each_worker(on, waits);
     };
     scheduler other(with(1, true));
     auto handle = other.spawn(all(s, began, ended, leaves));
@@ -145,7 +144,7 @@ TEST_CASE("for_each_worker: a cancelled task waits for all calls", "[promise.eac
     leaves = true;
     try {
         std::move(handle).join();
-    } catch (const bide::stopped_error&) { // after the shield
+    } catch (const stopped_error&) { // after the shield
     }
     CHECK(ended == 2);
 }

@@ -1,18 +1,12 @@
 #include <bide/sched/fork_deque.hpp>
-#include <support/alloc.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/platforms.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
-using bide::fork_pop;
+using namespace bide;
 
 namespace {
 
 struct job {
     int number = 0;
-    int runs = 0; // plain data: only the thread that runs it touches it
-    std::atomic<bool> ended{false};
 };
 
 // 0, 1, 2 and so on.
@@ -31,75 +25,92 @@ template <class Deque> int steal(Deque& from) {
     return j != nullptr ? j->number : none;
 }
 
-template <unsigned First = 256> using deque = bide::basic_fork_deque<test::native, job, First>;
+template <unsigned First = 256> using deque = basic_fork_deque<test::native, job, First>;
+
+// Does one step, and says its result.
+//   push        the next job: whether it published some
+//   pop:3       the job at depth 3: "popped", also "published", or "stolen"
+//   steal       the number of the job, or "-"
+//   reset:1     after the job at that depth has ended
+std::string result_of(deque<2>& d, std::vector<job>& jobs, std::size_t& next,
+                      const std::string& step) {
+    const std::size_t colon = step.find(':');
+    const std::string verb = step.substr(0, colon);
+    const auto at =
+        static_cast<std::uint32_t>(colon == step.npos ? 0 : std::stoi(step.substr(colon + 1)));
+    const auto truth = [](bool is) { return std::string(is ? "yes" : "no"); };
+    if (verb == "reset") {
+        d.reset(at);
+        return "";
+    }
+    if (verb == "pop") {
+        const fork_pop how = d.pop(at);
+        return how == fork_pop::popped   ? "popped"
+               : how == fork_pop::stolen ? "stolen"
+                                         : "published";
+    }
+    if (verb == "steal") {
+        const int number = steal(d);
+        return number == none ? "-" : std::to_string(number);
+    }
+    return verb == "push"    ? truth(d.push(jobs[next++]))
+           : verb == "depth" ? std::to_string(d.depth())
+           : verb == "empty" ? truth(d.is_empty_to_thieves())
+           : verb == "wants" ? truth(d.wants_work())
+                             : "no such step";
+}
+
+struct story {
+    const char* name;
+    const char* steps; // each with its result; "?": any
+};
+
+const story stories[] = {
+    {"the owner pops the youngest job, a thief takes the oldest",
+     "empty=yes steal=- depth=0 push=? empty=no depth=1 push=? push=? push=? "
+     "pop:3=popped steal=0 pop:2=popped depth=2 steal=1 steal=- pop:1=stolen depth=2 reset:1 "
+     "depth=1 pop:0=stolen reset:0 depth=0 empty=yes push=? steal=4"}, // in a slot used before
+    {"an owner that waits for a stolen job pushes above it",
+     "push=? steal=0 pop:0=stolen push=? push=? depth=3 pop:2=popped steal=1 pop:1=stolen reset:1 "
+     "push=? pop:1=popped reset:0 depth=0 empty=yes"},
+    {"the two oldest jobs are public, the rest are private",
+     "wants=yes push=yes wants=no push=yes push=no push=no push=no "
+     "steal=0 wants=no steal=1 wants=yes steal=-"},
+    {"when one of two is stolen and the other taken back, the next two are public",
+     "push=? push=? steal=0 pop:1=popped push=yes push=yes push=no"},
+    {"after a theft of the last public job, the next push publishes half of the private ones",
+     "push=? push=? push=? push=? push=? steal=0 steal=1 steal=- push=yes push=no "
+     "steal=2 steal=3 steal=-"},
+    {"after a theft of the last public job, the next pop publishes half, rounded up",
+     "push=? push=? push=? push=? push=? push=? steal=0 steal=1 pop:5=published pop:4=popped "
+     "steal=2 steal=3 steal=- pop:3=stolen"},
+    {"a thief that leaves a public job, or finds none, requests nothing",
+     "steal=- push=? push=? push=? push=? steal=0 push=no pop:4=popped steal=1 steal=-"},
+    {"all that was published is to be had",
+     "push=? push=? push=? push=? push=? push=? push=? push=? push=? steal=0 steal=1 push=yes "
+     "pop:9=popped pop:8=popped pop:7=popped pop:6=popped steal=2 steal=3 steal=4 steal=5 steal=-"},
+    {"half of it is taken back with the youngest",
+     "push=? push=? push=? push=? push=? push=? push=? push=? push=? steal=0 steal=1 push=yes "
+     "pop:9=popped pop:8=popped pop:7=popped pop:6=popped pop:5=popped steal=2 steal=3 steal=- "
+     "pop:4=popped pop:3=stolen"},
+};
 
 } // namespace
 
-TEST_CASE("fork_deque: the owner pops the youngest job, a thief takes the oldest") {
-    deque<2> d;
-    std::vector<job> all = numbered(4);
-    CHECK(d.is_empty_to_thieves());
-    CHECK(steal(d) == none);
-    for (std::uint32_t i = 0; i < 4; ++i) {
-        CHECK(d.depth() == i);
-        d.push(all[i]);
-        CHECK(!d.is_empty_to_thieves());
+TEST_CASE("fork_deque: owner and thief get their jobs, and the oldest ones are public") {
+    for (const story& told : stories) {
+        deque<2> d;
+        std::vector<job> jobs = numbered(16);
+        std::size_t next = 0;
+        std::istringstream steps(told.steps);
+        for (std::string step; steps >> step;) {
+            INFO(told.name << ": " << step);
+            const std::size_t equals = step.find('=');
+            const std::string expected = equals == step.npos ? "" : step.substr(equals + 1);
+            const std::string got = result_of(d, jobs, next, step.substr(0, equals));
+            CHECK(got == (expected == "?" ? got : expected));
+        }
     }
-    CHECK(d.pop(3) == fork_pop::popped);
-    CHECK(steal(d) == 0);
-    CHECK(d.pop(2) == fork_pop::popped);
-    CHECK(d.depth() == 2);
-    CHECK(steal(d) == 1);
-    CHECK(steal(d) == none);
-    CHECK(d.pop(1) == fork_pop::stolen);
-    CHECK(d.depth() == 2);
-    d.reset(1);
-    CHECK(d.depth() == 1);
-    CHECK(d.pop(0) == fork_pop::stolen); // and so are the older ones
-    d.reset(0);
-    CHECK(d.depth() == 0);
-    CHECK(d.is_empty_to_thieves());
-    d.push(all[3]); // into a slot that was used before
-    CHECK(steal(d) == 3);
-}
-
-TEST_CASE("fork_deque: an owner that waits for a stolen job pushes above it") {
-    deque<2> d;
-    std::vector<job> all = numbered(4);
-    d.push(all[0]);
-    CHECK(steal(d) == 0);
-    CHECK(d.pop(0) == fork_pop::stolen);
-    d.push(all[1]);
-    d.push(all[2]);
-    CHECK(d.depth() == 3);
-    CHECK(d.pop(2) == fork_pop::popped);
-    CHECK(steal(d) == 1);
-    CHECK(d.pop(1) == fork_pop::stolen);
-    d.reset(1);
-    d.push(all[3]);
-    CHECK(d.pop(1) == fork_pop::popped);
-    d.reset(0);
-    CHECK(d.depth() == 0);
-    CHECK(d.is_empty_to_thieves());
-}
-
-// ---- What is public
-
-TEST_CASE("fork_deque: the two oldest jobs are public, the rest are private") {
-    deque<> d;
-    std::vector<job> all = numbered(5);
-    CHECK(d.wants_work());
-    CHECK(d.push(all[0]));
-    CHECK(!d.wants_work());
-    CHECK(d.push(all[1]));
-    CHECK(!d.push(all[2]));
-    CHECK(!d.push(all[3]));
-    CHECK(!d.push(all[4]));
-    CHECK(steal(d) == 0);
-    CHECK(!d.wants_work());
-    CHECK(steal(d) == 1);
-    CHECK(d.wants_work());
-    CHECK(steal(d) == none);
 }
 
 TEST_CASE("fork_deque: as many jobs are public as are wanted, and at least two") {
@@ -149,94 +160,6 @@ TEST_CASE("fork_deque: as many jobs are public as are wanted, and at least two")
     }
 }
 
-TEST_CASE(
-    "fork_deque: when one of two is stolen and the other taken back, the next two are public") {
-    deque<> d;
-    std::vector<job> all = numbered(5);
-    d.push(all[0]);
-    d.push(all[1]);
-    CHECK(steal(d) == 0);
-    CHECK(d.pop(1) == fork_pop::popped);
-    CHECK(d.push(all[2]));
-    CHECK(d.push(all[3]));
-    CHECK(!d.push(all[4]));
-}
-
-TEST_CASE("fork_deque: after a theft of the last public job, the next push publishes") {
-    deque<> d;
-    std::vector<job> all = numbered(7);
-    for (std::size_t i = 0; i < 5; ++i) {
-        d.push(all[i]);
-    }
-    CHECK(steal(d) == 0);
-    CHECK(steal(d) == 1);
-    CHECK(steal(d) == none);
-    CHECK(d.push(all[5])); // half of four
-    CHECK(!d.push(all[6]));
-    CHECK(steal(d) == 2);
-    CHECK(steal(d) == 3);
-    CHECK(steal(d) == none);
-}
-
-TEST_CASE("fork_deque: after a theft of the last public job, the next pop publishes") {
-    deque<> d;
-    std::vector<job> all = numbered(6);
-    for (job& j : all) {
-        d.push(j);
-    }
-    CHECK(steal(d) == 0);
-    CHECK(steal(d) == 1);
-    CHECK(d.pop(5) == fork_pop::popped_and_published); // half of three, rounded up
-    CHECK(d.pop(4) == fork_pop::popped);
-    CHECK(steal(d) == 2);
-    CHECK(steal(d) == 3);
-    CHECK(steal(d) == none);
-    CHECK(d.pop(3) == fork_pop::stolen);
-}
-
-TEST_CASE("fork_deque: a thief that leaves a public job, or finds none, requests nothing") {
-    deque<> d;
-    std::vector<job> all = numbered(5);
-    CHECK(steal(d) == none);
-    for (std::size_t i = 0; i < 4; ++i) {
-        d.push(all[i]);
-    }
-    CHECK(steal(d) == 0);
-    CHECK(!d.push(all[4]));
-    CHECK(d.pop(4) == fork_pop::popped);
-    CHECK(steal(d) == 1);
-    CHECK(steal(d) == none);
-}
-
-TEST_CASE("fork_deque: the owner publishes half of its private jobs, and takes half of the public "
-          "ones back") {
-    deque<> d;
-    std::vector<job> all = numbered(10);
-    for (std::size_t i = 0; i < 9; ++i) {
-        d.push(all[i]);
-    }
-    CHECK(steal(d) == 0);
-    CHECK(steal(d) == 1);
-    CHECK(d.push(all[9])); // half of eight
-    for (std::uint32_t at = 9; at >= 6; --at) {
-        CHECK(d.pop(at) == fork_pop::popped);
-    }
-    SECTION("all that was published is to be had") {
-        for (int i = 2; i <= 5; ++i) {
-            CHECK(steal(d) == i);
-        }
-        CHECK(steal(d) == none);
-    }
-    SECTION("half of it is taken back with the youngest") {
-        CHECK(d.pop(5) == fork_pop::popped);
-        CHECK(steal(d) == 2);
-        CHECK(steal(d) == 3);
-        CHECK(steal(d) == none);
-        CHECK(d.pop(4) == fork_pop::popped);
-        CHECK(d.pop(3) == fork_pop::stolen);
-    }
-}
-
 namespace {
 
 // Counts what is done to words that threads share.
@@ -262,7 +185,7 @@ struct tallied : test::native {
 } // namespace
 
 TEST_CASE("fork_deque: a private fork loads two words and changes none, before and after a theft") {
-    bide::basic_fork_deque<tallied, job> d;
+    basic_fork_deque<tallied, job> d;
     std::vector<job> all = numbered(12);
     const auto require_private = [&](std::uint32_t at) {
         tallied::loads = 0;
@@ -347,84 +270,4 @@ TEST_CASE("fork_deque: a push that gets no memory throws and changes nothing") {
     CHECK(d.pop(2) == fork_pop::popped);
     CHECK(steal(d) == 0);
     CHECK(steal(d) == 1);
-}
-
-// ---- Threads
-
-namespace {
-
-// An owner that forks and joins `jobs` jobs, nested up to `deepest`, beside thieves. Returns how
-// many did not run once.
-template <class Deque> std::size_t storm(int thieves, std::size_t jobs, std::uint32_t deepest) {
-    Deque d;
-    std::vector<job> all(jobs);
-    std::atomic<bool> over{false};
-    std::size_t next = 0;
-    test::jitter chance(test::run_seed());
-    const auto fork = [&](auto& again, std::uint32_t levels) -> void {
-        if (levels == 0 || next == jobs) {
-            return;
-        }
-        job& mine = all[next++];
-        const std::uint32_t at = d.depth();
-        d.push(mine);
-        if (chance.below(16) == 0) {
-            std::this_thread::yield(); // to a thief
-        }
-        again(again, levels - 1);
-        if (chance.below(4) == 0) {
-            again(again, 2); // above a job that may have been stolen
-        }
-        if (d.pop(at) != fork_pop::stolen) {
-            ++mine.runs;
-            return;
-        }
-        if (chance.below(4) == 0) {
-            again(again, 3); // above a job that was stolen
-        }
-        while (!mine.ended.load(std::memory_order_acquire)) {
-            std::this_thread::yield();
-        }
-        d.reset(at);
-    };
-    test::run_threads(thieves + 1, [&](int me) {
-        if (me == 0) {
-            while (next != jobs) {
-                fork(fork, 1 + chance.below(deepest));
-            }
-            over.store(true, std::memory_order_release);
-            return;
-        }
-        while (!over.load(std::memory_order_acquire)) {
-            if (job* const j = d.steal()) {
-                ++j->runs;
-                j->ended.store(true, std::memory_order_release);
-            } else {
-                std::this_thread::yield();
-            }
-        }
-    });
-    std::size_t wrong = d.is_empty_to_thieves() && d.depth() == 0 ? 0 : 1;
-    for (const job& j : all) {
-        wrong += j.runs == 1 ? 0 : 1;
-    }
-    return wrong;
-}
-
-} // namespace
-
-TEST_CASE("fork_deque: each of 2'000 jobs is run once, beside four thieves") {
-    CHECK(storm<bide::basic_fork_deque<test::jittery, job, 256>>(4, 2'000, 40) == 0);
-}
-
-TEST_CASE("fork_deque: each of 100 jobs is run once, beside eight thieves") {
-    for (int round = 0; round < 10; ++round) {
-        CHECK(storm<bide::basic_fork_deque<test::jittery, job, 256>>(8, 100, 10) == 0);
-    }
-}
-
-TEST_CASE("fork_deque: each job is run once while the buffer grows beside thieves") {
-    for (int round = 0; round < 10; ++round) {
-        CHECK(storm<bide::basic_fork_deque<test::jittery, job, 1>>(2, 300, 100) == 0);
-    }
 }

@@ -1,12 +1,9 @@
-#include <bide/core/parker.hpp>
 #include <bide/sched/idle.hpp>
-#include <support/alloc.hpp>
-#include <support/death.hpp>
-#include <support/gate.hpp>
-#include <support/platforms.hpp>
-#include <support/test.hpp>
+#include <support/sched.hpp>
 
-using idle = bide::basic_idle<bide::native_platform>;
+using namespace bide;
+
+using idle = basic_idle<native_platform>;
 
 namespace {
 
@@ -21,117 +18,99 @@ unsigned searchers(idle& i) {
     return n;
 }
 
+// Does one step, and says its result: "yes" or "no", a number, or the worker that is woken, "-" for none.
+//   sleep:2     worker 2 goes to sleep. sleep:2* does so after a search
+//   watch:2     the same, and watches if there is something to watch
+//   retract:2   worker 2 finds a job before it sleeps
+//   search      a worker starts a search. end: a worker ends one. more: it has seen more jobs
+//   wake        a push. lifo: a push that a watcher would find. brief: a brief arm
+//   blocked:1   so many more workers are blocked
+std::string result_of(idle& i, const std::string& step) {
+    const std::size_t colon = step.find(':');
+    const std::string verb = step.substr(0, colon);
+    const int number = colon == step.npos ? 0 : std::stoi(step.substr(colon + 1));
+    const auto worker = static_cast<unsigned>(number);
+    const bool after_search = step.back() == '*';
+    const auto truth = [](bool is) { return std::string(is ? "yes" : "no"); };
+    const auto woken = [](unsigned n) { return n == none ? "-" : std::to_string(n); };
+    if (verb == "sleep") {
+        i.announce(worker, after_search, false);
+        return "";
+    }
+    if (verb == "blocked") {
+        i.add_blocked(number);
+        return "";
+    }
+    return verb == "watch"       ? truth(i.announce(worker, after_search, true))
+           : verb == "retract"   ? truth(i.retract(worker))
+           : verb == "search"    ? truth(i.start_search())
+           : verb == "end"       ? woken(i.end_search(false))
+           : verb == "more"      ? woken(i.end_search(true))
+           : verb == "wake"      ? woken(i.wake_one())
+           : verb == "lifo"      ? woken(i.wake_unless_watched())
+           : verb == "brief"     ? woken(i.wake_for_brief_arm())
+           : verb == "sleepers"  ? std::to_string(i.sleepers())
+           : verb == "searching" ? std::to_string(i.searching())
+                                 : "no such step";
+}
+
+struct story {
+    const char* name;
+    unsigned workers;
+    const char* steps; // each with its result
+};
+
+const story stories[] = {
+    {"a push wakes no worker if none sleeps", 2,
+     "wake=- lifo=- search=yes wake=- end=- " // and no wake is deferred
+     "sleep:0 search=yes end=- sleepers=1 searching=0"},
+    {"a push wakes one sleeper, which counts as searching", 4,
+     "sleep:2 sleep:1 sleepers=2 wake=1 sleepers=1 searching=1 "
+     "wake=- lifo=- sleepers=1"}, // a worker searches
+    {"the last searcher wakes the next worker if a push has relied on it", 4,
+     "sleep:0 sleep:1 search=yes search=yes wake=- end=- " // not the last
+     "end=0 end=1 end=- searching=0 sleepers=0"}, // the chain goes on until a worker finds nothing
+    {"a searcher that finds nothing ends the chain of wakes", 4,
+     "sleep:0 sleep:1 search=yes wake=- end=0 sleep:0* searching=0 sleepers=2 search=yes end=-"},
+    {"a worker that retracts continues the chain of wakes", 4,
+     "sleep:0 sleep:1 search=yes wake=- sleep:2* retract:2=yes searching=1 end=0"},
+    {"a worker that was woken before it retracts continues it, too", 4,
+     "sleep:0 sleep:1 search=yes wake=- sleep:2* wake=0 sleep:0* wake=0 end=- wake=1 end=- "
+     "wake=2 sleep:1 retract:2=no end=1"},
+    {"a searcher that has seen more wakes a worker, or leaves that to the last searcher", 4,
+     "sleep:0 sleep:1 sleep:2 search=yes more=0 search=yes more=- end=1"},
+    {"a worker that retracts is not woken, and a woken worker does not retract", 2,
+     "sleep:0 retract:0=yes sleepers=0 searching=1 sleep:0* searching=0 "
+     "wake=0 retract:0=no sleepers=0 searching=1 end=- searching=0"},
+    {"one worker watches while another runs, and LIFO pushes rely on it", 3,
+     "sleep:0 retract:0=yes watch:0*=yes watch:1=no lifo=- " // there is a watcher
+     "wake=1 end=0 end=- " // not the watcher while another sleeps; the LIFO push deferred a wake
+     "watch:1=yes retract:1=yes end=- sleep:0 lifo=0"}, // there was no watcher
+    {"no worker watches if none runs", 3,
+     "watch:0=yes retract:0=yes sleep:1 sleep:2 watch:0*=no " // all sleep
+     "wake=0 end=- wake=1 end=- blocked:1 watch:1=no "        // 0 is blocked
+     "retract:1=yes blocked:-1 watch:1*=yes sleepers=2"},
+    {"a push that relied on the watcher wakes a worker when the watcher leaves", 4,
+     "watch:0=yes watch:1=no watch:2=no lifo=- wake=1 watch:1*=no " // relies on the watcher
+     "retract:0=yes end=1 watch:1*=yes"}, // its time-out is over, and it finds another job
+    {"a brief arm wakes a worker only if none watches and none searches", 4,
+     "brief=- watch:0=yes watch:1=no brief=- search=yes end=- " // and defers no wake
+     "retract:0=yes brief=- end=1 end=- sleep:2 brief=2"},      // a searcher wakes the next one
+};
+
 } // namespace
 
-TEST_CASE("idle: a push wakes no worker if none sleeps") {
-    idle i(2);
-    CHECK(i.wake_one() == none);
-    CHECK(i.wake_unless_watched() == none);
-    CHECK(i.start_search());
-    CHECK(i.wake_one() == none);
-    CHECK(i.end_search(false) == none); // and no wake is deferred
-    i.announce(0, false, false);
-    CHECK(i.start_search());
-    CHECK(i.end_search(false) == none);
-    CHECK(i.sleepers() == 1);
-    CHECK(i.searching() == 0);
-}
-
-TEST_CASE("idle: a push wakes one sleeper, which counts as searching") {
-    idle i(4);
-    i.announce(2, false, false);
-    i.announce(1, false, false);
-    CHECK(i.sleepers() == 2);
-    CHECK(i.wake_one() == 1);
-    CHECK(i.sleepers() == 1);
-    CHECK(i.searching() == 1);
-    CHECK(i.wake_one() == none); // a worker searches
-    CHECK(i.wake_unless_watched() == none);
-    CHECK(i.sleepers() == 1);
-}
-
-TEST_CASE("idle: the last searcher wakes the next worker if a push has relied on it") {
-    idle i(4);
-    i.announce(0, false, false);
-    i.announce(1, false, false);
-    CHECK(i.start_search());
-    CHECK(i.start_search());
-    CHECK(i.wake_one() == none);
-    CHECK(i.end_search(false) == none); // not the last
-    CHECK(i.end_search(false) == 0);
-    CHECK(i.end_search(false) == 1); // the chain continues until a worker finds nothing
-    CHECK(i.end_search(false) == none);
-    CHECK(i.searching() == 0);
-    CHECK(i.sleepers() == 0);
-}
-
-TEST_CASE("idle: a searcher that finds nothing ends the chain of wakes") {
-    idle i(4);
-    i.announce(0, false, false);
-    i.announce(1, false, false);
-    CHECK(i.start_search());
-    CHECK(i.wake_one() == none);
-    CHECK(i.end_search(false) == 0);
-    i.announce(0, true, false);
-    CHECK(i.searching() == 0);
-    CHECK(i.sleepers() == 2);
-    CHECK(i.start_search());
-    CHECK(i.end_search(false) == none);
-}
-
-TEST_CASE("idle: a worker that retracts continues the chain of wakes") {
-    idle i(4);
-    const bool is_taken = GENERATE(false, true);
-    i.announce(0, false, false);
-    i.announce(1, false, false);
-    CHECK(i.start_search());
-    CHECK(i.wake_one() == none);
-    i.announce(2, true, false);
-    if (is_taken) {
-        CHECK(i.wake_one() == 0);
-        i.announce(0, true, false);
-        CHECK(i.wake_one() == 0);
-        CHECK(i.end_search(false) == none);
-        CHECK(i.wake_one() == 1);
-        CHECK(i.end_search(false) == none);
-        CHECK(i.wake_one() == 2);
-        i.announce(1, false, false);
-        CHECK(!i.retract(2));
-        CHECK(i.end_search(false) == 1);
-    } else {
-        CHECK(i.retract(2));
-        CHECK(i.searching() == 1);
-        CHECK(i.end_search(false) == 0);
+TEST_CASE("idle: each step wakes the worker that it should, and no other") {
+    for (const story& told : stories) {
+        idle i(told.workers);
+        std::istringstream steps(told.steps);
+        for (std::string step; steps >> step;) {
+            INFO(told.name << ": " << step);
+            const std::size_t equals = step.find('=');
+            const std::string expected = equals == step.npos ? "" : step.substr(equals + 1);
+            CHECK(result_of(i, step.substr(0, equals)) == expected);
+        }
     }
-}
-
-TEST_CASE(
-    "idle: a searcher that has seen more wakes a worker, or leaves that to the last searcher") {
-    idle i(4);
-    for (unsigned n = 0; n < 3; ++n) {
-        i.announce(n, false, false);
-    }
-    CHECK(i.start_search());
-    CHECK(i.end_search(true) == 0);
-    CHECK(i.start_search());
-    CHECK(i.end_search(true) == none);
-    CHECK(i.end_search(false) == 1);
-}
-
-TEST_CASE("idle: a worker that retracts is not woken, and a woken worker does not retract") {
-    idle i(2);
-    i.announce(0, false, false);
-    CHECK(i.retract(0));
-    CHECK(i.sleepers() == 0);
-    CHECK(i.searching() == 1);
-    i.announce(0, true, false);
-    CHECK(i.searching() == 0);
-    CHECK(i.wake_one() == 0);
-    CHECK(!i.retract(0));
-    CHECK(i.sleepers() == 0);
-    CHECK(i.searching() == 1);
-    CHECK(i.end_search(false) == none);
-    CHECK(i.searching() == 0);
 }
 
 TEST_CASE("idle: at most half of the workers search, and at least one may") {
@@ -171,71 +150,6 @@ TEST_CASE("idle: each of 130 workers is woken, in the order of their numbers") {
     CHECK(i.sleepers() == 0);
 }
 
-TEST_CASE("idle: one worker watches while another runs, and LIFO pushes rely on it") {
-    idle i(3);
-    CHECK(!i.announce(0, false, false));
-    CHECK(i.retract(0));
-    CHECK(i.announce(0, true, true));
-    CHECK(!i.announce(1, false, true)); // there is a watcher
-    CHECK(i.wake_unless_watched() == none);
-    CHECK(i.wake_one() == 1);        // not the watcher, while another worker sleeps
-    CHECK(i.end_search(false) == 0); // the LIFO push has deferred a wake
-    CHECK(i.end_search(false) == none);
-    CHECK(i.announce(1, false, true)); // there was no watcher
-    CHECK(i.retract(1));
-    CHECK(i.end_search(false) == none);
-    i.announce(0, false, false);
-    CHECK(i.wake_unless_watched() == 0);
-}
-
-TEST_CASE("idle: no worker watches if none runs") {
-    idle i(3);
-    i.announce(0, false, true);
-    CHECK(i.retract(0));
-    i.announce(1, false, false);
-    i.announce(2, false, false);
-    CHECK(!i.announce(0, true, true)); // all sleep
-    CHECK(i.wake_one() == 0);
-    CHECK(i.end_search(false) == none);
-    CHECK(i.wake_one() == 1);
-    CHECK(i.end_search(false) == none);
-    i.add_blocked(1);
-    CHECK(!i.announce(1, false, true)); // 0 is blocked
-    CHECK(i.retract(1));
-    i.add_blocked(-1);
-    CHECK(i.announce(1, true, true));
-    CHECK(i.sleepers() == 2);
-}
-
-TEST_CASE("idle: a push that relied on the watcher wakes a worker when the watcher leaves") {
-    idle i(4);
-    CHECK(i.announce(0, false, true));
-    CHECK(!i.announce(1, false, true));
-    CHECK(!i.announce(2, false, true));
-    CHECK(i.wake_unless_watched() == none);
-    CHECK(i.wake_one() == 1);
-    i.announce(1, true, true); // relies on the watcher
-    CHECK(i.retract(0));       // its time-out is over, and it finds another job
-    CHECK(i.end_search(false) == 1);
-    CHECK(i.announce(1, true, true));
-}
-
-TEST_CASE("idle: a brief arm wakes a worker only if none watches and none searches") {
-    idle i(4);
-    CHECK(i.wake_for_brief_arm() == none); // no worker sleeps
-    CHECK(i.announce(0, false, true));
-    CHECK(!i.announce(1, false, true));
-    CHECK(i.wake_for_brief_arm() == none);
-    CHECK(i.start_search());
-    CHECK(i.end_search(false) == none); // and no wake is deferred to the end of a search
-    CHECK(i.retract(0));
-    CHECK(i.wake_for_brief_arm() == none); // a worker searches, and wakes the next one
-    CHECK(i.end_search(false) == 1);
-    CHECK(i.end_search(false) == none);
-    i.announce(2, false, false);
-    CHECK(i.wake_for_brief_arm() == 2);
-}
-
 TEST_CASE("idle: only the constructor allocates") {
     idle i(130);
     const std::size_t before = test::allocations();
@@ -253,78 +167,3 @@ TEST_CASE("idle: zero workers terminate with a message") {
     CHECK(test::contains(test::dies([] { idle i(0); }), "workers"));
 }
 #endif
-
-namespace {
-
-// Workers that take jobs off one counter, sleep by the protocol, and run each job only when as many
-// jobs run as there are workers: if a worker sleeps while a job is queued, the others wait for
-// ever.
-template <class P> void all_at_once(unsigned workers, int rounds) {
-    bide::basic_idle<P> idle(workers);
-    std::vector<bide::basic_parker<P>> parkers(workers);
-    typename P::template atomic<int> jobs{0};
-    std::atomic<int> run{0};
-    const auto wake = [&](unsigned worker) {
-        if (worker != none) {
-            parkers[worker].unpark();
-        }
-    };
-    const auto take = [&] {
-        int seen = jobs.load(std::memory_order_relaxed);
-        while (seen > 0) {
-            if (jobs.compare_exchange_weak(seen, seen - 1, std::memory_order_acquire,
-                                           std::memory_order_relaxed)) {
-                return true;
-            }
-        }
-        return false;
-    };
-    const int size = static_cast<int>(workers);
-    test::run_threads(size + 1, [&](int me) {
-        if (me == size) {
-            for (int round = 0; round < rounds; ++round) {
-                for (unsigned n = 0; n < workers; ++n) {
-                    jobs.fetch_add(1, std::memory_order_seq_cst);
-                    wake(idle.wake_one());
-                }
-                if (round % 4 != 0) { // sometimes one round follows the other at once
-                    while (run.load() < (round + 1) * size) {
-                        std::this_thread::yield();
-                    }
-                }
-            }
-            return;
-        }
-        const auto self = static_cast<unsigned>(me);
-        bool searching = false;
-        for (int mine = 0; mine < rounds;) {
-            searching = searching || idle.start_search();
-            if (searching && take()) {
-                searching = false;
-                wake(idle.end_search(false));
-                const int round = run.fetch_add(1) / size;
-                while (run.load() < (round + 1) * size) {
-                    std::this_thread::yield();
-                }
-                ++mine;
-                continue;
-            }
-            idle.announce(self, searching, false);
-            if (jobs.load(std::memory_order_seq_cst) == 0 || !idle.retract(self)) {
-                parkers[self].park();
-            }
-            searching = true;
-        }
-    });
-    CHECK(idle.sleepers() == 0);
-    CHECK(idle.searching() == 0);
-    CHECK(jobs.load(std::memory_order_relaxed) == 0);
-}
-
-} // namespace
-
-TEST_CASE("idle: no worker sleeps while a job is queued") {
-    all_at_once<test::jittery>(1, 200);
-    all_at_once<test::jittery>(3, 200);
-    all_at_once<test::jittery>(70, 3);
-}

@@ -1,32 +1,12 @@
 #include <bide/sched/io_socket.hpp>
 
-#include <support/test.hpp>
-
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
 
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/run_loop.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/task/task.hpp>
-#include <support/alloc.hpp>
-#include <support/death.hpp>
 #include <support/file_waits.hpp>
-#include <support/gate.hpp>
-
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <support/sched.hpp>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -34,10 +14,7 @@
 #include <unistd.h>
 
 using namespace std::chrono_literals;
-using bide::epoll_driver;
-using bide::errc;
-using bide::io_socket;
-using bide::task;
+using namespace bide;
 using test::address_of;
 using test::bytes_of;
 using test::loopback;
@@ -48,7 +25,7 @@ static_assert(std::is_nothrow_move_constructible_v<io_socket>);
 
 namespace {
 
-using made_socket = bide::result<io_socket, std::error_code>;
+using made_socket = result<io_socket, std::error_code>;
 
 // Two connected sockets: one for bide, one for plain system calls, which block.
 struct ends {
@@ -72,7 +49,7 @@ private:
         : both(std::move(made)), mine(io, std::exchange(both.in, -1)) {}
 };
 
-template <class T> T finish(bide::run_loop& loop, bide::join_handle<T> handle) {
+template <class T> T finish(run_loop& loop, join_handle<T> handle) {
     loop.run();
     return std::move(handle).join();
 }
@@ -95,7 +72,7 @@ task<std::error_code> read_error(io_socket& from) {
 // A test with a loop that runs a driver.
 struct on_loop {
     epoll_driver io;
-    bide::run_loop loop{bide::run_loop_options{.io = &io}};
+    run_loop loop{run_loop_options{.io = &io}};
 };
 
 } // namespace
@@ -124,7 +101,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: writes more than fits, while the other sid
     }
     std::string got;
     std::thread reading([&] { got = pair.get(text.size()); });
-    const auto written = loop.run_until(bide::async_write(pair.mine, bytes_of(text)));
+    const auto written = loop.run_until(async_write(pair.mine, bytes_of(text)));
     reading.join();
     REQUIRE(written.has_value());
     REQUIRE(got == text);
@@ -133,7 +110,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: writes more than fits, while the other sid
 TEST_CASE_METHOD(on_loop, "io_socket: a write to a peer that is gone is an error and no signal") {
     ends pair(io);
     pair.hang_up();
-    const auto written = loop.run_until(bide::async_write(pair.mine, bytes_of("text")));
+    const auto written = loop.run_until(async_write(pair.mine, bytes_of("text")));
     REQUIRE(written.error() == std::errc::broken_pipe);
 }
 
@@ -173,7 +150,7 @@ TEST_CASE_METHOD(on_loop,
         auto handle = loop.spawn(read_error(pair.mine));
         loop.poll();
         pair.put("x");
-        REQUIRE(io.wait(bide::deadline::poll()) == 1); // it is queued now, to try again
+        REQUIRE(io.wait(deadline::poll()) == 1); // it is queued now, to try again
         REQUIRE(handle.cancel());
         REQUIRE(finish(loop, std::move(handle)) == errc::stopped);
         REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
@@ -188,7 +165,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: an event without data is not the end of th
     auto handle = loop.spawn(read_text(pair.mine));
     loop.poll();
     pair.put("x");
-    REQUIRE(io.wait(bide::deadline::poll()) == 1);
+    REQUIRE(io.wait(deadline::poll()) == 1);
     char stolen = 0;
     REQUIRE(::recv(pair.mine.fd(), &stolen, 1, 0) == 1);
     loop.poll(); // it finds nothing, and waits again
@@ -212,7 +189,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: closed, it ends its operations") {
         auto handle = loop.spawn(read_error(pair.mine));
         loop.poll();
         pair.put("x");
-        REQUIRE(io.wait(bide::deadline::poll()) == 1);
+        REQUIRE(io.wait(deadline::poll()) == 1);
         char stolen = 0;
         REQUIRE(::recv(pair.mine.fd(), &stolen, 1, 0) == 1);
         loop.poll();
@@ -224,7 +201,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: closed, it ends its operations") {
         auto handle = loop.spawn(read_error(pair->mine));
         loop.poll();
         pair->put("x");
-        REQUIRE(io.wait(bide::deadline::poll()) == 1);
+        REQUIRE(io.wait(deadline::poll()) == 1);
         const int was = pair->mine.fd();
         pair->mine.close();
         ends next(io);
@@ -261,7 +238,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: closed, it ends its operations") {
 
 TEST_CASE("io_socket: listens, connects, accepts, and echoes over TCP and by a path") {
     epoll_driver io;
-    bide::scheduler s({.num_workers = 2, .io = &io});
+    scheduler s({.num_workers = 2, .io = &io});
     auto echo = [](io_socket peer) -> task<> {
         std::array<std::byte, 100> buffer{};
         for (;;) {
@@ -269,7 +246,7 @@ TEST_CASE("io_socket: listens, connects, accepts, and echoes over TCP and by a p
             if (!n || *n == 0) {
                 co_return;
             }
-            static_cast<void>(co_await bide::async_write(peer, std::span(buffer).first(*n)));
+            static_cast<void>(co_await async_write(peer, std::span(buffer).first(*n)));
         }
     };
     const auto talk = [&](auto at, io_socket& door) -> task<std::string> {
@@ -280,13 +257,13 @@ TEST_CASE("io_socket: listens, connects, accepts, and echoes over TCP and by a p
             }
         };
         auto server = s.spawn(accepting());
-        auto connected = co_await bide::async_connect(io, at);
+        auto connected = co_await async_connect(io, at);
         if (!connected) {
             co_return "no connection: " + connected.error().message();
         }
         std::string said;
         for (const std::string_view word : {"one ", "two ", "three"}) {
-            const auto sent = co_await bide::async_write(*connected, bytes_of(word));
+            const auto sent = co_await async_write(*connected, bytes_of(word));
             if (!sent) {
                 co_return "not sent";
             }
@@ -298,7 +275,7 @@ TEST_CASE("io_socket: listens, connects, accepts, and echoes over TCP and by a p
         co_return said;
     };
     SECTION("TCP") {
-        auto door = bide::listen_at(io, loopback());
+        auto door = listen_at(io, loopback());
         REQUIRE(door.has_value());
         REQUIRE(s.spawn(talk(address_of(door->fd()), *door)).join() == "one two three");
     }
@@ -307,7 +284,7 @@ TEST_CASE("io_socket: listens, connects, accepts, and echoes over TCP and by a p
         at.sun_family = AF_UNIX;
         const std::string name = "bide_io_socket_test." + std::to_string(::getpid());
         std::memcpy(at.sun_path + 1, name.data(), name.size()); // an abstract one: no file
-        auto door = bide::listen_at(io, at);
+        auto door = listen_at(io, at);
         REQUIRE(door.has_value());
         REQUIRE(s.spawn(talk(at, *door)).join() == "one two three");
     }
@@ -318,27 +295,26 @@ TEST_CASE_METHOD(
     "io_socket: what cannot be bound or connected is the system's error, and leaks nothing") {
     const auto files = open_files();
     {
-        auto door = bide::listen_at(io, loopback());
+        auto door = listen_at(io, loopback());
         REQUIRE(door.has_value());
         const auto at = address_of(door->fd());
-        REQUIRE(bide::listen_at(io, at).error() == std::errc::address_in_use);
+        REQUIRE(listen_at(io, at).error() == std::errc::address_in_use);
         door->close();
         const auto fails = [](auto connecting) -> task<std::error_code> {
             const auto made = co_await std::move(connecting);
             co_return made ? std::error_code() : made.error();
         };
-        REQUIRE(loop.run_until(fails(bide::async_connect(io, at))) ==
-                std::errc::connection_refused);
+        REQUIRE(loop.run_until(fails(async_connect(io, at))) == std::errc::connection_refused);
         sockaddr_un nowhere{};
         nowhere.sun_family = AF_UNIX;
         std::memcpy(nowhere.sun_path, "/no/such/path", 14);
-        REQUIRE(loop.run_until(fails(bide::async_connect(io, nowhere))) ==
+        REQUIRE(loop.run_until(fails(async_connect(io, nowhere))) ==
                 std::errc::no_such_file_or_directory);
         sockaddr unknown{};
         unknown.sa_family = 0xffff;
-        REQUIRE(loop.run_until(fails(bide::async_connect(io, &unknown, sizeof unknown))) ==
+        REQUIRE(loop.run_until(fails(async_connect(io, &unknown, sizeof unknown))) ==
                 std::errc::address_family_not_supported);
-        REQUIRE_FALSE(bide::listen_at(io, &unknown, sizeof unknown).has_value());
+        REQUIRE_FALSE(listen_at(io, &unknown, sizeof unknown).has_value());
     }
     REQUIRE(open_files() == files);
 }
@@ -347,14 +323,14 @@ TEST_CASE_METHOD(
     on_loop, "io_socket: a connection that is not answered ends by its time-out, and is closed") {
     const auto files = open_files();
     {
-        auto full = bide::listen_at(io, loopback());
+        auto full = listen_at(io, loopback());
         REQUIRE(full.has_value());
         REQUIRE(::listen(full->fd(), 0) == 0); // room for one connection
         const auto at = address_of(full->fd());
         std::vector<io_socket> connected;
         auto fill = [&]() -> task<std::error_code> {
             for (int i = 0; i < 100; ++i) {
-                auto made = co_await bide::async_connect(io, at).with_timeout(50ms);
+                auto made = co_await async_connect(io, at).with_timeout(50ms);
                 if (!made) {
                     co_return made.error();
                 }
@@ -365,7 +341,7 @@ TEST_CASE_METHOD(
         REQUIRE(loop.run_until(fill()) == errc::timeout);
         REQUIRE(open_files() == files + 1 + connected.size());
         {
-            auto dropped = bide::async_connect(io, at); // never awaited
+            auto dropped = async_connect(io, at); // never awaited
         }
         REQUIRE(open_files() == files + 1 + connected.size());
     }
@@ -374,13 +350,13 @@ TEST_CASE_METHOD(
 
 TEST_CASE_METHOD(on_loop, "io_socket: a cancelled accept loses no connection",
                  "[promise.socket-loses-nothing]") {
-    auto door = bide::listen_at(io, loopback());
+    auto door = listen_at(io, loopback());
     REQUIRE(door.has_value());
     auto accept = [&]() -> task<made_socket> { co_return co_await door->async_accept(); };
     auto first = loop.spawn(accept());
     loop.poll();
     const int client = test::connected_to(address_of(door->fd()));
-    REQUIRE(io.wait(bide::deadline::after(test::patience)) == 1); // it has arrived
+    REQUIRE(io.wait(deadline::after(test::patience)) == 1); // it has arrived
     first.cancel();
     REQUIRE(finish(loop, std::move(first)).error() == errc::stopped);
     auto second = loop.run_until(accept());
@@ -391,7 +367,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: a cancelled accept loses no connection",
 
 TEST_CASE_METHOD(on_loop,
                  "io_socket: without descriptors an accept fails, and the connection waits") {
-    auto door = bide::listen_at(io, loopback());
+    auto door = listen_at(io, loopback());
     REQUIRE(door.has_value());
     const int client = test::connected_to(address_of(door->fd()));
     auto accept = [&]() -> task<made_socket> { co_return co_await door->async_accept(); };
@@ -411,7 +387,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: takes pipes and other descriptors, and giv
     io_socket out(io, both[1]);
     auto reading = loop.spawn(read_text(in));
     loop.poll();
-    REQUIRE(loop.run_until(bide::async_write(out, bytes_of("pipe"))).has_value());
+    REQUIRE(loop.run_until(async_write(out, bytes_of("pipe"))).has_value());
     REQUIRE(finish(loop, std::move(reading)) == "pipe");
     const int released = out.release();
     REQUIRE(released == both[1]);
@@ -442,8 +418,8 @@ TEST_CASE("io_socket: where nothing runs the driver, an operation that would wai
     epoll_driver io;
     ends pair(io);
     pair.put("x");
-    REQUIRE(bide::sync_wait(read_text(pair.mine)) == "x");
-    REQUIRE(bide::sync_wait(read_error(pair.mine)) == std::errc::resource_deadlock_would_occur);
+    REQUIRE(sync_wait(read_text(pair.mine)) == "x");
+    REQUIRE(sync_wait(read_error(pair.mine)) == std::errc::resource_deadlock_would_occur);
 }
 
 TEST_CASE_METHOD(on_loop, "io_socket: a read and a write allocate nothing") {

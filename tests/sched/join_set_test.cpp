@@ -4,23 +4,20 @@
 #include <support/sched.hpp>
 
 using namespace std::chrono_literals;
-using bide::join_set;
-using bide::scheduler;
-using bide::sync_wait;
-using bide::task;
+using namespace bide;
 using test::what_of;
 namespace this_task = bide::this_task;
 
 namespace {
 
-bide::scheduler_options workers(unsigned n) {
-    bide::scheduler_options o;
+scheduler_options workers(unsigned n) {
+    scheduler_options o;
     o.num_workers = n;
     o.max_blocking_threads = 1;
     return o;
 }
 
-task<int> number_after(bide::event& e, int n) {
+task<int> number_after(event& e, int n) {
     co_await e.async_wait();
     co_return n;
 }
@@ -39,7 +36,7 @@ task<int> ends_though_stopped(std::atomic<int>& begun, int n) {
     co_return n;
 }
 task<int> stops_itself() {
-    throw bide::stopped_error(make_error_code(bide::errc::stopped));
+    throw stopped_error(make_error_code(errc::stopped));
     co_return 0;
 }
 
@@ -54,7 +51,7 @@ task<int> sums(join_set<int>& set) {
     }
     co_return sum;
 }
-task<int> spawns_and_sums(bide::task_runner& s, int n) {
+task<int> spawns_and_sums(task_runner& s, int n) {
     join_set<int> set(s);
     for (int i = 1; i <= n; ++i) {
         set.spawn(number(i));
@@ -75,7 +72,7 @@ task<std::string> catches(join_set<int>& set) {
 }
 task<std::string> waits_a_little(join_set<int>& set) {
     const auto early = co_await set.async_join_next().with_timeout(1ms);
-    co_return !early && early.error() == bide::errc::timeout ? "timeout" : "?";
+    co_return !early && early.error() == errc::timeout ? "timeout" : "?";
 }
 
 task<> takes_until_stopped(scheduler& s, std::atomic<int>& begun, std::atomic<int>& taken) {
@@ -91,13 +88,21 @@ task<> takes_until_stopped(scheduler& s, std::atomic<int>& begun, std::atomic<in
     }
 }
 
+// A test with a set of tasks.
+template <unsigned Workers> struct with_workers {
+    scheduler s{workers(Workers)};
+    event e;
+    std::atomic<int> begun{0};
+    join_set<int> set{s};
+};
+
 } // namespace
 
 TEST_CASE("join_set: returns the outcomes in the order of the ends, each once, then nothing",
           "[promise.join-set-once]") {
     scheduler s(workers(2));
-    bide::event first;
-    bide::event second;
+    event first;
+    event second;
     join_set<int> set(s);
     CHECK(set.empty());
     CHECK(set.join_next() == std::nullopt);
@@ -116,10 +121,8 @@ TEST_CASE("join_set: returns the outcomes in the order of the ends, each once, t
     CHECK(set.join_next() == std::nullopt);
 }
 
-TEST_CASE("join_set: join_next throws the error of a child, which cancels no other child") {
-    scheduler s(workers(2));
-    bide::event e;
-    join_set<int> set(s);
+TEST_CASE_METHOD(with_workers<2>,
+                 "join_set: join_next throws the error of a child, which cancels no other child") {
     set.spawn(number_after(e, 1));
     set.spawn(fails("a child"));
     CHECK(what_of([&] { static_cast<void>(set.join_next()); }) == "a child");
@@ -190,10 +193,8 @@ TEST_CASE("join_set: no outcome outlives the set, even if its child ended just n
     }
 }
 
-TEST_CASE("join_set: a cancelled set waits for all children, and skips the stopped ones") {
-    scheduler s(workers(2));
-    std::atomic<int> begun{0};
-    join_set<int> set(s);
+TEST_CASE_METHOD(with_workers<2>,
+                 "join_set: a cancelled set waits for all children, and skips the stopped ones") {
     for (int i = 0; i < 10; ++i) {
         set.spawn(stuck());
     }
@@ -216,11 +217,9 @@ TEST_CASE("join_set: a task takes the outcome of each of its children once",
     CHECK(home.run(spawns_and_sums(*home, 1'000)) == 500'500);
 }
 
-TEST_CASE("join_set: of several coroutines, each takes different outcomes",
-          "[promise.join-set-once]") {
-    scheduler s(workers(2));
-    join_set<int> set(s);
-    bide::event e;
+TEST_CASE_METHOD(with_workers<2>, "join_set: of several coroutines, each takes different outcomes",
+                 "[promise.join-set-once]") {
+    event e;
     for (int i = 1; i <= 1'000; ++i) {
         set.spawn(number_after(e, i));
     }
@@ -230,10 +229,8 @@ TEST_CASE("join_set: of several coroutines, each takes different outcomes",
     CHECK(std::move(a).join() + std::move(b).join() == 500'500);
 }
 
-TEST_CASE("join_set: async_join_next may time out, and throws what a child throws") {
-    scheduler s(workers(2));
-    bide::event e;
-    join_set<int> set(s);
+TEST_CASE_METHOD(with_workers<2>,
+                 "join_set: async_join_next may time out, and throws what a child throws") {
     set.spawn(number_after(e, 1));
     CHECK(sync_wait(waits_a_little(set)) == "timeout");
     set.spawn(fails("late"));
@@ -244,7 +241,7 @@ TEST_CASE("join_set: async_join_next may time out, and throws what a child throw
 
 TEST_CASE("join_set: as a case of a select it takes an outcome only if it is chosen") {
     scheduler s(workers(2));
-    bide::event e;
+    event e;
     join_set<int> a(s);
     join_set<int> b(s);
     a.spawn(number(1));
@@ -252,7 +249,7 @@ TEST_CASE("join_set: as a case of a select it takes an outcome only if it is cho
     int from_a = 0;
     int from_b = 0;
     for (int i = 0; i < 2; ++i) {
-        auto chosen = bide::select(on_join_next(a), on_join_next(b));
+        auto chosen = select(on_join_next(a), on_join_next(b));
         if (chosen.index() == 0) {
             from_a += chosen.template get<0>().value_or(0);
             a.spawn(stuck()); // this child does not end
@@ -276,10 +273,9 @@ TEST_CASE("join_set: a cancelled waiting task cancels the children, and resumes 
     CHECK(taken == 0); // the outcomes are dropped with the set
 }
 
-TEST_CASE("join_set: an outcome that a cancelled waiter has not taken is for the next waiter") {
-    scheduler s(workers(1));
-    std::atomic<int> begun{0};
-    join_set<int> set(s);
+TEST_CASE_METHOD(
+    with_workers<1>,
+    "join_set: an outcome that a cancelled waiter has not taken is for the next waiter") {
     set.spawn(ends_though_stopped(begun, 7));
     const auto takes = [&]() -> task<int> {
         ++begun;
@@ -299,7 +295,7 @@ TEST_CASE("join_set: no waiter learns that no child is left while an outcome is 
     scheduler s(workers(1));
     std::atomic<bool> shielded{false};
     std::atomic<int> waiting{0};
-    bide::event may_end;
+    event may_end;
     join_set<int> set(s);
     set.spawn([&]() -> task<int> {
         const this_task::shield held;

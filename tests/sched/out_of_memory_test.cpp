@@ -18,9 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-using bide::scheduler;
-using bide::scheduler_options;
-using bide::task;
+using namespace bide;
 using test::counted;
 using test::scenario;
 using test::tally;
@@ -29,7 +27,7 @@ using test::with;
 
 // Requires that all spawned tasks have ended, and that one more runs.
 bool is_intact(scheduler& s) {
-    const bide::scheduler_stats now = s.stats();
+    const scheduler_stats now = s.stats();
     return now.spawned == now.completed && s.spawn([] { return 1; }).join() == 1;
 }
 
@@ -48,7 +46,7 @@ task<int> awaited_by_a_task(scheduler&, tally& all) {
     co_return got;
 }
 task<int> both(scheduler&, tally& all) {
-    auto children = bide::when_all(number(counted(all, 1)), number(counted(all, 2)));
+    auto children = when_all(number(counted(all, 1)), number(counted(all, 2)));
     const std::tuple<int, int> got = co_await std::move(children);
     co_return std::get<0>(got) + std::get<1>(got);
 }
@@ -60,22 +58,22 @@ std::vector<task<int>> three(tally& all) {
     return children;
 }
 task<int> many(scheduler&, tally& all) {
-    auto them = bide::when_all(three(all));
+    auto them = when_all(three(all));
     const std::vector<int> got = co_await std::move(them);
     co_return std::accumulate(got.begin(), got.end(), 0);
 }
 task<int> either(scheduler&, tally& all) {
-    auto children = bide::when_any(number(counted(all, 1)), number(counted(all, 2)));
+    auto children = when_any(number(counted(all, 1)), number(counted(all, 2)));
     const auto got = co_await std::move(children);
     co_return static_cast<int>(got.index()) * 0 + 1;
 }
 task<int> any_of_many(scheduler&, tally& all) {
-    auto them = bide::when_any(three(all));
+    auto them = when_any(three(all));
     const auto got = co_await std::move(them);
     co_return static_cast<int>(got.first) == got.second ? 1 : 0;
 }
 task<int> joins_a_group(scheduler& s, tally& all) {
-    bide::task_group group(s);
+    task_group group(s);
     for (int i = 0; i < 3; ++i) {
         group.spawn(number(counted(all, i)));
     }
@@ -83,26 +81,26 @@ task<int> joins_a_group(scheduler& s, tally& all) {
     co_return 1;
 }
 task<int> waits_in_turn(scheduler&, tally&) {
-    bide::semaphore never(0);
+    semaphore never(0);
     std::stop_source stop;
-    co_await bide::this_task::sleep_for(1us);
+    co_await this_task::sleep_for(1us);
     auto late = co_await never.async_acquire().with_timeout(1us);
     stop.request_stop();
     auto stopped = co_await never.async_acquire().with_stop(stop.get_token());
-    co_await bide::this_task::yield();
+    co_await this_task::yield();
     co_return late || stopped || never.available() != 0 || never.waiters() != 0 ? 0 : 1;
 }
-task<> waits(bide::semaphore& never) { auto got = co_await never.async_acquire(); }
-task<> sleeps() { co_await bide::this_task::sleep_for(1h); }
+task<> waits(semaphore& never) { auto got = co_await never.async_acquire(); }
+task<> sleeps() { co_await this_task::sleep_for(1h); }
 task<int> moves_to(scheduler& s, tally&) {
     co_await s.schedule();
     co_return scheduler::current() == &s ? 1 : 0;
 }
 
-bool is_stopped(bide::join_handle<> of) {
+bool is_stopped(join_handle<> of) {
     try {
         std::move(of).join();
-    } catch (const bide::stopped_error&) {
+    } catch (const stopped_error&) {
         return true;
     }
     return false;
@@ -122,7 +120,7 @@ template <class Body> void on_scheduler(trial& t, unsigned workers, Body body) {
 void run_one(trial& t, task<int> (*make)(scheduler&, tally&), unsigned workers = 1) {
     on_scheduler(t, workers, [&](scheduler& s, tally& all) {
         int got = 0;
-        const bool done = t.attempt([&] { got = bide::sync_wait(s, make(s, all)); });
+        const bool done = t.attempt([&] { got = sync_wait(s, make(s, all)); });
         t.expect(!done || got > 0);
     });
 }
@@ -130,12 +128,12 @@ void run_one(trial& t, task<int> (*make)(scheduler&, tally&), unsigned workers =
 void run_here(trial& t, task<int> (*make)(scheduler&, tally&)) {
     on_scheduler(t, 1, [&](scheduler& s, tally& all) {
         int got = 0;
-        const bool done = t.attempt([&] { got = bide::sync_wait(make(s, all)); });
+        const bool done = t.attempt([&] { got = sync_wait(make(s, all)); });
         t.expect(!done || got > 0);
     });
 }
 // Spawns what returns 7.
-void get_seven(trial& t, bide::join_handle<int> (*spawn)(scheduler&, tally&)) {
+void get_seven(trial& t, join_handle<int> (*spawn)(scheduler&, tally&)) {
     on_scheduler(t, 1, [&](scheduler& s, tally& all) {
         int got = 0;
         const bool done = t.attempt([&] { got = spawn(s, all).join(); });
@@ -194,7 +192,7 @@ const scenario schedulers[] = {
      [](trial& t) {
          tally all;
          {
-             bide::run_loop loop;
+             run_loop loop;
              t.attempt([&] { loop.spawn([mine = counted(all, 7)] {}).detach(); });
              loop.run();
              t.expect(loop.tasks() == 0);
@@ -203,7 +201,7 @@ const scenario schedulers[] = {
      }},
     {"scheduler: cancel",
      [](trial& t) {
-         bide::semaphore never(0);
+         semaphore never(0);
          scheduler s(with(1, false));
          auto waiting = s.spawn(waits(never));
          t.expect(test::has_waiters(never, 1));
@@ -218,7 +216,7 @@ const scenario schedulers[] = {
      true},
     {"scheduler: shutdown",
      [](trial& t) {
-         bide::semaphore never(0);
+         semaphore never(0);
          std::atomic<int> unhandled{0};
          scheduler_options wanted = with(2, false);
          wanted.on_unhandled = [&unhandled](std::exception_ptr) { ++unhandled; };
@@ -235,7 +233,7 @@ const scenario schedulers[] = {
      true},
     {"scheduler: a task blocks the only worker",
      [](trial& t) {
-         bide::semaphore permits(0);
+         semaphore permits(0);
          scheduler s(with(1, false));
          std::atomic<bool> told{false};
          auto blocks = s.spawn([&] {
@@ -268,9 +266,9 @@ const scenario schedulers[] = {
      }},
     {"scheduler: dump",
      [](trial& t) {
-         bide::semaphore never(0);
+         semaphore never(0);
          scheduler s(with(2, false));
-         std::vector<bide::join_handle<void>> all;
+         std::vector<join_handle<void>> all;
          for (int i = 0; i < 20; ++i) {
              all.push_back(s.spawn(waits(never).named("waits")));
          }
@@ -284,7 +282,7 @@ const scenario schedulers[] = {
      }},
     {"chrome_trace: loses events, and nothing else",
      [](trial& t) {
-         bide::chrome_trace trace;
+         chrome_trace trace;
          scheduler_options wanted = with(1, false);
          wanted.trace = &trace;
          {
@@ -310,7 +308,7 @@ const scenario compositions[] = {
     {"task_group: spawn and join",
      [](trial& t) {
          on_scheduler(t, 2, [&t](scheduler& s, tally& all) {
-             bide::task_group group(s);
+             task_group group(s);
              t.attempt([&] {
                  for (int i = 0; i < 3; ++i) {
                      group.spawn(number(counted(all, 1)));
@@ -327,9 +325,9 @@ const scenario compositions[] = {
      [](trial& t) { run_one(t, &joins_a_group, 2); }, true},
     {"task_group: cancel",
      [](trial& t) {
-         bide::semaphore never(0);
+         semaphore never(0);
          scheduler s(with(1, false));
-         bide::task_group group(s);
+         task_group group(s);
          group.spawn(waits(never));
          t.expect(test::has_waiters(never, 1));
          t.expect(t.attempt([&] {
@@ -347,7 +345,7 @@ void nest(scheduler& s, int left, int& begun, std::atomic<int>& ended) {
         return;
     }
     ++begun;
-    bide::join(s, [&] { nest(s, left - 1, begun, ended); }, [&] { ++ended; });
+    join(s, [&] { nest(s, left - 1, begun, ended); }, [&] { ++ended; });
 }
 
 template <class Sort> void sort_with(trial& t, Sort sort) {
@@ -382,7 +380,7 @@ const scenario forks[] = {
          on_scheduler(t, 2, [&t](scheduler& s, tally&) {
              std::atomic<int> ended{0};
              const auto arm = [&ended] { ++ended; };
-             const bool done = t.attempt([&] { bide::parallel_invoke(s, arm, arm, arm); });
+             const bool done = t.attempt([&] { parallel_invoke(s, arm, arm, arm); });
              t.expect(done ? ended == 3 : ended < 3);
          });
      },
@@ -392,8 +390,7 @@ const scenario forks[] = {
          on_scheduler(t, 2, [&t](scheduler& s, tally&) {
              std::vector<std::atomic<int>> ended(10'000);
              const bool done = t.attempt([&] {
-                 bide::parallel_for(s, std::size_t{0}, ended.size(),
-                                    [&](std::size_t i) { ++ended[i]; });
+                 parallel_for(s, std::size_t{0}, ended.size(), [&](std::size_t i) { ++ended[i]; });
              });
              for (const auto& e : ended) {
                  t.expect(done ? e == 1 : e <= 1);
@@ -406,7 +403,7 @@ const scenario forks[] = {
          on_scheduler(t, 2, [&t](scheduler& s, tally&) {
              int sum = 0;
              const bool done = t.attempt([&] {
-                 sum = bide::parallel_reduce(
+                 sum = parallel_reduce(
                      s, 0, 10'000, 0, [](int) { return 1; }, [](int a, int b) { return a + b; });
              });
              t.expect(sum == (done ? 10'000 : 0));
@@ -415,15 +412,14 @@ const scenario forks[] = {
      true},
     {"parallel_sort",
      [](trial& t) {
-         sort_with(t, [](scheduler& s, std::vector<int>& v) {
-             bide::parallel_sort(s, v.begin(), v.end());
-         });
+         sort_with(t,
+                   [](scheduler& s, std::vector<int>& v) { parallel_sort(s, v.begin(), v.end()); });
      },
      true},
     {"parallel_stable_sort",
      [](trial& t) {
          sort_with(t, [](scheduler& s, std::vector<int>& v) {
-             bide::parallel_stable_sort(s, v.begin(), v.end());
+             parallel_stable_sort(s, v.begin(), v.end());
          });
      },
      true},
@@ -431,26 +427,25 @@ const scenario forks[] = {
 
 #if defined(__linux__)
 
-task<int> reads(bide::epoll_driver& io, int fd) {
-    const bide::io_result ready = co_await io.async_wait_readable(fd).as_result();
+task<int> reads(epoll_driver& io, int fd) {
+    const io_result ready = co_await io.async_wait_readable(fd).as_result();
     co_return ready ? 1 : ready.error() == std::errc::not_enough_memory ? 2 : 0;
 }
 
 const scenario drivers[] = {
-    {"epoll_driver: construction",
-     [](trial& t) { t.attempt([] { const bide::epoll_driver made; }); }},
+    {"epoll_driver: construction", [](trial& t) { t.attempt([] { const epoll_driver made; }); }},
     {"epoll_driver: a wait",
      [](trial& t) {
          const test::ends line = test::ends::pipe();
          line.put();
-         bide::epoll_driver io;
+         epoll_driver io;
          scheduler_options wanted = with(1, false);
          wanted.io = &io;
          scheduler s(std::move(wanted));
          int got = 0;
-         const bool done = t.attempt([&] { got = bide::sync_wait(s, reads(io, line.in)); });
+         const bool done = t.attempt([&] { got = sync_wait(s, reads(io, line.in)); });
          t.expect(done == (got != 0));
-         t.expect(bide::sync_wait(s, reads(io, line.in)) == 1);
+         t.expect(sync_wait(s, reads(io, line.in)) == 1);
      },
      true},
 };
@@ -459,7 +454,7 @@ const scenario drivers[] = {
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
 
-task<bool> times_out(bide::semaphore& never) {
+task<bool> times_out(semaphore& never) {
     auto got = co_await never.async_acquire().with_timeout(1us);
     co_return !got;
 }
@@ -468,19 +463,19 @@ task<bool> times_out(bide::semaphore& never) {
 // allocation failing, and another wait afterwards.
 std::string starts_service(std::size_t n, test::shortage how) {
     return test::dies([n, how] {
-        bide::semaphore never(0);
+        semaphore never(0);
         bool good = true;
         bool has_failed = false;
         {
             const test::failing_allocations now(n, how, true);
             try {
-                good = bide::sync_wait(times_out(never));
+                good = sync_wait(times_out(never));
             } catch (const std::bad_alloc&) {
             } catch (const std::system_error&) {
             }
             has_failed = now.has_failed();
         }
-        good = good && never.waiters() == 0 && bide::sync_wait(times_out(never));
+        good = good && never.waiters() == 0 && sync_wait(times_out(never));
         std::fputs(!good ? "bad" : has_failed ? "good" : "done", stderr);
         std::abort();
     });
@@ -508,7 +503,7 @@ TEST_CASE("scheduler: if no thread can replace a blocked worker, one is started 
     if (!test::counts_allocations()) {
         return;
     }
-    bide::semaphore permits(0);
+    semaphore permits(0);
     scheduler s(with(1, false));
     std::atomic<bool> told{false};
     auto blocks = s.spawn([&] {
@@ -566,18 +561,18 @@ TEST_CASE("scheduler: a noexcept function without memory terminates with a messa
               scheduler s(with(1, false));
               s.spawn([] {
                    const test::out_of_memory now;
-                   static_cast<void>(bide::this_task::get_stop_token());
+                   static_cast<void>(this_task::get_stop_token());
                }).join();
           }) == "bide: no memory for a task's stop token\n");
     CHECK(test::dies([] {
               scheduler s(with(1, false));
               const test::out_of_memory now;
-              s.post(bide::waker());
+              s.post(waker());
           }) == "bide: no memory to post a waker to a scheduler\n");
     CHECK(test::dies([] {
               scheduler s(with(1, false));
               s.shutdown();
-              bide::runnable late;
+              runnable late;
               const test::out_of_memory now;
               s.post(late);
           }) == "bide: the service threads cannot be started\n");

@@ -1,28 +1,17 @@
 #include <bide/sched/poll_executor.hpp>
 
-#include <support/test.hpp>
-
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
 
 #include <bide/core/executor.hpp>
 #include <bide/sched/executor_runner.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-#include <support/death.hpp>
-#include <support/gate.hpp>
-
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <thread>
-#include <vector>
+#include <support/sched.hpp>
 
 #include <poll.h>
 
-static_assert(bide::intrusive_executor<bide::poll_executor>);
+using namespace bide;
+
+static_assert(intrusive_executor<poll_executor>);
 
 namespace {
 
@@ -33,8 +22,8 @@ bool is_readable(int fd, int ms = 0) {
 
 // Counts its runs; posts itself again that many times.
 struct job {
-    explicit job(bide::poll_executor& on, int more = 0) noexcept : where(on), left(more) {
-        to_run.run = bide::waker(
+    explicit job(poll_executor& on, int more = 0) noexcept : where(on), left(more) {
+        to_run.run = waker(
             [](void* self) noexcept {
                 auto& me = *static_cast<job*>(self);
                 ++me.runs;
@@ -44,8 +33,8 @@ struct job {
             },
             this);
     }
-    bide::poll_executor& where;
-    bide::runnable to_run;
+    poll_executor& where;
+    runnable to_run;
     int left;
     int runs = 0;
 };
@@ -53,7 +42,7 @@ struct job {
 } // namespace
 
 TEST_CASE("poll_executor: its descriptor is readable while something is queued") {
-    bide::poll_executor loop;
+    poll_executor loop;
     REQUIRE_FALSE(is_readable(loop.fd()));
     REQUIRE(loop.run() == 0);
     job a(loop);
@@ -69,7 +58,7 @@ TEST_CASE("poll_executor: its descriptor is readable while something is queued")
 }
 
 TEST_CASE("poll_executor: what posts itself for ever leaves the loop its turn") {
-    bide::poll_executor loop;
+    poll_executor loop;
     job busy(loop, 200);
     loop.post(busy.to_run);
     REQUIRE(loop.run() == 64);
@@ -84,13 +73,13 @@ TEST_CASE("poll_executor: what posts itself for ever leaves the loop its turn") 
 }
 
 TEST_CASE("poll_executor: a call from what it runs does nothing") {
-    bide::poll_executor loop;
+    poll_executor loop;
     struct nested {
-        bide::poll_executor& loop;
+        poll_executor& loop;
         std::size_t ran = 99;
     } inner{loop};
-    bide::runnable r;
-    r.run = bide::waker(
+    runnable r;
+    r.run = waker(
         [](void* of) noexcept {
             auto& mine = *static_cast<nested*>(of);
             mine.ran = mine.loop.run();
@@ -106,10 +95,10 @@ TEST_CASE("poll_executor: a call from what it runs does nothing") {
 
 TEST_CASE("poll_executor: its end runs what is queued") {
     int runs = 0;
-    bide::runnable r;
-    r.run = bide::waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &runs);
+    runnable r;
+    r.run = waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &runs);
     {
-        bide::poll_executor loop;
+        poll_executor loop;
         loop.post(r);
     }
     REQUIRE(runs == 1);
@@ -118,14 +107,14 @@ TEST_CASE("poll_executor: its end runs what is queued") {
 TEST_CASE("poll_executor: posts of many threads all run, in the thread of the loop") {
     constexpr int threads = 3;
     constexpr int posts = 2'000;
-    bide::poll_executor loop;
+    poll_executor loop;
     int ran = 0; // no lock: all run in this thread
     struct one {
-        bide::runnable to_run;
+        runnable to_run;
     };
     std::vector<one> jobs(threads * posts);
     for (auto& j : jobs) {
-        j.to_run.run = bide::waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &ran);
+        j.to_run.run = waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &ran);
     }
     test::team team(threads, [&](int i) {
         for (int n = 0; n < posts; ++n) {
@@ -143,10 +132,10 @@ TEST_CASE("poll_executor: posts of many threads all run, in the thread of the lo
 
 TEST_CASE("poll_executor: a runnable may destroy it right after the loop returns to run()") {
     for (int round = 0; round < 100; ++round) {
-        auto loop = std::make_unique<bide::poll_executor>();
+        auto loop = std::make_unique<poll_executor>();
         int runs = 0;
-        bide::runnable r;
-        r.run = bide::waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &runs);
+        runnable r;
+        r.run = waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &runs);
         std::thread posting([&, at = loop.get()] { at->post(r); });
         while (runs == 0) {
             loop->run();
@@ -157,18 +146,18 @@ TEST_CASE("poll_executor: a runnable may destroy it right after the loop returns
 }
 
 TEST_CASE("poll_executor: tasks wait, yield and resume in the loop") {
-    bide::poll_executor loop;
-    bide::semaphore s(0);
+    poll_executor loop;
+    semaphore s(0);
     const auto here = std::this_thread::get_id();
     bool elsewhere = false;
     int steps = 0;
-    auto handle = bide::spawn(loop, [&]() -> bide::task<int> {
+    auto handle = spawn(loop, [&]() -> task<int> {
         elsewhere |= std::this_thread::get_id() != here;
         ++steps;
         const auto one = co_await s.async_acquire();
         elsewhere |= std::this_thread::get_id() != here;
         ++steps;
-        co_await bide::this_task::yield();
+        co_await this_task::yield();
         elsewhere |= std::this_thread::get_id() != here;
         ++steps;
         co_return 42;
@@ -188,10 +177,9 @@ TEST_CASE("poll_executor: tasks wait, yield and resume in the loop") {
 
 TEST_CASE("poll_executor: destroyed by what it runs terminates with a message", "[death]") {
     const auto end = test::run_child([] {
-        auto* const loop = new bide::poll_executor;
-        bide::runnable r;
-        r.run = bide::waker([](void* of) noexcept { delete static_cast<bide::poll_executor*>(of); },
-                            loop);
+        auto* const loop = new poll_executor;
+        runnable r;
+        r.run = waker([](void* of) noexcept { delete static_cast<poll_executor*>(of); }, loop);
         loop->post(r);
         loop->run();
     });

@@ -1,31 +1,15 @@
 #include <bide/sched/pollable_wait.hpp>
 
-#include <support/test.hpp>
-
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
 
-#include <bide/channel/channel.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <support/file_waits.hpp>
-#include <support/gate.hpp>
-
-#include <cerrno>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <system_error>
-#include <thread>
-#include <vector>
+#include <support/sched.hpp>
 
 #include <poll.h>
 
 using namespace std::chrono_literals;
-using bide::errc;
-using bide::pollable_wait;
+using namespace bide;
 
 namespace {
 
@@ -38,8 +22,8 @@ bool is_readable(int fd, int ms = 0) {
 
 TEST_CASE("pollable_wait: its descriptor is readable exactly while there is a result",
           "[promise.pollable-result]") {
-    bide::semaphore s(0);
-    pollable_wait<bide::permit> w;
+    semaphore s(0);
+    pollable_wait<permit> w;
     REQUIRE_FALSE(is_readable(w.fd()));
     w.begin(s.async_acquire());
     REQUIRE_FALSE(is_readable(w.fd()));
@@ -65,11 +49,11 @@ TEST_CASE("pollable_wait: its descriptor is readable exactly while there is a re
 }
 
 TEST_CASE("pollable_wait: a time-out makes it readable") {
-    bide::mutex m;
+    mutex m;
     const std::scoped_lock mine(m);
-    pollable_wait<std::unique_lock<bide::mutex>> w;
-    bide::semaphore none(0);
-    pollable_wait<bide::permit> p;
+    pollable_wait<std::unique_lock<mutex>> w;
+    semaphore none(0);
+    pollable_wait<permit> p;
     p.begin(none.async_acquire().with_timeout(1ms));
     w.begin(m.async_lock());
     REQUIRE(is_readable(p.fd(), -1));
@@ -80,7 +64,7 @@ TEST_CASE("pollable_wait: a time-out makes it readable") {
 TEST_CASE("pollable_wait: a loop of poll() receives what threads send") {
     constexpr int threads = 2;
     constexpr int items = 2'000;
-    bide::channel<int> c(4);
+    channel<int> c(4);
     test::team team(threads, [&](int) {
         for (int i = 1; i <= items; ++i) {
             static_cast<void>(c.send(i));
@@ -108,10 +92,10 @@ TEST_CASE("pollable_wait: a loop of poll() receives what threads send") {
 
 TEST_CASE("pollable_wait: may be destroyed as soon as it is complete") {
     for (int round = 0; round < 100; ++round) {
-        bide::semaphore s(0);
+        semaphore s(0);
         std::thread releasing;
         {
-            pollable_wait<bide::permit> w;
+            pollable_wait<permit> w;
             w.begin(s.async_acquire());
             releasing = std::thread([&] { s.release(); });
             while (!w.is_complete()) {
@@ -125,11 +109,11 @@ TEST_CASE("pollable_wait: may be destroyed as soon as it is complete") {
 
 TEST_CASE("pollable_wait: begun anew as soon as it is complete, it is not readable",
           "[promise.pollable-result]") {
-    bide::semaphore none(0);
+    semaphore none(0);
     int stale = 0;
     for (int round = 0; round < 200; ++round) {
-        bide::semaphore s(0);
-        pollable_wait<bide::permit> w;
+        semaphore s(0);
+        pollable_wait<permit> w;
         w.begin(s.async_acquire());
         std::thread releasing([&] { s.release(); });
         while (!w.is_complete()) {
@@ -157,7 +141,7 @@ TEST_CASE("pollable_wait: without descriptors the constructor throws the system'
     {
         const test::no_descriptors here;
         try {
-            pollable_wait<bide::permit> w;
+            pollable_wait<permit> w;
         } catch (const std::system_error& e) {
             error = e.code();
         }

@@ -10,20 +10,19 @@
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
 
-using bide::scheduler;
-using bide::task;
+using namespace bide;
 using test::with;
 using namespace std::chrono_literals;
 
 namespace {
 
-task<> take_for_ever(bide::semaphore& from) {
+task<> take_for_ever(semaphore& from) {
     for (;;) {
         const auto got = co_await from.async_acquire();
     }
 }
 
-task<> receive_all(bide::channel<int>& from) {
+task<> receive_all(channel<int>& from) {
     for (;;) {
         const auto got = co_await from.async_recv();
         if (!got) {
@@ -33,12 +32,12 @@ task<> receive_all(bide::channel<int>& from) {
 }
 
 task<bool> times_out() {
-    bide::semaphore none(0);
+    semaphore none(0);
     const auto got = co_await none.async_acquire().with_timeout(1ms);
-    co_return !got && got.error() == bide::errc::timeout;
+    co_return !got && got.error() == errc::timeout;
 }
 
-task<> nap() { co_await bide::this_task::sleep_for(1ms); }
+task<> nap() { co_await this_task::sleep_for(1ms); }
 
 // Prints when it is destroyed.
 struct farewell {
@@ -46,7 +45,7 @@ struct farewell {
     farewell(const farewell&) = delete;
     farewell& operator=(const farewell&) = delete;
     ~farewell() {
-        const bool good = bide::sync_wait(times_out());
+        const bool good = sync_wait(times_out());
         std::fprintf(stderr, good ? "[farewell]" : "[no farewell]");
     }
 };
@@ -63,8 +62,8 @@ struct leaving {
 TEST_CASE("program end: tasks of a static scheduler may wait for static objects made before it",
           "[promise.static-objects-wait]") {
     const auto end = test::run_child([] {
-        static bide::channel<int> numbers(1);
-        static bide::semaphore none(0);
+        static channel<int> numbers(1);
+        static semaphore none(0);
         static scheduler s(with(2, true));
         s.spawn(receive_all(numbers)).detach();
         s.spawn(take_for_ever(none)).detach();
@@ -78,7 +77,7 @@ TEST_CASE(
     "program end: a static object destroyed while tasks wait for it terminates with a message") {
     const auto end = test::run_child([] {
         static scheduler s(with(1, true));
-        static bide::channel<int> numbers(1);
+        static channel<int> numbers(1);
         s.spawn(receive_all(numbers)).detach();
         static_cast<void>(numbers.send(1));
         test::eventually([] { return numbers.empty(); });
@@ -98,7 +97,7 @@ TEST_CASE("program end: a static group waits for its children") {
         };
         static teller last;
         static scheduler s(with(2, true));
-        static bide::task_group group(s);
+        static task_group group(s);
         for (int i = 0; i < 3; ++i) {
             group.spawn([]() -> task<> {
                 co_await nap();
@@ -114,14 +113,14 @@ TEST_CASE("program end: a wait that ends by a stop during static destruction nam
     const auto end = test::run_child([] {
         static scheduler s(
             with(1, true)); // cancels when the category, first used below, is destroyed
-        static bide::semaphore* const none = new bide::semaphore(0);
+        static semaphore* const none = new semaphore(0);
         s.spawn([]() -> task<> {
              const auto stopped = co_await none->async_acquire().as_result();
              const std::error_code why = stopped ? std::error_code() : stopped.error();
              std::fprintf(stderr, "%s: %s", why.category().name(), why.message().c_str());
          }).detach();
         test::eventually([] { return none->waiters() == 1; });
-        const std::error_code first = bide::errc::closed;
+        const std::error_code first = errc::closed;
         std::exit(first.value() - 1);
     });
     CHECK(end.text() == "[exit 0] bide: stopped");
@@ -131,7 +130,7 @@ TEST_CASE("program end: time-outs work during static destruction and in thread_l
           "[promise.static-objects-wait]") {
     const auto end = test::run_child([] {
         static farewell first; // before the service
-        static_cast<void>(bide::sync_wait(times_out()));
+        static_cast<void>(sync_wait(times_out()));
         static farewell second; // after it
         thread_local farewell mine;
         std::thread([] { thread_local farewell others; }).join();
@@ -143,12 +142,12 @@ TEST_CASE("program end: time-outs work during static destruction and in thread_l
 TEST_CASE("program end: detached threads may wait for objects that are never destroyed",
           "[promise.static-objects-wait]") {
     const auto end = test::run_child([] {
-        static auto* const none = new bide::semaphore(0);
-        static auto* const numbers = new bide::channel<int>(0);
+        static auto* const none = new semaphore(0);
+        static auto* const numbers = new channel<int>(0);
         std::thread([] { none->acquire(); }).detach();
-        std::thread([] { bide::sync_wait(take_for_ever(*none)); }).detach();
+        std::thread([] { sync_wait(take_for_ever(*none)); }).detach();
         std::thread([] {
-            static_cast<void>(bide::select(bide::on_recv(*numbers), bide::on_acquire(*none)));
+            static_cast<void>(select(on_recv(*numbers), on_acquire(*none)));
         }).detach();
         test::eventually([] { return none->waiters() == 3; });
         std::exit(0);
@@ -158,7 +157,7 @@ TEST_CASE("program end: detached threads may wait for objects that are never des
 
 TEST_CASE("program end: tasks of the shared scheduler do not delay the end") {
     const auto end = test::run_child([] {
-        static auto* const none = new bide::semaphore(0);
+        static auto* const none = new semaphore(0);
         static std::atomic<bool> computes{false};
         auto& all = scheduler::shared();
         all.spawn(take_for_ever(*none)).detach();
@@ -185,7 +184,7 @@ TEST_CASE("program end: tasks of the shared scheduler do not delay the end") {
 TEST_CASE("program end: quick_exit() ends the program while schedulers run tasks",
           "[promise.program-ends]") {
     const auto end = test::run_child([] {
-        static bide::semaphore none(0);
+        static semaphore none(0);
         static scheduler s(with(2, true));
         s.spawn(take_for_ever(none)).detach();
         s.spawn([] { std::quick_exit(5); }).join();
@@ -197,7 +196,7 @@ TEST_CASE("program end: exit() in a task ends the program if the task's schedule
           "[promise.program-ends]") {
     const auto end = test::run_child([] {
         static farewell last;
-        bide::semaphore none(0);
+        semaphore none(0);
         scheduler s(with(2, true));
         s.spawn(take_for_ever(none)).detach();
         s.spawn([] { std::exit(3); }).join();
@@ -237,17 +236,17 @@ TEST_CASE(
     "[promise.program-ends]") {
     const auto in_waker = test::run_child([] {
         static farewell last;
-        bide::semaphore some(0);
-        bide::semaphore::waiter w(1, bide::waker(&leaving::wake, nullptr));
+        semaphore some(0);
+        semaphore::waiter w(1, waker(&leaving::wake, nullptr));
         static_cast<void>(some.acquire_wait(w));
         some.release();
     });
     CHECK(in_waker.text() == "[exit 3] [farewell]");
     const auto in_coroutine = test::run_child([] {
         static farewell last;
-        bide::semaphore some(0);
+        semaphore some(0);
         struct starts {
-            static test::detached leave(bide::semaphore& from) {
+            static test::detached leave(semaphore& from) {
                 const auto got = co_await from.async_acquire();
                 std::exit(3);
             }
@@ -258,9 +257,9 @@ TEST_CASE(
     CHECK(in_coroutine.text() == "[exit 3] [farewell]");
     const auto on_resumer = test::run_child([] {
         static farewell last;
-        bide::semaphore none(0);
+        semaphore none(0);
         struct starts {
-            static test::detached leave(bide::semaphore& from) {
+            static test::detached leave(semaphore& from) {
                 const auto got = co_await from.async_acquire().with_timeout(1ms);
                 std::exit(3);
             }
@@ -275,18 +274,18 @@ TEST_CASE(
 
 namespace {
 
-task<bool> is_stopped(bide::semaphore& none, std::stop_token stop) {
+task<bool> is_stopped(semaphore& none, std::stop_token stop) {
     const auto got = co_await none.async_acquire().with_stop(stop);
-    co_return !got && got.error() == bide::errc::stopped;
+    co_return !got && got.error() == errc::stopped;
 }
 
 // What a process does with bide. Returns the number of the first check that fails, or 0.
 int use_all() {
-    bide::semaphore none(0);
+    semaphore none(0);
     if (none.try_acquire_for(1ms)) {
         return 1;
     }
-    if (!bide::sync_wait(times_out())) {
+    if (!sync_wait(times_out())) {
         return 2;
     }
     std::stop_source stop = test::new_stop();
@@ -294,14 +293,14 @@ int use_all() {
         test::eventually([&] { return none.waiters() == 1; });
         stop.request_stop();
     });
-    if (!bide::sync_wait(is_stopped(none, stop.get_token()))) {
+    if (!sync_wait(is_stopped(none, stop.get_token()))) {
         return 3;
     }
     scheduler s(with(2, true));
     if (!s.spawn(times_out()).join()) {
         return 4;
     }
-    const auto [one, two] = bide::join(s, [] { return 1; }, [] { return 2; });
+    const auto [one, two] = join(s, [] { return 1; }, [] { return 2; });
     if (one + two != 3) {
         return 5;
     }
@@ -336,13 +335,12 @@ TEST_CASE("program end: a child of fork() uses time-outs, stops, and the shared 
 namespace {
 
 // Acquires every lock of bide again and again.
-void churn(bide::semaphore& some, bide::channel<int>& numbers, scheduler& s,
-           const std::atomic<bool>& over) {
+void churn(semaphore& some, channel<int>& numbers, scheduler& s, const std::atomic<bool>& over) {
     while (!over) {
-        const bide::permit held(some);
+        const permit held(some);
         static_cast<void>(numbers.try_send(1));
         static_cast<void>(numbers.try_recv_for(10us));
-        static_cast<void>(bide::sync_wait(times_out()));
+        static_cast<void>(sync_wait(times_out()));
         s.spawn(nap()).join();
         scheduler::shared().spawn(nap()).detach();
     }
@@ -353,8 +351,8 @@ void churn(bide::semaphore& some, bide::channel<int>& numbers, scheduler& s,
 TEST_CASE("program end: a child of fork() works although its parent's threads hold locks",
           "[promise.fork-child]") {
     const auto end = test::run_child([] {
-        bide::semaphore some(2);
-        bide::channel<int> numbers(2);
+        semaphore some(2);
+        channel<int> numbers(2);
         std::atomic<bool> over{false};
         auto s = std::make_unique<scheduler>(with(2, true));
         int wrong = 0;

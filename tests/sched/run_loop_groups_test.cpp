@@ -10,9 +10,7 @@
 // Groups, sets and streams whose tasks run on a run_loop: they wait without a thread, and where they
 // block the thread of the loop, it runs the other tasks meanwhile.
 
-using bide::run_loop;
-using bide::task;
-using bide::task_group;
+using namespace bide;
 using bide::this_task::yield;
 
 namespace {
@@ -24,17 +22,17 @@ task<> add(int& to, int n, int rounds = 1) {
     to += n;
 }
 
-task<int> after(bide::event& e, int n) {
+task<int> after(event& e, int n) {
     co_await e.async_wait();
     co_return n;
 }
 
-task<> set(bide::event& e) {
+task<> set(event& e) {
     co_await yield();
     e.set();
 }
 
-task<> wait_for(bide::event& e, bool& stopped) {
+task<> wait_for(event& e, bool& stopped) {
     const auto waited = co_await e.async_wait().as_result();
     stopped = !waited.has_value();
     if (stopped) {
@@ -44,20 +42,25 @@ task<> wait_for(bide::event& e, bool& stopped) {
 
 bool is_asleep(run_loop& loop) { return test::contains(test::dump_of(loop), "state: asleep"); }
 
-bide::async_generator<int> count(int from, int to) {
+async_generator<int> count(int from, int to) {
     for (int i = from; i < to; ++i) {
         co_await yield();
         co_yield std::move(i);
     }
 }
 
+// A test with a loop.
+struct on_loop {
+    run_loop loop;
+};
+
 } // namespace
 
-TEST_CASE("run_loop: a group that blocks the loop's thread at its end runs the other tasks",
-          "[promise.run-loop-groups]") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: a group that blocks the loop's thread at its end runs the other tasks",
+                 "[promise.run-loop-groups]") {
     int sum = 0;
-    bide::event go;
+    event go;
     const auto nested = [&](auto& self, int depth) -> task<> {
         task_group group(loop);
         group.spawn(add(sum, 1, depth));
@@ -80,11 +83,11 @@ TEST_CASE("run_loop: a group that blocks the loop's thread at its end runs the o
     CHECK(loop.run_until(root()) == 106);
 }
 
-TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other threads",
-          "[promise.run-loop-groups]") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: a group that blocks the loop's thread is woken from other threads",
+                 "[promise.run-loop-groups]") {
     for (int round = 0; round < 200; ++round) {
-        bide::event go;
+        event go;
         std::thread other;
         int sum = 0;
         const auto root = [&]() -> task<> {
@@ -100,10 +103,10 @@ TEST_CASE("run_loop: a group that blocks the loop's thread is woken from other t
     }
 }
 
-TEST_CASE(
+TEST_CASE_METHOD(
+    on_loop,
     "run_loop: a canceller that is the last to leave a group wakes the loop that waits for it") {
-    run_loop loop;
-    bide::event began, entered, leave, over;
+    event began, entered, leave, over;
     auto hold = [&]() noexcept {
         entered.set();
         leave.wait(); // the canceller is in the group until then
@@ -122,7 +125,7 @@ TEST_CASE(
         leave.set();
     });
     const auto child = [&]() -> task<> {
-        held.emplace(bide::this_task::get_stop_token(), hold);
+        held.emplace(this_task::get_stop_token(), hold);
         began.set();
         entered.wait(); // runs while it is cancelled, so that it ends without its canceller
         co_return;
@@ -141,8 +144,8 @@ TEST_CASE(
     CHECK(leave.is_set());
 }
 
-TEST_CASE("run_loop: stop() does not end the wait for a group, but the run around it") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: stop() does not end the wait for a group, but the run around it") {
     int sum = 0;
     bool ended = false;
     const auto root = [&]() -> task<> {
@@ -164,7 +167,7 @@ TEST_CASE("run_loop: stop() does not end the wait for a group, but the run aroun
 }
 
 TEST_CASE("run_loop: its destructor ends the tasks that wait for groups, and their children") {
-    bide::event never;
+    event never;
     bool stopped = false, also_stopped = false;
     {
         run_loop loop;
@@ -186,8 +189,8 @@ TEST_CASE("run_loop: its destructor ends the tasks that wait for groups, and the
     CHECK(also_stopped);
 }
 
-TEST_CASE("run_loop: for_each_concurrent and map_concurrent run in it, so many at a time") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: for_each_concurrent and map_concurrent run in it, so many at a time") {
     int now = 0;
     int most = 0;
     const auto twice = [&](int n) -> task<int> {
@@ -197,18 +200,16 @@ TEST_CASE("run_loop: for_each_concurrent and map_concurrent run in it, so many a
         co_return 2 * n;
     };
     const std::vector<int> items{1, 2, 3, 4, 5, 6, 7};
-    CHECK(loop.run_until(bide::map_concurrent(items, 3, twice)) ==
-          std::vector{2, 4, 6, 8, 10, 12, 14});
+    CHECK(loop.run_until(map_concurrent(items, 3, twice)) == std::vector{2, 4, 6, 8, 10, 12, 14});
     CHECK(most == 3);
     int sum = 0;
     const auto each = [&](int n) { return add(sum, n); };
-    loop.run_until(bide::for_each_concurrent(items, 2, each));
+    loop.run_until(for_each_concurrent(items, 2, each));
     CHECK(sum == 28);
 }
 
-TEST_CASE("run_loop: merge() and buffered() run their streams and tasks in it",
-          "[promise.run-loop-groups]") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop, "run_loop: merge() and buffered() run their streams and tasks in it",
+                 "[promise.run-loop-groups]") {
     const auto merged = [&]() -> task<std::vector<int>> {
         auto all = bide::merge(loop, count(0, 5), count(10, 15));
         std::vector<int> got;
@@ -231,7 +232,7 @@ TEST_CASE("run_loop: merge() and buffered() run their streams and tasks in it",
         co_return n* n;
     };
     const auto buffered = [&](int most) -> task<int> {
-        auto squares = bide::buffered(loop, bide::map(count(0, 10), square), 4);
+        auto squares = bide::buffered(loop, map(count(0, 10), square), 4);
         int last = -1;
         for (int i = 0; i < most; ++i) {
             const auto item = co_await squares.next();

@@ -5,10 +5,7 @@
 // A task of a loop that awaits another task. If that one is the next job of the loop, it runs inside of
 // the job that awaits it.
 
-using bide::join_handle;
-using bide::run_loop;
-using bide::task;
-using bide::task_group;
+using namespace bide;
 using bide::this_task::yield;
 using namespace std::chrono_literals;
 
@@ -26,18 +23,23 @@ task<> joins(order& o, join_handle<> of) {
     try {
         co_await std::move(of).async_join();
         o.emplace_back("joined");
-    } catch (const bide::stopped_error&) {
+    } catch (const stopped_error&) {
         o.emplace_back("stopped");
     } catch (const std::exception& e) {
         o.emplace_back(e.what());
     }
 }
 
-} // namespace
-
-TEST_CASE("run_loop: a task that joins the only other task continues in the same job") {
+// A test with a loop, whose tasks say what they do.
+struct on_loop {
     run_loop loop;
     order o;
+};
+
+} // namespace
+
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: a task that joins the only other task continues in the same job") {
     const auto outer = [&]() -> task<> {
         for (int i = 0; i < 3; ++i) {
             co_await joins(o, loop.spawn(says(o, "child")));
@@ -48,10 +50,9 @@ TEST_CASE("run_loop: a task that joins the only other task continues in the same
     CHECK(o == order{"child", "joined", "child", "joined", "child", "joined"});
 }
 
-TEST_CASE("run_loop: a task that joins another one continues behind what became runnable before",
-          "[promise.run-loop-joins]") {
-    run_loop loop;
-    order o;
+TEST_CASE_METHOD(
+    on_loop, "run_loop: a task that joins another one continues behind what became runnable before",
+    "[promise.run-loop-joins]") {
     SECTION("by the awaited task") {
         const auto child = [&]() -> task<> {
             o.emplace_back("child");
@@ -92,15 +93,14 @@ TEST_CASE("run_loop: a task that joins another one continues behind what became 
     SECTION("by the last of two children in place, which joins") {
         const auto first = [&]() -> task<> { co_await joins(o, loop.spawn(says(o, "child"))); };
         const auto second = [&] { return says(o, "sibling"); };
-        const auto both = [&]() -> task<> { co_await bide::when_all(first, second); };
+        const auto both = [&]() -> task<> { co_await when_all(first, second); };
         loop.run_until(both());
         CHECK(o == order{"child", "sibling", "joined"});
     }
 }
 
-TEST_CASE("run_loop: the exception of a joined task reaches its joiner, and no other one") {
-    run_loop loop;
-    order o;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: the exception of a joined task reaches its joiner, and no other one") {
     const auto child = []() -> task<> {
         throw std::runtime_error("failed");
         co_return;
@@ -110,10 +110,8 @@ TEST_CASE("run_loop: the exception of a joined task reaches its joiner, and no o
     CHECK(o == order{"failed"});
 }
 
-TEST_CASE("run_loop: a task that is cancelled by the task that it joins is stopped",
-          "[promise.run-loop-joins]") {
-    run_loop loop;
-    order o;
+TEST_CASE_METHOD(on_loop, "run_loop: a task that is cancelled by the task that it joins is stopped",
+                 "[promise.run-loop-joins]") {
     std::optional<join_handle<>> outer;
     const auto child = [&]() -> task<> {
         o.emplace_back("child");
@@ -126,9 +124,8 @@ TEST_CASE("run_loop: a task that is cancelled by the task that it joins is stopp
     CHECK(o == order{"child", "stopped"});
 }
 
-TEST_CASE("run_loop: a cancelled task that joins another one is stopped before that one runs") {
-    run_loop loop;
-    order o;
+TEST_CASE_METHOD(
+    on_loop, "run_loop: a cancelled task that joins another one is stopped before that one runs") {
     std::optional<join_handle<>> outer;
     const auto joiner = [&]() -> task<> {
         auto child = loop.spawn(says(o, "child"));
@@ -140,9 +137,8 @@ TEST_CASE("run_loop: a cancelled task that joins another one is stopped before t
     CHECK(o == order{"stopped", "child"});
 }
 
-TEST_CASE("run_loop: a join with a time-out that polls does not run the awaited task") {
-    run_loop loop;
-    order o;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: a join with a time-out that polls does not run the awaited task") {
     const auto outer = [&]() -> task<> {
         auto join = loop.spawn(says(o, "child")).async_join();
         const auto got = co_await std::move(join).with_timeout(0s);
@@ -153,10 +149,9 @@ TEST_CASE("run_loop: a join with a time-out that polls does not run the awaited 
     CHECK(o == order{"timeout", "child"});
 }
 
-TEST_CASE("run_loop: stop() by a joined task ends the run before its joiner continues",
-          "[promise.run-loop-joins]") {
-    run_loop loop;
-    order o;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: stop() by a joined task ends the run before its joiner continues",
+                 "[promise.run-loop-joins]") {
     const auto child = [&]() -> task<> {
         loop.stop();
         o.emplace_back("child");
@@ -172,11 +167,10 @@ TEST_CASE("run_loop: stop() by a joined task ends the run before its joiner cont
 
 // The group of the child blocks the thread, and runs the loop inside of the child, whose joiner the
 // other task cancels. The child ends only when the joiner has.
-TEST_CASE("run_loop: a joiner goes on while the task that it joins blocks the loop's thread",
-          "[promise.run-loop-joins]") {
-    run_loop loop;
-    order o;
-    bide::event joiner_ended;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: a joiner goes on while the task that it joins blocks the loop's thread",
+                 "[promise.run-loop-joins]") {
+    event joiner_ended;
     std::optional<join_handle<>> outer;
     const auto waits = [&]() -> task<> { co_await joiner_ended.async_wait(); };
     const auto cancels = [&]() -> task<> {
@@ -236,7 +230,7 @@ TEST_CASE("run_loop: a task that joins one task after the other lets timers and 
     run_loop loop;
     bool over = false;
     const auto sleeps = [&]() -> task<> {
-        co_await bide::this_task::sleep_for(1ms);
+        co_await this_task::sleep_for(1ms);
         over = true;
     };
     const auto nothing = []() -> task<> { co_return; };

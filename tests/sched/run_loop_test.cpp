@@ -14,8 +14,7 @@
 
 // A loop on the caller's own thread: what it runs, when each of its functions returns, and its end.
 
-using bide::run_loop;
-using bide::task;
+using namespace bide;
 using bide::this_task::yield;
 using namespace std::chrono_literals;
 
@@ -30,24 +29,29 @@ task<> note(std::vector<int>& order, int n, int rounds) {
     }
 }
 
-task<> take(bide::semaphore& from, int& taken) {
+task<> take(semaphore& from, int& taken) {
     auto permit = co_await from.async_acquire();
     permit.forget();
     ++taken;
 }
 
 // Ends with stopped_error if it is cancelled.
-task<> wait_for_ever(bide::event& never, bool& was_stopped) {
+task<> wait_for_ever(event& never, bool& was_stopped) {
     was_stopped = !(co_await never.async_wait().as_result()).has_value();
 }
+
+// A test with a loop.
+struct on_loop {
+    run_loop loop;
+};
 
 } // namespace
 
 // ---- What it runs
 
-TEST_CASE("run_loop: runs coroutines, functions, and functions that return coroutines, here",
-          "[promise.run-loop-thread]") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: runs coroutines, functions, and functions that return coroutines, here",
+                 "[promise.run-loop-thread]") {
     const auto here = std::this_thread::get_id();
     int elsewhere = 0;
     const auto look = [&] { elsewhere += std::this_thread::get_id() == here ? 0 : 1; };
@@ -72,8 +76,7 @@ TEST_CASE("run_loop: runs coroutines, functions, and functions that return corou
     CHECK(elsewhere == 0);
 }
 
-TEST_CASE("run_loop: runs tasks in the order in which they became runnable") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop, "run_loop: runs tasks in the order in which they became runnable") {
     std::vector<int> order;
     for (int n = 0; n < 3; ++n) {
         loop.spawn(note(order, n, 2)).detach();
@@ -82,15 +85,14 @@ TEST_CASE("run_loop: runs tasks in the order in which they became runnable") {
     CHECK(order == std::vector{0, 1, 2, 0, 1, 2});
 }
 
-TEST_CASE("run_loop: runs what is posted, and what waits on it to move there") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop, "run_loop: runs what is posted, and what waits on it to move there") {
     int woken = 0;
-    loop.post(bide::waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &woken));
+    loop.post(waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &woken));
     CHECK(woken == 0);
     CHECK(loop.run() == 1);
     CHECK(woken == 1);
 
-    bide::scheduler other(test::with(1, false));
+    scheduler other(test::with(1, false));
     const auto here = std::this_thread::get_id();
     bool moved = false;
     auto moves = other.spawn([&]() -> task<> {
@@ -103,8 +105,9 @@ TEST_CASE("run_loop: runs what is posted, and what waits on it to move there") {
     std::move(moves).join(); // it ended on a worker of its own scheduler
 }
 
-TEST_CASE("run_loop: a task that never waits lets other tasks, timers and posts have their turns") {
-    run_loop loop;
+TEST_CASE_METHOD(
+    on_loop,
+    "run_loop: a task that never waits lets other tasks, timers and posts have their turns") {
     bool told[3] = {};
     loop.spawn([&]() -> task<> {
             while (!told[0] || !told[1] || !told[2]) {
@@ -114,7 +117,7 @@ TEST_CASE("run_loop: a task that never waits lets other tasks, timers and posts 
         .detach();
     loop.spawn([&] { told[0] = true; }).detach();
     loop.spawn([&]() -> task<> {
-            co_await bide::this_task::sleep_for(1ms);
+            co_await this_task::sleep_for(1ms);
             told[1] = true;
         })
         .detach();
@@ -124,10 +127,10 @@ TEST_CASE("run_loop: a task that never waits lets other tasks, timers and posts 
     CHECK(loop.tasks() == 0);
 }
 
-TEST_CASE(
+TEST_CASE_METHOD(
+    on_loop,
     "run_loop: operations that are ready spend a task's budget, so other tasks get their turns") {
-    run_loop loop;
-    bide::semaphore permits(1);
+    semaphore permits(1);
     bool stop = false;
     int rounds = 0;
     loop.spawn([&]() -> task<> {
@@ -144,18 +147,16 @@ TEST_CASE(
 
 // ---- When its functions return
 
-TEST_CASE(
+TEST_CASE_METHOD(
+    on_loop,
     "run_loop: the children of when_all run in argument order, in place if none of them waits",
     "[promise.run-loop-when-all]") {
-    run_loop loop;
     std::vector<int> order;
     const auto twice = [&](int n) -> task<> {
-        co_await bide::when_all(note(order, 10 * n, 0), note(order, 10 * n + 1, 1));
+        co_await when_all(note(order, 10 * n, 0), note(order, 10 * n + 1, 1));
         order.push_back(n);
     };
-    const auto root = [&]() -> task<> {
-        co_await bide::when_all(twice(1), twice(2), note(order, 3, 1));
-    };
+    const auto root = [&]() -> task<> { co_await when_all(twice(1), twice(2), note(order, 3, 1)); };
     loop.spawn(note(order, 0, 1)).detach();
     auto all = loop.spawn(root());
     loop.run();
@@ -168,15 +169,14 @@ TEST_CASE(
         ++ended;
         co_return;
     };
-    const auto in_place = [&]() -> task<> { co_await bide::when_all(ready, ready, ready, ready); };
+    const auto in_place = [&]() -> task<> { co_await when_all(ready, ready, ready, ready); };
     loop.spawn(in_place).detach();
     CHECK(loop.run() == 1); // one run for the task and its children
     CHECK(ended == 4);
 }
 
-TEST_CASE("run_loop: children in place let other tasks run, however many there are",
-          "[promise.run-loop-when-all]") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop, "run_loop: children in place let other tasks run, however many there are",
+                 "[promise.run-loop-when-all]") {
     constexpr int size = 10'000;
     int ended = 0;
     int turns = 0;
@@ -189,7 +189,7 @@ TEST_CASE("run_loop: children in place let other tasks run, however many there a
         for (int i = 0; i < size; ++i) {
             children.push_back(child());
         }
-        co_await bide::when_all(std::move(children));
+        co_await when_all(std::move(children));
     };
     const auto other = [&]() -> task<> {
         while (ended < size) {
@@ -207,24 +207,23 @@ TEST_CASE("run_loop: children in place let other tasks run, however many there a
     CHECK(turns > size / 256);
 }
 
-TEST_CASE("run_loop: children in place wait, fail and are cancelled as elsewhere",
-          "[promise.run-loop-when-all]") {
-    run_loop loop;
-    bide::event never;
+TEST_CASE_METHOD(on_loop, "run_loop: children in place wait, fail and are cancelled as elsewhere",
+                 "[promise.run-loop-when-all]") {
+    event never;
     bool stopped = false;
     const auto fails = []() -> task<> {
         co_await yield();
         throw std::runtime_error("failed");
     };
     const auto any = [&]() -> task<> {
-        co_await bide::when_any(bide::when_all(wait_for_ever(never, stopped), number(1)), fails());
+        co_await when_any(when_all(wait_for_ever(never, stopped), number(1)), fails());
     };
     CHECK_THROWS_AS(loop.run_until(any()), std::runtime_error);
     CHECK(stopped);
 
     stopped = false;
     const auto all = [&]() -> task<> {
-        co_await bide::when_all(number(1), wait_for_ever(never, stopped), number(2));
+        co_await when_all(number(1), wait_for_ever(never, stopped), number(2));
     };
     auto handle = loop.spawn(all());
     loop.poll();
@@ -234,13 +233,14 @@ TEST_CASE("run_loop: children in place wait, fail and are cancelled as elsewhere
     CHECK(stopped);
 }
 
-TEST_CASE("run_loop: a child in place that blocks the loop in a group lets the other children run",
-          "[promise.run-loop-when-all]") {
-    run_loop loop;
-    bide::event go;
+TEST_CASE_METHOD(
+    on_loop,
+    "run_loop: a child in place that blocks the loop in a group lets the other children run",
+    "[promise.run-loop-when-all]") {
+    event go;
     int sum = 0;
     const auto blocks = [&]() -> task<> {
-        bide::task_group group(loop);
+        task_group group(loop);
         const auto child = [&]() -> task<> {
             co_await go.async_wait();
             sum += 1;
@@ -253,32 +253,14 @@ TEST_CASE("run_loop: a child in place that blocks the loop in a group lets the o
         sum += 10;
         co_return;
     };
-    const auto root = [&]() -> task<> { co_await bide::when_all(blocks, sets); };
+    const auto root = [&]() -> task<> { co_await when_all(blocks, sets); };
     loop.run_until(root());
     CHECK(sum == 11);
 }
 
-TEST_CASE("run_loop: run() returns when no task is left, however long they wait") {
-    run_loop loop;
-    bide::semaphore permits(0);
-    int taken = 0;
-    for (int n = 0; n < 3; ++n) {
-        loop.spawn(take(permits, taken)).detach();
-    }
-    std::thread other([&] {
-        for (int n = 0; n < 3; ++n) {
-            permits.release();
-        }
-    });
-    loop.run();
-    other.join();
-    CHECK(taken == 3);
-    CHECK(loop.run() == 0);
-}
-
-TEST_CASE("run_loop: poll() runs what is runnable and does not wait", "[promise.run-loop-thread]") {
-    run_loop loop;
-    bide::semaphore permits(0);
+TEST_CASE_METHOD(on_loop, "run_loop: poll() runs what is runnable and does not wait",
+                 "[promise.run-loop-thread]") {
+    semaphore permits(0);
     int taken = 0;
     loop.spawn(take(permits, taken)).detach();
     loop.spawn(take(permits, taken)).detach();
@@ -292,12 +274,14 @@ TEST_CASE("run_loop: poll() runs what is runnable and does not wait", "[promise.
     permits.release();
     loop.run();
     CHECK(taken == 2);
+    CHECK(loop.run() == 0); // no task is left
 }
 
-TEST_CASE("run_loop: run_for() and run_until() end at their times, and the tasks go on in the next "
-          "call") {
-    run_loop loop;
-    bide::semaphore permits(0);
+TEST_CASE_METHOD(
+    on_loop,
+    "run_loop: run_for() and run_until() end at their times, and the tasks go on in the next "
+    "call") {
+    semaphore permits(0);
     int taken = 0;
     loop.spawn(take(permits, taken)).detach();
     const auto begin = std::chrono::steady_clock::now();
@@ -320,16 +304,16 @@ TEST_CASE("run_loop: run_for() and run_until() end at their times, and the tasks
     CHECK(taken == 1);
 }
 
-TEST_CASE("run_loop: run_until() a task returns its value or throws its exception") {
-    run_loop loop;
-    bide::semaphore permits(0);
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: run_until() a task returns its value or throws its exception") {
+    semaphore permits(0);
     int taken = 0;
     loop.spawn(take(permits, taken)).detach();
     CHECK(loop.run_until(number(7)) == 7);
     loop.stop(); // run_until() a task does not end by this, and leaves it to the next run
     CHECK(loop.run_until([&]() -> task<int> {
         permits.release();
-        co_await bide::this_task::sleep_for(1ms);
+        co_await this_task::sleep_for(1ms);
         co_return taken;
     }()) == 1);
     CHECK_THROWS_AS(loop.run_until([]() -> task<int> {
@@ -343,9 +327,8 @@ TEST_CASE("run_loop: run_until() a task returns its value or throws its exceptio
     CHECK(loop.run() == 1);
 }
 
-TEST_CASE("run_loop: stop() ends the run that is under way, or the next one") {
-    run_loop loop;
-    bide::event never;
+TEST_CASE_METHOD(on_loop, "run_loop: stop() ends the run that is under way, or the next one") {
+    event never;
     bool was_stopped = false;
     loop.spawn(wait_for_ever(never, was_stopped)).detach();
     loop.stop();
@@ -368,7 +351,7 @@ TEST_CASE("run_loop: stop() ends the run that is under way, or the next one") {
 TEST_CASE("run_loop: may be destroyed as soon as another thread's stop() has ended its run",
           "[promise.run-loop-destructor]") {
     test::rounds([&](std::uint32_t) {
-        bide::event never;
+        event never;
         bool was_stopped = false;
         auto loop = std::make_unique<run_loop>();
         loop->spawn(wait_for_ever(never, was_stopped)).detach();
@@ -385,8 +368,7 @@ TEST_CASE("run_loop: may be destroyed as soon as another thread's stop() has end
     });
 }
 
-TEST_CASE("run_loop: different threads may run it, one after the other") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop, "run_loop: different threads may run it, one after the other") {
     std::vector<int> order;
     loop.spawn(note(order, 1, 3)).detach();
     std::thread([&] { loop.poll(); }).join();
@@ -410,14 +392,14 @@ TEST_CASE("run_loop: a task of one loop may run another loop") {
 }
 
 TEST_CASE("run_loop: a scheduler's task may run a loop, and another thread takes its worker over") {
-    bide::scheduler s(test::with(1, false));
+    scheduler s(test::with(1, false));
 #if defined(__linux__)
-    bide::epoll_driver io;
+    epoll_driver io;
     run_loop loop({.io = GENERATE(true, false) ? &io : nullptr}); // in which it may sleep
 #else
     run_loop loop;
 #endif
-    bide::semaphore permits(0);
+    semaphore permits(0);
     auto runs = s.spawn([&] {
         int taken = 0;
         loop.run_until(take(permits, taken));
@@ -428,19 +410,19 @@ TEST_CASE("run_loop: a scheduler's task may run a loop, and another thread takes
 }
 
 TEST_CASE("run_loop: a scheduler's task that runs a loop stays off the worker that it has lost") {
-    bide::scheduler s(test::with(1, false));
+    scheduler s(test::with(1, false));
     std::atomic<bool> over{false};
     const auto churn = [&]() -> task<> {
         while (!over) {
             co_await yield();
-            co_await bide::this_task::sleep_for(10us);
+            co_await this_task::sleep_for(10us);
         }
     };
     auto churns = s.spawn(churn());
     const auto naps = []() -> task<int> {
         int n = 0;
         for (; n < 5; ++n) {
-            co_await bide::this_task::sleep_for(20us); // another thread takes the worker over
+            co_await this_task::sleep_for(20us); // another thread takes the worker over
         }
         co_return n;
     };
@@ -449,7 +431,7 @@ TEST_CASE("run_loop: a scheduler's task that runs a loop stays off the worker th
         int sum = 0;
         for (int i = 0; i < 50; ++i) {
             sum += loop.run_until(naps());
-            co_await bide::this_task::sleep_for(1us);
+            co_await this_task::sleep_for(1us);
         }
         co_return sum;
     });
@@ -460,17 +442,16 @@ TEST_CASE("run_loop: a scheduler's task that runs a loop stays off the worker th
 
 // ---- Waits
 
-TEST_CASE("run_loop: tasks sleep, and waits have time-outs") {
-    run_loop loop;
+TEST_CASE_METHOD(on_loop, "run_loop: tasks sleep, and waits have time-outs") {
     const auto begin = std::chrono::steady_clock::now();
-    bide::event never;
+    event never;
     bool timed_out = false;
     loop.spawn([&]() -> task<> {
             const auto r = co_await never.async_wait().with_timeout(2ms).as_result();
-            timed_out = !r && r.error() == bide::errc::timeout;
+            timed_out = !r && r.error() == errc::timeout;
         })
         .detach();
-    loop.spawn([]() -> task<> { co_await bide::this_task::sleep_for(3ms); }).detach();
+    loop.spawn([]() -> task<> { co_await this_task::sleep_for(3ms); }).detach();
     loop.run();
     CHECK(timed_out);
     CHECK(std::chrono::steady_clock::now() >= begin + 3ms);
@@ -478,10 +459,10 @@ TEST_CASE("run_loop: tasks sleep, and waits have time-outs") {
 
 #if defined(__linux__)
 TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
-    bide::epoll_driver io;
+    epoll_driver io;
     run_loop loop({.io = &io});
     const test::ends line = test::ends::pipe(0);
-    bide::semaphore permits(0);
+    semaphore permits(0);
     char got = 0;
     loop.spawn([&]() -> task<> {
             co_await io.async_wait_readable(line.in);
@@ -490,7 +471,7 @@ TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
         })
         .detach();
     int taken = 0;
-    bide::semaphore more(0);
+    semaphore more(0);
     loop.spawn(take(more, taken)).detach();
     std::thread other([&] {
         line.put();
@@ -509,10 +490,10 @@ TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
 
 TEST_CASE("run_loop: its destructor cancels the tasks that wait, and those that have not begun",
           "[promise.run-loop-destructor]") {
-    bide::event never;
+    event never;
     bool was_stopped = false;
     test::tally t;
-    std::optional<bide::join_handle<int>> unbegun;
+    std::optional<join_handle<int>> unbegun;
     {
         run_loop loop;
         loop.spawn(wait_for_ever(never, was_stopped)).detach();
@@ -535,7 +516,7 @@ TEST_CASE("run_loop: exceptions that no handle asks for go to on_unhandled") {
 
 TEST_CASE("run_loop: dump() shows the number of tasks and the names of those that wait",
           "[promise.run-loop-reports]") {
-    bide::event never;
+    event never;
     bool was_stopped = false;
     run_loop loop;
     loop.spawn(wait_for_ever(never, was_stopped).named("waits")).detach();
@@ -554,8 +535,8 @@ TEST_CASE("run_loop: dump() shows the number of tasks and the names of those tha
 namespace {
 
 // Counts the events. A loop has one thread.
-struct recorder final : bide::trace_sink {
-    void ran(unsigned worker, const char* task, bide::task_tag tag, std::int64_t begin,
+struct recorder final : trace_sink {
+    void ran(unsigned worker, const char* task, task_tag tag, std::int64_t begin,
              std::int64_t end) noexcept override {
         ok = ok && worker == 0 && begin <= end;
         names.push_back(task != nullptr ? task : "");
@@ -570,7 +551,7 @@ struct recorder final : bide::trace_sink {
     bool ok = true;
     int sleeps = 0;
     std::vector<std::string> names;
-    std::vector<bide::task_tag> tags;
+    std::vector<task_tag> tags;
 };
 
 } // namespace
@@ -579,20 +560,20 @@ TEST_CASE("run_loop: a trace gets its runs with the names of the tasks, and its 
           "[promise.run-loop-reports]") {
     recorder trace;
     run_loop loop({.trace = &trace});
-    const auto sleeps = []() -> task<> { co_await bide::this_task::sleep_for(1ms); };
-    const bide::task_tag red("red");
+    const auto sleeps = []() -> task<> { co_await this_task::sleep_for(1ms); };
+    const task_tag red("red");
     loop.spawn(number(1).named("one").tagged(red)).detach();
-    loop.post(bide::waker([](void*) noexcept {}, nullptr));
+    loop.post(waker([](void*) noexcept {}, nullptr));
     loop.spawn(sleeps().named("sleeps")).detach();
     loop.run();
     CHECK(trace.ok);
     CHECK(trace.sleeps >= 1);
     CHECK(trace.names == std::vector<std::string>{"one", "", "sleeps", "sleeps"});
-    CHECK(trace.tags == std::vector<bide::task_tag>{red, {}, {}, {}});
+    CHECK(trace.tags == std::vector<task_tag>{red, {}, {}, {}});
 }
 
 TEST_CASE("run_loop: a Chrome trace of it is JSON with one worker", "[promise.run-loop-reports]") {
-    bide::chrome_trace trace;
+    chrome_trace trace;
     run_loop loop({.trace = &trace});
     loop.run_until(number(1).named("root"));
     const std::string said = test::written_by([&](std::FILE* to) { CHECK(trace.write(to)); });

@@ -1,9 +1,6 @@
-#include <bide/sched/scheduler.hpp>
 #include <support/sched.hpp>
 
-using bide::scheduler;
-using bide::scheduler_options;
-using bide::task;
+using namespace bide;
 
 // How an exception that is not handled ends the program. The child processes start schedulers.
 

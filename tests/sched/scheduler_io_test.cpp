@@ -7,92 +7,26 @@
 
 #include <support/file_waits.hpp>
 
-#include <array>
-#include <cerrno>
-
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 // A scheduler with an idle worker that sleeps in a driver.
 
-using bide::epoll_driver;
-using bide::scheduler;
-using bide::task;
+using namespace bide;
 using bide::this_task::yield;
 using test::ends;
 using namespace std::chrono_literals;
 
 namespace {
 
-bide::scheduler_options driven(epoll_driver& io, bide::scheduler_options wanted) {
+scheduler_options driven(epoll_driver& io, scheduler_options wanted) {
     wanted.io = &io;
     return wanted;
 }
 
-// Reads or writes `n` bytes, and waits if it has to. Returns false for an error.
-task<bool> all_in(epoll_driver& io, int fd, unsigned char* to, std::size_t left) {
-    while (left != 0) {
-        const ssize_t n = ::read(fd, to, left);
-        if (n > 0) {
-            to += n;
-            left -= static_cast<std::size_t>(n);
-        } else if (n == 0 || errno != EAGAIN) {
-            co_return false;
-        } else {
-            co_await io.async_wait_readable(fd);
-        }
-    }
-    co_return true;
-}
-task<bool> all_out(epoll_driver& io, int fd, const unsigned char* from, std::size_t left) {
-    while (left != 0) {
-        const ssize_t n = ::write(fd, from, left);
-        if (n > 0) {
-            from += n;
-            left -= static_cast<std::size_t>(n);
-        } else if (errno != EAGAIN) {
-            co_return false;
-        } else {
-            co_await io.async_wait_writable(fd);
-        }
-    }
-    co_return true;
-}
-
-task<bool> echoes(epoll_driver& io, int fd, int messages) {
-    std::vector<unsigned char> buffer(3'000);
-    for (int i = 0; i < messages; ++i) {
-        if (!co_await all_in(io, fd, buffer.data(), buffer.size()))
-            co_return false;
-        for (unsigned char& c : buffer)
-            c = static_cast<unsigned char>(c + 1);
-        if (!co_await all_out(io, fd, buffer.data(), buffer.size()))
-            co_return false;
-    }
-    co_return true;
-}
-task<bool> asks(epoll_driver& io, int fd, int messages) {
-    std::vector<unsigned char> out(3'000);
-    std::vector<unsigned char> in(out.size());
-    for (int i = 0; i < messages; ++i) {
-        for (std::size_t k = 0; k < out.size(); ++k) {
-            out[k] = static_cast<unsigned char>(i + static_cast<int>(k));
-        }
-        if (!co_await all_out(io, fd, out.data(), out.size()))
-            co_return false;
-        if (!co_await all_in(io, fd, in.data(), in.size()))
-            co_return false;
-        for (std::size_t k = 0; k < out.size(); ++k) {
-            if (in[k] != static_cast<unsigned char>(out[k] + 1))
-                co_return false;
-        }
-    }
-    co_return true;
-}
-
 task<bool> is_readable(epoll_driver& io, int fd) {
-    const bide::io_result done = co_await io.async_wait_readable(fd).as_result();
+    const io_result done = co_await io.async_wait_readable(fd).as_result();
     co_return done.has_value();
 }
 task<> yields_until(const std::atomic<bool>& over) {
@@ -102,24 +36,6 @@ task<> yields_until(const std::atomic<bool>& over) {
 }
 
 } // namespace
-
-TEST_CASE("scheduler: tasks that talk over sockets lose no byte and no wake") {
-    epoll_driver io;
-    scheduler s(driven(io, test::each_of({1, 2, 3})));
-    constexpr std::size_t pairs = 20;
-    std::vector<ends> all;
-    std::vector<bide::join_handle<bool>> ends_well;
-    for (std::size_t i = 0; i < pairs; ++i) {
-        const ends& e = all.emplace_back(ends::sockets());
-        ends_well.push_back(s.spawn(echoes(io, e.in, 20)));
-        ends_well.push_back(s.spawn(asks(io, e.out, 20)));
-    }
-    std::size_t good = 0;
-    for (auto& h : ends_well) {
-        good += std::move(h).join() ? 1 : 0;
-    }
-    CHECK(good == 2 * pairs);
-}
 
 TEST_CASE("scheduler: a worker that sleeps in the driver is woken for everything else") {
     epoll_driver io;
@@ -132,7 +48,7 @@ TEST_CASE("scheduler: a worker that sleeps in the driver is woken for everything
     }
     CHECK(ran == 200);
     const auto begin = std::chrono::steady_clock::now();
-    sync_wait(s, []() -> task<> { co_await bide::this_task::sleep_for(3ms); }());
+    sync_wait(s, []() -> task<> { co_await this_task::sleep_for(3ms); }());
     CHECK(std::chrono::steady_clock::now() - begin >= 3ms);
     CHECK_FALSE(waits.done());
     e.put();
@@ -164,7 +80,7 @@ TEST_CASE("scheduler: waits for files end although every worker is busy", "[prom
     epoll_driver io;
     scheduler s(driven(io, test::with(2, true)));
     std::atomic<bool> over{false};
-    std::vector<bide::join_handle<>> busy;
+    std::vector<join_handle<>> busy;
     for (int i = 0; i < 4; ++i) {
         busy.push_back(s.spawn(yields_until(over)));
     }
@@ -187,16 +103,16 @@ TEST_CASE("scheduler: waits for files end by cancel, time-out, and shutdown") {
     CHECK_THROWS_AS(
         [&] {
             if (!std::move(cancelled).join()) {
-                throw bide::stopped_error(make_error_code(bide::errc::stopped)); // it had begun
+                throw stopped_error(make_error_code(errc::stopped)); // it had begun
             }
         }(),
-        bide::stopped_error);
+        stopped_error);
     auto late = s.spawn([&]() -> task<bool> {
-        const bide::io_result done = co_await io.async_wait_readable(e.in).with_timeout(2ms);
-        co_return !done && done.error() == bide::errc::timeout;
+        const io_result done = co_await io.async_wait_readable(e.in).with_timeout(2ms);
+        co_return !done && done.error() == errc::timeout;
     });
     CHECK(std::move(late).join());
-    std::vector<bide::join_handle<bool>> waiting;
+    std::vector<join_handle<bool>> waiting;
     for (std::size_t i = 0; i < 10; ++i) {
         waiting.push_back(s.spawn(is_readable(io, i % 2 == 0 ? e.in : e.out)));
     }
@@ -209,9 +125,9 @@ TEST_CASE("scheduler: waits for files end by cancel, time-out, and shutdown") {
 namespace {
 
 test::detached waits_apart(epoll_driver& io, int fd, std::atomic<int>& outcome) {
-    const bide::io_result done = co_await io.async_wait_readable(fd).as_result();
+    const io_result done = co_await io.async_wait_readable(fd).as_result();
     outcome = done                                                       ? 1
-              : done.error() == bide::errc::closed                       ? 2
+              : done.error() == errc::closed                             ? 2
               : done.error() == std::errc::resource_deadlock_would_occur ? 3
                                                                          : 4;
 }

@@ -8,11 +8,7 @@
 #include <sched.h>
 #endif
 
-using bide::join_handle;
-using bide::scheduler;
-using bide::scheduler_options;
-using bide::scheduler_stats;
-using bide::task;
+using namespace bide;
 using test::with;
 using namespace std::chrono_literals;
 
@@ -78,7 +74,7 @@ TEST_CASE("scheduler_options: pinned workers have one processor each, other thre
         scheduler_options wanted = with(3, false);
         wanted.pin_workers = pinned;
         const int all = processors_of_this_thread();
-        bide::latch started(3);
+        latch started(3);
         wanted.on_worker_start = [&](unsigned) {
             const int mine = processors_of_this_thread();
             few += mine == 1 ? 1 : 0;
@@ -116,7 +112,7 @@ TEST_CASE(
             ++stopped[i];
         };
         scheduler s(std::move(wanted));
-        bide::latch all(200);
+        latch all(200);
         for (int i = 0; i < 200; ++i) {
             s.spawn([&] {
                  unstarted += is_worker ? 0 : 1;
@@ -141,7 +137,7 @@ TEST_CASE("scheduler_options: a thread that replaces a blocked one calls the cal
         wanted.on_worker_start = [&](unsigned i) { started += i == 0 ? 1 : 100; };
         wanted.on_worker_stop = [&](unsigned i) { stopped += i == 0 ? 1 : 100; };
         scheduler s(std::move(wanted));
-        bide::semaphore permits(0);
+        semaphore permits(0);
         auto blocked = s.spawn([&] { permits.acquire(); });
         s.spawn([&] { permits.release(); }).join();
         std::move(blocked).join();
@@ -211,7 +207,7 @@ TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-out
         wanted.num_workers = 2;
         wanted.timer_slack = slack;
         scheduler s(std::move(wanted));
-        bide::semaphore never(0);
+        semaphore never(0);
         const auto began = std::chrono::steady_clock::now();
         const auto early = [&](std::chrono::steady_clock::time_point due) {
             const std::int64_t at = due.time_since_epoch() / 1ns;
@@ -219,7 +215,7 @@ TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-out
             return std::chrono::steady_clock::now().time_since_epoch() / 1ns < last;
         };
         const auto sleeps = [&](std::chrono::microseconds rest) -> task<std::uint64_t> {
-            co_await bide::this_task::sleep_until(began + rest);
+            co_await this_task::sleep_until(began + rest);
             std::uint64_t unrounded = early(began + rest) ? 1 : 0;
             const auto got = co_await never.async_acquire().with_deadline(began + 2 * rest);
             unrounded += got || early(began + 2 * rest) ? 1 : 0;
@@ -243,7 +239,7 @@ TEST_CASE("scheduler_options: no task is refused because of global_queue_capacit
         scheduler_options wanted = with(1, false);
         wanted.global_queue_capacity = capacity;
         scheduler s(std::move(wanted));
-        bide::latch all(1'000);
+        latch all(1'000);
         for (int i = 0; i < 1'000; ++i) {
             s.spawn([&] { all.count_down(); }).detach();
         }
@@ -256,19 +252,19 @@ TEST_CASE("scheduler_options: workers that do not steal run their own tasks and 
     scheduler_options wanted = with(workers, true);
     wanted.enable_stealing = false;
     scheduler s(std::move(wanted));
-    bide::latch all(20 * 300);
+    latch all(20 * 300);
     for (int i = 0; i < 20; ++i) {
         s.spawn([&] {
              for (int k = 0; k < 300; ++k) { // more than fit into a ring
                  s.spawn([&]() -> task<> {
-                      co_await bide::this_task::yield();
+                      co_await this_task::yield();
                       all.count_down();
                   }).detach();
              }
          }).detach();
     }
     all.wait();
-    bide::semaphore permits(0);
+    semaphore permits(0);
     auto blocked = s.spawn([&] {
         auto inner = s.spawn([&] { permits.release(); });
         permits.acquire();
@@ -381,7 +377,7 @@ TEST_CASE("scheduler: without further threads, spawn_blocking() throws, and task
         } catch (const std::system_error&) {
             refused = true;
         }
-        bide::semaphore permits(0);
+        semaphore permits(0);
         auto blocked = s.spawn([&] { permits.acquire(); });
         test::has_waiters(permits, 1);
         s.spawn([&] { permits.release(); }).join();
@@ -410,7 +406,7 @@ scheduler_options few_threads(unsigned n) {
 TEST_CASE(
     "scheduler_options: a thread for blocking tasks that becomes free runs a blocked worker") {
     scheduler s(few_threads(1));
-    bide::semaphore permits(0);
+    semaphore permits(0);
     std::atomic<bool> begun{false};
     std::atomic<bool> may_end{false};
     auto busy = s.spawn_blocking([&] {
@@ -436,7 +432,7 @@ TEST_CASE(
 TEST_CASE("scheduler_options: each thread for blocking tasks that becomes free runs a blocked "
           "worker") {
     scheduler s(few_threads(2));
-    bide::semaphore permits(0);
+    semaphore permits(0);
     std::atomic<int> begun{0};
     std::atomic<int> may_end{0};
     const auto keeps_a_thread = [&](int n) {
@@ -484,7 +480,7 @@ TEST_CASE(
     "scheduler_options: a thread that runs a worker beside an idle thread is free for a blocking "
     "task") {
     scheduler s(few_threads(1));
-    bide::semaphore permits(0);
+    semaphore permits(0);
     std::atomic<bool> has_run{false};
     auto blocked = s.spawn([&] {
         s.spawn([&] { has_run = true; }).detach();

@@ -2,11 +2,7 @@
 
 // The end of a scheduler, with its tasks in every state.
 
-using bide::join_handle;
-using bide::scheduler;
-using bide::scheduler_stats;
-using bide::stopped_error;
-using bide::task;
+using namespace bide;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
 using test::with;
@@ -31,7 +27,7 @@ bool all_have(std::vector<join_handle<int>>& of, int value) {
     return all;
 }
 
-task<int> takes(bide::semaphore& s) {
+task<int> takes(semaphore& s) {
     auto permit = co_await s.async_acquire();
     permit.forget();
     co_return 1;
@@ -40,17 +36,17 @@ task<int> sleeps() {
     co_await sleep_for(1h);
     co_return 1;
 }
-task<int> receives(bide::channel<int>& c) { co_return (co_await c.async_recv()).value(); }
-task<int> sends(bide::channel<int>& c) {
+task<int> receives(channel<int>& c) { co_return (co_await c.async_recv()).value(); }
+task<int> sends(channel<int>& c) {
     const auto sent = co_await c.async_send(1);
     static_cast<void>(sent.value());
     co_return 1;
 }
-task<int> waits(bide::event& e) {
+task<int> waits(event& e) {
     co_await e.async_wait();
     co_return 1;
 }
-task<int> locks(bide::mutex& m) {
+task<int> locks(mutex& m) {
     const auto lock = co_await m.async_lock();
     co_return 1;
 }
@@ -79,11 +75,11 @@ TEST_CASE(
 
 TEST_CASE("shutdown: ends the waits of tasks, of each kind", "[promise.scheduler-ends]") {
     const auto kind = test::each_of({1, 2});
-    bide::semaphore permits(0);
-    bide::channel<int> none(1);
-    bide::channel<int> full(0);
-    bide::event set;
-    bide::mutex locked;
+    semaphore permits(0);
+    channel<int> none(1);
+    channel<int> full(0);
+    event set;
+    mutex locked;
     locked.lock();
     std::vector<join_handle<int>> waiting;
     {
@@ -112,8 +108,8 @@ TEST_CASE("shutdown: ends the waits of tasks, of each kind", "[promise.scheduler
 
 TEST_CASE("shutdown: a queued task runs up to its next wait, and running tasks are waited for",
           "[promise.scheduler-ends]") {
-    bide::semaphore nothing(0);
-    bide::semaphore one(1);
+    semaphore nothing(0);
+    semaphore one(1);
     std::atomic<bool> go_on{false};
     std::atomic<bool> runs{false};
     std::atomic<int> ran{0};
@@ -145,7 +141,7 @@ TEST_CASE("shutdown: a queued task runs up to its next wait, and running tasks a
 TEST_CASE(
     "shutdown: waits for tasks that block their threads, and runs the tasks that release them") {
     const unsigned workers = GENERATE(1u, 2u);
-    bide::semaphore permits(0);
+    semaphore permits(0);
     scheduler s(with(workers, true));
     std::vector<join_handle<int>> blocked;
     for (int i = 0; i < 3; ++i) {
@@ -172,7 +168,7 @@ TEST_CASE(
 TEST_CASE("shutdown: a blocking task that waits for a thread runs, too") {
     std::atomic<bool> over{false};
     std::atomic<int> ran{0};
-    bide::scheduler_options wanted = with(1, false);
+    scheduler_options wanted = with(1, false);
     wanted.max_blocking_threads = 1;
     scheduler s(std::move(wanted));
     std::vector<join_handle<int>> all;
@@ -192,7 +188,7 @@ TEST_CASE("shutdown: a blocking task that waits for a thread runs, too") {
 TEST_CASE("shutdown: two threads and the destructor may call it at the same time") {
     const auto kind = test::each_of({1, 2});
     for (int round = 0; round < 30; ++round) {
-        bide::semaphore permits(0);
+        semaphore permits(0);
         std::vector<join_handle<int>> some;
         bool ended[3] = {};
         {
@@ -215,12 +211,12 @@ TEST_CASE("shutdown: two threads and the destructor may call it at the same time
 }
 
 TEST_CASE("shutdown: a shield keeps a task's wait, and shutdown() waits for it") {
-    bide::semaphore permits(0);
+    semaphore permits(0);
     scheduler s(test::each_of({2}));
     auto shielded = s.spawn([&]() -> task<int> {
         int got = 0;
         {
-            const bide::this_task::shield on;
+            const this_task::shield on;
             auto permit = co_await permits.async_acquire().as_result();
             got = permit ? 1 : 2;
             if (permit) {
@@ -248,7 +244,7 @@ TEST_CASE("shutdown: ends tasks that yield for ever, and reports no exception",
     test::tally t;
     std::vector<join_handle<int>> kept;
     {
-        bide::scheduler_options wanted = with(workers, true);
+        scheduler_options wanted = with(workers, true);
         wanted.on_unhandled = [&](const std::exception_ptr&) { ++reported; };
         scheduler s(std::move(wanted));
         const auto endless = [waited, mine = test::counted(t, 1)]() -> task<int> {
@@ -318,7 +314,7 @@ TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped",
     for (int round = 0; round < 20; ++round) {
         std::vector<join_handle<int>> made[threads];
         std::atomic<int> spawned{0};
-        bide::semaphore nothing(0);
+        semaphore nothing(0);
         scheduler s(kind);
         test::run_threads(threads + 1, [&](int me) {
             test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(100 * round + me));
@@ -399,7 +395,7 @@ TEST_CASE("shutdown: tasks that end in the same instant are all counted") {
 }
 
 TEST_CASE("shutdown: a task that waits on another executor is cancelled there and ends at home") {
-    bide::semaphore permits(0);
+    semaphore permits(0);
     test::thread_executor elsewhere;
     std::atomic<bool> was_there{false};
     scheduler s(with(1, false));
@@ -418,7 +414,7 @@ TEST_CASE("shutdown: a task that waits on another executor is cancelled there an
 
 namespace {
 
-test::detached wait_elsewhere(bide::semaphore& s, std::chrono::microseconds rest,
+test::detached wait_elsewhere(semaphore& s, std::chrono::microseconds rest,
                               test::thread_executor& there, std::atomic<int>& ended) {
     auto got = co_await s.async_acquire().with_timeout(rest).resume_on(there);
     if (got) {
@@ -435,7 +431,7 @@ test::detached visit(scheduler& s, std::atomic<bool>& on_resumer, std::atomic<bo
 } // namespace
 
 TEST_CASE("shutdown: time-outs of coroutines of other executors outlive the scheduler") {
-    bide::semaphore permits(0);
+    semaphore permits(0);
     test::thread_executor there;
     std::atomic<int> granted{0};
     std::atomic<int> timed_out{0};
@@ -474,13 +470,13 @@ TEST_CASE(
     test::thread_executor thread; // its last call may return while the scheduler is destroyed
     test::jitter chance(test::run_seed());
     for (int round = 0; round < 60; ++round) {
-        bide::semaphore permits(0);
+        semaphore permits(0);
         std::atomic<bool> posted{false};
         struct releases {
-            bide::semaphore& s;
+            semaphore& s;
             static void run(void* self) noexcept { static_cast<releases*>(self)->s.release(); }
         } release{permits};
-        struct posts : bide::runnable {
+        struct posts : runnable {
             scheduler* to = nullptr;
             std::atomic<bool>* done = nullptr;
             static void run_it(void* self) noexcept {
@@ -492,15 +488,14 @@ TEST_CASE(
             scheduler s(kind);
             post.to = &s;
             post.done = &posted;
-            post.run =
-                bide::waker([](void* p) noexcept { *static_cast<posts*>(p)->done = true; }, &post);
+            post.run = waker([](void* p) noexcept { *static_cast<posts*>(p)->done = true; }, &post);
             if (round % 2 == 0) {
                 auto h = s.spawn(takes(permits));
                 chance();
-                thread.post(bide::waker(&releases::run, &release));
+                thread.post(waker(&releases::run, &release));
                 CHECK(outcome(std::move(h)) == 1);
             } else {
-                thread.post(bide::waker(&posts::run_it, &post));
+                thread.post(waker(&posts::run_it, &post));
                 while (!posted) {
                     std::this_thread::yield();
                 }
@@ -508,8 +503,8 @@ TEST_CASE(
         }
         if (round % 2 == 0) { // the thread has returned from `permits`, too
             std::atomic<bool> left{false};
-            thread.post(bide::waker(
-                [](void* p) noexcept { *static_cast<std::atomic<bool>*>(p) = true; }, &left));
+            thread.post(
+                waker([](void* p) noexcept { *static_cast<std::atomic<bool>*>(p) = true; }, &left));
             while (!left) {
                 std::this_thread::yield();
             }
@@ -524,7 +519,7 @@ TEST_CASE("shutdown: has no effect in on_worker_stop") {
     CAPTURE(blocks);
     std::atomic<int> stopped{0};
     std::atomic<scheduler*> made{nullptr};
-    bide::scheduler_options wanted = with(2, true);
+    scheduler_options wanted = with(2, true);
     wanted.blocking_keep_alive = 0ms;
     wanted.on_worker_stop = [&](unsigned) {
         made.load()->shutdown();
@@ -533,7 +528,7 @@ TEST_CASE("shutdown: has no effect in on_worker_stop") {
     {
         scheduler s(std::move(wanted));
         made = &s;
-        bide::semaphore permits(0);
+        semaphore permits(0);
         for (int i = 0; blocks && i < 3;
              ++i) { // other threads become workers, and stop being workers
             std::vector<join_handle<>> some;

@@ -4,11 +4,7 @@
 #include <bide/task/with_deadline.hpp>
 #include <support/sched.hpp>
 
-using bide::join_handle;
-using bide::scheduler;
-using bide::spawn_options;
-using bide::task;
-using bide::task_priority;
+using namespace bide;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
 using test::what_of;
@@ -69,8 +65,8 @@ bool shares_turns(const log_book& book, std::size_t last) {
 struct echo {
     scheduler& s;
     int times;
-    bide::channel<int> there{0};
-    bide::channel<int> back{0};
+    channel<int> there{0};
+    channel<int> back{0};
 
     task<> answer() {
         for (int i = 0; i < times; ++i) {
@@ -103,7 +99,7 @@ void finish(scheduler& s) {
     s.shutdown();
 }
 
-task<> take(bide::semaphore& from) { static_cast<void>(co_await from.async_acquire()); }
+task<> take(semaphore& from) { static_cast<void>(co_await from.async_acquire()); }
 
 task<> yields(log_book& book, task_priority mine, int times) {
     for (int i = 0; i < times; ++i) {
@@ -203,7 +199,7 @@ TEST_CASE("priority: classes that always have tasks starve no class",
 
 TEST_CASE("priority: without stealing, a task waits for its turn where each worker finds it",
           "[promise.priority-classes]") {
-    bide::scheduler_options wanted = with(2, false);
+    scheduler_options wanted = with(2, false);
     wanted.enable_stealing = false;
     std::atomic<bool> opens[2] = {};
     std::atomic<int> begun{0};
@@ -257,7 +253,7 @@ TEST_CASE("priority: what a task awaits runs in its class, and what it spawns do
     const auto parent = [&]() -> task<> {
         auto spawned = s.spawn([&] { book.ran.push_back(normal); });
         co_await child(low);
-        co_await bide::when_all(child(low), child(low));
+        co_await when_all(child(low), child(low));
         co_await std::move(spawned).async_join();
     };
     {
@@ -282,21 +278,21 @@ TEST_CASE("priority: what a task awaits runs in its class, and what it spawns do
 TEST_CASE(
     "priority: sleeps, time-outs and cancellation work in each class, and with a timer_slack") {
     const task_priority p = GENERATE(high, normal, low);
-    bide::scheduler_options wanted = with(2, true);
+    scheduler_options wanted = with(2, true);
     wanted.timer_slack = 1ms;
     scheduler s(wanted);
-    bide::semaphore none(0);
+    semaphore none(0);
     const auto waits = [&]() -> task<int> {
         co_await sleep_for(1ms);
         const auto got = co_await none.async_acquire().with_timeout(1ms);
-        const auto late = co_await bide::with_timeout(take(none), 1ms);
+        const auto late = co_await with_timeout(take(none), 1ms);
         co_return (got ? 10 : 1) + (late ? 20 : 2);
     };
     CHECK(s.spawn(waits, {.priority = p}).join() == 3);
     CHECK(s.stats().timers_fired >= 3); // its scheduler has fired them, as for any task
     auto cancelled = s.spawn(take(none), {.priority = p});
     cancelled.cancel();
-    CHECK_THROWS_AS(std::move(cancelled).join(), bide::stopped_error);
+    CHECK_THROWS_AS(std::move(cancelled).join(), stopped_error);
 }
 
 // ---- Pinned tasks
@@ -334,7 +330,7 @@ struct visits_when_destroyed {
     one_thread* it;
 };
 
-task<> wander(one_thread& here, bide::semaphore& some) {
+task<> wander(one_thread& here, semaphore& some) {
     here.visit();
     co_await yield();
     here.visit();
@@ -348,12 +344,12 @@ task<> wander(one_thread& here, bide::semaphore& some) {
 
 TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its worker",
           "[promise.pinned-tasks]") {
-    bide::scheduler_options wanted = test::each_of({1, 2, 4});
+    scheduler_options wanted = test::each_of({1, 2, 4});
     const unsigned workers = wanted.num_workers;
     std::vector<std::thread::id> started(workers);
     wanted.on_worker_start = [&started](unsigned i) { started[i] = std::this_thread::get_id(); };
     scheduler s(wanted);
-    bide::semaphore some(0);
+    semaphore some(0);
     std::vector<one_thread> seen(workers);
     std::vector<join_handle<void>> all;
     for (int n = 0; n < 20; ++n) {
@@ -361,8 +357,8 @@ TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its
             auto whole = [&here = seen[i], &some,
                           last = visits_when_destroyed(seen[i])]() -> task<> {
                 co_await wander(here, some);
-                co_await bide::when_all(wander(here, some), wander(here, some));
-                static_cast<void>(co_await bide::with_timeout(wander(here, some), 1h));
+                co_await when_all(wander(here, some), wander(here, some));
+                static_cast<void>(co_await with_timeout(wander(here, some), 1h));
             };
             all.push_back(s.spawn(std::move(whole), {.worker = i}));
         }
@@ -426,11 +422,11 @@ TEST_CASE("pinned task: a wake from any thread reaches its worker, whichever wor
 namespace {
 
 // When the thread of worker 0 has been woken, spawns a task there before the worker looks for one.
-struct spawns_when_woken final : bide::trace_sink {
+struct spawns_when_woken final : trace_sink {
     std::atomic<bool> armed{false};
     std::function<void()> task;
 
-    void ran(unsigned, const char*, bide::task_tag, std::int64_t, std::int64_t) noexcept override {}
+    void ran(unsigned, const char*, task_tag, std::int64_t, std::int64_t) noexcept override {}
     void parked(unsigned worker, std::int64_t, std::int64_t) noexcept override {
         if (worker == 0 && armed.exchange(false)) {
             scheduler::current()->spawn_local(task).detach();
@@ -446,7 +442,7 @@ TEST_CASE("pinned task: a worker that was woken for another task passes that wak
     std::atomic<bool> ran{false};
     spawns_when_woken sink;
     sink.task = [&ran] { static_cast<void>(test::spin_until(ran)); };
-    bide::scheduler_options wanted = with(3, false);
+    scheduler_options wanted = with(3, false);
     wanted.trace = &sink;
     scheduler s(std::move(wanted));
     REQUIRE(test::eventually([&s] { return test::fall_asleep(s); }));
@@ -488,10 +484,10 @@ TEST_CASE("pinned task: has every other turn of normal tasks, and starves none")
 TEST_CASE("pinned task: its thread runs it also after it has lost its worker",
           "[promise.pinned-tasks]") {
     scheduler s(with(1, false));
-    bide::event first_over;
-    bide::event go;
+    event first_over;
+    event go;
     one_thread seen;
-    bide::event waits;
+    event waits;
     // A pinned task waits. Then the thread blocks, and another thread takes its worker over, which goes
     // on to run tasks. When the thread returns, it has none.
     auto pinned = s.spawn(
@@ -535,11 +531,11 @@ TEST_CASE("pinned task: its thread runs it also after it has lost its worker",
 
 TEST_CASE("pinned task: a thread without a worker that runs some takes a blocked worker",
           "[promise.pinned-tasks]") {
-    bide::scheduler_options wanted = with(1, false);
+    scheduler_options wanted = with(1, false);
     wanted.max_blocking_threads = 1;
     scheduler s(std::move(wanted));
-    bide::event has_lost;
-    bide::event ran;
+    event has_lost;
+    event ran;
     std::atomic<bool> polls{false};
     std::atomic<bool> over{false};
     // The thread of the worker blocks in this task, and so loses the worker. From then on, a pinned task
@@ -600,7 +596,7 @@ TEST_CASE("pinned task: on_worker_start() may spawn the first task of its thread
     std::vector<one_thread> seen(3);
     std::atomic<int> wrong{0};
     std::atomic<int> ended{0};
-    bide::scheduler_options wanted = with(3, true);
+    scheduler_options wanted = with(3, true);
     wanted.on_worker_start = [&](unsigned i) {
         scheduler& s = *scheduler::current();
         wrong += s.this_worker() == i ? 0 : 1;
@@ -642,7 +638,7 @@ TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refu
 TEST_CASE("spawn_options: tasks of each kind run, or are stopped, when the scheduler ends") {
     const unsigned workers = GENERATE(1u, 3u);
     for (int round = 0; round < 20; ++round) {
-        bide::semaphore none(0);
+        semaphore none(0);
         std::atomic<int> ended{0};
         std::vector<join_handle<void>> all;
         {

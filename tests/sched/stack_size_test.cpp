@@ -7,7 +7,7 @@
 
 // scheduler_options::stack_size.
 
-using bide::scheduler;
+using namespace bide;
 using test::with;
 
 namespace {
@@ -19,12 +19,11 @@ int descend(scheduler& s, int n) {
     volatile char used[256 * 1024];
     used[0] = 1;
     used[sizeof used - 1] = 1;
-    const int below =
-        n == 0 ? 0 : bide::join(s, [&s, n] { return descend(s, n - 1); }, [] {}).first;
+    const int below = n == 0 ? 0 : join(s, [&s, n] { return descend(s, n - 1); }, [] {}).first;
     return below + used[0];
 }
 
-bide::scheduler_options sized(std::size_t bytes) {
+scheduler_options sized(std::size_t bytes) {
     auto wanted = with(2, true);
     wanted.stack_size = bytes;
     return wanted;

@@ -4,17 +4,14 @@
 #include <support/homes.hpp>
 #include <support/sched.hpp>
 
-using bide::scheduler;
-using bide::sync_wait;
-using bide::task;
-using bide::task_group;
+using namespace bide;
 using test::what_of;
 using test::workers;
 namespace this_task = bide::this_task;
 
 namespace {
 
-task<> waits_for(bide::event& e, std::atomic<int>& begun) {
+task<> waits_for(event& e, std::atomic<int>& begun) {
     ++begun;
     co_await e.async_wait();
 }
@@ -42,8 +39,8 @@ TEST_CASE("task_group: with a limit, spawn blocks until a child has ended") {
     scheduler s(workers(2));
     std::atomic<int> begun{0};
     std::atomic<bool> spawned{false};
-    bide::event first;
-    bide::event others;
+    event first;
+    event others;
     task_group g(s, 2);
     g.spawn(waits_for(first, begun));
     g.spawn(waits_for(others, begun));
@@ -63,7 +60,7 @@ TEST_CASE("task_group: with a limit, spawn blocks until a child has ended") {
 
 TEST_CASE("task_group: with a limit, async_spawn waits without a thread until a child has ended") {
     test::each_home home(1);
-    bide::event full; // so many are inside at a time
+    event full; // so many are inside at a time
     std::atomic<int> inside{0};
     std::atomic<int> most{0};
     std::atomic<int> ended{0};
@@ -99,7 +96,7 @@ TEST_CASE("task_group: threads and tasks get room in the order in which they beg
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     test::journal turns;
-    bide::event first;
+    event first;
     task_group g(s, 1);
     g.spawn(waits_for(first, begun));
     std::atomic<int> about_to{0};
@@ -127,7 +124,7 @@ TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back"
     scheduler s(workers(2));
     std::atomic<int> begun{0};
     test::tally t;
-    bide::event may_end;
+    event may_end;
     task_group g(s, 1);
     const auto fails = []() -> task<> { throw std::runtime_error("no task"); };
     for (int i = 0; i < 3; ++i) {
@@ -161,9 +158,9 @@ TEST_CASE("task_group: a spawn that fails, or is cancelled, gives its room back"
 
 TEST_CASE("task_group: an async_spawn that got room before a cancellation spawns its child",
           "[promise.task-limits]") {
-    bide::run_loop loop;
+    run_loop loop;
     std::atomic<int> begun{0};
-    bide::event may_end;
+    event may_end;
     task_group g(loop, 1);
     const auto spawns = [&]() -> task<> { co_await g.async_spawn(waits_for(may_end, begun)); };
     auto first = loop.spawn(spawns());
@@ -190,7 +187,7 @@ TEST_CASE("task_group: an async_spawn that is not awaited takes no room, and des
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     test::tally t;
-    bide::event may_end;
+    event may_end;
     may_end.set();
     task_group g(s, 1);
     const auto child = [](test::counted_once, std::atomic<int>& ran) -> task<> {
@@ -216,7 +213,7 @@ TEST_CASE("task_group: an async_spawn that is not awaited takes no room, and des
 
 TEST_CASE("task_group: children that never start give their room back") {
     std::atomic<int> begun{0};
-    bide::event never;
+    event never;
     {
         scheduler s(workers(2));
         task_group g(s, 2);
@@ -245,11 +242,11 @@ TEST_CASE("task_group: a coroutine that got room may block until the group has e
     scheduler s(workers(1));
     std::atomic<int> begun{0};
     std::atomic<bool> over{false};
-    bide::event first;
-    bide::event other;
+    event first;
+    event other;
     task_group g(s, 1);
     g.spawn(waits_for(first, begun));
-    const auto spawns = [](task_group& in, bide::event& e, std::atomic<int>& count,
+    const auto spawns = [](task_group& in, event& e, std::atomic<int>& count,
                            std::atomic<bool>& done) -> test::detached {
         co_await in.async_spawn(waits_for(e, count));
         e.set();
@@ -321,26 +318,26 @@ TEST_CASE("task_group: with a limit, never more children run, from wherever they
 }
 
 TEST_CASE("task_group: groups of one child each nest, in trees and chains, on one worker") {
-    bide::scheduler_options options;
+    scheduler_options options;
     options.num_workers = 1;
     options.max_blocking_threads = 1;
     scheduler s(std::move(options));
     std::atomic<int> made{0};
     const auto tree = [&](const auto& self, int depth) -> task<> {
         ++made;
-        const auto body = [&, depth](bide::task_group& group) -> task<> {
+        const auto body = [&, depth](task_group& group) -> task<> {
             for (int i = 0; i < 2 && depth != 0; ++i) {
                 co_await group.async_spawn(self(self, depth - 1));
             }
         };
-        co_await bide::task_group::run(s, 1, body);
+        co_await task_group::run(s, 1, body);
     };
-    bide::sync_wait(s, tree(tree, 6));
+    sync_wait(s, tree(tree, 6));
     CHECK(made == 127);
     made = 0;
     const auto chain = [&](const auto& self, int depth) -> task<> {
         ++made;
-        bide::task_group group(s, 1); // its destructor blocks
+        task_group group(s, 1); // its destructor blocks
         if (depth != 0) {
             group.spawn(self(self, depth - 1));
         }
@@ -354,8 +351,8 @@ TEST_CASE("task_group: threads that wait for room go on when the group is cancel
     scheduler s;
     for (int round = 0; round < 20; ++round) {
         std::atomic<int> stayed{0};
-        bide::task_group group(s, 1);
-        bide::event never;
+        task_group group(s, 1);
+        event never;
         const auto waits = [&]() -> task<> {
             co_await never.async_wait();
             ++stayed;

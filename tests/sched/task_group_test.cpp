@@ -3,10 +3,7 @@
 #include <support/sched.hpp>
 
 using namespace std::chrono_literals;
-using bide::scheduler;
-using bide::sync_wait;
-using bide::task;
-using bide::task_group;
+using namespace bide;
 using test::counted_once;
 using test::what_of;
 using test::workers;
@@ -37,7 +34,7 @@ struct family {
     std::atomic<int> begun{0};
     std::atomic<int> ended{0};
     std::atomic<int> sum{0};
-    bide::event may_end;
+    event may_end;
     test::tally values;
 
     bool has_begun(int n) {
@@ -54,7 +51,7 @@ struct family {
         ++begun;
         const auto slept = co_await this_task::sleep_for(1h).as_result();
         ended += slept ? 100 : 1;
-        throw bide::stopped_error(make_error_code(bide::errc::stopped));
+        throw stopped_error(make_error_code(errc::stopped));
     }
     // After its cancellation it waits until it may end.
     task<> lingers() {
@@ -99,12 +96,22 @@ struct family {
     }
 };
 
+// A test with a group on two workers.
+struct on_two {
+    scheduler s{workers(2)};
+    family all;
+    task_group g{s};
+};
+// A test that makes groups on one worker.
+struct on_one {
+    scheduler s{workers(1)};
+    family all;
+};
+
 } // namespace
 
-TEST_CASE("task_group: join waits for all children, and a second join for later ones") {
-    scheduler s(workers(2));
-    family all;
-    task_group g(s);
+TEST_CASE_METHOD(on_two,
+                 "task_group: join waits for all children, and a second join for later ones") {
     g.join(); // without children
     for (int round = 1; round <= 3; ++round) {
         for (int i = 0; i < 100; ++i) {
@@ -136,11 +143,9 @@ TEST_CASE("task_group: its destructor waits for all children, and drops an error
     CHECK(all.values.alive() == 0);
 }
 
-TEST_CASE("task_group: the first error cancels the other children, and each join throws it",
-          "[promise.when-ends-after-children]") {
-    scheduler s(workers(2));
-    family all;
-    task_group g(s);
+TEST_CASE_METHOD(on_two,
+                 "task_group: the first error cancels the other children, and each join throws it",
+                 "[promise.when-ends-after-children]") {
     for (int i = 0; i < 100; ++i) {
         g.spawn(stuck());
     }
@@ -155,10 +160,8 @@ TEST_CASE("task_group: the first error cancels the other children, and each join
     CHECK(all.begun == 1);
 }
 
-TEST_CASE("task_group: cancel ends the children without an error, and later ones never start") {
-    scheduler s(workers(2));
-    family all;
-    task_group g(s);
+TEST_CASE_METHOD(
+    on_two, "task_group: cancel ends the children without an error, and later ones never start") {
     for (int i = 0; i < 100; ++i) {
         g.spawn(stuck());
     }
@@ -171,20 +174,16 @@ TEST_CASE("task_group: cancel ends the children without an error, and later ones
     CHECK(all.values.alive() == 0);
 }
 
-TEST_CASE("task_group: join of a cancelled group throws a child's error that is no stopped_error") {
-    scheduler s(workers(2));
-    family all;
-    task_group g(s);
+TEST_CASE_METHOD(
+    on_two,
+    "task_group: join of a cancelled group throws a child's error that is no stopped_error") {
     g.spawn(all.fails_when_stopped());
     REQUIRE(all.has_begun(1));
     g.cancel();
     CHECK(what_of([&] { g.join(); }) == "a late error");
 }
 
-TEST_CASE("task_group: children may spawn children and cancel their group") {
-    scheduler s(workers(2));
-    family all;
-    task_group g(s);
+TEST_CASE_METHOD(on_two, "task_group: children may spawn children and cancel their group") {
     g.spawn(all.grows(g, 9));
     g.join();
     CHECK(all.ended == 1'023);
@@ -207,7 +206,7 @@ TEST_CASE("task_group: async_join may have a time-out, after which the children 
         std::string said;
         for (const auto rest : {0ms, 1ms}) {
             const auto early = co_await g.async_join().with_timeout(rest);
-            said += !early && early.error() == bide::errc::timeout ? "timeout " : "? ";
+            said += !early && early.error() == errc::timeout ? "timeout " : "? ";
         }
         g.spawn(fails("x"));
         try {
@@ -239,9 +238,7 @@ TEST_CASE("task_group: cancels its children if an exception leaves its scope",
     CHECK(all.ended == 2);
 }
 
-TEST_CASE("task_group: cancels its children if a cancelled task leaves its scope") {
-    scheduler s(workers(1));
-    family all;
+TEST_CASE_METHOD(on_one, "task_group: cancels its children if a cancelled task leaves its scope") {
     const auto joins = [&]() -> task<> {
         task_group g(s);
         g.spawn(all.ends_when_stopped());
@@ -252,22 +249,6 @@ TEST_CASE("task_group: cancels its children if a cancelled task leaves its scope
     CHECK(h.cancel());
     std::move(h).join();
     CHECK(all.ended == 1);
-}
-
-TEST_CASE("task_group: the children of a task that blocks in join run on its only worker") {
-    scheduler s(workers(1));
-    family all;
-    const auto blocks = [&]() -> task<int> {
-        task_group g(s);
-        for (int i = 0; i < 10; ++i) {
-            g.spawn(all.adds(1));
-        }
-        g.join();
-        g.spawn(all.adds(1));
-        co_return all.sum.load();
-    };
-    CHECK(sync_wait(s, blocks()) == 10);
-    CHECK(all.sum == 11);
 }
 
 TEST_CASE("task_group: the shutdown of the scheduler stops the children, and refuses later ones") {
@@ -326,18 +307,18 @@ TEST_CASE("task_group: may be destroyed as soon as a join has returned") {
 
 // ---- The end of a group without a thread
 
-TEST_CASE("task_group: async_join of a cancelled task cancels the children, and throws when they "
-          "have ended",
-          "[promise.group-end]") {
-    scheduler s(workers(1));
-    family all;
+TEST_CASE_METHOD(
+    on_one,
+    "task_group: async_join of a cancelled task cancels the children, and throws when they "
+    "have ended",
+    "[promise.group-end]") {
     const auto joins = [&]() -> task<int> {
         task_group g(s);
         g.spawn(all.lingers());
         int seen = -1;
         try {
             co_await g.async_join();
-        } catch (const bide::stopped_error&) {
+        } catch (const stopped_error&) {
             seen = all.ended;
         }
         co_return seen;
@@ -362,7 +343,7 @@ TEST_CASE("task_group: async_join of a task that was cancelled before waits for 
     const auto joins = [&]() -> task<int> {
         task_group g(s);
         g.spawn(all.lingers());
-        bide::semaphore enough(1);
+        semaphore enough(1);
         {
             const this_task::shield held;
             while (!may_go) {
@@ -373,7 +354,7 @@ TEST_CASE("task_group: async_join of a task that was cancelled before waits for 
             }
         }
         const auto joined = co_await g.async_join().as_result();
-        co_return !joined && joined.error() == bide::errc::stopped ? all.ended.load() : -1;
+        co_return !joined && joined.error() == errc::stopped ? all.ended.load() : -1;
     };
     auto h = s.spawn(joins);
     REQUIRE(all.has_begun(1));
@@ -452,7 +433,7 @@ task<> nests(scheduler& s, int depth, family& all) {
     co_await g.async_join();
 }
 
-bide::scheduler_options few_threads() {
+scheduler_options few_threads() {
     auto o = workers(2);
     o.max_blocking_threads = 1;
     return o;
@@ -497,10 +478,9 @@ test::held joins_plainly(scheduler& s, family& all) {
 
 } // namespace
 
-TEST_CASE("task_group: if a coroutine is destroyed while it joins its group, the children are "
-          "cancelled") {
-    scheduler s(workers(1));
-    family all;
+TEST_CASE_METHOD(
+    on_one, "task_group: if a coroutine is destroyed while it joins its group, the children are "
+            "cancelled") {
     auto frame = joins_plainly(s, all);
     frame.start();
     REQUIRE(all.has_begun(1));
@@ -532,10 +512,8 @@ TEST_CASE(
 
 // ---- Functions that return tasks
 
-TEST_CASE("task_group: a function that returns a task is destroyed when the child has ended") {
-    scheduler s(workers(2));
-    family all;
-    task_group g(s);
+TEST_CASE_METHOD(
+    on_two, "task_group: a function that returns a task is destroyed when the child has ended") {
     for (int i = 1; i <= 100; ++i) {
         g.spawn([n = counted_once(all.values, i), &all]() -> task<int> {
             co_await this_task::yield();
@@ -663,10 +641,9 @@ TEST_CASE(
     CHECK_FALSE(begun);
 }
 
-TEST_CASE(
+TEST_CASE_METHOD(
+    on_one,
     "task_group: if run is destroyed before its end, it cancels all members and waits for them") {
-    scheduler s(workers(1));
-    family all;
     auto frame = awaits(task_group::run(s, waiting_body(all, nullptr)));
     frame.start();
     REQUIRE(all.has_begun(2));

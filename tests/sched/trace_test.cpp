@@ -5,9 +5,7 @@
 
 // What a scheduler reports: to a trace, and in a dump.
 
-using bide::scheduler;
-using bide::scheduler_stats;
-using bide::task;
+using namespace bide;
 using test::contains;
 using test::dump_of;
 using test::with;
@@ -16,12 +14,12 @@ using namespace std::chrono_literals;
 namespace {
 
 // Records all events.
-class recorder final : public bide::trace_sink {
+class recorder final : public trace_sink {
 public:
     struct span {
         unsigned worker;
         std::string name; // "": none
-        bide::task_tag tag;
+        task_tag tag;
         std::int64_t begin;
         std::int64_t end;
     };
@@ -30,7 +28,7 @@ public:
         unsigned count;
     };
 
-    void ran(unsigned worker, const char* name, bide::task_tag tag, std::int64_t begin,
+    void ran(unsigned worker, const char* name, task_tag tag, std::int64_t begin,
              std::int64_t end) noexcept override {
         const std::lock_guard lock(mutex_);
         runs.push_back({worker, name != nullptr ? name : "", tag, begin, end});
@@ -59,7 +57,7 @@ private:
     std::mutex mutex_;
 };
 
-bide::scheduler_options traced(bide::scheduler_options wanted, bide::trace_sink& by) {
+scheduler_options traced(scheduler_options wanted, trace_sink& by) {
     wanted.trace = &by;
     return wanted;
 }
@@ -74,11 +72,11 @@ std::uint64_t count_of(const std::string& text, const std::string& part) {
 
 task<> yields(int times) {
     for (int i = 0; i < times; ++i) {
-        co_await bide::this_task::yield();
+        co_await this_task::yield();
     }
 }
-task<> waits(bide::semaphore& s) { const auto permit = co_await s.async_acquire(); }
-task<> blocks(bide::semaphore& s) {
+task<> waits(semaphore& s) { const auto permit = co_await s.async_acquire(); }
+task<> blocks(semaphore& s) {
     s.acquire();
     s.release();
     co_return;
@@ -123,8 +121,8 @@ TEST_CASE("trace: records each run with the name of its task") {
 }
 
 TEST_CASE("trace: records each run with the tag of its task", "[promise.task-tags]") {
-    const bide::task_tag red("red");
-    const bide::task_tag blue("blue");
+    const task_tag red("red");
+    const task_tag blue("blue");
     recorder seen;
     {
         scheduler s(traced(with(1, false), seen));
@@ -132,16 +130,16 @@ TEST_CASE("trace: records each run with the tag of its task", "[promise.task-tag
         s.spawn([] {}, {.tag = blue}).join();
         s.spawn(yields(0)).join();
         const auto renamed = [&]() -> task<> {
-            co_await bide::this_task::yield();
-            bide::this_task::set_tag(blue); // this run counts as blue
+            co_await this_task::yield();
+            this_task::set_tag(blue); // this run counts as blue
             auto a = yields(0);
             auto b = yields(0);
-            co_await bide::when_all(std::move(a), std::move(b)); // in place
+            co_await when_all(std::move(a), std::move(b)); // in place
         };
         s.spawn(renamed().named("renamed").tagged(red)).join();
-        s.spawn([&] { bide::this_task::set_tag(blue); }).join();
-        bide::event ran;
-        s.post(bide::waker([](void* e) noexcept { static_cast<bide::event*>(e)->set(); }, &ran));
+        s.spawn([&] { this_task::set_tag(blue); }).join();
+        event ran;
+        s.post(waker([](void* e) noexcept { static_cast<event*>(e)->set(); }, &ran));
         ran.wait();
     }
     CHECK(seen.runs.back().name.empty()); // it is no task
@@ -156,47 +154,47 @@ TEST_CASE("trace: records each run with the tag of its task", "[promise.task-tag
 TEST_CASE("trace: a task and its children have the name that the task was last given",
           "[promise.task-names]") {
     recorder seen;
-    bool good = bide::this_task::name() == nullptr;
-    bide::this_task::set_name("no task runs"); // does nothing
+    bool good = this_task::name() == nullptr;
+    this_task::set_name("no task runs"); // does nothing
     {
         scheduler s(traced(with(2, false), seen));
         const auto is_named = [](const char* name) {
-            const char* const now = bide::this_task::name();
+            const char* const now = this_task::name();
             return now != nullptr && std::string(now) == name;
         };
         const auto child = [&](bool& is) -> task<> {
-            co_await bide::this_task::yield();
+            co_await this_task::yield();
             is = is_named("second");
         };
         const auto parent = [&]() -> task<> {
             good = good && is_named("first");
-            bide::this_task::set_name("second");
+            this_task::set_name("second");
             good = good && is_named("second");
-            co_await bide::this_task::yield();
+            co_await this_task::yield();
             bool children[2] = {};
             auto a = child(children[0]);
             auto b = child(children[1]);
-            co_await bide::when_all(std::move(a), std::move(b));
+            co_await when_all(std::move(a), std::move(b));
             good = good && children[0] && children[1];
             const auto renames = []() -> task<> {
-                bide::this_task::set_name("third");
+                this_task::set_name("third");
                 co_return;
             };
             auto c = renames();
-            co_await bide::when_all(std::move(c));
+            co_await when_all(std::move(c));
             good = good && is_named("third");
         };
         s.spawn(parent().named("first")).join();
-        s.spawn([] { bide::this_task::set_name("function"); }).join();
-        s.spawn([&] { good = good && bide::this_task::name() == nullptr; }).join();
+        s.spawn([] { this_task::set_name("function"); }).join();
+        s.spawn([&] { good = good && this_task::name() == nullptr; }).join();
         s.spawn_blocking([&] {
-             good = good && bide::this_task::name() == nullptr;
-             bide::this_task::set_name("blocking");
+             good = good && this_task::name() == nullptr;
+             this_task::set_name("blocking");
              good = good && is_named("blocking");
          }).join();
     }
     CHECK(good);
-    CHECK(bide::this_task::name() == nullptr);
+    CHECK(this_task::name() == nullptr);
     CHECK(seen.runs_of("first") == 0); // it was renamed in its first run
     CHECK(seen.runs_of("second") >= 2);
     CHECK(seen.runs_of("third") >= 1);
@@ -206,14 +204,14 @@ TEST_CASE("trace: a task and its children have the name that the task was last g
 TEST_CASE("trace: agrees with stats(), and so does a Chrome trace") {
     const auto kind = test::each_of({3});
     recorder seen;
-    bide::chrome_trace chrome;
-    for (bide::trace_sink* const sink :
-         {static_cast<bide::trace_sink*>(&seen), static_cast<bide::trace_sink*>(&chrome)}) {
+    chrome_trace chrome;
+    for (trace_sink* const sink :
+         {static_cast<trace_sink*>(&seen), static_cast<trace_sink*>(&chrome)}) {
         scheduler s(traced(kind, *sink));
         for (int i = 0; i < 5; ++i) {
             REQUIRE(make_steal(s));
             s.spawn(yields(10)).join();
-            s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1ms); }).join();
+            s.spawn([]() -> task<> { co_await this_task::sleep_for(1ms); }).join();
         }
         s.shutdown();
         const scheduler_stats now = s.stats();
@@ -242,7 +240,7 @@ TEST_CASE("trace: agrees with stats(), and so does a Chrome trace") {
 
 TEST_CASE("trace: the events of one worker come in their order") {
     recorder seen;
-    const std::int64_t before = bide::native_platform::now();
+    const std::int64_t before = native_platform::now();
     {
         scheduler s(traced(test::each_of({2}), seen));
         for (int i = 0; i < 50; ++i) {
@@ -251,7 +249,7 @@ TEST_CASE("trace: the events of one worker come in their order") {
             std::move(other).join();
         }
     }
-    const std::int64_t after = bide::native_platform::now();
+    const std::int64_t after = native_platform::now();
     std::int64_t last[2] = {before, before};
     bool ordered = true;
     for (const recorder::span& it : seen.all) {
@@ -266,7 +264,7 @@ TEST_CASE("trace: the events of one worker come in their order") {
 TEST_CASE("trace: a run that blocks lasts until its end, although another thread runs the worker") {
     recorder seen;
     {
-        bide::semaphore sleeps(0);
+        semaphore sleeps(0);
         scheduler s(traced(test::each_of({1}), seen));
         auto blocked = s.spawn(blocks(sleeps).named("blocked"));
         REQUIRE(test::has_waiters(sleeps, 1));
@@ -288,38 +286,23 @@ TEST_CASE("trace: a run that blocks lasts until its end, although another thread
 
 // ---- Dumps
 
-TEST_CASE("dump: shows the name that a task has given itself", "[promise.task-names]") {
-    bide::semaphore never(0);
+TEST_CASE("dump: shows the names that tasks have given themselves and their tags, and counts each "
+          "name and tag apart",
+          "[promise.task-tags][promise.task-names]") {
+    const task_tag red("red");
+    const task_tag quoted("q\"t");
+    semaphore never(0);
     scheduler s(with(2, false));
     const auto renames = [&](const char* name) -> task<> {
-        bide::this_task::set_name(name);
+        this_task::set_name(name);
         co_await waits(never);
     };
-    auto a = s.spawn(renames("order 1").named("order"));
-    auto b = s.spawn(renames(nullptr).named("nameless"));
-    REQUIRE(test::has_waiters(never, 2));
-    const std::string text = dump_of(s);
-    INFO(text);
-    CHECK(contains(text, " 1  \"order 1\"\n"));
-    CHECK(contains(text, " 1  unnamed\n"));
-    CHECK(!contains(text, "nameless"));
-    never.release(2);
-    std::move(a).join();
-    std::move(b).join();
-}
-
-TEST_CASE("dump: shows the tags of the tasks that wait, and counts each name and tag apart",
-          "[promise.task-tags]") {
-    const bide::task_tag red("red");
-    const bide::task_tag quoted("q\"t");
-    bide::semaphore never(0);
-    scheduler s(with(2, false));
-    std::vector<bide::join_handle<>> all;
+    std::vector<join_handle<>> all;
     all.push_back(s.spawn(waits(never).named("reader").tagged(red)));
     all.push_back(s.spawn(waits(never).named("reader"), {.tag = red}));
     all.push_back(s.spawn(waits(never).named("reader").tagged(quoted)));
-    all.push_back(s.spawn(waits(never).named("reader")));
-    all.push_back(s.spawn(waits(never).tagged(red)));
+    all.push_back(s.spawn(renames("reader").named("order")));
+    all.push_back(s.spawn(renames(nullptr).named("nameless").tagged(red)));
     REQUIRE(test::has_waiters(never, 5));
     const std::string text = dump_of(s);
     INFO(text);
@@ -333,11 +316,11 @@ TEST_CASE("dump: shows the tags of the tasks that wait, and counts each name and
 }
 
 TEST_CASE("dump: lists the names of the tasks that wait, with their numbers, and no others") {
-    bide::semaphore never(0);
-    bide::semaphore once(0);
+    semaphore never(0);
+    semaphore once(0);
     std::atomic<bool> end{false};
     scheduler s(with(2, false));
-    std::vector<bide::join_handle<>> waiting;
+    std::vector<join_handle<>> waiting;
     for (int i = 0; i < 3; ++i) {
         waiting.push_back(s.spawn(waits(never).named("reader")));
     }
@@ -345,11 +328,11 @@ TEST_CASE("dump: lists the names of the tasks that wait, with their numbers, and
     waiting.push_back(s.spawn(waits(never)));
     auto gone = s.spawn(waits(once).named("gone"));
     auto running = s.spawn([&]() -> task<> {
-        return [](bide::semaphore& first, std::atomic<bool>& last) -> task<> {
+        return [](semaphore& first, std::atomic<bool>& last) -> task<> {
             const auto permit = co_await first.async_acquire();
             test::spin_until(last);
         }(once, end)
-                                                                          .named("running");
+                                                                    .named("running");
     });
     auto no_worker_started = s.spawn(yields(0).named("ended"));
     REQUIRE(test::has_waiters(never, 5));
@@ -382,9 +365,9 @@ TEST_CASE("dump: lists the names of the tasks that wait, with their numbers, and
 }
 
 TEST_CASE("dump: lists the states of the workers and the lengths of the queues") {
-    bide::semaphore sleeps(0);
+    semaphore sleeps(0);
     std::atomic<bool> end{false};
-    bide::scheduler_options wanted = with(1, false);
+    scheduler_options wanted = with(1, false);
     wanted.max_blocking_threads = 1;
     scheduler s(std::move(wanted));
     CHECK(test::eventually(
@@ -407,7 +390,7 @@ TEST_CASE("dump: lists the states of the workers and the lengths of the queues")
     std::move(blocked).join();
 
     std::string from_task;
-    bide::latch all(7);
+    latch all(7);
     s.spawn([&] {
          for (int i = 0; i < 7; ++i) {
              s.spawn([&all] { all.count_down(); }).detach();
@@ -418,13 +401,13 @@ TEST_CASE("dump: lists the states of the workers and the lengths of the queues")
     INFO(from_task);
     CHECK(contains(from_task, "     0  awake      1    6        0 "));
 
-    bide::latch runs(1);
+    latch runs(1);
     auto busy = s.spawn([&] {
         runs.count_down();
         test::spin_until(end);
     });
     runs.wait(); // so that its worker fetches no other task with it
-    auto timed = s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1h); });
+    auto timed = s.spawn([]() -> task<> { co_await this_task::sleep_for(1h); });
     auto behind = s.spawn([] {});
     CHECK(test::eventually([&] { return contains(dump_of(s), "global queue: 2; "); }));
     end = true;
@@ -444,7 +427,7 @@ TEST_CASE("dump: lists how many children of when_all wait in their worker's dequ
         co_return;
     };
     const auto parent = [&]() -> task<> {
-        auto all = bide::when_all(child(texts[0]), child(texts[1]), child(texts[2]));
+        auto all = when_all(child(texts[0]), child(texts[1]), child(texts[2]));
         co_await std::move(all);
     };
     s.spawn(parent()).join();
@@ -469,16 +452,16 @@ TEST_CASE("dump: any thread may call it at any time, while tasks rename themselv
             }
         });
         for (int round = 0; round < 40; ++round) {
-            bide::semaphore go(0);
-            bide::latch ended(20);
-            std::vector<bide::join_handle<>> made;
+            semaphore go(0);
+            latch ended(20);
+            std::vector<join_handle<>> made;
             for (int i = 0; i < 20; ++i) {
                 made.push_back(s.spawn([&go, &ended, i, mine = test::counted(t, i)]() -> task<> {
-                    bide::this_task::set_name(i % 2 == 0 ? "even" : "odd");
-                    bide::this_task::set_tag(bide::task_tag(i % 3 == 0 ? "third" : "other"));
+                    this_task::set_name(i % 2 == 0 ? "even" : "odd");
+                    this_task::set_tag(task_tag(i % 3 == 0 ? "third" : "other"));
                     const auto permit = co_await go.async_acquire();
-                    bide::this_task::set_name("renamed");
-                    co_await bide::this_task::sleep_for(10us);
+                    this_task::set_name("renamed");
+                    co_await this_task::sleep_for(10us);
                     ended.count_down();
                 }));
             }
@@ -507,7 +490,7 @@ TEST_CASE("dump: without memory it throws, and keeps no reference") {
         return;
     }
     test::tally t;
-    bide::semaphore never(0);
+    semaphore never(0);
     bool refused = false;
     {
         scheduler s(with(1, false));

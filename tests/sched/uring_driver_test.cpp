@@ -24,15 +24,13 @@
 #include <unistd.h>
 
 using namespace std::chrono_literals;
-using bide::deadline;
-using bide::errc;
-using bide::task;
-using bide::uring_driver;
+using namespace bide;
 using test::await;
 using test::await_detached;
 using test::close_file;
 using test::ends;
 using test::file_outcome;
+using test::file_waits;
 using test::held;
 using test::readable;
 using test::waits_until;
@@ -51,7 +49,7 @@ namespace {
     return true;
 }();
 
-template <class T> T finish(bide::run_loop& loop, bide::join_handle<T> handle) {
+template <class T> T finish(run_loop& loop, join_handle<T> handle) {
     loop.run();
     return std::move(handle).join();
 }
@@ -67,20 +65,23 @@ int listening() {
     return fd;
 }
 
+// A test with a driver that could be a scheduler's.
+struct attached_driver {
+    uring_driver d;
+    driver::attachment attached{d};
+};
 // A test with a loop that runs a driver.
 struct on_loop {
     uring_driver io;
-    bide::run_loop loop{bide::run_loop_options{.io = &io}};
+    run_loop loop{run_loop_options{.io = &io}};
 };
 
 } // namespace
 
 // ---- Readiness
 
-TEST_CASE("uring_driver: a wait that its thread has not outlived goes on",
-          "[promise.uring-limits]") {
-    uring_driver d;
-    const bide::driver::attachment attached(d);
+TEST_CASE_METHOD(attached_driver, "uring_driver: a wait that its thread has not outlived goes on",
+                 "[promise.uring-limits]") {
     ends e = ends::sockets(0);
     ends f = ends::sockets(0);
     std::array<std::byte, 4> into{};
@@ -99,20 +100,15 @@ TEST_CASE("uring_driver: a wait that its thread has not outlived goes on",
     CHECK(into[0] == std::byte{'y'});
 }
 
-TEST_CASE("uring_driver: waits for a file that was closed without forget() end") {
-    uring_driver d;
-    const bide::driver::attachment attached(d);
+TEST_CASE_METHOD(attached_driver,
+                 "uring_driver: waits for a file that was closed without forget() end") {
     ends e = ends::full_sockets();
-    file_outcome outs[2];
-    held reader = await(readable(d, e.out), outs[0]);
-    held writer = await(writable(d, e.out), outs[1]);
-    reader.start();
-    writer.start();
+    file_waits all;
+    all.add(readable(d, e.out));
+    all.add(writable(d, e.out));
     close_file(e.out);
     e.put_back(); // ends the read, and the driver asks for the other direction again
-    REQUIRE(waits_until(d, [&] { return outs[0].done && outs[1].done; }));
-    CHECK(outs[0].has(0));
-    CHECK(outs[1].has(0)); // its next attempt fails
+    REQUIRE(all.come_to(d, "granted granted")); // the next attempt of the writer fails
 }
 
 // ---- Operations
@@ -120,7 +116,7 @@ TEST_CASE("uring_driver: waits for a file that was closed without forget() end")
 TEST_CASE("uring_driver: reads what there is, waits for more, and finds the end") {
     const int kind = GENERATE(0, 1, 2); // socket, pipe, pipe that does not block
     uring_driver io;
-    bide::run_loop loop({.io = &io});
+    run_loop loop({.io = &io});
     ends e = kind == 0 ? ends::sockets(0) : ends::pipe(kind == 2 ? O_NONBLOCK : 0);
     std::array<std::byte, 4> into{};
     auto read = [&]() -> task<std::string> {
@@ -178,37 +174,6 @@ TEST_CASE_METHOD(on_loop, "uring_driver: errors are the system's, and no signal 
             (d.error() == bad) + (f.error() == bad);
     };
     CHECK(loop.run_until(all()) == 5);
-}
-
-TEST_CASE_METHOD(on_loop, "uring_driver: a write waits until the other side reads") {
-    ends e = ends::sockets(0);
-    constexpr std::size_t total = 1'000'000;
-    auto write = [&]() -> task<std::size_t> {
-        const std::vector<std::byte> text(total, std::byte{'x'});
-        std::size_t sent = 0;
-        while (sent < total) {
-            const auto n = co_await io.async_write_some(e.in, std::span(text).subspan(sent));
-            if (!n || *n == 0) {
-                break;
-            }
-            sent += *n;
-        }
-        co_return sent;
-    };
-    std::size_t got = 0;
-    std::thread reading([&] {
-        std::vector<char> into(50'000);
-        while (got < total) {
-            const ssize_t n = ::read(e.out, into.data(), into.size());
-            if (n <= 0) {
-                return;
-            }
-            got += static_cast<std::size_t>(n);
-        }
-    });
-    CHECK(loop.run_until(write()) == total);
-    reading.join();
-    CHECK(got == total);
 }
 
 TEST_CASE_METHOD(on_loop, "uring_driver: reads and writes a file at offsets") {
@@ -282,20 +247,19 @@ TEST_CASE_METHOD(
     ends e = ends::sockets(0);
     auto into = std::make_unique<std::array<std::byte, 8>>();
     // Ends the read as `adapt` says. If `end` is there, calls it when the read waits.
-    const auto ended = [&](auto adapt,
-                           const std::function<void(bide::join_handle<std::error_code>&)>& end =
-                               nullptr) {
-        auto read = [&]() -> task<std::error_code> {
-            const auto n = co_await adapt(io.async_read_some(e.in, *into));
-            co_return n.error();
+    const auto ended =
+        [&](auto adapt, const std::function<void(join_handle<std::error_code>&)>& end = nullptr) {
+            auto read = [&]() -> task<std::error_code> {
+                const auto n = co_await adapt(io.async_read_some(e.in, *into));
+                co_return n.error();
+            };
+            auto handle = loop.spawn(read);
+            if (end) {
+                loop.poll();
+                end(handle);
+            }
+            return finish(loop, std::move(handle));
         };
-        auto handle = loop.spawn(read);
-        if (end) {
-            loop.poll();
-            end(handle);
-        }
-        return finish(loop, std::move(handle));
-    };
     const auto plain = [](auto op) { return op; };
     std::stop_source stop;
     const auto stoppable = [&](auto op) { return std::move(op).with_stop(stop.get_token()); };
@@ -407,23 +371,16 @@ TEST_CASE("uring_driver: the end of an attachment ends all waits and operations"
     ends e = ends::sockets(0);
     ends f = ends::sockets(0);
     std::array<std::byte, 4> into{};
-    file_outcome outs[4];
-    held wait = await(readable(d, e.in), outs[0]);
-    held first = await(d.async_read_some(e.in, into), outs[1]);
-    held second = await(d.async_read_some(f.in, into), outs[2]);
-    held without = await(d.async_read_some(f.in, into), outs[3]);
+    file_waits all;
     {
-        const bide::driver::attachment attached(d);
-        wait.start();
-        first.start();
-        second.start();
-        CHECK_FALSE(outs[1].done);
+        const driver::attachment attached(d);
+        all.add(readable(d, e.in));
+        all.add(d.async_read_some(e.in, into));
+        all.add(d.async_read_some(f.in, into));
+        CHECK(all.said() == "waits waits waits");
     }
-    for (int i = 0; i < 3; ++i) {
-        CHECK(outs[i].is(errc::closed));
-    }
-    without.start();
-    CHECK(outs[3].is(std::errc::resource_deadlock_would_occur));
+    all.add(d.async_read_some(f.in, into));
+    CHECK(all.said() == "closed closed closed undriven");
     e.put("x");
     CHECK(e.rest() == "x");
 }
@@ -433,19 +390,16 @@ TEST_CASE("uring_driver: the end of an attachment ends all waits and operations"
 TEST_CASE("uring_driver: more operations than the ring has entries lose nothing",
           "[promise.uring-limits]") {
     uring_driver io(2); // and four completions
-    const bide::driver::attachment attached(io);
+    const driver::attachment attached(io);
     constexpr std::size_t count = 100;
     std::vector<ends> files;
-    std::vector<file_outcome> reads(count);
-    std::vector<file_outcome> waits(count);
     std::vector<std::array<std::byte, 4>> into(count);
-    std::vector<held> all;
+    std::vector<const file_outcome*> reads;
+    file_waits all;
     for (std::size_t i = 0; i < count; ++i) {
         files.push_back(ends::sockets(0));
-        all.push_back(await(io.async_read_some(files[i].in, into[i]), reads[i]));
-        all.back().start();
-        all.push_back(await(readable(io, files[i].in), waits[i]));
-        all.back().start();
+        reads.push_back(&all.add(io.async_read_some(files[i].in, into[i])));
+        all.add(readable(io, files[i].in));
     }
     file_outcome last;
     std::array<std::byte, 4> unused{};
@@ -456,14 +410,9 @@ TEST_CASE("uring_driver: more operations than the ring has entries lose nothing"
         files[i].put(i % 2 == 0 ? "x" : "yy");
     }
     ended.destroy(); // its completion is behind all those of the others
-    const auto all_done = [](const std::vector<file_outcome>& outs) {
-        return std::all_of(outs.begin(), outs.end(),
-                           [](const file_outcome& o) { return o.done.load(); });
-    };
-    REQUIRE(waits_until(io, [&] { return all_done(reads) && all_done(waits); }));
+    REQUIRE(waits_until(io, [&] { return all.granted() == 2 * count; }));
     for (std::size_t i = 0; i < count; ++i) {
-        CHECK(reads[i].has(1 + i % 2));
-        CHECK(waits[i].has(0));
+        CHECK(reads[i]->has(1 + i % 2));
     }
 }
 
@@ -492,13 +441,11 @@ TEST_CASE("uring_driver: destroyed with operations under way, it terminates with
     const std::string said = test::dies([] {
         ends e = ends::sockets(0);
         std::array<std::byte, 4> into{};
-        file_outcome outs[2];
         uring_driver d;
-        const bide::driver::attachment attached(d);
-        held a = await(d.async_read_some(e.in, into), outs[0]);
-        held b = await(d.async_read_some(e.in, into), outs[1]);
-        a.start();
-        b.start();
+        const driver::attachment attached(d);
+        file_waits all;
+        all.add(d.async_read_some(e.in, into));
+        all.add(d.async_read_some(e.in, into));
         std::destroy_at(&d);
     });
     INFO(said);
@@ -510,8 +457,8 @@ TEST_CASE(
     "uring_driver: a destructor that waits for the kernel takes no completion from a thread that "
     "is about to sleep") {
     constexpr std::size_t rounds = 300;
-    bide::basic_uring_driver<test::jittery> d;
-    const bide::driver::attachment attached(d);
+    basic_uring_driver<test::jittery> d;
+    const driver::attachment attached(d);
     ends e = ends::sockets(0);
     ends quiet = ends::sockets(0);
     std::array<std::byte, 1> into{};
@@ -545,10 +492,10 @@ TEST_CASE(
 // ---- Sockets, and load
 
 TEST_CASE("uring_driver: io_socket runs over it") {
-    using socket = bide::basic_io_socket<uring_driver>;
+    using socket = basic_io_socket<uring_driver>;
     uring_driver io;
-    bide::run_loop loop({.io = &io});
-    auto door = bide::listen_at(io, test::loopback());
+    run_loop loop({.io = &io});
+    auto door = listen_at(io, test::loopback());
     REQUIRE(door.has_value());
     const auto at = test::address_of(door->fd());
     auto serve = [&]() -> task<std::error_code> {
@@ -562,21 +509,21 @@ TEST_CASE("uring_driver: io_socket runs over it") {
             if (!n || *n == 0) {
                 co_return n ? std::error_code() : n.error();
             }
-            const auto sent = co_await bide::async_write(*peer, std::span(into).first(*n));
+            const auto sent = co_await async_write(*peer, std::span(into).first(*n));
             if (!sent) {
                 co_return sent.error();
             }
         }
     };
     auto ask = [&]() -> task<std::string> {
-        auto made = co_await bide::async_connect(io, at);
+        auto made = co_await async_connect(io, at);
         if (!made) {
             co_return made.error().message();
         }
         socket client = std::move(*made);
         std::array<std::byte, 16> into{};
         const auto late = co_await client.async_read_some(into).with_timeout(1ms);
-        const auto sent = co_await bide::async_write(client, test::bytes_of("hello"));
+        const auto sent = co_await async_write(client, test::bytes_of("hello"));
         const auto n = co_await client.async_read_some(into);
         co_return late || !sent || !n ? "failed"
                                       : std::string(reinterpret_cast<char*>(into.data()), *n);
@@ -648,8 +595,8 @@ TEST_CASE("uring_driver: in a storm of time-outs each byte arrives once, in orde
     ends pairs[2] = {ends::sockets(0), ends::sockets(0)};
     std::vector<std::size_t> counts;
     {
-        bide::scheduler s({.num_workers = 2, .io = &io});
-        std::vector<bide::join_handle<std::size_t>> tasks;
+        scheduler s({.num_workers = 2, .io = &io});
+        std::vector<join_handle<std::size_t>> tasks;
         std::uint32_t n = 0;
         for (ends& e : pairs) {
             for (const int fd : {e.in, e.out}) {
@@ -670,7 +617,7 @@ TEST_CASE("uring_driver: a scheduler shuts down with operations under way") {
     std::array<std::byte, 4> into{};
     file_outcome out;
     {
-        bide::scheduler s({.num_workers = 2, .io = &io});
+        scheduler s({.num_workers = 2, .io = &io});
         await_detached(io.async_read_some(e.in, into), out); // no task of it
     }
     CHECK(test::eventually([&] { return out.is(errc::closed); }));

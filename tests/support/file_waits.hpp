@@ -7,7 +7,7 @@
 #include <bide/sched/driver.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
-#include <support/standard.hpp>
+#include <support/test.hpp>
 
 #if defined(__linux__)
 #include <arpa/inet.h>
@@ -36,6 +36,16 @@ struct file_outcome {
     bool is_granted() const noexcept { return done && !why; }
     bool has(std::size_t n) const noexcept { return is_granted() && bytes == n; }
     template <class E> bool is(E error) const noexcept { return done && why == error; }
+    std::string said() const {
+        return !done                                             ? "waits"
+               : !why                                            ? "granted"
+               : why == bide::errc::closed                       ? "closed"
+               : why == bide::errc::stopped                      ? "stopped"
+               : why == bide::errc::timeout                      ? "timeout"
+               : why == std::errc::bad_file_descriptor           ? "nofile"
+               : why == std::errc::resource_deadlock_would_occur ? "undriven"
+                                                                 : why.message();
+    }
 };
 
 // Coroutines without an executor: they resume inside wait().
@@ -54,6 +64,37 @@ template <class Driver> auto writable(Driver& d, int fd) {
     return d.async_wait_writable(fd).as_result();
 }
 
+// Waits that have begun, each of a coroutine, and how they have ended.
+class file_waits {
+public:
+    template <class Op> file_outcome& add(Op op) {
+        file_outcome& out = outs_.emplace_back();
+        frames_.push_back(await(std::move(op), out));
+        frames_.back().start();
+        return out;
+    }
+    void destroy(std::size_t i) { frames_[i].destroy(); }
+    std::size_t granted() const {
+        return static_cast<std::size_t>(std::count_if(
+            outs_.begin(), outs_.end(), [](const file_outcome& out) { return out.is_granted(); }));
+    }
+
+    // A word for each.
+    std::string said() const {
+        std::string all;
+        for (const file_outcome& out : outs_) {
+            all += (all.empty() ? "" : " ") + out.said();
+        }
+        return all;
+    }
+    // Calls wait() until they have said that.
+    bool come_to(bide::driver& d, const std::string& expected) const;
+
+private:
+    std::deque<file_outcome> outs_;
+    std::vector<held> frames_;
+};
+
 inline unsigned look(bide::driver& d) { return d.wait(bide::deadline::poll()); }
 
 // Calls wait() until that is so.
@@ -63,6 +104,12 @@ template <class Condition> bool waits_until(bide::driver& d, Condition condition
         d.wait(end);
     }
     return condition();
+}
+
+inline bool file_waits::come_to(bide::driver& d, const std::string& expected) const {
+    const bool all = waits_until(d, [&] { return said() == expected; });
+    UNSCOPED_INFO("they say " << said());
+    return all;
 }
 
 // A thread that calls wait() in a loop.
