@@ -219,7 +219,6 @@ TEST_CASE("join_set: a task takes the outcome of each of its children once",
 
 TEST_CASE_METHOD(with_workers<2>, "join_set: of several coroutines, each takes different outcomes",
                  "[promise.join-set-once]") {
-    event e;
     for (int i = 1; i <= 1'000; ++i) {
         set.spawn(number_after(e, i));
     }

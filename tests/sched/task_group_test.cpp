@@ -515,7 +515,7 @@ TEST_CASE(
 TEST_CASE_METHOD(
     on_two, "task_group: a function that returns a task is destroyed when the child has ended") {
     for (int i = 1; i <= 100; ++i) {
-        g.spawn([n = counted_once(all.values, i), &all]() -> task<int> {
+        g.spawn([n = counted_once(all.values, i), this]() -> task<int> {
             co_await this_task::yield();
             all.sum += n.number();
             co_return 0;
@@ -524,7 +524,7 @@ TEST_CASE_METHOD(
     g.join();
     CHECK(all.values.alive() == 0);
     g.cancel();
-    g.spawn([n = counted_once(all.values, 1), &all]() -> task<> {
+    g.spawn([n = counted_once(all.values, 1), this]() -> task<> {
         all.sum += n.number();
         co_return;
     });

@@ -163,7 +163,7 @@ task<> rest_for(std::chrono::nanoseconds rest) { co_await sleep_for(rest); }
 task<> outlast_loops(storm& in, std::chrono::nanoseconds rest) {
     const auto won = co_await when_any(receive_for_ever(in), hold_for_ever(in),
                                        be_ready_for_ever(in), rest_for(rest));
-    in.overdrawn += won.index() == 3 ? 0 : 1;
+    in.overdrawn += won.index() == 3 || this_task::is_cancelled() ? 0 : 1;
 }
 
 task<int> wander(storm& in, int depth) {
