@@ -82,7 +82,7 @@ public:
     // A thief takes half, the oldest first: no more than it has asked for, and has room for.
     void steal(std::size_t from, unsigned most) {
         std::deque<int>& to = expected_[1 - from];
-        const std::size_t room = Capacity == Max ? Max - to.size() : most;
+        const std::size_t room = Max - to.size();
         const std::size_t half = (expected_[from].size() + 1) / 2;
         const std::size_t wanted = std::min({half, room + 1, std::size_t{most}});
         unsigned taken = 77;
