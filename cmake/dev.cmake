@@ -53,6 +53,12 @@ if(BIDE_NOEXCEPT)
     target_compile_options(bide_dev INTERFACE -fno-exceptions -fno-rtti)
 endif()
 
+# g++ collects garbage again and again as it grows, which is a seventh of the time of an unoptimised build.
+# With this it begins to at 1.4 GB, twice these kilobytes: the largest part of a room takes 1.5 GB.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(bide_dev INTERFACE --param=ggc-min-heapsize=700000)
+endif()
+
 function(bide_develop target)
     target_link_libraries(${target} PRIVATE bide_dev)
     set_target_properties(

@@ -10,7 +10,7 @@
 # of bide_parts_apart, by whatever way, are in other parts than those that include none of them.
 
 option(BIDE_TEST_JOINED "Compile the test files of a room in a few parts" ON)
-set(BIDE_TEST_PART 120000 CACHE STRING "Bytes of test files in a part: a compiler of one takes less than 2 GB")
+set(BIDE_TEST_PART 130000 CACHE STRING "Bytes of test files in a part: a compiler of one takes less than 2 GB")
 mark_as_advanced(BIDE_TEST_PART)
 
 # The headers that much of the library includes, and other much of it does not.
