@@ -53,8 +53,8 @@ if(BIDE_NOEXCEPT)
     target_compile_options(bide_dev INTERFACE -fno-exceptions -fno-rtti)
 endif()
 
-# g++ collects garbage again and again as it grows, which is a seventh of the time of an unoptimised build.
-# With this it begins to at 1.4 GB, twice these kilobytes: the largest part of a room takes 1.5 GB.
+# g++ collects garbage again and again as it grows, which is about a tenth of the time of an unoptimised build.
+# With this it begins to at 1.4 GB, twice these kilobytes: the largest part of a room takes 1.6 GB.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(bide_dev INTERFACE --param=ggc-min-heapsize=700000)
 endif()
