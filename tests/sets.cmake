@@ -61,7 +61,7 @@ set(
 set(
     bide_machine_tests
     "core[.](async_op.*|event.*|futex|lock.*|parker|ready.*|res.*|thread.*|timer.*|waiter.*)"
-    "sync[.](ev|mu|sem|sh).*" "channel[.]ring" "task[.]task" "sched[.](fork_deque|idle|run_queue)"
+    "sync[.](ev|mu|sem|sh|wa).*" "channel[.]ring" "task[.]task" "sched[.](fork_deque|idle|run_queue)"
     "durable[.](record|slots[.]file_crash)" "model[.](misuse|parker)"
 )
 

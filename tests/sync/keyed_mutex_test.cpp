@@ -1,13 +1,10 @@
 #include "support/alloc.hpp"
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/foreign_wait.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/keyed_mutex.hpp>
@@ -24,32 +21,6 @@ namespace {
 
 template <class Platform>
 using keyed_on = bide::keyed_mutex<int, std::hash<int>, std::equal_to<int>, Platform>;
-
-enum class what { nothing_yet, locked, stopped, timeout };
-
-template <class R> what of(const R& got) {
-    return got ? what::locked : got.error() == bide::errc::stopped ? what::stopped : what::timeout;
-}
-
-template <class Keyed>
-test::detached lock_and_note(Keyed& m, int key, test::journal& turns, int name) {
-    const auto held = co_await m.async_lock(key);
-    turns.add(name);
-}
-template <class Keyed>
-test::detached lock_until_stopped(Keyed& m, int key, std::stop_token t, std::atomic<what>& end) {
-    const auto got = co_await m.async_lock(key).with_stop(t);
-    end = of(got);
-}
-template <class Keyed> test::detached lock_until_late(Keyed& m, int key, std::atomic<what>& end) {
-    const auto got = co_await m.async_lock(key).with_timeout(1ms);
-    end = of(got);
-}
-template <class Keyed> test::held hold(Keyed& m, int key, bool& mine) {
-    const auto held = co_await m.async_lock(key);
-    mine = true;
-    co_await std::suspend_always();
-}
 
 // All keys in one bucket; a number that throws.
 struct bad_hash {
@@ -88,45 +59,6 @@ TEST_CASE("keyed_mutex: a key has one holder, and keys do not wait for each othe
     auto moved = std::move(two);
     CHECK_FALSE(two);
     CHECK_FALSE(m.try_lock(1));
-}
-
-TEST_CASE("keyed_mutex: waiters of every kind get a key in the order of arrival",
-          "[promise.keyed-mutex]") {
-    using platform = test::observing<test::native>;
-    keyed_on<platform> m(1);
-    std::stop_source stop;
-    std::atomic<what> ends[2] = {};
-    test::journal turns;
-    bool mine = false;
-    auto holder = m.lock(5);
-    lock_and_note(m, 5, turns, 0);
-    test::team thread(1, [&](int) {
-        const auto held = m.lock(5);
-        turns.add(1);
-    });
-    REQUIRE(test::are_asleep<test::native>(1));
-    test::foreign_wait foreign(m.async_lock(5).as_result().as_case(), turns, 2);
-    CHECK_FALSE(foreign.start());
-    lock_until_stopped(m, 5, stop.get_token(), ends[0]);
-    lock_until_late(m, 5, ends[1]);
-    auto gone = hold(m, 5, mine);
-    gone.start();
-    lock_and_note(m, 5, turns, 3);
-    stop.request_stop();
-    REQUIRE(test::eventually([&] { return ends[0] == what::stopped; }));
-    REQUIRE(test::eventually([&] { return ends[1] == what::timeout; }));
-    gone.destroy();
-    CHECK(turns.size() == 0);
-    CHECK(m.try_lock(6));
-    holder.unlock();
-    thread.join();
-    REQUIRE(test::eventually([&] { return foreign.is_complete(); }));
-    CHECK(turns.entries() == std::vector<int>{0, 1, 2});
-    CHECK_FALSE(m.try_lock(5));
-    CHECK(foreign.collect().has_value()); // and unlocks
-    CHECK(turns.entries() == std::vector<int>{0, 1, 2, 3});
-    CHECK_FALSE(mine);
-    CHECK(m.try_lock(5));
 }
 
 TEST_CASE("keyed_mutex: a key is a case of a select") {

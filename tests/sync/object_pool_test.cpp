@@ -1,4 +1,3 @@
-#include "support/alloc.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/foreign_wait.hpp"
@@ -80,10 +79,6 @@ bide::object_pool_options of(std::size_t limit) {
     return options;
 }
 
-template <class Pool> test::detached note_turn(Pool& p, test::journal& turns, int name) {
-    const auto held = co_await p.async_acquire();
-    turns.add(name);
-}
 enum class what { nothing_yet, got, stopped, timeout, closed };
 template <class R> what what_of(const R& got) {
     if (got) {
@@ -149,46 +144,6 @@ TEST_CASE("object_pool: objects are made on demand, lent again, the last returne
     }
     CHECK(all.made == 2);
     CHECK(all.gone == 2);
-}
-
-TEST_CASE("object_pool: waiters of every kind get an object in the order of arrival",
-          "[promise.object-pool]") {
-    using platform = test::observing<test::native>;
-    census all;
-    pool_on<platform> p(of(1), [&] { return connection(all); });
-    std::stop_source stop;
-    std::atomic<what> ends[2] = {};
-    test::journal turns;
-    bool mine = false;
-    auto holder = p.acquire();
-    note_turn(p, turns, 0);
-    test::team thread(1, [&](int) {
-        const auto held = p.acquire();
-        turns.add(1);
-    });
-    REQUIRE(test::are_asleep<test::native>(1));
-    test::foreign_wait foreign(p.async_acquire().as_result().as_case(), turns, 2);
-    CHECK_FALSE(foreign.start());
-    note_end(p.async_acquire().with_stop(stop.get_token()), ends[0]);
-    note_end(p.async_acquire().with_timeout(1ms), ends[1]);
-    auto gone = hold(p, mine);
-    gone.start();
-    note_turn(p, turns, 3);
-    stop.request_stop();
-    REQUIRE(test::eventually([&] { return ends[0] == what::stopped; }));
-    REQUIRE(test::eventually([&] { return ends[1] == what::timeout; }));
-    gone.destroy();
-    CHECK(turns.size() == 0);
-    CHECK(p.waiters() == 4);
-    holder.reset();
-    thread.join();
-    REQUIRE(test::eventually([&] { return foreign.is_complete(); }));
-    CHECK(turns.entries() == std::vector<int>{0, 1, 2});
-    CHECK_FALSE(p.try_acquire());
-    CHECK(foreign.collect().value()->number() == 1); // and returns it
-    CHECK(turns.entries() == std::vector<int>{0, 1, 2, 3});
-    CHECK_FALSE(mine);
-    CHECK(all.made == 1);
 }
 
 TEST_CASE("object_pool: a select borrows from one pool, and the other one makes nothing") {
@@ -615,27 +570,6 @@ TEST_CASE("object_pool: its objects and callables may be of any type") {
     CHECK(*converted.acquire() == "text");
     bide::object_pool aggregate({.limit = 1, .keep = 1, .idle_time = 1min}, &global_number);
     CHECK(*aggregate.acquire() == 7);
-}
-
-TEST_CASE("object_pool: to borrow an idle object, or to wait for one, allocates nothing") {
-    census all;
-    pool_on<test::observing<test::native>> p(of(1), [&] { return connection(all); });
-    p.acquire().reset();
-    std::size_t made = 1;
-    auto held = p.acquire();
-    test::team waiting(1, [&](int) {
-        const std::size_t before = test::allocations_here();
-        p.acquire().reset();
-        p.acquire().discard();
-        made = test::allocations_here() - before;
-    });
-    REQUIRE(test::are_asleep<test::native>(1));
-    held.reset();
-    waiting.join();
-    CHECK(made == 0);
-    const std::size_t before = test::live_allocations();
-    p.acquire().discard();
-    CHECK(test::live_allocations() == before);
 }
 
 TEMPLATE_TEST_CASE("object_pool: never more objects than its limit, and each one has one borrower",

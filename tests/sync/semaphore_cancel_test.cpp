@@ -360,34 +360,6 @@ TEST_CASE("semaphore: to destroy a waiter while it is queued terminates with a m
 }
 #endif
 
-TEST_CASE("semaphore: free permits are acquired even after a stop or past the deadline",
-          "[promise.ready-despite-stop]") {
-    using bide::semaphore;
-    semaphore s(5);
-    std::stop_source stop;
-    stop.request_stop();
-    CHECK(s.acquire(stop.get_token()));
-    CHECK(s.try_acquire_for(-1h));
-    CHECK(s.try_acquire_until(steady_clock::time_point::min()));
-    std::atomic<int> granted{0};
-    [](semaphore& from, std::stop_token token, std::atomic<int>& n) -> test::detached {
-        auto got = co_await from.async_acquire().with_stop(token);
-        n += got.has_value() ? 1 : 0;
-        auto late = co_await from.async_acquire().with_timeout(-1s);
-        n += late.has_value() ? 1 : 0;
-        auto later = co_await from.async_acquire().with_timeout(0s);
-        n += !later && later.error() == bide::errc::timeout ? 1 : 0;
-        auto never = co_await from.async_acquire().with_stop(token);
-        n += !never && never.error() == bide::errc::stopped ? 1 : 0;
-    }(s, stop.get_token(), granted);
-    REQUIRE(test::eventually([&] { return granted == 4; }));
-    REQUIRE(s.try_acquire_for(test::patience, 2)); // it has ended
-
-    const bide::result<void> stopped = s.acquire(stop.get_token());
-    CHECK((!stopped && stopped.error() == bide::errc::stopped));
-    CHECK(s.available() == 0);
-}
-
 TEST_CASE("semaphore: a deadline on a clock that is set back is waited for",
           "[promise.time-limits]") {
     bide::semaphore s(0);

@@ -1,4 +1,3 @@
-#include "support/alloc.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
@@ -146,46 +145,6 @@ TEST_CASE("semaphore: forgotten permits are gone, as many as were free") {
 }
 
 // ---- Order and grants
-
-TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served in one order",
-                   "[promise.fifo-waiters]", test::native, test::portable) {
-    using semaphore = bide::basic_semaphore<TestType>;
-    // Every pattern of three kinds in four places; waiter i asks for 1 + i % 3.
-    for (int pattern = 0; pattern < 3 * 3 * 3 * 3; ++pattern) {
-        CAPTURE(pattern);
-        semaphore s(0);
-        test::journal turns;
-        test::foreign<semaphore> wakers[4] = {
-            {s, 1, turns, 0}, {s, 2, turns, 1}, {s, 3, turns, 2}, {s, 1, turns, 3}};
-        std::optional<test::team> threads[4];
-        int kinds = pattern;
-        for (int i = 0; i < 4; ++i, kinds /= 3) {
-            const int wants = 1 + i % 3;
-            if (kinds % 3 == 0) {
-                threads[i].emplace(1, [&s, &turns, wants, i](int) {
-                    s.acquire(wants);
-                    turns.add(i);
-                });
-            } else if (kinds % 3 == 1) {
-                test::acquire_detached(s, wants, turns, i);
-            } else {
-                wakers[i].start();
-            }
-            REQUIRE(test::has_waiters(s, static_cast<std::size_t>(i) + 1));
-        }
-        for (int i = 0; i < 4; ++i) {
-            for (int left = 1 + i % 3; left > 0; --left) {
-                REQUIRE(s.waiters() == static_cast<std::size_t>(4 - i));
-                REQUIRE(s.available() == 0);
-                s.release();
-            }
-            REQUIRE(turns.reaches(static_cast<std::size_t>(i) + 1));
-        }
-        REQUIRE(turns.entries() == counts{0, 1, 2, 3});
-        REQUIRE(s.waiters() == 0);
-        REQUIRE(s.available() == 0);
-    }
-}
 
 TEST_CASE("semaphore: a large request is served in part, and smaller requests behind it wait",
           "[promise.no-overtaking]") {
@@ -415,71 +374,7 @@ TEST_CASE("semaphore: after close every acquire fails and releases still count",
     CHECK(s.forget_permits(1) == 1);
 }
 
-// ---- Allocation
-
-TEST_CASE("semaphore: no wait allocates", "[promise.no-wait-allocates]") {
-    using bide::semaphore;
-    semaphore s(0);
-    std::stop_source stop;
-    const std::stop_token token = stop.get_token();
-    bide::timer_service<test::native>(); // its thread, once
-    bool good = true;                    // nothing is asserted while allocations are counted
-
-    SECTION("of a thread") {
-        std::size_t made = 1;
-        bool as_expected = false;
-        test::team waiting(1, [&](int) {
-            const std::size_t before = test::allocations_here();
-            s.acquire();
-            as_expected = s.try_acquire_for(1h) && s.acquire(token) && !s.acquire(token) &&
-                          !s.try_acquire_for(1ms);
-            made = test::allocations_here() - before;
-        });
-        const std::size_t before = test::allocations_here();
-        for (int i = 0; i < 3; ++i) {
-            good = good && test::has_waiters(s, 1);
-            s.release();
-        }
-        good = good && test::has_waiters(s, 1);
-        stop.request_stop();
-        CHECK(test::allocations_here() == before);
-        waiting.join();
-        CHECK(as_expected);
-        CHECK(made == 0);
-    }
-    SECTION("of a foreign waker") {
-        test::foreign first(s, 1);
-        test::foreign second(s, 1);
-        const std::size_t before = test::allocations();
-        first.start();
-        second.start();
-        s.release();
-        good = second.cancel();
-        CHECK(test::allocations() == before);
-    }
-    CHECK(good);
-}
-
 // ---- Destruction
-
-#if BIDE_TESTS_CAN_DIE
-
-TEST_CASE(
-    "semaphore: destroying it while there are waiters terminates with its name and their number",
-    "[promise.destroyed-with-waiters]") {
-    const std::string said = test::dies([] {
-        bide::semaphore::waiter waiters[3] = {{1, {}}, {2, {}}, {1, {}}};
-        bide::semaphore s(0);
-        for (auto& w : waiters) {
-            static_cast<void>(s.acquire_wait(w));
-        }
-        s.release();
-    });
-    CHECK(test::contains(said, "semaphore"));
-    CHECK(test::contains(said, "2 waiting"));
-}
-
-#endif
 
 TEST_CASE("semaphore: a coroutine that is granted inside release may destroy it there") {
     using bide::semaphore;

@@ -2,7 +2,6 @@
 // its bias. mutex_test.cpp has what a writer has in common with the owner of any lock. The end of this
 // file has the upgrades of a shared_mutex.
 
-#include "support/alloc.hpp"
 #include "support/any_lock.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
@@ -24,7 +23,7 @@ namespace {
 
 using std::chrono::steady_clock;
 using test::any_shared_lock;
-using test::lock_end;
+using test::outcome;
 using counts = std::vector<int>;
 using platform = test::observing<test::native>;
 
@@ -307,7 +306,7 @@ TEST_CASE("shared lock: a writer that gives up lets the readers behind it in",
     CAPTURE(of.name, of.biased);
     const auto m = of.make();
     test::journal turns;
-    std::atomic<lock_end> end{};
+    std::atomic<outcome> end{};
     std::stop_source stop;
     test::manual_executor later; // they run here, on every path
     auto r1 = m->read_on(later, turns, 1);
@@ -330,15 +329,15 @@ TEST_CASE("shared lock: a writer that gives up lets the readers behind it in",
         begin_reads();
         stop.request_stop();
         REQUIRE(test::has_ended(end));
-        CHECK(end == lock_end::stopped);
+        CHECK(end == outcome::stopped);
     }
     SECTION("a thread that is stopped") {
-        test::team writer(1, [&](int) { end = test::end_of(m->lock(stop.get_token())); });
+        test::team writer(1, [&](int) { end = test::outcome_of(m->lock(stop.get_token())); });
         REQUIRE(are_asleep(1));
         begin_reads();
         stop.request_stop();
         writer.join();
-        CHECK(end == lock_end::stopped);
+        CHECK(end == outcome::stopped);
     }
     REQUIRE(test::eventually([&] { return later.size() == 2; }));
     CHECK(m->try_lock_shared());
@@ -375,81 +374,6 @@ TEMPLATE_TEST_CASE("shared lock: a writer whose time is up lets the readers behi
     m.unlock_shared();
     CHECK(m.try_lock());
     m.unlock();
-}
-
-TEST_CASE("shared lock: a reader that gives up has no effect") {
-    const kind& of = each_kind();
-    CAPTURE(of.name, of.biased);
-    const auto m = of.make();
-    test::journal turns;
-    test::manual_executor later;
-    m->lock();
-    auto r0 = m->read(turns, 0);
-    auto w1 = m->write(turns, 1);
-    auto r2 = m->read_on(later, turns, 2);
-    r0.start();
-    w1.start();
-    r2.start();
-    CHECK_FALSE(m->try_lock_shared_for(1ms));
-    r0.destroy();
-    m->unlock();
-    CHECK(turns.entries() == counts{1});
-    w1.destroy();
-    CHECK(later.size() == 1);
-    CHECK_FALSE(m->try_lock());
-    r2.destroy(); // with the lock, which it has not seen
-    CHECK(m->is_free());
-}
-
-TEST_CASE("shared lock: a stop ends the wait of a reader") {
-    const kind& of = each_kind();
-    CAPTURE(of.name, of.biased);
-    const auto m = of.make();
-    std::stop_source stop;
-    lock_end end{};
-    m->lock();
-    test::team waiting(1, [&](int) { end = test::end_of(m->lock_shared(stop.get_token())); });
-    REQUIRE(are_asleep(1));
-    stop.request_stop();
-    waiting.join();
-    CHECK(end == lock_end::stopped);
-    m->unlock();
-    CHECK(m->lock_shared(stop.get_token())); // ready first
-    m->unlock_shared();
-}
-
-TEST_CASE("shared lock: no wait of a reader allocates", "[promise.no-wait-allocates]") {
-    const kind& of = each_kind();
-    CAPTURE(of.name, of.biased);
-    const auto m = of.make();
-    test::journal turns;
-    std::size_t made = 1;
-    std::atomic<bool> timed_out{false};
-    auto r = m->read(turns, 0);
-    auto w = m->write(turns, 1);
-    m->lock();
-    test::team waiting(1, [&](int) {
-        const std::size_t before = test::allocations_here();
-        timed_out = !m->try_lock_shared_for(1ms);
-        m->lock_shared();
-        m->unlock_shared();
-        made = test::allocations_here() - before;
-    });
-    const bool slept = test::eventually([&] { return timed_out.load(); }) && are_asleep(1);
-    const std::size_t before = test::allocations_here();
-    r.start();
-    w.start();
-    m->unlock();
-    r.destroy();
-    w.destroy();
-    for (int i = 0; i < 16; ++i) { // it is biased again
-        m->lock_shared();
-        m->unlock_shared();
-    }
-    CHECK(test::allocations_here() == before);
-    waiting.join();
-    CHECK(made == 0);
-    CHECK(slept);
 }
 
 // ---- Destruction and misuse
