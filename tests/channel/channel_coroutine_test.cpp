@@ -11,53 +11,6 @@
 using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
-TEST_CASE(
-    "channel: a coroutine resumes where it asked to, else where its promise says, else inside "
-    "the call that served it") {
-    test::manual_executor asked;
-    test::manual_executor named;
-    channel ch(0);
-    recv_ending ends[4];
-    auto by_option = hold(ch.async_recv().resume_on(asked), ends[0]);
-    using on = test::held_on<test::manual_executor>;
-    using on_pointer = test::held_on_pointer<test::manual_executor>;
-    auto by_promise = await_on<on, test::manual_executor&>(named, ch.async_recv(), ends[1]);
-    auto by_pointer =
-        await_on<on_pointer, test::manual_executor*>(&named, ch.async_recv(), ends[2]);
-    auto nowhere = hold(ch.async_recv(), ends[3]);
-    by_option.start();
-    by_promise.start();
-    by_pointer.start();
-    nowhere.start();
-    for (int i = 0; i < 4; ++i) {
-        REQUIRE(ch.try_send(i));
-    }
-    CHECK(has(ends[3], 3));
-    CHECK_FALSE((ends[0].done || ends[1].done || ends[2].done));
-    CHECK(asked.run_all() == 1);
-    CHECK(named.run_all() == 2);
-    for (int i = 0; i < 3; ++i) {
-        CHECK(has(ends[i], i));
-    }
-}
-
-TEST_CASE("channel: a coroutine that need not wait does not suspend") {
-    test::manual_executor later;
-    channel ch(2);
-    send_ending send;
-    recv_ending recv;
-    ending<std::size_t> recv_n;
-    ints out;
-    let_go(ch.async_send(1).resume_on(later), send);
-    let_go(ch.async_recv().resume_on(later), recv);
-    CHECK(is_sent(send));
-    CHECK(has(recv, 1));
-    let_go(ch.async_recv_n(out, 0).resume_on(later), recv_n); // none of none
-    REQUIRE(recv_n.done);
-    CHECK(*recv_n.out == 0);
-    CHECK(later.size() == 0);
-}
-
 TEST_CASE("channel: a coroutine receives many at once, at most as many as it asked for") {
     const std::size_t max = GENERATE(1u, 2u, 3u, 9u);
     channel ch(3);
@@ -140,46 +93,6 @@ TEST_CASE("channel: a coroutine that is resumed may send, receive, close and des
 }
 
 // ---- Order
-
-TEST_CASE("channel: receivers that come again and again get the same share") {
-    const std::size_t capacity = GENERATE(0u, 1u, 5u);
-    channel ch(capacity);
-    std::array<ints, 3> got;
-    for (ints& mine : got) {
-        [](channel& from, ints& out) -> test::detached {
-            for (;;) {
-                const std::optional<int> item = co_await from.async_recv();
-                if (!item) {
-                    co_return;
-                }
-                out.push_back(*item);
-            }
-        }(ch, mine);
-    }
-    for (int i = 0; i < 300; ++i) {
-        REQUIRE(ch.try_send(i));
-    }
-    ch.close();
-    for (int i = 0; i < 3; ++i) {
-        const ints& mine = got[static_cast<std::size_t>(i)];
-        REQUIRE(mine.size() == 100);
-        for (int k = 0; k < 100; ++k) {
-            REQUIRE(mine[static_cast<std::size_t>(k)] == 3 * k + i);
-        }
-    }
-}
-
-TEST_CASE("channel: waiters resume in the order of the items") {
-    channel ch(8);
-    test::journal notes;
-    for (int i = 0; i < 5; ++i) {
-        recv_one(ch, notes);
-    }
-    ints items = numbers(0, 8);
-    CHECK(ch.try_send_n(items) == 8);
-    CHECK(notes.entries() == numbers(0, 5));
-    CHECK(take_all(ch) == numbers(5, 8));
-}
 
 TEST_CASE("channel: what came before a send is seen by the receiver") {
     const std::size_t capacity = GENERATE(0u, 1u, 3u);

@@ -33,17 +33,6 @@ void settle(const outcome& out) {
 
 // ---- stops
 
-TEST_CASE("async_op: a ready operation completes in spite of a stop or a past deadline") {
-    tokens t(1);
-    std::stop_source stop;
-    stop.request_stop();
-    outcome out;
-    held h = take(t, out, stop.get_token(), deadline::poll());
-    h.start();
-    CHECK(h.done());
-    CHECK(out.is_granted());
-}
-
 TEST_CASE("async_op: a stop that was requested before ends the wait on the same thread") {
     tokens t(0);
     std::stop_source stop;
@@ -83,36 +72,6 @@ TEST_CASE("async_op: a stop resumes the coroutine on a resumer, not on the reque
     CHECK(out.is(errc::stopped));
     CHECK(out.on_resumer);
     CHECK(out.on != here());
-}
-
-TEST_CASE("async_op: with an executor, a stop resumes the coroutine on it") {
-    tokens t(0);
-    manual_executor e;
-    std::stop_source stop;
-    outcome out;
-    auto h = take_on(e, t, out, stop.get_token());
-    h.start();
-    stop.request_stop();
-    test::service_thread();
-    CHECK_FALSE(out.done);
-    CHECK(e.run_all() == 1);
-    CHECK(out.is(errc::stopped));
-}
-
-TEST_CASE("async_op: a stop after the grant changes nothing, before and after the resumption",
-          "[promise.grant-stays]") {
-    tokens t(0);
-    manual_executor e;
-    std::stop_source stop;
-    outcome out;
-    auto h = take_on(e, t, out, stop.get_token());
-    h.start();
-    t.give();
-    stop.request_stop();
-    CHECK(e.run_all() == 1);
-    CHECK(out.is_granted());
-    test::service_thread();
-    CHECK(e.size() == 0);
 }
 
 TEST_CASE("async_op: a stop does not access a destroyed coroutine") {
@@ -431,61 +390,6 @@ TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out delays n
     settle(*blocked[0]);
     settle(*blocked[1]);
     CHECK(t.waiters() == 0);
-}
-
-TEST_CASE("async_op: a wait with a huge time ends by a grant") {
-    tokens t(0);
-    outcome outs[3];
-    held a = take_for(t, std::chrono::hours::max(), outs[0]);
-    held b = take_for(t, std::chrono::duration<double>(1e300), outs[1]);
-    held c = take_until(t, std::chrono::system_clock::time_point::max(), outs[2]);
-    a.start();
-    b.start();
-    c.start();
-    CHECK(t.waiters() == 3);
-    t.give();
-    for (const outcome& out : outs) {
-        CHECK(out.is_granted());
-    }
-}
-
-TEST_CASE("async_op: with an executor, a time-out resumes the coroutine on it") {
-    struct tag {};
-    using clock = test::fake_clock<tag>;
-    tokens t(0);
-    manual_executor e;
-    outcome out;
-    auto h = take_on(e, t, out, deadline::at(clock::time_point(1ms)));
-    h.start();
-    CHECK(t.waiters() == 1);
-    clock::set(1ms);
-    REQUIRE(test::eventually([&] { return e.size() == 1; }));
-    CHECK_FALSE(out.done);
-    e.run_all();
-    CHECK(out.is(errc::timeout));
-    CHECK(out.on == here());
-}
-
-TEST_CASE("async_op: a time-out after the grant changes nothing, and accesses no destroyed frame") {
-    tokens t(0);
-    manual_executor e;
-    {
-        outcome out;
-        auto h = take_on(e, t, out, deadline::after(1ms));
-        h.start();
-        if (t.waiters() == 1) {
-            t.give();
-        }
-        outcome later;
-        tokens other(0);
-        held timed = take(other, later, deadline::after(3ms));
-        timed.start();
-        settle(later); // the time of the first has passed
-        e.run_all();
-        CHECK(out.done);
-    }
-    test::service_thread();
-    CHECK(e.size() == 0);
 }
 
 TEST_CASE("async_op: the first of a stop and a time-out decides the outcome") {

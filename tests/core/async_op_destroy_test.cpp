@@ -21,46 +21,6 @@ using test::take;
 using test::take_on;
 using test::tokens;
 
-TEST_CASE("async_op: a coroutine that is destroyed while it waits leaves the queue") {
-    tokens t(0);
-    std::stop_source stop;
-    outcome outs[3];
-    {
-        held plain = take(t, outs[0]);
-        held limited = take(t, outs[1], stop.get_token(), deadline::after(1h));
-        plain.start();
-        limited.start();
-        held never_started = take(t, outs[2]);
-        CHECK(t.waiters() == 2);
-    }
-    CHECK(t.waiters() == 0);
-    stop.request_stop();
-    t.give();
-    CHECK(t.available() == 1);
-    test::service_thread();
-    CHECK_FALSE(outs[0].done);
-    CHECK_FALSE(outs[1].done);
-}
-
-TEST_CASE("async_op: a coroutine that is destroyed with an unseen grant gives it back") {
-    tokens t(0);
-    manual_executor e;
-    outcome dropped;
-    outcome next;
-    auto h = take_on(e, t, dropped);
-    h.start();
-    t.give();
-    CHECK(t.available() == 0);
-    CHECK(e.size() == 1);
-    held waiting = take(t, next);
-    waiting.start();
-    e.drop_all();
-    h.destroy();
-    CHECK_FALSE(dropped.done);
-    CHECK(next.is_granted()); // the next waiter got it
-    CHECK(t.available() == 1);
-}
-
 TEST_CASE("async_op: a coroutine that is destroyed while it yields has tried nothing") {
     using local = bide::worker_local<bide::native_platform>;
     tokens t(1);
@@ -103,25 +63,6 @@ held take_and_destroy(tokens& t, std::optional<held>& victim, bool& ran) {
 }
 
 } // namespace
-
-TEST_CASE("async_op: a coroutine may destroy the one that is to resume after it") {
-    tokens t(0);
-    bool ran = false;
-    outcome out;
-    outcome last;
-    std::optional<held> victim;
-    held killer = take_and_destroy(t, victim, ran);
-    victim.emplace(take(t, out));
-    held survivor = take(t, last);
-    killer.start();
-    victim->start();
-    survivor.start();
-    t.give(3);
-    CHECK(ran);
-    CHECK_FALSE(out.done);
-    CHECK(last.is_granted());
-    CHECK(t.available() == 3);
-}
 
 TEST_CASE("async_op: a coroutine may destroy coroutines that wait before and after it") {
     tokens t(0);

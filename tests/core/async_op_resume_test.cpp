@@ -22,24 +22,6 @@ std::thread::id here() { return std::this_thread::get_id(); }
 
 } // namespace
 
-TEST_CASE("async_op: without an executor it resumes in the release") {
-    tokens t(0);
-    outcome out;
-    held h = take(t, out);
-    h.start();
-    CHECK(t.waiters() == 1);
-    std::thread::id releaser;
-    bool done_in_time = false;
-    test::run_threads(1, [&](int) {
-        releaser = here();
-        t.give();
-        done_in_time = out.done;
-    });
-    CHECK(done_in_time);
-    CHECK(out.is_granted());
-    CHECK(out.on == releaser);
-}
-
 namespace {
 
 // Blocks its thread until it gets a token of another primitive.
@@ -78,30 +60,6 @@ TEST_CASE("async_op: of two released together, one that blocks does not delay th
     CHECK(t.available() == 3);
     CHECK(first.on == here());
     CHECK(second.on_resumer);
-}
-
-namespace {
-
-held take_and_keep(tokens& t, std::vector<int>& order, int number) {
-    auto token = co_await t.async_take();
-    order.push_back(number);
-    token.keep();
-}
-
-} // namespace
-
-TEST_CASE("async_op: waiters resume in the order of their waits") {
-    tokens t(0);
-    std::vector<int> order;
-    std::vector<held> all;
-    for (int i = 0; i < 5; ++i) {
-        all.push_back(take_and_keep(t, order, i));
-        all.back().start();
-    }
-    t.give(3);
-    CHECK(order == std::vector<int>{0, 1, 2});
-    t.give(2);
-    CHECK(order == std::vector<int>{0, 1, 2, 3, 4});
 }
 
 TEST_CASE("async_op: the promise's executor, by reference or by pointer, resumes it") {
@@ -238,44 +196,4 @@ TEST_CASE("async_op: it may be awaited through a coroutine_handle<>") {
     CHECK_FALSE(done);
     t.give();
     CHECK(done);
-}
-
-namespace {
-
-struct chain {
-    std::deque<tokens> links;
-    int depth = 0;
-    int deepest = 0;
-    std::size_t passed = 0;
-    bool in_order = true;
-};
-
-held link(chain& c, std::size_t i) {
-    auto token = co_await c.links[i].async_take();
-    c.deepest = ++c.depth > c.deepest ? c.depth : c.deepest;
-    c.in_order = c.in_order && c.passed == i;
-    ++c.passed;
-    if (i + 1 < c.links.size()) {
-        c.links[i + 1].give();
-    }
-    --c.depth;
-}
-
-} // namespace
-
-TEST_CASE("async_op: a chain of 100,000 releases runs on a bounded stack",
-          "[promise.resume-in-release]") {
-    constexpr std::size_t length = 100'000;
-    chain c;
-    std::vector<held> all;
-    all.reserve(length);
-    for (std::size_t i = 0; i < length; ++i) {
-        c.links.emplace_back(0);
-        all.push_back(link(c, i));
-        all.back().start();
-    }
-    c.links[0].give();
-    CHECK(c.passed == length); // before give() returned
-    CHECK(c.in_order);
-    CHECK(c.deepest == 1);
 }

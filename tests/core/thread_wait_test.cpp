@@ -26,23 +26,6 @@ TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
     CHECK(t.take(std::stop_token()) == wait_status::closed);
 }
 
-TEST_CASE("thread_wait: a past deadline does not block") {
-    basic_tokens<test::native> t(0);
-    CHECK(t.take_until(deadline::poll()) == wait_status::timed_out);
-    CHECK(t.waiters() == 0);
-}
-
-TEMPLATE_TEST_CASE("thread_wait: a wait ends at its deadline, not before, and leaves the queue", "",
-                   test::native, test::portable) {
-    basic_tokens<TestType> t(0);
-    const deadline end = deadline::after(2ms);
-    CHECK(t.take_until(end) == wait_status::timed_out);
-    CHECK(bide::native_platform::now() >= end.steady_ns());
-    CHECK(t.waiters() == 0);
-    t.give();
-    CHECK(t.available() == 1);
-}
-
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a grant and a close end the wait of a sleeping thread") {
     constexpr int rounds = 80;
     for (const wait_status expected : {wait_status::granted, wait_status::closed}) {
@@ -93,13 +76,6 @@ TEMPLATE_TEST_CASE("thread_wait: a stop before or during the wait ends it", "", 
     CHECK(t.waiters() == 0);
     t.give();
     CHECK(t.available() == 1);
-}
-
-TEST_CASE("thread_wait: a ready wait is granted in spite of a stop") {
-    basic_tokens<test::native> t(1);
-    std::stop_source stop = test::new_stop();
-    stop.request_stop();
-    CHECK(t.take(stop.get_token()) == wait_status::granted);
 }
 
 TEST_CASE("thread_wait: a stop after the wait does not access it") {
@@ -154,63 +130,6 @@ TEST_CASE("thread_wait: a coroutine that a stop lets through resumes on another 
     CHECK(out.on_resumer);
     CHECK(out.on != stopper);
     test::service_thread(); // the service has left the coroutine
-}
-
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and time-outs that race end each wait once") {
-    constexpr int rounds = 2'000;
-    basic_tokens<TestType> t(0);
-    int granted = 0;
-    int timed_out = 0;
-    std::atomic<bool> over{false};
-    int given = 0;
-    test::run_threads(2, [&](int me) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
-        if (me == 0) {
-            for (int i = 0; i < rounds; ++i) {
-                const wait_status what = t.take_until(deadline::after(chance.rest(14)));
-                granted += what == wait_status::granted ? 1 : 0;
-                timed_out += what == wait_status::timed_out ? 1 : 0;
-            }
-            over = true;
-        } else {
-            while (!over) {
-                if (t.waiters() != 0) {
-                    chance.dawdle(14);
-                    t.give();
-                    ++given;
-                }
-            }
-        }
-    });
-    CHECK(granted + timed_out == rounds);
-    CHECK(granted + t.available() == given);
-    CHECK(t.waiters() == 0);
-}
-
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and stops that race end each wait once") {
-    constexpr int rounds = 150;
-    int conserved = 0;
-    for (int i = 0; i < rounds; ++i) {
-        basic_tokens<TestType> t(0);
-        std::stop_source stop = test::new_stop();
-        wait_status seen{};
-        test::run_threads(3, [&](int me) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(3 * i + me));
-            if (me == 0) {
-                seen = t.take(stop.get_token());
-            } else if (me == 1) {
-                chance();
-                t.give();
-            } else {
-                chance();
-                stop.request_stop();
-            }
-        });
-        const bool granted = seen == wait_status::granted && t.available() == 0;
-        const bool stopped = seen == wait_status::stopped && t.available() == 1;
-        conserved += (granted || stopped) && t.waiters() == 0 ? 1 : 0;
-    }
-    CHECK(conserved == rounds);
 }
 
 namespace {

@@ -43,7 +43,7 @@ public:
     // A coroutine that adds one under the lock.
     virtual detached count(int& under_it, std::atomic<bool>& over) = 0;
     // A coroutine that notes how its wait has ended, without the lock.
-    virtual detached note_stopped(std::stop_token stop, std::atomic<outcome>& end) = 0;
+    virtual detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) = 0;
 };
 
 class any_shared_lock : public virtual any_lock {
@@ -78,9 +78,9 @@ public:
         lock.unlock();
         over = true;
     }
-    detached note_stopped(std::stop_token stop, std::atomic<outcome>& end) final {
+    detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) final {
         auto got = co_await mutex_.async_lock().with_stop(stop);
-        const outcome became = outcome_of(got);
+        const wait_end became = wait_end_of(got);
         if (got) {
             got->unlock();
         }

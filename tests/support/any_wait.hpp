@@ -29,17 +29,17 @@
 
 namespace test {
 
-// The outcome of a wait.
-enum class outcome { nothing_yet, through, stopped, timeout };
+// How a wait has ended.
+enum class wait_end { nothing_yet, through, stopped, timeout };
 
-template <class T> outcome outcome_of(const bide::result<T>& got) {
-    return got                                  ? outcome::through
-           : got.error() == bide::errc::stopped ? outcome::stopped
-                                                : outcome::timeout;
+template <class T> wait_end wait_end_of(const bide::result<T>& got) {
+    return got                                  ? wait_end::through
+           : got.error() == bide::errc::stopped ? wait_end::stopped
+                                                : wait_end::timeout;
 }
 
-inline bool has_ended(const std::atomic<outcome>& end) {
-    return eventually([&end] { return end != outcome::nothing_yet; });
+inline bool has_ended(const std::atomic<wait_end>& end) {
+    return eventually([&end] { return end != wait_end::nothing_yet; });
 }
 
 // The wait of an event loop, which notes its turn.
@@ -74,7 +74,7 @@ public:
     virtual bool wait_for(nanoseconds rest) = 0;
     virtual bool wait_until(steady_time when) = 0;
     virtual bool wait_until(system_time when) = 0;
-    virtual outcome wait(std::stop_token stop) = 0;
+    virtual wait_end wait(std::stop_token stop) = 0;
     virtual void leave() = 0;
     // Waits with each type of time that has passed, or is none, and leaves. Returns how many came through.
     virtual int attempts_in_no_time() = 0;
@@ -84,11 +84,11 @@ public:
 
     // Coroutines that leave at once when they came through.
     virtual detached note_turn(journal& turns, int name) = 0;
-    virtual detached note_stopped(std::stop_token stop, std::atomic<outcome>& end) = 0;
-    virtual detached note_late(nanoseconds rest, std::atomic<outcome>& end) = 0;
-    virtual held pass(outcome& end) = 0;
-    virtual held pass_on(manual_executor& on, std::stop_token stop, outcome& end) = 0;
-    virtual held pass_on_until(manual_executor& on, steady_time when, outcome& end) = 0;
+    virtual detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) = 0;
+    virtual detached note_late(nanoseconds rest, std::atomic<wait_end>& end) = 0;
+    virtual held pass(wait_end& end) = 0;
+    virtual held pass_on(manual_executor& on, std::stop_token stop, wait_end& end) = 0;
+    virtual held pass_on_until(manual_executor& on, steady_time when, wait_end& end) = 0;
     // Coroutines that destroy, when they came through, what they waited for or another coroutine.
     virtual detached pass_and_destroy(std::unique_ptr<any_wait>& mine) = 0;
     virtual held pass_and_destroy(held& victim) = 0;
@@ -97,8 +97,8 @@ public:
 };
 
 // What a waiter got goes back.
-template <class Closed, class R> outcome leave_with(Closed& closed, R& got) {
-    const outcome end = outcome_of(got);
+template <class Closed, class R> wait_end leave_with(Closed& closed, R& got) {
+    const wait_end end = wait_end_of(got);
     if (got) {
         {
             [[maybe_unused]] const auto gone = std::move(got);
@@ -108,11 +108,11 @@ template <class Closed, class R> outcome leave_with(Closed& closed, R& got) {
     return end;
 }
 template <class Closed, class Op>
-detached note_end(Closed& closed, Op op, std::atomic<outcome>& end) {
+detached note_end(Closed& closed, Op op, std::atomic<wait_end>& end) {
     auto got = co_await std::move(op).as_result();
     end = leave_with(closed, got);
 }
-template <class Closed, class Op> held hold_end(Closed& closed, Op op, outcome& end) {
+template <class Closed, class Op> held hold_end(Closed& closed, Op op, wait_end& end) {
     auto got = co_await std::move(op).as_result();
     end = leave_with(closed, got);
 }
@@ -145,7 +145,7 @@ public:
     bool wait_for(nanoseconds rest) override { return in_.wait_for(rest); }
     bool wait_until(steady_time when) override { return in_.wait_until(when); }
     bool wait_until(system_time when) override { return in_.wait_until(when); }
-    outcome wait(std::stop_token stop) override { return outcome_of(in_.wait(stop)); }
+    wait_end wait(std::stop_token stop) override { return wait_end_of(in_.wait(stop)); }
     void leave() override { in_.leave(); }
     int attempts_in_no_time() override {
         using namespace std::chrono_literals;
@@ -178,17 +178,17 @@ public:
         turns.add(name);
         leave_with(in_, got);
     }
-    detached note_stopped(std::stop_token stop, std::atomic<outcome>& end) override {
+    detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) override {
         return note_end(in_, in_.async_wait().with_stop(stop), end);
     }
-    detached note_late(nanoseconds rest, std::atomic<outcome>& end) override {
+    detached note_late(nanoseconds rest, std::atomic<wait_end>& end) override {
         return note_end(in_, in_.async_wait().with_timeout(rest), end);
     }
-    held pass(outcome& end) override { return hold_end(in_, in_.async_wait(), end); }
-    held pass_on(manual_executor& on, std::stop_token stop, outcome& end) override {
+    held pass(wait_end& end) override { return hold_end(in_, in_.async_wait(), end); }
+    held pass_on(manual_executor& on, std::stop_token stop, wait_end& end) override {
         return hold_end(in_, in_.async_wait().with_stop(stop).resume_on(on), end);
     }
-    held pass_on_until(manual_executor& on, steady_time when, outcome& end) override {
+    held pass_on_until(manual_executor& on, steady_time when, wait_end& end) override {
         return hold_end(in_, in_.async_wait().with_deadline(when).resume_on(on), end);
     }
     detached pass_and_destroy(std::unique_ptr<any_wait>& mine) override {

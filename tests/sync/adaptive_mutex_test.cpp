@@ -92,9 +92,9 @@ TEST_CASE("adaptive_mutex: the next head is overtaken at most max_overtakes time
     mutex m;
     std::stop_source stop;
     m.lock();
-    test::outcome first{};
+    test::wait_end first{};
     bool second = false;
-    test::team head(1, [&](int) { first = test::outcome_of(m.lock(stop.get_token())); });
+    test::team head(1, [&](int) { first = test::wait_end_of(m.lock(stop.get_token())); });
     REQUIRE(late::are_asleep(1));
     test::team next(1, [&](int) {
         m.lock();
@@ -112,7 +112,7 @@ TEST_CASE("adaptive_mutex: the next head is overtaken at most max_overtakes time
     late::stay = false;
     head.join();
     next.join();
-    CHECK(first == test::outcome::stopped);
+    CHECK(first == test::wait_end::stopped);
     CHECK(second);
     CHECK(is_free(m));
 }
@@ -186,11 +186,11 @@ TEST_CASE("adaptive_mutex: a head that gives up while it floats grants it to the
     CAPTURE(next_is_thread);
     mutex m;
     std::stop_source stop;
-    test::outcome first{};
+    test::wait_end first{};
     std::atomic<bool> second{false};
     test::journal turns;
     m.lock();
-    test::team head(1, [&](int) { first = test::outcome_of(m.lock(stop.get_token())); });
+    test::team head(1, [&](int) { first = test::wait_end_of(m.lock(stop.get_token())); });
     REQUIRE(late::are_asleep(1));
     std::optional<test::team> next;
     if (next_is_thread) {
@@ -214,7 +214,7 @@ TEST_CASE("adaptive_mutex: a head that gives up while it floats grants it to the
     }
     late::stay = false;
     head.join();
-    CHECK(first == test::outcome::stopped);
+    CHECK(first == test::wait_end::stopped);
     if (next) {
         next->join();
         CHECK(second);
@@ -228,9 +228,9 @@ TEST_CASE("adaptive_mutex: a head that gives up while it floats grants it to the
 TEST_CASE("adaptive_mutex: if the last waiter gives up while it floats, it is free") {
     mutex m;
     std::stop_source stop;
-    test::outcome end{};
+    test::wait_end end{};
     m.lock();
-    test::team head(1, [&](int) { end = test::outcome_of(m.lock(stop.get_token())); });
+    test::team head(1, [&](int) { end = test::wait_end_of(m.lock(stop.get_token())); });
     REQUIRE(late::are_asleep(1));
     late::stay = true;
     m.unlock();
@@ -239,5 +239,5 @@ TEST_CASE("adaptive_mutex: if the last waiter gives up while it floats, it is fr
     m.unlock();
     late::stay = false;
     head.join();
-    CHECK(end == test::outcome::stopped);
+    CHECK(end == test::wait_end::stopped);
 }

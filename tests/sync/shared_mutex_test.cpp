@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::steady_clock;
 using test::any_shared_lock;
-using test::outcome;
+using test::wait_end;
 using counts = std::vector<int>;
 using platform = test::observing<test::native>;
 
@@ -306,7 +306,7 @@ TEST_CASE("shared lock: a writer that gives up lets the readers behind it in",
     CAPTURE(of.name, of.biased);
     const auto m = of.make();
     test::journal turns;
-    std::atomic<outcome> end{};
+    std::atomic<wait_end> end{};
     std::stop_source stop;
     test::manual_executor later; // they run here, on every path
     auto r1 = m->read_on(later, turns, 1);
@@ -329,15 +329,15 @@ TEST_CASE("shared lock: a writer that gives up lets the readers behind it in",
         begin_reads();
         stop.request_stop();
         REQUIRE(test::has_ended(end));
-        CHECK(end == outcome::stopped);
+        CHECK(end == wait_end::stopped);
     }
     SECTION("a thread that is stopped") {
-        test::team writer(1, [&](int) { end = test::outcome_of(m->lock(stop.get_token())); });
+        test::team writer(1, [&](int) { end = test::wait_end_of(m->lock(stop.get_token())); });
         REQUIRE(are_asleep(1));
         begin_reads();
         stop.request_stop();
         writer.join();
-        CHECK(end == outcome::stopped);
+        CHECK(end == wait_end::stopped);
     }
     REQUIRE(test::eventually([&] { return later.size() == 2; }));
     CHECK(m->try_lock_shared());

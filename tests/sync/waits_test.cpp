@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::steady_clock;
 using test::any_wait;
-using test::outcome;
+using test::wait_end;
 using counts = std::vector<int>;
 using platform = test::observing<test::native>;
 
@@ -79,7 +79,7 @@ bool visit(any_wait& w, int way, std::stop_token never) {
     case 0: w.wait(); break;
     case 1: through = w.wait_for(1h); break;
     case 2: through = w.wait_until(steady_clock::now() + 1h); break;
-    default: through = w.wait(never) == outcome::through; break;
+    default: through = w.wait(never) == wait_end::through; break;
     }
     if (through) {
         w.leave();
@@ -102,16 +102,16 @@ TEST_CASE("wait: if it can end at once it does, whatever its stop and its time s
         CHECK(visit(*w.it, way, stop.get_token()));
     }
     CHECK(w->attempts_in_no_time() == any_wait::all_attempts);
-    std::atomic<outcome> ends[2] = {};
+    std::atomic<wait_end> ends[2] = {};
     w->note_stopped(stop.get_token(), ends[0]);
     w->note_late(-1s, ends[1]);
-    CHECK(ends[0] == outcome::through);
-    CHECK(ends[1] == outcome::through);
-    outcome end{};
+    CHECK(ends[0] == wait_end::through);
+    CHECK(ends[1] == wait_end::through);
+    wait_end end{};
     auto c = w->pass(end);
     c.start();
     CHECK(c.done());
-    CHECK(end == outcome::through);
+    CHECK(end == wait_end::through);
     CHECK(w->is_open());
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("wait: the opening lets every waiter through, of every kind") {
     CAPTURE(w.of.name, w.number);
     std::stop_source never;
     test::journal turns;
-    std::atomic<outcome> ends[2] = {};
+    std::atomic<wait_end> ends[2] = {};
     bool good[4] = {};
     for (int i = 0; i < 3; ++i) {
         w->note_turn(turns, i);
@@ -136,8 +136,8 @@ TEST_CASE("wait: the opening lets every waiter through, of every kind") {
     REQUIRE(turns.reaches(4));
     CHECK(turns.entries() == counts{0, 1, 2, 3}); // in the order they came
     CHECK(test::has_ended(ends[0]));
-    CHECK(ends[0] == outcome::through);
-    CHECK(ends[1] == outcome::through);
+    CHECK(ends[0] == wait_end::through);
+    CHECK(ends[1] == wait_end::through);
     CHECK(std::count(good, good + 4, true) == 4);
     CHECK(test::eventually([&] { return w->is_open(); }));
 }
@@ -206,11 +206,11 @@ TEST_CASE("wait: zero, negative and past times mean one attempt", "[promise.time
     const closed w(each_kind());
     CAPTURE(w.of.name, w.number);
     CHECK(w->attempts_in_no_time() == 0);
-    std::atomic<outcome> ends[2] = {};
+    std::atomic<wait_end> ends[2] = {};
     w->note_late(0s, ends[0]);
     w->note_late(-1h, ends[1]);
-    CHECK(ends[0] == outcome::timeout); // without suspending
-    CHECK(ends[1] == outcome::timeout);
+    CHECK(ends[0] == wait_end::timeout); // without suspending
+    CHECK(ends[1] == wait_end::timeout);
     CHECK_FALSE(w->is_open());
 }
 
@@ -223,11 +223,11 @@ TEST_CASE("wait: a time-out is not early, by its own clock, and has no effect") 
     const auto system = std::chrono::system_clock::now() + 10ms;
     CHECK_FALSE(w->wait_until(system));
     CHECK(std::chrono::system_clock::now() >= system);
-    std::atomic<outcome> end{};
+    std::atomic<wait_end> end{};
     const auto before = steady_clock::now();
     w->note_late(10ms, end);
     REQUIRE(test::has_ended(end));
-    CHECK(end == outcome::timeout);
+    CHECK(end == wait_end::timeout);
     CHECK(steady_clock::now() >= before + 10ms);
     CHECK_FALSE(w->is_open());
     w->open();
@@ -255,12 +255,12 @@ TEST_CASE("wait: a stop ends the waits it is for and no other") {
     CAPTURE(w.of.name, w.number);
     std::stop_source stop;
     std::stop_source other;
-    std::atomic<outcome> ends[5] = {};
+    std::atomic<wait_end> ends[5] = {};
     w->note_stopped(stop.get_token(), ends[0]);
     w->note_stopped(other.get_token(), ends[1]);
     test::team threads(2, [&](int i) {
-        const outcome end = w->wait((i == 0 ? stop : other).get_token());
-        if (end == outcome::through) {
+        const wait_end end = w->wait((i == 0 ? stop : other).get_token());
+        if (end == wait_end::through) {
             w->leave();
         }
         ends[2 + i] = end;
@@ -268,19 +268,19 @@ TEST_CASE("wait: a stop ends the waits it is for and no other") {
     REQUIRE(are_asleep(2));
     stop.request_stop();
     REQUIRE((test::has_ended(ends[0]) && test::has_ended(ends[2])));
-    CHECK(ends[0] == outcome::stopped);
-    CHECK(ends[2] == outcome::stopped);
-    CHECK(ends[1] == outcome::nothing_yet);
-    CHECK(ends[3] == outcome::nothing_yet);
-    CHECK(w->wait(stop.get_token()) == outcome::stopped); // requested before
+    CHECK(ends[0] == wait_end::stopped);
+    CHECK(ends[2] == wait_end::stopped);
+    CHECK(ends[1] == wait_end::nothing_yet);
+    CHECK(ends[3] == wait_end::nothing_yet);
+    CHECK(w->wait(stop.get_token()) == wait_end::stopped); // requested before
     w->note_stopped(stop.get_token(), ends[4]);
     REQUIRE(test::has_ended(ends[4]));
-    CHECK(ends[4] == outcome::stopped);
+    CHECK(ends[4] == wait_end::stopped);
     w->open();
     threads.join();
     REQUIRE(test::has_ended(ends[1]));
-    CHECK(ends[1] == outcome::through);
-    CHECK(ends[3] == outcome::through);
+    CHECK(ends[1] == wait_end::through);
+    CHECK(ends[3] == wait_end::through);
     other.request_stop(); // too late for anything
     CHECK(w->is_open());
 }
@@ -289,7 +289,7 @@ TEST_CASE("wait: a coroutine that was let through stays let through", "[promise.
     const closed w(each_kind());
     CAPTURE(w.of.name, w.number);
     test::manual_executor later;
-    outcome end{};
+    wait_end end{};
     SECTION("whatever is stopped afterwards") {
         std::stop_source stop;
         auto c = w->pass_on(later, stop.get_token(), end);
@@ -297,7 +297,7 @@ TEST_CASE("wait: a coroutine that was let through stays let through", "[promise.
         w->open();
         stop.request_stop();
         REQUIRE(later.run_all() == 1);
-        CHECK(end == outcome::through);
+        CHECK(end == wait_end::through);
     }
     SECTION("whatever the clock says afterwards") {
         const auto when = steady_clock::now() + 100ms;
@@ -307,7 +307,7 @@ TEST_CASE("wait: a coroutine that was let through stays let through", "[promise.
         const bool in_time = steady_clock::now() < when; // else the time-out may have come first
         REQUIRE(test::eventually([&] { return steady_clock::now() > when; }));
         REQUIRE(test::eventually([&] { return later.run_all() == 1; }));
-        CHECK((end == outcome::through || !in_time));
+        CHECK((end == wait_end::through || !in_time));
     }
     CHECK(w->is_open());
 }
@@ -319,7 +319,7 @@ TEST_CASE("wait: an opening, stops and time-outs at once end each wait once and 
         const closed w(kind);
         CAPTURE(w.of.name, w.number, test::run_seed());
         std::stop_source stop;
-        std::atomic<outcome> end{};
+        std::atomic<wait_end> end{};
         bool good[5] = {true, true, true, true, true};
         w->note_stopped(stop.get_token(), end);
         test::run_threads(5, [&](int i) {
@@ -333,9 +333,9 @@ TEST_CASE("wait: an opening, stops and time-outs at once end each wait once and 
             for (int n = 0; n < 10; ++n) {
                 bool through = true;
                 if (i == 2) {
-                    const outcome got = w->wait(stop.get_token());
-                    through = got == outcome::through;
-                    good[i] = good[i] && (through || got == outcome::stopped);
+                    const wait_end got = w->wait(stop.get_token());
+                    through = got == wait_end::through;
+                    good[i] = good[i] && (through || got == wait_end::stopped);
                 } else if (i == 3) {
                     through = w->wait_for(std::chrono::nanoseconds(chance.below(40'000)));
                 } else {
@@ -349,7 +349,7 @@ TEST_CASE("wait: an opening, stops and time-outs at once end each wait once and 
         });
         REQUIRE(good[2]);
         REQUIRE(test::has_ended(end));
-        REQUIRE((end == outcome::through || end == outcome::stopped));
+        REQUIRE((end == wait_end::through || end == wait_end::stopped));
         REQUIRE(w->is_open());
     }
 }
@@ -360,16 +360,16 @@ TEST_CASE("wait: a coroutine that is destroyed while it waits leaves the queue")
     const closed w(each_kind());
     const int leaves = GENERATE(0, 1, 2);
     CAPTURE(w.of.name, w.number, leaves);
-    outcome ends[3] = {};
+    wait_end ends[3] = {};
     std::vector<test::held> waiting;
-    for (outcome& end : ends) {
+    for (wait_end& end : ends) {
         waiting.push_back(w->pass(end));
         waiting.back().start();
     }
     waiting[static_cast<std::size_t>(leaves)].destroy();
     w->open();
     for (int i = 0; i < 3; ++i) {
-        CHECK(ends[i] == (i == leaves ? outcome::nothing_yet : outcome::through));
+        CHECK(ends[i] == (i == leaves ? wait_end::nothing_yet : wait_end::through));
     }
     CHECK(w->is_open());
 }
@@ -377,7 +377,7 @@ TEST_CASE("wait: a coroutine that is destroyed while it waits leaves the queue")
 TEST_CASE("wait: after its last waiter has left, it opens as before") {
     const closed w(each_kind());
     CAPTURE(w.of.name, w.number);
-    outcome end{};
+    wait_end end{};
     test::journal turns;
     auto gone = w->pass(end);
     gone.start();
@@ -389,7 +389,7 @@ TEST_CASE("wait: after its last waiter has left, it opens as before") {
     CHECK_FALSE(w->wait_for(1ms));
     w->open();
     CHECK(w->is_open());
-    CHECK(end == outcome::nothing_yet);
+    CHECK(end == wait_end::nothing_yet);
     CHECK(turns.size() == 0);
 }
 
@@ -399,7 +399,7 @@ TEST_CASE("wait: a coroutine destroyed after the grant gives it back",
     const bool has_waiter = GENERATE(false, true);
     CAPTURE(w.of.name, w.number, has_waiter);
     test::manual_executor later;
-    outcome ends[2] = {};
+    wait_end ends[2] = {};
     auto granted = w->pass_on(later, {}, ends[0]);
     auto next = w->pass_on(later, {}, ends[1]);
     granted.start();
@@ -419,21 +419,21 @@ TEST_CASE("wait: a coroutine destroyed after the grant gives it back",
     }
     granted.destroy();
     CHECK(later.run_all() == (!w.opens_for_all() && has_waiter ? 1 : 0));
-    CHECK((ends[1] == outcome::through) == has_waiter);
+    CHECK((ends[1] == wait_end::through) == has_waiter);
     CHECK(w->is_open());
 }
 
 TEST_CASE("wait: a waiter that comes through may destroy another one") {
     const closed w(each_kind());
     CAPTURE(w.of.name, w.number);
-    outcome end{};
+    wait_end end{};
     auto second = w->pass(end);
     auto first = w->pass_and_destroy(second);
     first.start();
     second.start();
     w->open();
     CHECK(first.done());
-    CHECK(end == outcome::nothing_yet);
+    CHECK(end == wait_end::nothing_yet);
     CHECK(w->is_open());
 }
 
@@ -442,17 +442,17 @@ TEST_CASE("wait: a coroutine resumes where it asked to, else inside the opening"
     const closed w(each_kind());
     CAPTURE(w.of.name, w.number);
     test::manual_executor later;
-    outcome here{};
-    outcome there{};
+    wait_end here{};
+    wait_end there{};
     auto first = w->pass(here);
     auto second = w->pass_on(later, {}, there);
     first.start();
     second.start();
     w->open();
-    CHECK(here == outcome::through);
-    CHECK(there == outcome::nothing_yet);
+    CHECK(here == wait_end::through);
+    CHECK(there == wait_end::nothing_yet);
     CHECK(later.run_all() == 1);
-    CHECK(there == outcome::through);
+    CHECK(there == wait_end::through);
 }
 
 TEST_CASE("wait: a chain of openings takes constant stack space", "[promise.resume-in-release]") {
@@ -489,7 +489,7 @@ TEST_CASE("wait: no wait allocates", "[promise.no-wait-allocates]") {
                 timed_out = !w->wait_for(1ms);
                 good[i] = w->wait_for(1h) && timed_out;
             } else if (i == 1) {
-                good[i] = w->wait(token) == outcome::stopped && w->wait(idle) == outcome::through;
+                good[i] = w->wait(token) == wait_end::stopped && w->wait(idle) == wait_end::through;
             } else {
                 w->wait();
                 good[i] = true;
@@ -513,7 +513,7 @@ TEST_CASE("wait: no wait allocates", "[promise.no-wait-allocates]") {
     SECTION("of a coroutine and of a foreign waker") {
         test::manual_executor later;
         test::journal turns;
-        outcome ends[3] = {};
+        wait_end ends[3] = {};
         auto stopped = w->pass_on(later, token, ends[0]);
         auto late = w->pass_on_until(later, steady_clock::now() + 1ms, ends[1]);
         auto other = w->pass(ends[2]);
@@ -527,15 +527,15 @@ TEST_CASE("wait: no wait allocates", "[promise.no-wait-allocates]") {
         cancelled->cancel();
         const bool in_time = test::eventually([&] {
             later.run_all();
-            return ends[0] != outcome::nothing_yet && ends[1] != outcome::nothing_yet;
+            return ends[0] != wait_end::nothing_yet && ends[1] != wait_end::nothing_yet;
         });
         w->open();
         const std::size_t made = test::allocations() - before;
         CHECK(made == 0);
         CHECK(in_time);
-        CHECK(ends[0] == outcome::stopped);
-        CHECK(ends[1] == outcome::timeout);
-        CHECK(ends[2] == outcome::through);
+        CHECK(ends[0] == wait_end::stopped);
+        CHECK(ends[1] == wait_end::timeout);
+        CHECK(ends[2] == wait_end::through);
         CHECK(turns.size() == 0);
     }
 }
@@ -548,7 +548,7 @@ TEST_CASE("wait: destroying it while there are waiters terminates with its name 
           "[promise.destroyed-with-waiters]") {
     closed w(each_kind(0, of_plain));
     const std::string said = test::dies([&] {
-        outcome end{};
+        wait_end end{};
         auto first = w->pass(end);
         auto second = w->pass(end);
         auto third = w->pass(end);
@@ -566,7 +566,7 @@ TEST_CASE("wait: destroying it while there are waiters terminates with its name 
 TEST_CASE("wait: destroying it without waiters is allowed, open or not") {
     closed w(each_kind());
     const std::string said = test::dies([&] {
-        outcome end{};
+        wait_end end{};
         auto c = w->pass(end);
         c.start();
         c.destroy();
@@ -602,7 +602,7 @@ TEMPLATE_TEST_CASE(
     an_event<test::native>, a_latch<test::native>, a_barrier<test::native>) {
     test::manual_executor later;
     std::stop_source stop;
-    outcome end{};
+    wait_end end{};
     alignas(TestType) unsigned char place[sizeof(TestType)];
     unsigned char pattern[sizeof place];
     std::memset(pattern, 0x5a, sizeof pattern); // as a lock that is free, with a sleeper
@@ -622,7 +622,7 @@ TEMPLATE_TEST_CASE(
         later.drop_all();
         c.destroy();
     }
-    CHECK(end != outcome::stopped);
+    CHECK(end != wait_end::stopped);
     CHECK(std::memcmp(place, pattern, sizeof place) == 0);
 }
 
@@ -647,7 +647,7 @@ TEMPLATE_TEST_CASE("wait: a waiter that came through may destroy it before the o
             }
             break;
         default: {
-            std::atomic<outcome> end{};
+            std::atomic<wait_end> end{};
             test::note_end(w, w.async_wait().with_stop(std::stop_token()), end);
             test::has_ended(end);
         }
