@@ -31,7 +31,6 @@ using bide::on_send;
 using bide::on_stop;
 using bide::on_timeout;
 using std::chrono::steady_clock;
-using ints = std::vector<int>;
 using channel = bide::channel<int>;
 using test::each_kind;
 using test::is_left_alone;
@@ -192,32 +191,6 @@ TEST_CASE("select: a clock that is set past a time-out ends the select", "[promi
     }
 }
 
-namespace {
-
-test::held select_and_pass(channel& ch, test::barrier& where, std::atomic<bool>& over) {
-    const auto got = co_await bide::async_select(on_recv(ch), on_timeout(1ms));
-    where.pass();
-    over = got.index() == 1;
-}
-
-} // namespace
-
-TEST_CASE("select: a coroutine that blocks after its time-out holds up no other time-out",
-          "[promise.resumed-coroutine-delays-none]") {
-    channel ch(1);
-    test::barrier where;
-    std::atomic<bool> over{false};
-    test::held first = select_and_pass(ch, where, over);
-    first.start();
-    REQUIRE(test::eventually([&] { return where.is_reached(); }));
-    waiting second(bide::async_select(on_recv(ch), on_timeout(1ms)));
-    CHECK(test::eventually([&] { return second.is_over(); }));
-    CHECK_FALSE(over);
-    where.open();
-    test::service_thread();
-    CHECK(over);
-}
-
 TEST_CASE("select: a clock that stands still does not keep another one's time-out from coming") {
     struct tag;
     using clock = test::fake_clock<tag>;
@@ -236,51 +209,6 @@ TEST_CASE("select: a clock that stands still does not keep another one's time-ou
 }
 
 // ---- Limits of the whole, and where it goes on
-
-TEST_CASE("select: async_select takes limits as every operation does") {
-    channel ch(1);
-    channel other(1);
-    std::stop_source stop = test::new_stop();
-    auto select = [&] { return bide::async_select(on_recv(ch), on_recv(other)); };
-    {
-        waiting w(select().with_timeout(1ms));
-        REQUIRE(test::eventually([&] { return w.is_over(); }));
-        test::service_thread();
-        CHECK(is(w.got(), errc::timeout));
-    }
-    {
-        waiting at_once(select().with_timeout(0s));
-        waiting past(select().with_deadline(steady_clock::now() - 1s));
-        REQUIRE(at_once.is_over());
-        REQUIRE(past.is_over());
-        CHECK(is(at_once.got(), errc::timeout));
-        CHECK(is(past.got(), errc::timeout));
-    }
-    {
-        waiting w(select().with_stop(stop.get_token()).with_timeout(1h));
-        waiting plain(select().as_result());
-        REQUIRE_FALSE(w.is_over());
-        stop.request_stop();
-        REQUIRE(test::eventually([&] { return w.is_over(); }));
-        test::service_thread();
-        CHECK(is(w.got(), errc::stopped));
-        REQUIRE(ch.try_send(1));
-        REQUIRE(plain.is_over());
-        CHECK(plain.got()->get<0>() == 1);
-    }
-    {
-        waiting at_once(select().with_stop(stop.get_token()));
-        REQUIRE(test::eventually([&] { return at_once.is_over(); }));
-        test::service_thread();
-        CHECK(is(at_once.got(), errc::stopped));
-        REQUIRE(ch.try_send(2)); // ready first
-        waiting ready(select().with_stop(stop.get_token()).with_timeout(0s));
-        REQUIRE(ready.is_over());
-        CHECK(ready.got()->get<0>() == 2);
-    }
-    REQUIRE(ch.try_send(3));
-    CHECK(ch.size() == 1); // there are no waiters
-}
 
 TEST_CASE("select: a stop or a time-out after the grant changes nothing") {
     channel ch(1);
@@ -350,26 +278,6 @@ TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") 
             return bide::async_select(on_recv(ch), on_acquire(s, 3)).with_stop(t);
         });
     }
-}
-
-TEST_CASE("select: a coroutine resumes on its executor, else inside the call that granted it") {
-    channel ch(1);
-    test::manual_executor on;
-    waiting told(bide::async_select(on_recv(ch)).resume_on(on));
-    waiting not_told(bide::async_select(on_recv(ch)));
-    std::thread::id sender;
-    test::run_threads(1, [&](int) {
-        sender = std::this_thread::get_id();
-        static_cast<void>(ch.try_send(1));
-        static_cast<void>(ch.try_send(2));
-    });
-    CHECK_FALSE(told.is_over());
-    REQUIRE(not_told.is_over());
-    CHECK(not_told.on() == sender);
-    CHECK(on.run_all() == 1);
-    REQUIRE(told.is_over());
-    CHECK(told.on() == std::this_thread::get_id());
-    CHECK(told.got().get<0>() == 1);
 }
 
 // ---- Destruction

@@ -370,25 +370,6 @@ TEST_CASE("selector: an awaited one takes limits, and may be destroyed, before a
             REQUIRE(next.is_over());
             CHECK(next.got()->number() == 2);
         }
-        { // or back into the channel
-            waiting w(any.async_select().resume_on(on));
-            REQUIRE(in.try_send(test::counted_once(tally, 3)));
-            on.drop_all();
-            w.destroy();
-            const auto got = in.try_recv();
-            REQUIRE(got);
-            CHECK(got->number() == 3);
-        }
-        { // or is destroyed where that is full
-            waiting w(any.async_select().resume_on(on));
-            REQUIRE(in.try_send(test::counted_once(tally, 4)));
-            REQUIRE(in.try_send(test::counted_once(tally, 5)));
-            on.drop_all();
-            w.destroy();
-            CHECK(tally.alive() == 1);
-            CHECK(in.try_recv()->number() == 5);
-            CHECK_FALSE(any.try_select().has_value());
-        }
         { // permits go back
             waiting w(any.async_select().resume_on(on));
             permits.release(2);

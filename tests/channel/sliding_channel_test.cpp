@@ -91,7 +91,7 @@ TEST_CASE("sliding_channel: an item of a destroyed coroutine comes back as the o
           "[promise.item-of-destroyed-coroutine]") {
     test::manual_executor later;
     sliding ch(2);
-    recv_ending none[4];
+    recv_ending none[2];
     std::size_t at = 0;
     const auto granted = [&](int item) {
         auto r = hold(ch.async_recv().resume_on(later), none[at++]);
@@ -101,11 +101,6 @@ TEST_CASE("sliding_channel: an item of a destroyed coroutine comes back as the o
         later.drop_all();
         return r;
     };
-    auto first = granted(1);
-    recv_ending next;
-    let_go(ch.async_recv(), next);
-    first.destroy();
-    CHECK(has(next, 1)); // the waiter has it
     auto second = granted(2);
     CHECK(ch.send(3));
     second.destroy();
@@ -115,10 +110,6 @@ TEST_CASE("sliding_channel: an item of a destroyed coroutine comes back as the o
     CHECK(ch.send(6));
     third.destroy(); // the oldest of three
     CHECK(take_all(ch) == ints{5, 6});
-    auto last = granted(7);
-    ch.close();
-    last.destroy();
-    CHECK(ch.empty());
 }
 
 TEST_CASE("sliding_channel: a constructor allocates and rejects a capacity, and nothing else") {

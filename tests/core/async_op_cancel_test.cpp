@@ -16,7 +16,6 @@ using test::held;
 using test::manual_executor;
 using test::outcome;
 using test::take;
-using test::take_on;
 using test::tokens;
 
 namespace {
@@ -149,99 +148,76 @@ held take_limited(tokens& t, std::stop_token a, std::stop_token b, manual_execut
 
 } // namespace
 
-TEST_CASE("async_op: each of two stop tokens ends the wait") {
+TEST_CASE(
+    "async_op: two stop tokens, of one source or two, impossible, requested before or later") {
+    enum kind { impossible, before, later };
+    for (const bool one_source : {false, true}) {
+        for (const kind a : {impossible, before, later}) {
+            for (const kind b : {impossible, before, later}) {
+                CAPTURE(one_source, a, b);
+                std::stop_source stops[2];
+                std::stop_source& second = stops[one_source ? 0 : 1];
+                const std::stop_token token_a =
+                    a == impossible ? std::stop_token() : stops[0].get_token();
+                const std::stop_token token_b =
+                    b == impossible ? std::stop_token() : second.get_token();
+                tokens t(0);
+                outcome dropped;
+                outcome granted;
+                outcome out;
+                {
+                    held gone = take_either(t, token_a, token_b, dropped);
+                    held given = take_either(t, token_a, token_b, granted);
+                    gone.start();
+                    gone.destroy();
+                    given.start();
+                    t.give();
+                    CHECK(granted.is_granted());
+                }
+                REQUIRE(t.try_take()); // the coroutine has given the token back
+                if (a == before) {
+                    stops[0].request_stop();
+                }
+                if (b == before) {
+                    second.request_stop();
+                }
+                held h = take_either(t, token_a, token_b, out);
+                h.start();
+                if (token_a.stop_requested() || token_b.stop_requested()) {
+                    CHECK(h.done());
+                    CHECK(out.on == here());
+                    CHECK(out.is(errc::stopped));
+                } else if (a == later || b == later) {
+                    CHECK(t.waiters() == 1);
+                    (a == later ? stops[0] : second).request_stop();
+                    settle(out);
+                    CHECK(out.on_resumer);
+                    CHECK(out.is(errc::stopped));
+                    second.request_stop(); // has no effect
+                } else {
+                    t.give();
+                    CHECK(out.is_granted());
+                }
+                CHECK(t.waiters() == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("async_op: its options may come in any order, and twice") {
     for (const int requested : {0, 1}) {
         tokens t(0);
-        std::stop_source stops[2];
         outcome out;
-        held h = take_either(t, stops[0].get_token(), stops[1].get_token(), out);
-        h.start();
+        manual_executor e;
+        std::stop_source stops[2];
+        held limited = take_limited(t, stops[0].get_token(), stops[1].get_token(), e, out);
+        limited.start();
         CHECK(t.waiters() == 1);
         stops[requested].request_stop();
         CHECK(t.waiters() == 0);
-        settle(out);
-        CHECK(out.is(errc::stopped));
-        CHECK(out.on_resumer);
-        stops[1 - requested].request_stop(); // has no effect
-
-        outcome also;
-        manual_executor e;
-        std::stop_source others[2];
-        held limited = take_limited(t, others[0].get_token(), others[1].get_token(), e, also);
-        limited.start();
-        CHECK(t.waiters() == 1);
-        others[requested].request_stop();
-        CHECK(t.waiters() == 0);
         CHECK(e.run_all() == 1);
-        CHECK(also.is(errc::stopped));
-    }
-}
-
-TEST_CASE("async_op: two stop tokens in every combination of possible and requested") {
-    std::stop_source requested;
-    requested.request_stop();
-    std::stop_source later;
-    const std::stop_token none;
-    const std::stop_token now = requested.get_token();
-    const std::stop_token not_yet = later.get_token();
-    const std::pair<std::stop_token, std::stop_token> over[] = {
-        {now, now}, {now, not_yet}, {not_yet, now}, {now, none}, {none, now}};
-    for (const auto& [a, b] : over) {
-        tokens t(0);
-        outcome out;
-        held h = take_either(t, a, b, out);
-        h.start();
-        CHECK(h.done());
         CHECK(out.is(errc::stopped));
-        CHECK(out.on == here());
-        CHECK(t.waiters() == 0);
-        tokens ready(1);
-        outcome granted;
-        held r = take_either(ready, a, b, granted);
-        r.start();
-        CHECK(granted.is_granted());
     }
-    tokens t(0);
-    outcome outs[3];
-    held neither = take_either(t, none, none, outs[0]);
-    held first = take_either(t, not_yet, none, outs[1]);
-    held second = take_either(t, none, not_yet, outs[2]);
-    neither.start();
-    first.start();
-    second.start();
-    CHECK(t.waiters() == 3);
-    later.request_stop();
-    settle(outs[1]);
-    settle(outs[2]);
-    CHECK(outs[1].is(errc::stopped));
-    CHECK(outs[2].is(errc::stopped));
-    t.give();
-    CHECK(outs[0].is_granted());
-}
-
-TEST_CASE("async_op: two stop tokens of one source end the wait once") {
-    tokens t(0);
-    std::stop_source stop;
-    outcome ended;
-    outcome granted;
-    {
-        outcome dropped;
-        held gone = take_either(t, stop.get_token(), stop.get_token(), dropped);
-        gone.start();
-        CHECK(t.waiters() == 1);
-    }
-    held given = take_either(t, stop.get_token(), stop.get_token(), granted);
-    given.start();
-    t.give();
-    CHECK(granted.is_granted());
-    REQUIRE(t.try_take()); // the coroutine has given the token back
-    held waits = take_either(t, stop.get_token(), stop.get_token(), ended);
-    waits.start();
-    CHECK(t.waiters() == 1);
-    stop.request_stop();
-    settle(ended);
-    CHECK(ended.is(errc::stopped));
-    CHECK(t.waiters() == 0);
 }
 
 TEST_CASE("async_op: two stop tokens, requested on two threads, end the wait once") {

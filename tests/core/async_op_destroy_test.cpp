@@ -3,17 +3,13 @@
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
-#include <support/jitter.hpp>
-#include <support/platforms.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 
-// Coroutines that are destroyed while they wait, and grants, stops and time-outs that race.
+// Coroutines that are destroyed while they wait.
 
 using namespace std::chrono_literals;
-using bide::deadline;
 using test::held;
 using test::manual_executor;
 using test::outcome;
@@ -175,49 +171,4 @@ TEST_CASE("async_op: to destroy a granted coroutine takes constant time") {
     CHECK(killer.done());
     CHECK_FALSE(out.done);
     CHECK(t.available() == static_cast<int>(many) + 1);
-}
-
-namespace {
-
-template <class P>
-test::detached take_in_storm(test::basic_tokens<P>& t, std::stop_token stop, deadline until,
-                             std::atomic<int>& granted, std::atomic<int>& failed) {
-    {
-        const auto token = co_await t.async_take().with_stop(stop).with_deadline(until);
-        ++(token ? granted : failed);
-    }
-}
-
-} // namespace
-
-TEMPLATE_TEST_CASE("async_op: grants, stops and time-outs that race end each wait once", "",
-                   test::native, test::jittery) {
-    constexpr int rounds = 20;
-    constexpr int waits = 60;
-    constexpr int given = 20;
-    for (int round = 0; round < rounds; ++round) {
-        test::basic_tokens<TestType> t(0);
-        std::deque<std::stop_source> stops(waits);
-        std::atomic<int> granted{0};
-        std::atomic<int> failed{0};
-        test::run_threads(3, [&](int me) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(3 * round + me));
-            for (int i = 0; i < (me == 0 ? given : waits); ++i) {
-                const auto which = static_cast<std::size_t>(i);
-                if (me == 0) {
-                    t.give();
-                } else if (me == 1) {
-                    stops[which].request_stop();
-                } else {
-                    take_in_storm(t, stops[which].get_token(), deadline::after(chance.rest(18)),
-                                  granted, failed);
-                }
-                chance();
-            }
-        });
-        REQUIRE(test::eventually([&] { return granted + failed == waits; }));
-        test::service_thread<TestType>(); // the last coroutine has given its token back
-        CHECK(t.waiters() == 0);
-        CHECK(t.available() == given);
-    }
 }

@@ -4,9 +4,7 @@
 #include <bide/channel/select.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <bide/sync/shared_mutex.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
@@ -45,70 +43,8 @@ template <class F> calling(F) -> calling<F>;
 
 } // namespace
 
-TEST_CASE("callback_wait: a free permit is there at once, and the waker does not run") {
-    bide::semaphore s(1);
+TEST_CASE("callback_wait: each operation of channels, a select and a sleep ring once") {
     bell b;
-    callback_wait<bide::permit> w(b.waker());
-    REQUIRE_FALSE(w.is_complete());
-    REQUIRE(w.begin(s.async_acquire()));
-    REQUIRE(w.is_complete());
-    {
-        const auto mine = w.take();
-        REQUIRE(mine.has_value());
-        REQUIRE(s.available() == 0);
-    }
-    REQUIRE(s.available() == 1);
-    REQUIRE_FALSE(w.is_complete());
-    REQUIRE(b.rings == 0);
-}
-
-TEST_CASE("callback_wait: each operation of locks, events and channels rings once") {
-    bell b;
-    SECTION("semaphore") {
-        bide::semaphore s(0);
-        callback_wait<bide::permit> w(b.waker());
-        REQUIRE_FALSE(w.begin(s.async_acquire()));
-        REQUIRE(s.waiters() == 1);
-        s.release();
-        REQUIRE(w.is_complete());
-        REQUIRE(b.rings == 1);
-        REQUIRE(w.take().has_value());
-        REQUIRE(s.available() == 1);
-    }
-    SECTION("mutex") {
-        bide::mutex m;
-        m.lock();
-        callback_wait<std::unique_lock<bide::mutex>> w(b.waker());
-        REQUIRE_FALSE(w.begin(m.async_lock()));
-        m.unlock();
-        REQUIRE(b.rings == 1);
-        REQUIRE_FALSE(m.try_lock());
-        static_cast<void>(w.take());
-        REQUIRE(m.try_lock());
-        m.unlock();
-    }
-    SECTION("shared mutex") {
-        bide::shared_mutex m;
-        m.lock();
-        callback_wait<std::shared_lock<bide::shared_mutex>> w(b.waker());
-        REQUIRE_FALSE(w.begin(m.async_lock_shared()));
-        m.unlock();
-        REQUIRE(b.rings == 1);
-        const auto mine = w.take();
-        REQUIRE(m.try_lock_shared());
-        m.unlock_shared();
-        REQUIRE_FALSE(m.try_lock());
-    }
-    SECTION("event") {
-        bide::event e;
-        callback_wait<void> w(b.waker());
-        REQUIRE_FALSE(w.begin(e.async_wait()));
-        e.set();
-        REQUIRE(b.rings == 1);
-        REQUIRE(w.take().has_value());
-        REQUIRE(w.begin(e.async_wait())); // it is set
-        REQUIRE(w.take().has_value());
-    }
     SECTION("channel, received") {
         bide::channel<std::unique_ptr<int>> c(1);
         callback_wait<decltype(c.async_recv())::value_type> w(b.waker());
@@ -152,24 +88,6 @@ TEST_CASE("callback_wait: each operation of locks, events and channels rings onc
         REQUIRE((over || b.rang()));
         REQUIRE(w.take().has_value());
     }
-}
-
-TEST_CASE("callback_wait: waits in the order of threads and coroutines") {
-    bide::semaphore s(0);
-    bell first;
-    bell second;
-    callback_wait<bide::permit> a(first.waker());
-    callback_wait<bide::permit> b(second.waker());
-    REQUIRE_FALSE(a.begin(s.async_acquire(2)));
-    REQUIRE_FALSE(b.begin(s.async_acquire()));
-    s.release();
-    REQUIRE(first.rings + second.rings == 0);
-    s.release(2);
-    REQUIRE(first.rings == 1);
-    REQUIRE(second.rings == 1);
-    static_cast<void>(a.take());
-    static_cast<void>(b.take());
-    REQUIRE(s.available() == 3);
 }
 
 TEST_CASE("callback_wait: a time-out and a stop end it, and ring") {
@@ -232,20 +150,6 @@ TEST_CASE("callback_wait: a time-out and a stop end it, and ring") {
     REQUIRE(s.waiters() == 0);
 }
 
-TEST_CASE("callback_wait: a cancelled wait rings never, and takes nothing") {
-    bide::semaphore s(0);
-    bell b;
-    callback_wait<bide::permit> w(b.waker());
-    REQUIRE(w.cancel());
-    REQUIRE_FALSE(w.begin(s.async_acquire()));
-    REQUIRE(w.cancel());
-    REQUIRE(w.is_complete());
-    REQUIRE(w.take().error() == errc::stopped);
-    s.release();
-    REQUIRE(s.available() == 1);
-    REQUIRE(b.rings == 0);
-}
-
 TEST_CASE("callback_wait: the time-out of a cancelled wait does not end the next one") {
     bide::semaphore s(0);
     bell b;
@@ -288,16 +192,6 @@ TEST_CASE("callback_wait: a cancelled send gives its item back") {
 
 TEST_CASE("callback_wait: what was granted and not taken goes back", "[promise.callback-grants]") {
     bell b;
-    SECTION("a permit, at the end") {
-        bide::semaphore s(0);
-        {
-            callback_wait<bide::permit> w(b.waker());
-            REQUIRE_FALSE(w.begin(s.async_acquire()));
-            s.release();
-            REQUIRE(s.available() == 0);
-        }
-        REQUIRE(s.available() == 1);
-    }
     SECTION("a permit, at the next begin") {
         bide::semaphore s(1);
         callback_wait<bide::permit> w(b.waker());
@@ -306,15 +200,6 @@ TEST_CASE("callback_wait: what was granted and not taken goes back", "[promise.c
         REQUIRE(s.available() == 0);
         static_cast<void>(w.take());
         REQUIRE(s.available() == 1);
-    }
-    SECTION("a lock") {
-        bide::mutex m;
-        {
-            callback_wait<std::unique_lock<bide::mutex>> w(b.waker());
-            REQUIRE(w.begin(m.async_lock()));
-        }
-        REQUIRE(m.try_lock());
-        m.unlock();
     }
     SECTION("an item, to the next receiver") {
         bide::channel<int> c(1);

@@ -476,34 +476,84 @@ TEST_CASE("result: an assignment or a swap that throws leaves both sides unchang
     STATIC_REQUIRE_FALSE(std::is_nothrow_move_assignable_v<result<breakable<false>>>);
 }
 
-TEST_CASE("result: swaps values, errors, and a value with an error") {
-    using both = result<std::unique_ptr<int>, std::string>;
-    both a(std::make_unique<int>(1));
-    both b(std::make_unique<int>(2));
-    both e(bide::unexpect, "e");
-    both f(bide::unexpect, "f");
-    a.swap(b);
-    CHECK(**a == 2);
-    swap(e, f);
-    CHECK(e.error() == "f");
-    std::swap(a, e);
-    CHECK(a.error() == "f");
-    CHECK(**e == 2);
-    a.swap(e);
-    CHECK(**a == 2);
-    CHECK(e.error() == "f");
-    a.swap(a);
-    CHECK(**a == 2);
-    e.swap(e);
-    CHECK(e.error() == "f");
-    STATIC_REQUIRE(std::is_nothrow_swappable_v<both>);
-    STATIC_REQUIRE_FALSE(std::is_swappable_v<result<immovable>>);
+namespace {
 
-    result<void, std::string> good;
-    result<void, std::string> bad(bide::unexpect, "bad");
-    swap(good, bad);
-    CHECK(good.error() == "bad");
-    CHECK(bad.has_value());
+// A value (1, 2) or an error (-1, -2) of counted types, or nothing in place of the value.
+using counted_result = result<test::counted, test::counted>;
+using counted_void = result<void, test::counted>;
+
+template <class R> R made(test::tally& in, int content) {
+    if (content < 0) {
+        return R(bide::unexpect, in, content);
+    }
+    if constexpr (std::is_void_v<typename R::value_type>) {
+        return R();
+    } else {
+        return R(std::in_place, in, content);
+    }
+}
+template <class R> bool holds(const R& r, int content) {
+    if (r.has_value() != (content > 0) || static_cast<bool>(r) != r.has_value()) {
+        return false;
+    }
+    if constexpr (std::is_void_v<typename R::value_type>) {
+        return content > 0 || r.error().number() == content;
+    } else {
+        return content > 0 ? r->number() == content : r.error().number() == content;
+    }
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE(
+    "result: copies, moves, assignments and swaps neither mix up nor lose values and "
+    "errors",
+    "", counted_result, counted_void) {
+    test::tally in;
+    for (const int from : {1, 2, -1, -2}) {
+        for (const int to : {1, 2, -1, -2}) {
+            CAPTURE(from, to);
+            const auto source = made<TestType>(in, from);
+            auto copy(source);
+            CHECK(holds(copy, from));
+            const auto moved(std::move(copy));
+            CHECK(holds(moved, from));
+            auto target = made<TestType>(in, to);
+            target = source;
+            CHECK(holds(target, from));
+            target = made<TestType>(in, to);
+            CHECK(holds(target, to));
+            auto& same = target;
+            target = same;
+            target = std::move(same);
+            CHECK(holds(target, to));
+            auto other = made<TestType>(in, from);
+            target.swap(other);
+            CHECK((holds(target, from) && holds(other, to)));
+            swap(target, other);
+            std::swap(target, other);
+            CHECK((holds(target, from) && holds(other, to)));
+            other.swap(other);
+            CHECK(holds(other, to));
+        }
+    }
+    CHECK(in.alive() == 0);
+}
+
+TEST_CASE("result: holds a move-only value and a move-only error") {
+    using both = result<std::unique_ptr<int>, refused>;
+    both value(std::make_unique<int>(7));
+    both error(bide::unexpect, refused{errc::full, std::make_unique<int>(8)});
+    both moved(std::move(value));
+    value = std::move(error);
+    moved.swap(value);
+    auto& same = moved;
+    moved = std::move(same);
+    CHECK(*moved.error().value == 8);
+    const std::unique_ptr<int> out = *std::move(value);
+    CHECK(*out == 7);
+    STATIC_REQUIRE(std::is_nothrow_swappable_v<result<std::unique_ptr<int>, std::string>>);
+    STATIC_REQUIRE_FALSE(std::is_swappable_v<result<immovable>>);
 }
 
 TEST_CASE("result: is equal to a result, a value and an error") {
@@ -703,30 +753,6 @@ TEST_CASE("result: an error may carry a code and a value") {
     CHECK(*out.value == 6);
 }
 
-TEST_CASE("result: holds a move-only value") {
-    result<std::unique_ptr<int>> r(std::make_unique<int>(7));
-    result<std::unique_ptr<int>> moved(std::move(r));
-    CHECK(*moved.value() == 7);
-    result<std::unique_ptr<int>> assigned(unexpected{errc::empty});
-    assigned = std::move(moved);
-    const std::unique_ptr<int> out = *std::move(assigned);
-    CHECK(*out == 7);
-}
-
-TEST_CASE("result: an assignment to itself changes nothing") {
-    result<std::unique_ptr<int>, refused> value(std::make_unique<int>(7));
-    auto& same_value = value;
-    value = std::move(same_value);
-    REQUIRE(value.has_value());
-    CHECK(**value == 7);
-    result<std::unique_ptr<int>, refused> error(
-        unexpected<refused>{refused{errc::full, std::make_unique<int>(8)}});
-    auto& same_error = error;
-    error = std::move(same_error);
-    REQUIRE_FALSE(error.has_value());
-    CHECK(*error.error().value == 8);
-}
-
 TEST_CASE("result: value_or returns the value or the argument") {
     CHECK(result<int>(3).value_or(9) == 3);
     CHECK(result<int>(unexpected{errc::empty}).value_or(9) == 9);
@@ -745,70 +771,6 @@ TEST_CASE("result: a value needs no default constructor and may overload address
     const result<hides_its_address> copy(r);
     CHECK(copy->number == 8);
     CHECK((*copy).number == 8);
-}
-
-TEST_CASE("result: copies, moves and assignments neither mix up nor lose values and errors") {
-    using counted = test::counted;
-    test::tally values;
-    test::tally errors;
-    using both = result<counted, counted>;
-    const auto value = [&](int n) { return both(counted(values, n)); };
-    const auto error = [&](int n) { return both(unexpected<counted>{counted(errors, n)}); };
-    {
-        both v = value(1);
-        both e = error(2);
-        both v2(v);
-        both e2(e);
-        CHECK(v2->number() == 1);
-        CHECK(e2.error().number() == 2);
-        v2 = e; // value -> error
-        CHECK_FALSE(v2.has_value());
-        CHECK(v2.error().number() == 2);
-        e2 = v; // error -> value
-        CHECK(e2->number() == 1);
-        e2 = value(3);
-        CHECK(e2->number() == 3);
-        v2 = error(4);
-        CHECK(v2.error().number() == 4);
-        both& self = v;
-        v = self;
-        CHECK(v->number() == 1);
-        v = std::move(self);
-        CHECK(v->number() == 1);
-        both moved(std::move(v));
-        CHECK(moved->number() == 1);
-        CHECK(v->number() == -1);
-        CHECK(values.alive() + errors.alive() == 5);
-    }
-    CHECK(values.alive() == 0);
-    CHECK(errors.alive() == 0);
-}
-
-TEST_CASE("result<void>: copies, moves and assignments lose no error") {
-    test::tally errors;
-    using nothing = result<void, test::counted>;
-    {
-        nothing good;
-        nothing bad(unexpected<test::counted>{test::counted(errors, 1)});
-        CHECK(good.has_value());
-        CHECK(static_cast<bool>(good));
-        CHECK_FALSE(bad.has_value());
-        nothing copy(bad);
-        CHECK(copy.error().number() == 1);
-        copy = good;
-        CHECK(copy.has_value());
-        copy = bad;
-        CHECK(copy.error().number() == 1);
-        const nothing& self = copy;
-        copy = self;
-        CHECK(copy.error().number() == 1);
-        copy = std::move(bad);
-        CHECK(copy.error().number() == 1);
-        good = nothing();
-        CHECK(good.has_value());
-        CHECK(errors.alive() == 2);
-    }
-    CHECK(errors.alive() == 0);
 }
 
 TEST_CASE("result: a move that throws passes the exception on and leaks nothing") {

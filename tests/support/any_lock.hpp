@@ -40,8 +40,6 @@ public:
         return free;
     }
 
-    // A coroutine that adds one under the lock.
-    virtual detached count(int& under_it, std::atomic<bool>& over) = 0;
     // A coroutine that notes how its wait has ended, without the lock.
     virtual detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) = 0;
 };
@@ -72,12 +70,6 @@ public:
     bide::result<void> lock(std::stop_token stop) final { return mutex_.lock(stop); }
     void unlock() final { mutex_.unlock(); }
 
-    detached count(int& under_it, std::atomic<bool>& over) final {
-        auto lock = co_await mutex_.async_lock();
-        ++under_it;
-        lock.unlock();
-        over = true;
-    }
     detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) final {
         auto got = co_await mutex_.async_lock().with_stop(stop);
         const wait_end became = wait_end_of(got);

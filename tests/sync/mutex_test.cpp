@@ -5,7 +5,6 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
@@ -49,9 +48,6 @@ const kind kinds[] = {
     {"adaptive_mutex", &make<test::lock_of<bide::adaptive_mutex>>},
     {"shared_mutex", &make<test::shared_lock_of<bide::shared_mutex>>},
     {"biased_shared_mutex", &make<test::shared_lock_of<bide::biased_shared_mutex>>},
-    // Where its sleepers sleep otherwise.
-    {"mutex", &make<test::lock_of<bide::basic_mutex<test::portable>>>},
-    {"adaptive_mutex", &make<test::lock_of<bide::basic_adaptive_mutex<test::portable>>>},
 };
 
 // Runs the rest of its test case for each kind.
@@ -99,43 +95,6 @@ TEST_CASE("lock: it is locked until it is unlocked") {
         CHECK(lock.try_lock_until(steady_clock::now() + 1s));
         CHECK_FALSE(std::unique_lock(*m, std::try_to_lock).owns_lock());
     }
-    CHECK(m->is_free());
-}
-
-TEST_CASE("lock: two never hold it, however they lock it") {
-    constexpr int rounds = 2'000;
-    const kind& of = kinds[GENERATE(range(0, static_cast<int>(std::size(kinds))))];
-    CAPTURE(of.name, test::run_seed());
-    const auto m = of.make();
-    int count = 0; // plain: a sanitizer sees whether it is ordered
-    int mine[4] = {};
-    test::run_threads(4, [&](int i) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-        for (int n = 0; n < rounds; ++n) {
-            bool locked = true;
-            switch (chance.below(6)) {
-            case 0: locked = m->try_lock(); break;
-            case 1: locked = m->try_lock_for(std::chrono::nanoseconds(chance.below(30'000))); break;
-            case 2: locked = m->lock(std::stop_token()).has_value(); break;
-            case 3: {
-                std::atomic<bool> over{false};
-                m->count(count, over);
-                mine[i] += test::eventually([&] { return over.load(); }) ? 1 : 0;
-                continue;
-            }
-            default: m->lock();
-            }
-            if (locked) {
-                ++count;
-                ++mine[i];
-                if (chance.below(64) == 0) {
-                    chance();
-                }
-                m->unlock();
-            }
-        }
-    });
-    CHECK(count == mine[0] + mine[1] + mine[2] + mine[3]);
     CHECK(m->is_free());
 }
 

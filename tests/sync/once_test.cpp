@@ -10,7 +10,6 @@
 #include "support/waiting.hpp"
 
 #include <bide/sync/once.hpp>
-#include <bide/task/task.hpp>
 
 using namespace std::chrono_literals;
 
@@ -234,32 +233,6 @@ TEST_CASE("once_cell: if a constructor or a function throws, the next caller mak
     CHECK_THROWS_AS(cell.get_or_init([]() -> picky { throw 1; }), int);
     CHECK(cell.get() == nullptr);
     CHECK(cell.get_or_init([] { return picky(2); }).value == 2);
-}
-
-TEMPLATE_TEST_CASE("once_cell: threads and coroutines get the one value", "", test::native,
-                   test::jittery) {
-    for (int round = 0; round < 200; ++round) {
-        bide::once_cell<int, TestType> cell;
-        std::atomic<int> made{0};
-        int seen[4] = {};
-        test::run_threads(4, [&](int i) {
-            if (i % 2 == 0) {
-                seen[i] = cell.get_or_init([&] { return 10 + made++; });
-            } else {
-                bide::sync_wait([](auto& c, auto& m) -> bide::task<void> {
-                    auto turn = co_await c.async_begin();
-                    if (turn) {
-                        turn.set(10 + m++);
-                    }
-                }(cell, made));
-                seen[i] = *cell.get();
-            }
-        });
-        REQUIRE(made == 1);
-        for (const int s : seen) {
-            REQUIRE(s == 10);
-        }
-    }
 }
 
 // ---- The end

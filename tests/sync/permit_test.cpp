@@ -45,19 +45,6 @@ TEST_CASE("permit: an empty one owns nothing and gives nothing back") {
     CHECK_FALSE(moved);
 }
 
-TEST_CASE("permit: its destructor gives its permits back") {
-    semaphore s(5);
-    {
-        permit one(s);
-        CHECK(one);
-        CHECK(one.count() == 1);
-        const permit three(s, 3);
-        CHECK(three.count() == 3);
-        CHECK(s.available() == 1);
-    }
-    CHECK(s.available() == 5);
-}
-
 TEST_CASE("permit: its constructor waits in the queue") {
     semaphore s(0);
     std::ptrdiff_t got = 0;
@@ -113,46 +100,6 @@ TEST_CASE("permit: one of 0 permits belongs to its semaphore") {
     CHECK(s.available() == 0);
 }
 
-TEST_CASE("permit: moving it moves the permits, once") {
-    semaphore s(5);
-    permit from(s, 2);
-    permit to = std::move(from);
-    CHECK(to.count() == 2);
-    CHECK_FALSE(from);
-    CHECK(from.count() == 0);
-    CHECK(s.available() == 3);
-
-    permit other(s, 3);
-    other = std::move(to); // and gives its own back
-    CHECK(other.count() == 2);
-    CHECK_FALSE(to);
-    CHECK(s.available() == 3);
-
-    permit& same = other;
-    other = std::move(same);
-    CHECK(other.count() == 2);
-    CHECK(s.available() == 3);
-
-    from.reset();
-    to.reset();
-    CHECK(s.available() == 3);
-    other = permit();
-    CHECK(s.available() == 5);
-}
-
-TEST_CASE("permit: reset gives back now and once") {
-    semaphore s(2);
-    {
-        permit two(s, 2);
-        two.reset();
-        CHECK_FALSE(two);
-        CHECK(two.count() == 0);
-        CHECK(s.available() == 2);
-        two.reset();
-    }
-    CHECK(s.available() == 2);
-}
-
 TEST_CASE("permit: forgotten permits vanish") {
     semaphore s(3);
     {
@@ -194,29 +141,6 @@ TEST_CASE("permit: a split outside [0, count()] is refused and changes nothing")
         CHECK(whole.count() == 3);
         CHECK(s.available() == 0);
     }
-}
-
-TEST_CASE("permit: a merge takes all permits of the other one") {
-    semaphore s(5);
-    {
-        permit a(s, 2);
-        permit b(s, 3);
-        a.merge(std::move(b));
-        CHECK(a.count() == 5);
-        CHECK_FALSE(b);
-        CHECK(b.count() == 0);
-        a.merge(permit()); // of an empty one
-        CHECK(a.count() == 5);
-        permit c;
-        c.merge(std::move(a)); // into an empty one
-        CHECK(c.count() == 5);
-        CHECK_FALSE(a);
-        permit& same = c;
-        c.merge(std::move(same));
-        CHECK(c.count() == 5);
-        CHECK(s.available() == 0);
-    }
-    CHECK(s.available() == 5);
 }
 
 TEST_CASE("permit: a merge of another semaphore's is refused and changes nothing") {
@@ -308,13 +232,6 @@ TEST_CASE("permit: what it gives back goes to the waiters") {
     CHECK(last.is_complete());
 }
 
-TEST_CASE("permit: it may be given back by another thread") {
-    semaphore s(1);
-    permit held(s);
-    test::run_threads(1, [&](int) { permit(std::move(held)).reset(); });
-    CHECK(s.try_acquire());
-}
-
 TEST_CASE("permit: splits, merges, moves and resets at random lose none") {
     const std::uint32_t seed = test::run_seed();
     INFO("BIDE_TEST_SEED=" << seed);
@@ -331,15 +248,22 @@ TEST_CASE("permit: splits, merges, moves and resets at random lose none") {
             };
             switch (chance.below(6)) {
             case 0: a = permit(s, std::try_to_lock, some(10)); break;
-            case 1: a.merge(std::move(b)); break;
+            case 1:
+                a.merge(std::move(b));
+                REQUIRE((!b || &a == &b));
+                break;
             case 2: a.merge(b.split(some(b.count()))); break;
             case 3: a = b.split(some(b.count())); break;
-            case 4: a = std::move(b); break;
-            default: a.reset();
+            case 4:
+                a = std::move(b);
+                REQUIRE((!b || &a == &b));
+                break;
+            default: a.reset(); REQUIRE_FALSE(a);
             }
             std::ptrdiff_t sum = s.available();
             for (const permit& p : held) {
                 sum += p.count();
+                REQUIRE((p || p.count() == 0));
             }
             REQUIRE(sum == all);
         }
