@@ -7,9 +7,11 @@
 // wait promises is compiled once, and runs for each kind.
 
 #include "support/coroutines.hpp"
-#include "support/foreign_wait.hpp"
 #include "support/waiting.hpp"
 
+#include <bide/channel/select.hpp>
+#include <bide/core/async_op.hpp>
+#include <bide/core/callback_wait.hpp>
 #include <bide/core/result.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
@@ -117,23 +119,28 @@ template <class Closed, class Op> held hold_end(Closed& closed, Op op, wait_end&
     end = leave_with(closed, got);
 }
 
-template <class Closed, class R, class Platform>
-class foreign_of final : public any_foreign, foreign_wait<R, Platform> {
-    using base = foreign_wait<R, Platform>;
-
+template <class Closed, class Wait> class foreign_of final : public any_foreign {
 public:
-    foreign_of(Closed& in, bide::basic_wait<R, Platform> wait, journal& turns, int name)
-        : base(std::move(wait), turns, name), in_(in) {}
+    foreign_of(Closed& in, journal& turns, int name)
+        : in_(in), turns_(turns), name_(name), wait_(bide::waker(&on_wake, this)) {}
 
-    bool start() override { return base::start(); }
-    bool cancel() override { return base::cancel(); }
+    bool start() override { return wait_.begin(in_.async_wait()); }
+    bool cancel() override { return wait_.cancel(); }
     void leave() override {
-        auto got = base::collect();
+        auto got = wait_.take();
         leave_with(in_, got);
     }
 
 private:
+    static void on_wake(void* self) noexcept {
+        auto& mine = *static_cast<foreign_of*>(self);
+        mine.turns_.add(mine.name_);
+    }
+
     Closed& in_;
+    journal& turns_;
+    const int name_;
+    Wait wait_;
 };
 
 template <class Closed> class wait_of final : public any_wait {
@@ -203,14 +210,15 @@ public:
     }
 
     std::unique_ptr<any_foreign> foreign(journal& turns, int name) override {
-        return make_foreign(in_.async_wait().as_result().as_case(), turns, name);
+        return make_foreign(in_.async_wait(), turns, name);
     }
 
 private:
-    template <class R, class Platform>
-    std::unique_ptr<any_foreign> make_foreign(bide::basic_wait<R, Platform> wait, journal& turns,
-                                              int name) {
-        return std::make_unique<foreign_of<Closed, R, Platform>>(in_, std::move(wait), turns, name);
+    template <class T, class Platform, int Stops>
+    std::unique_ptr<any_foreign> make_foreign(const bide::basic_async_op<T, Platform, Stops>&,
+                                              journal& turns, int name) {
+        using wait = bide::basic_callback_wait<T, Platform>;
+        return std::make_unique<foreign_of<Closed, wait>>(in_, turns, name);
     }
 
     Closed in_;
@@ -295,7 +303,7 @@ template <class Mutex> struct a_lock {
     void leave() { of.unlock(); }
     void pass_on() {}
 };
-// Readers, whom a writer keeps out.
+// Readers that a writer keeps out.
 template <class Mutex> struct a_reader : a_lock<Mutex> {
     void wait() { this->of.lock_shared(); }
     template <class Rest> bool wait_for(Rest rest) { return this->of.try_lock_shared_for(rest); }
@@ -389,6 +397,13 @@ struct a_turn : the_flag<Platform>, by_object<typename bide::basic_once_flag<Pla
         return this->keep_or_say(this->of.begin(stop));
     }
     auto async_wait() { return this->of.async_begin(); }
+};
+
+// A coroutine selects the lock, or an event that is never set.
+template <class Platform> struct a_select : a_lock<bide::basic_mutex<Platform>> {
+    bide::basic_event<Platform> never;
+
+    auto async_wait() { return bide::async_select(bide::on_lock(this->of), bide::on_event(never)); }
 };
 
 } // namespace test::waits

@@ -42,18 +42,6 @@ template <class Event> held pass_on(manual_executor& on, Event& e, bool& through
     co_await e.async_wait().resume_on(on);
     through = true;
 }
-template <class Event>
-held pass_on_until_stopped(manual_executor& on, Event& e, std::stop_token t, what& end) {
-    const auto got = co_await e.async_wait().with_stop(t).resume_on(on);
-    end = of(got);
-}
-template <class Event>
-held pass_on_until(manual_executor& on, Event& e, std::chrono::steady_clock::time_point when,
-                   what& end) {
-    const auto got = co_await e.async_wait().with_deadline(when).resume_on(on);
-    end = of(got);
-}
-
 } // namespace test::event_waits
 
 #endif

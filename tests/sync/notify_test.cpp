@@ -3,7 +3,6 @@
 #include "support/death.hpp"
 #include "support/event_waits.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
@@ -320,45 +319,6 @@ TEST_CASE("notify: a listener takes a permit when it is enabled") {
         CHECK_FALSE(n.try_wait());
     }
     CHECK(n.try_wait());
-}
-
-TEMPLATE_TEST_CASE("notify: consumers that listen, look and wait miss no item of any producer", "",
-                   test::native, test::portable) {
-    constexpr int items = 1'000;
-    bide::basic_notify<TestType> n;
-    std::atomic<int> stored{0};
-    std::atomic<int> taken{0};
-    test::run_threads(4, [&](int i) {
-        if (i < 2) {
-            for (int k = 0; k < items; ++k) {
-                stored.fetch_add(1, std::memory_order_relaxed);
-                n.notify_one();
-            }
-            return;
-        }
-        const auto take = [&] {
-            int have = stored.load(std::memory_order_relaxed);
-            while (have > 0) {
-                if (stored.compare_exchange_weak(have, have - 1, std::memory_order_relaxed)) {
-                    return true;
-                }
-            }
-            return false;
-        };
-        while (taken.load() < 2 * items) {
-            typename bide::basic_notify<TestType>::listener next(n);
-            if (take()) {
-                if (taken.fetch_add(1) + 1 == 2 * items) {
-                    n.notify_all();
-                }
-                continue;
-            }
-            if (taken.load() < 2 * items) {
-                next.wait();
-            }
-        }
-    });
-    CHECK(taken == 2 * items);
 }
 
 // ---- Waits that end early
