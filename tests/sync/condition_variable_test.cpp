@@ -676,42 +676,6 @@ TEMPLATE_TEST_CASE(
 
 // ---- Tasks
 
-TEST_CASE("condition_variable: tasks and threads pass a turn round, each with a predicate") {
-    constexpr int rounds = 300;
-    constexpr int players = 4;
-    bide::mutex mutex;
-    bide::condition_variable changed;
-    int turn = 0;
-    {
-        bide::scheduler workers;
-        std::vector<bide::join_handle<>> tasks;
-        for (int me = 0; me < 2; ++me) {
-            tasks.push_back(workers.spawn(
-                [](bide::mutex& m, bide::condition_variable& cv, int& t, int name) -> bide::task<> {
-                    for (int i = 0; i < rounds; ++i) {
-                        auto lock = co_await m.async_lock();
-                        const auto is_mine = [&t, name] { return t % players == name; };
-                        co_await cv.async_wait(lock, is_mine);
-                        ++t;
-                        cv.notify_all();
-                    }
-                }(mutex, changed, turn, me)));
-        }
-        test::run_threads(2, [&](int i) {
-            for (int n = 0; n < rounds; ++n) {
-                std::unique_lock lock(mutex);
-                changed.wait(lock, [&] { return turn % players == 2 + i; });
-                ++turn;
-                changed.notify_all();
-            }
-        });
-        for (auto& t : tasks) {
-            std::move(t).join();
-        }
-    }
-    CHECK(turn == rounds * players);
-}
-
 TEST_CASE(
     "condition_variable: a cancelled task gets the lock back, and is told that it was stopped") {
     const bool conditional = GENERATE(false, true);

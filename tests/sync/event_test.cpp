@@ -1,13 +1,11 @@
 #include "support/coroutines.hpp"
 #include "support/event_waits.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/sync/event.hpp>
-#include <bide/task/task.hpp>
 
 using namespace std::chrono_literals;
 using namespace test::event_waits;
@@ -23,9 +21,6 @@ static_assert(noexcept(std::declval<bide::event&>().reset()));
 static_assert(noexcept(std::declval<const bide::event&>().is_set()));
 
 namespace {
-
-using std::chrono::steady_clock;
-using counts = std::vector<int>;
 
 constinit bide::event unset_at_start;
 constinit bide::event set_at_start(true);
@@ -135,46 +130,6 @@ TEST_CASE("event: a coroutine that resets it inside set() waits for the next set
     }
 }
 
-TEMPLATE_TEST_CASE("event: sets and resets that race leave no waiter behind", "", test::native,
-                   test::portable) {
-    using event = bide::basic_event<TestType>;
-    for (int round = 0; round < 300; ++round) {
-        event e;
-        std::atomic<int> setting{2};
-        int passed[2] = {};
-        test::run_threads(4, [&](int i) {
-            test::jitter pause(test::run_seed() + static_cast<std::uint32_t>(round * 4 + i));
-            if (i < 2) {
-                for (int n = 0; n < 20; ++n) {
-                    pause();
-                    e.set();
-                    if (n % 2 == i) {
-                        e.reset();
-                    }
-                }
-                if (--setting == 0) {
-                    e.set(); // the last word
-                }
-            } else {
-                for (int n = 0; n < 10; ++n) {
-                    pause();
-                    if (n % 3 == 0) {
-                        e.wait();
-                        ++passed[i - 2];
-                    } else if (n % 3 == 1) {
-                        passed[i - 2] += e.wait(std::stop_token()) ? 1 : 0;
-                    } else {
-                        passed[i - 2] += e.wait_for(1h) ? 1 : 0;
-                    }
-                }
-            }
-        });
-        REQUIRE(e.is_set());
-        REQUIRE(passed[0] == 10);
-        REQUIRE(passed[1] == 10);
-    }
-}
-
 TEST_CASE("event: a consumer that resets, looks and waits misses no set() of two producers",
           "[promise.event-set-before-reset]") {
     constexpr int items = 2'000;
@@ -214,16 +169,3 @@ TEST_CASE("event: a consumer that resets, looks and waits misses no set() of two
 }
 
 // ---- Coroutines
-
-TEST_CASE("event: a chain of sets takes constant stack space") {
-    constexpr std::size_t length = 20'000;
-    std::vector<bide::event> chain(length + 1);
-    for (std::size_t i = 0; i < length; ++i) {
-        [](bide::event& mine, bide::event& next) -> test::detached {
-            co_await mine.async_wait();
-            next.set();
-        }(chain[i], chain[i + 1]);
-    }
-    chain[0].set();
-    CHECK(chain[length].is_set());
-}

@@ -1,14 +1,12 @@
 #include "support/alloc.hpp"
 #include "support/death.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/keyed_mutex.hpp>
-#include <bide/task/task.hpp>
 
 using namespace std::chrono_literals;
 
@@ -196,30 +194,6 @@ TEST_CASE("keyed_mutex: what Equal or the copy of a key throws locks nothing and
         CHECK_FALSE(m.try_lock(other.key()));
     }
     CHECK(fragile::alive == 0);
-}
-
-TEMPLATE_TEST_CASE("keyed_mutex: no two threads or coroutines hold one key", "", test::native,
-                   test::jittery) {
-    constexpr int keys = 3;
-    constexpr int turns = 300;
-    keyed_on<TestType> m(2);
-    int counts[keys] = {}; // plain: a sanitizer sees whether they are ordered
-    test::run_threads(4, [&](int i) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-        for (int turn = 0; turn < turns; ++turn) {
-            const int key = (turn + i) % keys;
-            if (chance.below(2) == 0) {
-                const auto held = m.lock(key);
-                ++counts[key];
-            } else {
-                bide::sync_wait([](auto& of, int k, int& count) -> bide::task<void> {
-                    const auto held = co_await of.async_lock(k);
-                    ++count;
-                }(m, key, counts[key]));
-            }
-        }
-    });
-    CHECK(counts[0] + counts[1] + counts[2] == 4 * turns);
 }
 
 #if BIDE_TESTS_CAN_DIE

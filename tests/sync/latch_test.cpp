@@ -1,12 +1,8 @@
 #include "support/event_waits.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
-#include "support/last_touch.hpp"
-#include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/sync/latch.hpp>
-#include <bide/task/task.hpp>
 
 using namespace std::chrono_literals;
 using namespace test::event_waits;
@@ -22,7 +18,6 @@ static_assert(bide::latch::max() >= std::numeric_limits<std::ptrdiff_t>::max() /
 
 namespace {
 
-using std::chrono::steady_clock;
 using counts = std::vector<int>;
 
 constinit bide::latch two_at_start(2);
@@ -114,60 +109,4 @@ TEST_CASE("latch: it counts down from max()") {
     }
     CHECK(l.try_wait());
     CHECK(through == has_waiter);
-}
-
-TEMPLATE_TEST_CASE("latch: each arrival counts, while other threads arrive, wait and give up", "",
-                   test::native, test::portable) {
-    using latch = bide::basic_latch<TestType>;
-    for (int round = 0; round < 300; ++round) {
-        latch l(6);
-        int parts[3] = {};
-        int sums[3] = {};
-        bool early[3] = {};
-        test::run_threads(3, [&](int i) {
-            test::jitter pause(test::run_seed() + static_cast<std::uint32_t>(round * 3 + i));
-            early[i] = early[i] || l.try_wait();
-            pause();
-            l.count_down();
-            pause();
-            early[i] = early[i] || l.wait_for(std::chrono::nanoseconds(pause.below(20'000)));
-            parts[i] = 1 + i; // plain: a sanitizer sees whether it is ordered
-            l.arrive_and_wait();
-            sums[i] = parts[0] + parts[1] + parts[2];
-        });
-        for (int i = 0; i < 3; ++i) {
-            REQUIRE_FALSE(early[i]);
-            REQUIRE(sums[i] == 6);
-        }
-        REQUIRE(l.try_wait());
-    }
-}
-
-TEST_CASE(
-    "latch: a thread that sees it at zero may destroy it before the calls of count_down() return",
-    "[promise.destroy-after-success]") {
-    using bide::latch;
-    constexpr int arriving = 3;
-    const auto make = [](void* at, int round) {
-        return ::new (at) latch(arriving + (round % 5 == 0 ? 1 : 0));
-    };
-    const auto arrive = [](latch& l) { l.count_down(); };
-    const auto pass_it = [](latch& l, int round) {
-        switch (round % 5) {
-        case 0: l.arrive_and_wait(); break;
-        case 1: l.wait(); break;
-        case 2:
-            while (!l.wait_for(std::chrono::nanoseconds(round % 1'000))) {
-            }
-            break;
-        case 3: // with a look
-            while (!l.try_wait()) {
-                bide::native_platform::pause();
-            }
-            break;
-        default:
-            bide::sync_wait([](latch& at) -> bide::task<void> { co_await at.async_wait(); }(l));
-        }
-    };
-    CHECK(test::late_touches<latch>(arriving, 3'000, make, arrive, pass_it) == 0);
 }

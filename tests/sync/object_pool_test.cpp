@@ -2,7 +2,6 @@
 #include "support/death.hpp"
 #include "support/foreign_wait.hpp"
 #include "support/gate.hpp"
-#include "support/jitter.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
@@ -570,47 +569,6 @@ TEST_CASE("object_pool: its objects and callables may be of any type") {
     CHECK(*converted.acquire() == "text");
     bide::object_pool aggregate({.limit = 1, .keep = 1, .idle_time = 1min}, &global_number);
     CHECK(*aggregate.acquire() == 7);
-}
-
-TEMPLATE_TEST_CASE("object_pool: never more objects than its limit, and each one has one borrower",
-                   "", test::native, test::jittery) {
-    struct counter {
-        std::atomic<int>* alive;
-        int uses = 0; // plain: a sanitizer sees whether they are ordered
-        counter(std::atomic<int>* in, std::atomic<int>& most) : alive(in) {
-            const int now = ++*alive;
-            for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
-            }
-        }
-        counter(const counter&) = delete;
-        counter& operator=(const counter&) = delete;
-        ~counter() { --*alive; }
-    };
-    constexpr int turns = 300;
-    std::atomic<int> alive{0};
-    std::atomic<int> most{0};
-    std::atomic<int> uses{0};
-    {
-        auto options = of(2);
-        options.idle_time = std::chrono::nanoseconds(20'000);
-        bide::object_pool<counter, TestType> p(options, [&] { return counter(&alive, most); });
-        test::run_threads(4, [&](int i) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-            for (int turn = 0; turn < turns; ++turn) {
-                auto held = p.acquire();
-                ++held->uses;
-                ++uses;
-                switch (chance.below(8)) {
-                case 0: held.discard(); break;
-                case 1: p.trim(); break;
-                default: break;
-                }
-            }
-        });
-    }
-    CHECK(uses == 4 * turns);
-    CHECK(most <= 2);
-    CHECK(alive == 0);
 }
 
 #if BIDE_TESTS_CAN_DIE

@@ -1,7 +1,5 @@
 #include "support/gate.hpp"
 #include "support/is_free.hpp"
-#include "support/jitter.hpp"
-#include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
@@ -115,43 +113,6 @@ TEST_CASE("scoped_lock: an exception of a lock unlocks the mutexes before it") {
     CHECK_THROWS_AS(bide::scoped_lock(m.third, m.second, m.first), std::runtime_error);
     CHECK(test::is_free(m.first));
     CHECK(test::is_free(m.third));
-}
-
-TEMPLATE_TEST_CASE("scoped_lock: threads that name the mutexes in other orders do not deadlock",
-                   "[promise.several-locks]", test::native, test::jittery) {
-    bide::basic_mutex<TestType> a;
-    bide::basic_adaptive_mutex<TestType> b;
-    bide::basic_shared_mutex<TestType> c;
-    int counts[3] = {};
-    constexpr int turns = 200;
-    test::run_threads(4, [&](int i) {
-        for (int turn = 0; turn < turns; ++turn) {
-            switch (i) {
-            case 0: {
-                const bide::scoped_lock held(a, b, c);
-                ++counts[0], ++counts[1], ++counts[2];
-                break;
-            }
-            case 1: {
-                const bide::scoped_lock held(c, a);
-                ++counts[0], ++counts[2];
-                break;
-            }
-            case 2: {
-                const bide::scoped_lock held(b, a);
-                ++counts[0], ++counts[1];
-                break;
-            }
-            default: {
-                const bide::scoped_lock held(c, b);
-                ++counts[1], ++counts[2];
-            }
-            }
-        }
-    });
-    CHECK(counts[0] == 3 * turns);
-    CHECK(counts[1] == 3 * turns);
-    CHECK(counts[2] == 3 * turns);
 }
 
 TEST_CASE("scoped_lock: gets its turn while other threads never leave its mutexes free",

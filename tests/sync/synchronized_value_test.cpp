@@ -37,13 +37,6 @@ template <class V> bool is_free(V& v) {
     return free;
 }
 
-// What became of a wait.
-enum class what { nothing_yet, locked, stopped, timeout };
-
-template <class T> what of(const bide::result<T>& got) {
-    return got ? what::locked : got.error() == bide::errc::stopped ? what::stopped : what::timeout;
-}
-
 // Adds one under the lock.
 template <class V> test::detached add_one(V& v) {
     const auto value = co_await v.async_lock();
@@ -53,24 +46,6 @@ template <class V> test::held add_one_on(test::manual_executor& e, V& v) {
     const auto value = co_await v.async_lock().resume_on(e);
     ++*value;
 }
-template <class V> test::detached note_stopped(V& v, std::stop_token t, std::atomic<what>& end) {
-    auto got = co_await v.async_lock().with_stop(t);
-    const what became = of(got);
-    if (got) {
-        got->unlock();
-    }
-    end = became;
-}
-template <class V>
-test::detached note_late(V& v, std::chrono::nanoseconds rest, std::atomic<what>& end) {
-    auto got = co_await v.async_lock().with_timeout(rest);
-    const what became = of(got);
-    if (got) {
-        got->unlock();
-    }
-    end = became;
-}
-
 struct point {
     point(int a, std::unique_ptr<int> b) : x(a), y(std::move(b)) {}
     int x;
@@ -310,30 +285,6 @@ TEMPLATE_TEST_CASE("synchronized_value: a coroutine is handed the value and its 
     CHECK(later.run_all() == 1);
     CHECK(c.done());
     CHECK(*v.lock() == 3);
-}
-
-TEMPLATE_TEST_CASE("synchronized_value: a coroutine's wait ends by a stop or a time-out", "",
-                   bide::mutex, bide::adaptive_mutex) {
-    bide::synchronized_value<int, TestType> v(0);
-    std::stop_source stop;
-    std::atomic<what> ends[5] = {};
-    auto held = v.lock();
-    note_stopped(v, stop.get_token(), ends[0]);
-    note_late(v, 1ms, ends[1]);
-    note_late(v, -1s, ends[2]);
-    CHECK(ends[2] == what::timeout);
-    CHECK(ends[0] == what::nothing_yet);
-    stop.request_stop();
-    REQUIRE(test::eventually(
-        [&] { return ends[0] != what::nothing_yet && ends[1] != what::nothing_yet; }));
-    CHECK(ends[0] == what::stopped);
-    CHECK(ends[1] == what::timeout);
-    held.unlock();
-    note_stopped(v, stop.get_token(), ends[3]); // ready first
-    note_late(v, -1s, ends[4]);
-    CHECK(ends[3] == what::locked);
-    CHECK(ends[4] == what::locked);
-    CHECK(v.try_lock());
 }
 
 TEMPLATE_TEST_CASE(
