@@ -94,26 +94,6 @@ TEST_CASE("channel: a coroutine that is resumed may send, receive, close and des
 
 // ---- Order
 
-TEST_CASE("channel: what came before a send is seen by the receiver") {
-    const std::size_t capacity = GENERATE(0u, 1u, 3u);
-    constexpr int n = 60;
-    channel ch(capacity);
-    std::array<int, n> news{}; // plain: a sanitizer sees whether it is ordered
-    bool good = true;
-    test::run_threads(2, [&](int i) {
-        for (int k = 0; k < n; ++k) {
-            if (i == 0) {
-                news[static_cast<std::size_t>(k)] = k;
-                static_cast<void>(ch.send(k));
-            } else {
-                const std::optional<int> got = ch.recv();
-                good = good && got == k && news[static_cast<std::size_t>(k)] == k;
-            }
-        }
-    });
-    CHECK(good);
-}
-
 TEST_CASE("channel: a sieve of coroutines finds the primes") {
     const std::size_t capacity = GENERATE(0u, 1u, 5u);
     std::deque<channel> between;

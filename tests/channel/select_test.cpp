@@ -914,20 +914,6 @@ TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other
     bide::event e;
     test::manual_executor later;
     m.lock();
-    SECTION("the unlock") {
-        {
-            waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
-            m.unlock();
-            e.set();
-            CHECK_FALSE(test::is_free(m));
-            CHECK(later.run_all() == 1);
-            REQUIRE(w.is_over());
-            REQUIRE(w.got().index() == 0);
-            CHECK(w.got().template get<0>().owns_lock());
-            CHECK_FALSE(test::is_free(m));
-        }
-        CHECK(test::is_free(m));
-    }
     SECTION("the event") {
         waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
         e.set();
@@ -956,17 +942,6 @@ TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other
         REQUIRE(w.is_over());
         CHECK(w.got().index() == 1);
         CHECK_FALSE(test::is_free(m));
-    }
-    SECTION("the unlock, and the coroutine is destroyed") {
-        waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
-        m.unlock();
-        CHECK_FALSE(test::is_free(m));
-        SECTION("before it goes on") { w.destroy(); }
-        SECTION("afterwards") {
-            CHECK(later.run_all() == 1);
-            w.got().template get<0>().unlock();
-        }
-        CHECK(test::is_free(m));
     }
     SECTION("of two selects that hang on each other's lock") {
         TestType other;
@@ -1015,53 +990,6 @@ TEMPLATE_TEST_CASE("select: a synchronized_value is locked with its value", "", 
         CHECK_FALSE(v.try_lock());
     }
     CHECK(v.try_lock());
-}
-
-TEMPLATE_TEST_CASE("select: a lock is held by one and never lost, with whatever it is selected", "",
-                   BIDE_EACH_MUTEX) {
-    constexpr int rounds = 2'000;
-    constexpr int threads = 4;
-    TestType m;
-    channel c(1);
-    bide::event e;
-    int count = 0; // plain: a sanitizer sees whether it is ordered
-    int locked[threads] = {};
-    test::run_threads(threads, [&](int i) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-        for (int n = 0; n < rounds; ++n) {
-            const auto add = [&] {
-                ++count;
-                ++locked[i];
-                if (chance.below(16) == 0) {
-                    chance();
-                }
-            };
-            switch (chance.below(5)) {
-            case 0: {
-                const std::lock_guard held(m);
-                add();
-                break;
-            }
-            case 1: static_cast<void>(c.try_send(n)); break;
-            case 2:
-                e.set();
-                e.reset();
-                break;
-            default: {
-                const auto got = bide::select(on_recv(c), on_lock(m), on_event(e));
-                if (got.index() == 1) {
-                    add();
-                }
-            }
-            }
-        }
-    });
-    int all = 0;
-    for (const int n : locked) {
-        all += n;
-    }
-    CHECK(count == all);
-    CHECK(test::is_free(m));
 }
 
 // ---- Other channels

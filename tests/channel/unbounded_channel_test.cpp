@@ -200,53 +200,6 @@ TEST_CASE("unbounded_channel: where sends and receives keep up, nothing is alloc
     CHECK(test::allocations_here() == before + 2);
 }
 
-TEST_CASE("unbounded_channel: where memory has run out, send throws and nothing has changed") {
-    if (!test::counts_allocations()) {
-        return;
-    }
-    test::tally t;
-    bide::unbounded_channel<test::counted> ch;
-    std::vector<test::counted> batch;
-    for (int i = 0; i < 2 * segment<test::counted>; ++i) {
-        batch.emplace_back(t, i);
-    }
-    const auto fails_to_send = [&] {
-        test::counted item(t, 77);
-        bool failed = false;
-        {
-            const test::out_of_memory now;
-            try {
-                static_cast<void>(ch.send(item));
-            } catch (const std::bad_alloc&) {
-                failed = true;
-            }
-        }
-        return failed;
-    };
-    CHECK(fails_to_send());
-    CHECK(ch.empty());
-    {
-        const test::out_of_memory now;
-        CHECK(ch.try_send_n(batch) == 0);
-    }
-    REQUIRE(ch.try_send(test::counted(t, -2)));
-    std::size_t sent = 0;
-    {
-        const test::out_of_memory now;
-        sent = ch.try_send_n(batch); // as many as there is room for
-    }
-    CHECK(sent == static_cast<std::size_t>(segment<test::counted> - 1));
-    CHECK(batch[sent].number() == static_cast<int>(sent));
-    CHECK(fails_to_send());
-    CHECK(ch.size() == sent + 1);
-    CHECK_FALSE(ch.is_closed());
-    CHECK(ch.try_send_n(std::span(batch).subspan(sent)) == batch.size() - sent);
-    CHECK(ch.recv()->number() == -2);
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-        REQUIRE(ch.recv()->number() == static_cast<int>(i));
-    }
-}
-
 // ---- Waiting
 
 TEST_CASE("unbounded_channel: a coroutine waits for a batch's first item") {
@@ -276,8 +229,8 @@ TEST_CASE("unbounded_channel: a coroutine waits for a batch's first item") {
     CHECK(counts == std::vector<std::size_t>{0, 1, 2, 1, 0});
 }
 
-TEST_CASE(
-    "unbounded_channel: an item that came to a destroyed receiver goes to the next, or back") {
+TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes back before all other "
+          "items") {
     test::manual_executor later;
     channel ch;
     ints told;
@@ -290,18 +243,6 @@ TEST_CASE(
         return r;
     };
 
-    auto first = granted(1);
-    recv_into(ch, told);
-    first.destroy();
-    CHECK(told == ints{1}); // the waiter has it
-
-    auto second = granted(2);
-    second.destroy();
-    CHECK(ch.size() == 1);
-    auto none = recv_later(later, ch, told); // never started
-    CHECK(ch.recv() == 2);
-
-    // Before all other items, whatever their place in the segment.
     for (int inside = 0; inside <= segment<int>; inside += segment<int> / 4) {
         auto third = granted(3);
         auto fourth = granted(4);
@@ -317,13 +258,6 @@ TEST_CASE(
         REQUIRE(rest.size() == static_cast<std::size_t>(inside));
         REQUIRE((rest.empty() || (rest.front() == 10 && rest.back() == 9 + inside)));
     }
-
-    auto last = granted(5);
-    ch.close();
-    CHECK_FALSE(ch.recv());
-    last.destroy();
-    CHECK_FALSE(ch.recv()); // nothing comes back into a closed one
-    CHECK(ch.empty());
 }
 
 TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes back unless closed or "

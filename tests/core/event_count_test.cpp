@@ -109,50 +109,6 @@ TEMPLATE_TEST_CASE("event_count: notify_all ends all waits", "", test::native, t
 
 // Several consumers, and one notification for each item. If a notification were lost, an item would
 // stay and a consumer would sleep.
-BIDE_EVENT_COUNT_TEST_CASE(
-    "event_count: every item is taken once, and no consumer sleeps while there is one") {
-    constexpr int producers = 2;
-    constexpr int consumers = 3;
-    constexpr int each = 2'000;
-    basic_event_count<TestType> events;
-    std::atomic<int> items{0};
-    std::atomic<int> left{producers * each};
-    std::vector<int> taken(consumers);
-    const auto take = [&] {
-        int seen = items.load();
-        while (seen > 0 && !items.compare_exchange_weak(seen, seen - 1)) {
-        }
-        return seen > 0;
-    };
-    test::run_threads(producers + consumers, [&](int me) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
-        if (me < producers) {
-            for (int i = 0; i < each; ++i) {
-                items.fetch_add(1);
-                events.notify_one();
-                chance();
-            }
-            return;
-        }
-        while (left.load() > 0) {
-            const auto epoch = events.prepare();
-            if (take()) {
-                events.cancel();
-                ++taken[static_cast<std::size_t>(me - producers)];
-                if (--left == 0) {
-                    events.notify_all();
-                }
-            } else if (left.load() == 0) {
-                events.cancel();
-            } else {
-                events.wait(epoch);
-            }
-        }
-    });
-    CHECK(taken[0] + taken[1] + taken[2] == producers * each);
-    CHECK(items == 0);
-}
-
 TEST_CASE("event_count: a notification without waiters makes no system call") {
     struct tag {};
     using platform = test::counting<tag>;

@@ -27,6 +27,9 @@ TEMPLATE_TEST_CASE("parker: several unparks count once", "", test::native, test:
     p.unpark();
     CHECK(p.park_for(1h));
     CHECK_FALSE(p.park_for(1ms));
+    p.unpark(); // the time-out does not affect later parks
+    CHECK(p.park_for(1h));
+    CHECK_FALSE(p.park_for(1us));
 }
 
 TEMPLATE_TEST_CASE("parker: a park without a token times out, not before its time", "",
@@ -56,38 +59,8 @@ TEMPLATE_TEST_CASE("parker: a zero or negative time is one attempt, which takes 
     CHECK_FALSE(p.park_for(0s));
 }
 
-TEMPLATE_TEST_CASE("parker: a park that timed out does not affect later parks", "", test::native,
-                   test::portable) {
-    basic_parker<TestType> p;
-    CHECK_FALSE(p.park_for(1us));
-    p.unpark();
-    CHECK(p.park_for(1h));
-    CHECK_FALSE(p.park_for(1us));
-}
-
-BIDE_PARKER_TEST_CASE("parker: each park waits for a token and ends with it") {
-    constexpr int rounds = 1'000;
-    basic_parker<TestType> parkers[2];
-    int passed[2] = {0, 0};
-    test::run_threads(2, [&](int me) {
-        for (int i = 0; i < rounds; ++i) {
-            if (me == 0) {
-                parkers[1].unpark();
-                parkers[0].park();
-            } else {
-                parkers[1].park();
-                parkers[0].unpark();
-            }
-            ++passed[me];
-        }
-    });
-    CHECK(passed[0] == rounds);
-    CHECK(passed[1] == rounds);
-    CHECK_FALSE(parkers[0].park_for(0s));
-    CHECK_FALSE(parkers[1].park_for(0s));
-}
-
-BIDE_PARKER_TEST_CASE("parker: writes before unpark are visible after park") {
+BIDE_PARKER_TEST_CASE(
+    "parker: each park waits for a token, ends with it, and sees what came before it") {
     constexpr int rounds = 1'000;
     int data = 0; // plain
     int seen_wrong = 0;
@@ -132,71 +105,6 @@ TEMPLATE_TEST_CASE("parker: an unpark that finds a token also orders its writes"
 }
 
 // The notifier sends the next token when the last one was counted: none is lost, none is doubled.
-BIDE_PARKER_TEST_CASE("parker: tokens that race with time-outs are neither lost nor doubled") {
-    constexpr int tokens = 2'000;
-    basic_parker<TestType> p;
-    std::atomic<int> taken{0};
-    test::run_threads(2, [&](int me) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
-        if (me == 0) {
-            while (taken.load() < tokens) {
-                if (p.park_for(chance.rest(15))) {
-                    ++taken;
-                }
-            }
-        } else {
-            for (int sent = 1; sent <= tokens; ++sent) {
-                chance.dawdle(15);
-                p.unpark();
-                while (taken.load() < sent) {
-                    chance();
-                }
-            }
-        }
-    });
-    CHECK(taken == tokens);
-    CHECK_FALSE(p.park_for(0s));
-}
-
-BIDE_PARKER_TEST_CASE("parker: it may be destroyed as soon as park has returned") {
-    constexpr int rounds = 500;
-    std::atomic<basic_parker<TestType>*> current{nullptr};
-    test::run_threads(2, [&](int me) {
-        for (int i = 0; i < rounds; ++i) {
-            if (me == 0) {
-                auto p = std::make_unique<basic_parker<TestType>>();
-                current.store(p.get());
-                p->park();
-            } else {
-                basic_parker<TestType>* p = nullptr;
-                while ((p = current.exchange(nullptr)) == nullptr) {
-                    std::this_thread::yield();
-                }
-                p->unpark();
-            }
-        }
-    });
-    SUCCEED();
-}
-
-BIDE_PARKER_TEST_CASE("parker: many threads unpark at once") {
-    constexpr int rounds = 500;
-    basic_parker<TestType> p;
-    std::atomic<int> round{0};
-    test::run_threads(4, [&](int me) {
-        for (int i = 1; i <= rounds; ++i) {
-            if (me == 0) {
-                round.store(i);
-                p.park();
-            } else {
-                test::eventually([&] { return round.load() >= i; });
-                p.unpark();
-            }
-        }
-    });
-    CHECK(round == rounds);
-}
-
 TEMPLATE_TEST_CASE("parker: a deadline on another clock is kept on that clock", "", test::native,
                    test::portable) {
     using clock = test::fake_clock<TestType>;

@@ -14,9 +14,6 @@ using bide::deadline;
 using bide::wait_status;
 using test::basic_tokens;
 
-#define BIDE_THREAD_WAIT_TEST_CASE(name)                                                           \
-    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
-
 TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
     basic_tokens<test::native> t(2);
     CHECK(t.take_until(deadline::never()) == wait_status::granted);
@@ -24,30 +21,6 @@ TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
     t.close();
     CHECK(t.take_until(deadline::never()) == wait_status::closed);
     CHECK(t.take(std::stop_token()) == wait_status::closed);
-}
-
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a grant and a close end the wait of a sleeping thread") {
-    constexpr int rounds = 80;
-    for (const wait_status expected : {wait_status::granted, wait_status::closed}) {
-        int right = 0;
-        for (int i = 0; i < rounds; ++i) {
-            basic_tokens<TestType> t(0);
-            const bool stoppable = i % 2 == 0;
-            wait_status seen{};
-            test::run_threads(2, [&](int me) {
-                if (me == 1) {
-                    seen = stoppable ? t.take(test::new_stop().get_token())
-                                     : t.take_until(deadline::after(1h));
-                } else if (expected == wait_status::closed) {
-                    t.close();
-                } else {
-                    t.give();
-                }
-            });
-            right += seen == expected ? 1 : 0;
-        }
-        CHECK(right == rounds);
-    }
 }
 
 TEMPLATE_TEST_CASE("thread_wait: a stop before or during the wait ends it", "", test::native,

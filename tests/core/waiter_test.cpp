@@ -83,33 +83,6 @@ BIDE_WAITER_TEST_CASE("waiter: the publication ends park, and earlier writes are
     CHECK(wrong == 0);
 }
 
-BIDE_WAITER_TEST_CASE(
-    "waiter: an owner that spins for a decided outcome gets it and may free the node") {
-    constexpr int rounds = 100;
-    std::atomic<basic_waiter<TestType>*> current{nullptr};
-    std::atomic<int> woken{0};
-    int granted = 0;
-    test::run_threads(2, [&](int me) {
-        for (int i = 0; i < rounds; ++i) {
-            if (me == 0) {
-                const bide::waker counts(
-                    [](void* n) noexcept { ++*static_cast<std::atomic<int>*>(n); }, &woken);
-                auto w = std::make_unique<basic_waiter<TestType>>(1, counts);
-                current.store(w.get());
-                granted += w->await_outcome() == wait_status::granted ? 1 : 0;
-            } else {
-                basic_waiter<TestType>* w = nullptr;
-                while ((w = current.exchange(nullptr)) == nullptr) {
-                    std::this_thread::yield();
-                }
-                w->publish(wait_status::granted);
-            }
-        }
-    });
-    CHECK(granted == rounds);
-    CHECK(woken == rounds);
-}
-
 TEST_CASE("waiter: the publication runs the waker once, after the outcome is visible") {
     struct context {
         basic_waiter<test::native>* w;

@@ -95,12 +95,6 @@ template <class Op> test::held hold(Op op, ending_of<Op>& to) {
 template <class Op> void let_go(Op op, ending_of<Op>& to) {
     await_as<test::detached>(std::move(op), to);
 }
-template <class Coroutine, class S, class Op> Coroutine await_on(S, Op op, ending_of<Op>& to) {
-    auto got = co_await std::move(op);
-    to.out.emplace(std::move(got));
-    to.on = test::this_thread();
-    to.done = true;
-}
 template <class T> bool ends(const ending<T>& e) {
     return test::eventually([&] { return e.done.load(); });
 }
@@ -123,10 +117,6 @@ template <class Channel> test::detached send_each(Channel& ch, ints values) {
             co_return;
         }
     }
-}
-template <class Channel> test::detached recv_one(Channel& ch, test::journal& notes) {
-    const std::optional<int> got = co_await ch.async_recv();
-    notes.add(got.value_or(-1));
 }
 
 } // namespace test::channel_waits
