@@ -211,6 +211,7 @@ enum class fault {
     next_version,      // `stored` with another version than it has
     keeps_old,         // objects do not see that it was deleted
     forgets,           // what is stored goes with its object
+    dies_with_writer,  // and with the process that stored it
     dies_by_moving,    //
     not_after_fork,    // only the process that opened it may use it
     hurts_the_parent,  // a child that destroys it takes the parent's
@@ -248,6 +249,7 @@ struct page {
     std::atomic<pid_t> locked{0}; // by this process
     fault wrong = fault::none;
     pid_t maker = ::getpid();
+    pid_t writer = 0;      // the last one
     slot_version last = 0; // never taken back
     int generation = 0;    // of the place; an erasure begins one
     // The current value is not changed: a process may be killed while it writes the next one.
@@ -535,6 +537,9 @@ private:
 
     slot_snapshot read() {
         slot_snapshot there;
+        if (is(fault::dies_with_writer) && ::kill(page_->writer, 0) != 0) {
+            page_->now() = {};
+        }
         if (generation_ != page_->generation && is(fault::keeps_old)) {
             there.version = page_->last;
             return there;
@@ -558,6 +563,7 @@ private:
 
     cas_result put_if(bool is_same, std::string_view value) {
         if (is_same || is(fault::stores_anyway)) {
+            page_->writer = ::getpid();
             put(value);
         }
         if (is_same) {
@@ -705,7 +711,7 @@ TEST_CASE("slot_suite: finds each planted fault of a slot") {
         {fault::clock_goes_back, clocked, "server_now() went back"},
         {fault::clock_in_seconds, clocked, "server_now() is not in milliseconds since 1970"},
         {fault::brings_no_clock, clocked, "load() does not return the store's clock"},
-        {fault::forgets, [](page_suite& s) { s.killed(); }, "killed: "},
+        {fault::dies_with_writer, [](page_suite& s) { s.killed(); }, "not what was acknowledged"},
         {fault::leaks_files, [](page_suite& s) { s.keeps_no_files(); }, "files are left open"},
         {fault::falls_back, versions, "load() sets fell_back"},
         {fault::is_unsure, versions, "indeterminate"},
