@@ -145,6 +145,11 @@ private:
 
 template <class Closed> class wait_of final : public any_wait {
 public:
+    wait_of() = default;
+    ~wait_of() override { // those whose turn was noted leave it, on their threads
+        eventually([this] { return leaving_.load() == 0; });
+    }
+
     void open() override { in_.open(); }
     bool is_open() override { return in_.is_open(); }
 
@@ -182,8 +187,10 @@ public:
 
     detached note_turn(journal& turns, int name) override {
         auto got = co_await in_.async_wait().as_result();
+        ++leaving_;
         turns.add(name);
         leave_with(in_, got);
+        --leaving_;
     }
     detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) override {
         return note_end(in_, in_.async_wait().with_stop(stop), end);
@@ -222,6 +229,7 @@ private:
     }
 
     Closed in_;
+    std::atomic<int> leaving_{0};
 };
 
 } // namespace test
