@@ -7,13 +7,13 @@
 # program that counts allocations, and into one that has the operators new and delete of the sanitizer.
 #
 # A change of a header compiles the parts again that include it. So test files that include one of the headers
-# of bide_parts_apart, by whatever way, are in other parts than those that include none of them.
+# of bide_parts_apart, directly or through other headers, are in other parts than those that include none of them.
 
 option(BIDE_TEST_JOINED "Compile the test files of a room in a few parts" ON)
 set(BIDE_TEST_PART 130000 CACHE STRING "Bytes of test files in a part: a compiler of one takes less than 2 GB")
 mark_as_advanced(BIDE_TEST_PART)
 
-# The headers that much of the library includes, and other much of it does not.
+# Headers that a large part of the library includes, and another large part does not.
 set(bide_parts_apart sync/semaphore.hpp sync/mutex.hpp sync/event.hpp)
 
 # bide_join(<room> <file> <target> <filter>): sets the program that the file becomes a part of, and what

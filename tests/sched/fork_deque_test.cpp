@@ -230,17 +230,17 @@ TEST_CASE("fork_deque: a private fork loads two words and changes none, before a
 // ---- Memory
 
 TEST_CASE("fork_deque: the first push allocates, and so does one that needs a larger buffer") {
-    const std::size_t before = test::allocations();
+    const std::size_t before = test::allocations_here();
     deque<4> d;
-    CHECK(test::allocations() == before);
+    CHECK(test::allocations_here() == before);
     std::vector<job> all = numbered(17);
     const bool counts = test::counts_allocations();
     std::vector<std::size_t> taken;
     taken.reserve(all.size());
     for (job& j : all) {
-        const std::size_t first = test::allocations();
+        const std::size_t first = test::allocations_here();
         d.push(j);
-        taken.push_back(counts ? test::allocations() - first : 0);
+        taken.push_back(counts ? test::allocations_here() - first : 0);
     }
     for (std::size_t i = 0; i < taken.size(); ++i) {
         CAPTURE(i);

@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_ANY_WAIT_HPP
 #define BIDE_TESTS_SUPPORT_ANY_WAIT_HPP
 
-// What can be waited for, behind one interface: it is closed until it is opened, and a wait lasts as long.
+// Things to wait for, behind one interface: each is closed until it is opened, and waits last until then.
 // Whatever is opened lets its first waiter through, which lets the next one through when it leaves (a lock, a
 // permit, a turn), or lets all waiters through and stays open (an event, readers). A test case of what every
 // wait promises is compiled once, and runs for each kind.
@@ -25,7 +25,6 @@
 #include <bide/sync/once.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
-#include <bide/sync/synchronized_value.hpp>
 
 #include <support/standard.hpp>
 
@@ -78,7 +77,8 @@ public:
     virtual bool wait_until(system_time when) = 0;
     virtual wait_end wait(std::stop_token stop) = 0;
     virtual void leave() = 0;
-    // Waits with each type of time that has passed, or is none, and leaves. Returns how many came through.
+    // Waits with time-outs of zero and less and with deadlines that have passed, and leaves. Returns how many
+    // came through.
     virtual int attempts_in_no_time() = 0;
     static constexpr int all_attempts = 8;
     // Waits with a time-out that never comes, by one of four ways to say so.
