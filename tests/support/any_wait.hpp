@@ -86,6 +86,8 @@ public:
 
     // Coroutines that leave at once when they came through.
     virtual detached note_turn(journal& turns, int name) = 0;
+    // Those whose turn was noted leave it afterwards, on any thread. Returns true if they have.
+    virtual bool all_have_left() = 0;
     virtual detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) = 0;
     virtual detached note_late(nanoseconds rest, std::atomic<wait_end>& end) = 0;
     virtual held pass(wait_end& end) = 0;
@@ -145,11 +147,6 @@ private:
 
 template <class Closed> class wait_of final : public any_wait {
 public:
-    wait_of() = default;
-    ~wait_of() override { // those whose turn was noted leave it, on their threads
-        eventually([this] { return leaving_.load() == 0; });
-    }
-
     void open() override { in_.open(); }
     bool is_open() override { return in_.is_open(); }
 
@@ -186,11 +183,16 @@ public:
     }
 
     detached note_turn(journal& turns, int name) override {
-        auto got = co_await in_.async_wait().as_result();
-        ++leaving_;
+        Closed& in = in_; // when it resumes, another one may have destroyed this
+        const auto leaving = leaving_;
+        auto got = co_await in.async_wait().as_result();
+        ++*leaving;
         turns.add(name);
-        leave_with(in_, got);
-        --leaving_;
+        leave_with(in, got);
+        --*leaving;
+    }
+    bool all_have_left() override {
+        return eventually([this] { return leaving_->load() == 0; });
     }
     detached note_stopped(std::stop_token stop, std::atomic<wait_end>& end) override {
         return note_end(in_, in_.async_wait().with_stop(stop), end);
@@ -229,7 +231,7 @@ private:
     }
 
     Closed in_;
-    std::atomic<int> leaving_{0};
+    std::shared_ptr<std::atomic<int>> leaving_ = std::make_shared<std::atomic<int>>(0);
 };
 
 } // namespace test

@@ -140,6 +140,7 @@ TEST_CASE("wait: the opening lets every waiter through, of every kind") {
     CHECK(ends[1] == wait_end::through);
     CHECK(std::count(good, good + 4, true) == 4);
     CHECK(test::eventually([&] { return w->is_open(); }));
+    CHECK(w->all_have_left());
 }
 
 TEST_CASE("wait: threads, coroutines and foreign wakers come through in the order they came in",
@@ -179,6 +180,7 @@ TEST_CASE("wait: threads, coroutines and foreign wakers come through in the orde
             }
         }
         REQUIRE(turns.entries() == counts{0, 1, 2, 3});
+        REQUIRE(w->all_have_left());
     }
 }
 
