@@ -135,7 +135,7 @@ public:
         explicit awaiter(fork_operation& op) noexcept
             : call_(op.on_, std::move(op.stop_), op.function_), op_(made(call_)), wait_(op_) {}
 
-        /// Returns true if the call has ended, which it has not.
+        /// Returns false: await_suspend() posts the call.
         bool await_ready() noexcept { return wait_.await_ready(); }
         /// Posts the call, and queues the wait. Returns true if the coroutine stays suspended.
         template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
