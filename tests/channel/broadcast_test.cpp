@@ -1,14 +1,11 @@
 #include "support/alloc.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/broadcast.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

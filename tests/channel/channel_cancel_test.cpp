@@ -3,12 +3,10 @@
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/channel.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 namespace {

@@ -2,13 +2,11 @@
 
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
-#include "support/gate.hpp"
 #include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/channel/channel.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 TEST_CASE("channel: a coroutine receives many at once, at most as many as it asked for") {

@@ -2,7 +2,6 @@
 
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
-#include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
@@ -11,7 +10,6 @@
 #include <bide/channel/channel.hpp>
 #include <bide/task/task.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 // At every step: one thread pauses after its n-th step on an atomic, and meanwhile the other

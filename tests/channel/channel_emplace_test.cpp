@@ -10,8 +10,6 @@
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/core/config.hpp>
 
-using namespace std::chrono_literals;
-
 namespace {
 
 using bide::errc;

@@ -3,7 +3,6 @@
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
@@ -11,7 +10,6 @@
 
 #include <bide/channel/channel.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 // A channel beside a model of it: its items, and two queues of waiters. One thread, so

@@ -2,7 +2,6 @@
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
 #include "support/test.hpp"
@@ -20,7 +19,6 @@
 #define BIDE_TESTS_SANITIZED 0
 #endif
 
-using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 namespace {

@@ -3,7 +3,6 @@
 
 #include "support/channel_forms.hpp"
 #include "support/coroutines.hpp"
-#include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
@@ -12,7 +11,6 @@
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/watch.hpp>
 
-using namespace std::chrono_literals;
 namespace forms = test::forms;
 
 namespace hostile {

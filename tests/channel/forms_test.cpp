@@ -6,7 +6,6 @@
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/foreign_wait.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
@@ -16,7 +15,6 @@
 #include "support/test.hpp"
 #include "support/waiting.hpp"
 
-using namespace std::chrono_literals;
 namespace forms = test::forms;
 
 namespace {

@@ -1,7 +1,6 @@
 #include "support/alloc.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/lifetime.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
@@ -11,15 +10,9 @@
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 
-using namespace std::chrono_literals;
-
 namespace {
 
-using bide::errc;
-using bide::make_channel;
-using bide::make_unbounded_channel;
-using bide::receiver;
-using bide::sender;
+using namespace bide;
 using ints = std::vector<int>;
 
 template <class Handle>

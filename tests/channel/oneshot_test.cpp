@@ -3,7 +3,6 @@
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/lifetime.hpp"
@@ -14,8 +13,6 @@
 
 #include <bide/channel/oneshot.hpp>
 #include <bide/task/task.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(std::is_nothrow_move_constructible_v<bide::oneshot_sender<int>>);
 static_assert(std::is_move_assignable_v<bide::oneshot_receiver<int>>);

@@ -5,7 +5,6 @@
 #include "support/alloc.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/shortage.hpp"
 #include "support/test.hpp"
 

@@ -1,14 +1,12 @@
 #include "support/alloc.hpp"
 #include "support/channel_waits.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/priority_channel.hpp>
 #include <bide/channel/select.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 namespace {

@@ -2,7 +2,6 @@
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/fake_clock.hpp"
-#include "support/gate.hpp"
 #include "support/last_touch.hpp"
 #include "support/selecting.hpp"
 #include "support/service.hpp"
@@ -18,18 +17,9 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 
-using namespace std::chrono_literals;
-
 namespace {
 
-using bide::errc;
-using bide::on_acquire;
-using bide::on_deadline;
-using bide::on_event;
-using bide::on_recv;
-using bide::on_send;
-using bide::on_stop;
-using bide::on_timeout;
+using namespace bide;
 using std::chrono::steady_clock;
 using channel = bide::channel<int>;
 using test::each_kind;

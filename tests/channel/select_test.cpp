@@ -1,6 +1,5 @@
 #include "support/alloc.hpp"
 #include "support/fake_clock.hpp"
-#include "support/gate.hpp"
 #include "support/is_free.hpp"
 #include "support/jitter.hpp"
 #include "support/observing.hpp"
@@ -21,20 +20,9 @@
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
 
-using namespace std::chrono_literals;
-
 namespace {
 
-using bide::errc;
-using bide::on_acquire;
-using bide::on_deadline;
-using bide::on_event;
-using bide::on_lock;
-using bide::on_lock_shared;
-using bide::on_recv;
-using bide::on_send;
-using bide::on_stop;
-using bide::on_timeout;
+using namespace bide;
 using std::chrono::steady_clock;
 using ints = std::vector<int>;
 using channel = bide::channel<int>;

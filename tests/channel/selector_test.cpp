@@ -1,7 +1,6 @@
 #include "support/alloc.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/selecting.hpp"
 #include "support/service.hpp"
 #include "support/stop.hpp"
@@ -16,18 +15,9 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 
-using namespace std::chrono_literals;
-
 namespace {
 
-using bide::errc;
-using bide::on_acquire;
-using bide::on_deadline;
-using bide::on_event;
-using bide::on_recv;
-using bide::on_send;
-using bide::on_stop;
-using bide::on_timeout;
+using namespace bide;
 using std::chrono::steady_clock;
 using ints = std::vector<int>;
 using channel = bide::channel<int>;

@@ -6,7 +6,6 @@
 #include <bide/channel/select.hpp>
 #include <bide/channel/sliding_channel.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 namespace {

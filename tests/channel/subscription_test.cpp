@@ -4,7 +4,6 @@
 #include "support/contested.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
@@ -17,8 +16,6 @@
 #include <bide/channel/watch.hpp>
 #include <bide/core/choice.hpp>
 #include <bide/task/task.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -2,13 +2,10 @@
 #include "support/channel_waits.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/unbounded_channel.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -2,14 +2,11 @@
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/watch.hpp>
 #include <bide/task/task.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

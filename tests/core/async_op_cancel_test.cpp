@@ -2,16 +2,13 @@
 #include <bide/sync/semaphore.hpp>
 #include <support/coroutines.hpp>
 #include <support/fake_clock.hpp>
-#include <support/gate.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 
 // A stop or a time-out ends a coroutine's wait early.
 
-using namespace std::chrono_literals;
-using bide::deadline;
-using bide::errc;
+using namespace bide;
 using test::held;
 using test::manual_executor;
 using test::outcome;

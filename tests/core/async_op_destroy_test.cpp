@@ -9,7 +9,6 @@
 
 // Coroutines that are destroyed while they wait.
 
-using namespace std::chrono_literals;
 using test::held;
 using test::manual_executor;
 using test::outcome;

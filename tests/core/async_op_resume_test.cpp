@@ -1,14 +1,12 @@
 #include <bide/core/async_op.hpp>
 #include <bide/task/task.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 
 // Where a coroutine resumes after its wait.
 
-using namespace std::chrono_literals;
 using test::held;
 using test::manual_executor;
 using test::outcome;

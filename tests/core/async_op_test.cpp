@@ -1,7 +1,6 @@
 #include <bide/core/async_op.hpp>
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
@@ -9,9 +8,7 @@
 // The results of an operation. async_op_resume_test.cpp tests where a coroutine resumes.
 // async_op_cancel_test.cpp and async_op_destroy_test.cpp test how its wait ends early.
 
-using namespace std::chrono_literals;
-using bide::deadline;
-using bide::errc;
+using namespace bide;
 using test::held;
 using test::manual_executor;
 using test::outcome;

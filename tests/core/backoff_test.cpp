@@ -1,5 +1,4 @@
 #include <bide/core/backoff.hpp>
-#include <support/gate.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
 #include <support/test.hpp>

@@ -9,12 +9,9 @@
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
-using bide::callback_wait;
-using bide::errc;
+using namespace bide;
 
 static_assert(!std::is_copy_constructible_v<callback_wait<bide::permit>>);
 static_assert(std::is_same_v<callback_wait<bide::permit>::result_type, bide::result<bide::permit>>);

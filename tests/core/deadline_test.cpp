@@ -2,7 +2,6 @@
 #include <support/fake_clock.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using bide::deadline;
 using std::chrono::duration;
 using std::chrono::steady_clock;

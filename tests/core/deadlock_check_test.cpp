@@ -5,13 +5,10 @@
 #include <bide/bide.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
-using bide::mutex;
-using bide::task;
+using namespace bide;
 
 static_assert(sizeof(mutex) == 16 || sizeof(void*) != 8); // notes lie beside, not inside
 

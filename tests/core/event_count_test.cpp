@@ -1,13 +1,10 @@
 #include <bide/core/event_count.hpp>
 #include <support/alloc.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
-using bide::basic_event_count;
-using bide::deadline;
+using namespace bide;
 
 // Waits until the deadline. A wait may return early. If a notification ended each wait, this loop
 // would run until the deadline of the test case.

@@ -2,10 +2,7 @@
 #include <support/coroutines.hpp>
 #include <support/test.hpp>
 
-using bide::executor_of;
-using bide::executor_ref;
-using bide::runnable;
-using bide::waker;
+using namespace bide;
 
 namespace {
 

@@ -1,11 +1,9 @@
 #include <bide/core/futex.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
-#include <support/gate.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using bide::deadline;
 
 namespace {

@@ -1,6 +1,5 @@
 #include <bide/core/lock_bits.hpp>
 #include <support/alloc.hpp>
-#include <support/gate.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 

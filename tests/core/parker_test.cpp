@@ -1,14 +1,11 @@
 #include <bide/core/parker.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
-using bide::basic_parker;
-using bide::deadline;
+using namespace bide;
 
 #define BIDE_PARKER_TEST_CASE(name)                                                                \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)

@@ -1,5 +1,4 @@
 #include <bide/core/platform.hpp>
-#include <support/gate.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 

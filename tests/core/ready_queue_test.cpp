@@ -1,14 +1,10 @@
 #include <bide/core/ready_queue.hpp>
 #include <support/alloc.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
-using bide::basic_ready_queue;
-using bide::deadline;
-using bide::runnable;
+using namespace bide;
 
 #define BIDE_READY_QUEUE_TEST_CASE(name)                                                           \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)

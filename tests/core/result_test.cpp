@@ -2,9 +2,7 @@
 #include <support/counted.hpp>
 #include <support/test.hpp>
 
-using bide::errc;
-using bide::result;
-using bide::unexpected;
+using namespace bide;
 
 namespace {
 

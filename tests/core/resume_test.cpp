@@ -1,11 +1,8 @@
 #include <bide/core/resume.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
-using bide::executor_ref;
-using bide::runnable;
-using bide::waker;
+using namespace bide;
 using native = bide::native_platform;
 using scope = bide::wake_scope<native>;
 

@@ -1,5 +1,4 @@
 #include <bide/core/spin.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 namespace {

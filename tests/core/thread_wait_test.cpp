@@ -1,7 +1,6 @@
 #include <bide/core/thread_wait.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/service.hpp>
@@ -9,9 +8,7 @@
 #include <support/takers.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
-using bide::deadline;
-using bide::wait_status;
+using namespace bide;
 using test::basic_tokens;
 
 TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {

@@ -1,15 +1,11 @@
 #include <bide/core/timer_queue.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
-using bide::deadline;
-using bide::timer;
-using bide::waker;
+using namespace bide;
 using queue = bide::basic_timer_queue<test::native>;
 
 static_assert(sizeof(timer) <= 72);

@@ -2,7 +2,6 @@
 #include <bide/core/timer.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/service.hpp>
@@ -13,11 +12,7 @@
 #include <signal.h>
 #endif
 
-using namespace std::chrono_literals;
-using bide::deadline;
-using bide::runnable;
-using bide::timer;
-using bide::waker;
+using namespace bide;
 
 namespace {
 

@@ -1,11 +1,9 @@
 #include <bide/core/waiter_queue.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 
-using bide::deadline;
-using bide::wait_status;
+using namespace bide;
 using waiter = bide::basic_waiter<test::native>;
 using waiter_queue = bide::basic_waiter_queue<test::native>;
 using wake_list = bide::basic_wake_list<test::native>;

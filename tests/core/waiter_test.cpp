@@ -1,15 +1,10 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <support/alloc.hpp>
-#include <support/gate.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
-using bide::basic_waiter;
-using bide::basic_waiter_queue;
-using bide::deadline;
-using bide::wait_status;
+using namespace bide;
 
 #define BIDE_WAITER_TEST_CASE(name)                                                                \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)

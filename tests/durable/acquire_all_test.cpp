@@ -4,11 +4,9 @@
 #include <bide/sched/scheduler.hpp>
 
 #include <support/durable_locks.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::unhurried;
 using test::within;

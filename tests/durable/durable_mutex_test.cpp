@@ -7,10 +7,8 @@
 #include <bide/task/this_task.hpp>
 
 #include <support/durable_locks.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 static_assert(std::movable<durable_mutex> && std::movable<durable_guard>);

@@ -3,7 +3,6 @@
 #include <bide/durable/slots/memory.hpp>
 
 #include <support/durable_locks.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
@@ -13,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::holding;
 using test::waiting;

@@ -1,6 +1,5 @@
 #include <bide/durable/fence_gate.hpp>
 
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 TEST_CASE("fence_gate: admits a token unless it has seen a larger one") {

@@ -15,7 +15,6 @@
 #include <support/coroutines.hpp>
 #include <support/durable_locks.hpp>
 #include <support/frozen_filesystem.hpp>
-#include <support/gate.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
@@ -24,7 +23,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::place;
 using test::threads_called;

@@ -22,7 +22,6 @@
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 durable_options with_lease(std::chrono::milliseconds lease) {

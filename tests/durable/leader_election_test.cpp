@@ -9,14 +9,12 @@
 
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>
-#include <support/gate.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 namespace {

@@ -2,13 +2,11 @@
 
 #include <bide/durable/process.hpp>
 
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using bide::detail::lease_monitor;
 
 namespace {

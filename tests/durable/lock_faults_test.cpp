@@ -11,11 +11,9 @@
 #include <support/children.hpp>
 #include <support/coroutines.hpp>
 #include <support/durable_locks.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 namespace {

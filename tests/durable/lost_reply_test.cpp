@@ -13,14 +13,12 @@
 #include <bide/durable/slots/memory.hpp>
 #include <support/crash_arena.hpp>
 #include <support/durable_locks.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 using answer = result<durable_guard, std::error_code>;

@@ -6,10 +6,8 @@
 #include <bide/task/task.hpp>
 
 #include <support/durable_locks.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 namespace {

@@ -1,7 +1,6 @@
 #include <bide/durable/process.hpp>
 
 #include <support/children.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 #include <poll.h>

@@ -10,13 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include <support/children.hpp>
-#include <support/gate.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>
 
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using bide::detail::rate_record;
 using bide::detail::rate_time;

@@ -10,8 +10,7 @@
 #include <nlohmann/json.hpp>
 
 using namespace bide::durable;
-using bide::durable_errc;
-using bide::lock_clock;
+using namespace bide;
 
 namespace {
 

@@ -15,8 +15,7 @@
 namespace {
 
 using namespace bide::durable;
-using bide::durable_errc;
-using bide::lock_clock;
+using namespace bide;
 
 constexpr int most_contenders = 8;
 

@@ -9,8 +9,7 @@
 // together.
 
 using namespace bide::durable;
-using bide::durable_errc;
-using bide::lock_clock;
+using namespace bide;
 
 using test::is;
 using test::is_refused;

@@ -9,10 +9,8 @@
 
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::renewals;
 

@@ -10,7 +10,6 @@
 #include <unistd.h>
 #endif
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 namespace {

@@ -5,7 +5,6 @@
 #include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <support/children.hpp>
-#include <support/gate.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
@@ -17,8 +16,6 @@
 #if defined(__linux__)
 
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::size_t most = 8;
 

@@ -1,7 +1,6 @@
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
 #include "support/alloc.hpp"
-#include "support/gate.hpp"
 #include "support/shortage.hpp"
 #include "support/test.hpp"
 

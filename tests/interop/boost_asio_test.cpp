@@ -1,4 +1,3 @@
-#include "support/gate.hpp"
 #include "support/test.hpp"
 
 #include <bide/interop/boost_asio.hpp>

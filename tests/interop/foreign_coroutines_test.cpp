@@ -2,12 +2,9 @@
 // those of cppcoro and of TooManyCooks are; the third one is what a user writes in twenty lines.
 
 #include "support/coroutines.hpp"
-#include "support/gate.hpp"
 #include "support/test.hpp"
 
 #include <bide/bide.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -2,7 +2,6 @@
 
 #include "support/alloc.hpp"
 #include "support/counted.hpp"
-#include "support/gate.hpp"
 #include "support/senders.hpp"
 #include "support/shortage.hpp"
 #include "support/test.hpp"

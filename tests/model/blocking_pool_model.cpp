@@ -9,7 +9,6 @@
 
 namespace {
 
-using namespace std::chrono_literals;
 using platform = model::platform_without_lock_sleep;
 using parker = bide::basic_parker<platform>;
 

@@ -42,8 +42,6 @@ protected:
     ~task_home() = default;
 };
 
-using namespace std::chrono_literals;
-
 bide::scheduler_options with(unsigned blocking_threads, std::chrono::milliseconds stay) {
     bide::scheduler_options o;
     o.max_blocking_threads = blocking_threads;

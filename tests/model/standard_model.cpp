@@ -4,7 +4,6 @@
 #include <model/check.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using model::failure;
 using model::platform;
 using model::var;

@@ -5,17 +5,12 @@
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 
 // Functions with captures have names: see BIDE_BRACED_AWAIT_BUG.
 
-using bide::async_fork;
-using bide::async_parallel_for;
-using bide::fork_policy;
-using bide::scheduler;
-using bide::task;
+using namespace bide;
 using test::eventually;
 using test::spin_until;
 using test::with;

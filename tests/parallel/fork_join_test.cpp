@@ -7,7 +7,6 @@
 #include <support/alloc.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 #include <support/thrown_by.hpp>
@@ -17,9 +16,7 @@
 #include <unistd.h>
 #endif
 
-using bide::join;
-using bide::parallel_invoke;
-using bide::scheduler;
+using namespace bide;
 using test::eventually;
 using test::spin_until;
 using test::thrown_by;

@@ -2,7 +2,6 @@
 #include <bide/parallel/parallel_for.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 

@@ -5,15 +5,11 @@
 #include <support/alloc.hpp>
 #include <support/counted.hpp>
 #include <support/function_ref.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 #include <support/thrown_by.hpp>
 
-using bide::fork_scope;
-using bide::join;
-using bide::scheduler;
-using bide::spawn_scope;
+using namespace bide;
 using test::eventually;
 using test::spin_until;
 using test::thrown_by;

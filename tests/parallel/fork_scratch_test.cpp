@@ -4,13 +4,10 @@
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_transform.hpp>
 #include <support/counted.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 
-using bide::fork_scratch;
-using bide::parallel_for;
-using bide::scheduler;
+using namespace bide;
 using test::with;
 
 namespace {

@@ -1,5 +1,4 @@
 #include <bide/parallel/parallel_count.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 

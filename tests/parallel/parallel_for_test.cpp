@@ -1,7 +1,6 @@
 #include <bide/parallel/parallel_for.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>

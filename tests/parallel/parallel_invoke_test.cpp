@@ -1,12 +1,10 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/parallel_invoke.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 #include <support/thrown_by.hpp>
 
-using bide::parallel_invoke;
-using bide::scheduler;
+using namespace bide;
 using test::thrown_by;
 using test::with;
 

@@ -5,7 +5,6 @@
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
@@ -19,10 +18,7 @@
 
 namespace {
 
-using bide::parallel_pipeline;
-using bide::parallel_stage;
-using bide::serial_stage;
-using bide::serial_unordered_stage;
+using namespace bide;
 
 // Sources and stages of few types, because a pipeline is compiled for each combination of them.
 using source = test::function_ref<std::optional<int>()>;

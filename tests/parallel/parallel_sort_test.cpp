@@ -1,7 +1,6 @@
 #include <bide/parallel/parallel_sort.hpp>
 #include <support/alloc.hpp>
 #include <support/forking.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>

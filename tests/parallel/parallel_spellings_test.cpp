@@ -20,17 +20,7 @@ TEST_CASE("parallel_spellings: this compiler cannot compile the views of libstdc
 // How algorithms of std are written that bide has under no name: the rows of the room's README.md,
 // against std.
 
-using bide::parallel_all_of;
-using bide::parallel_copy;
-using bide::parallel_copy_if;
-using bide::parallel_count_if;
-using bide::parallel_fill;
-using bide::parallel_find_if;
-using bide::parallel_for;
-using bide::parallel_none_of;
-using bide::parallel_reduce;
-using bide::parallel_remove_if;
-using bide::parallel_transform;
+using namespace bide;
 using std::views::iota;
 using std::views::reverse;
 

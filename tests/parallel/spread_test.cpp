@@ -6,7 +6,6 @@
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 

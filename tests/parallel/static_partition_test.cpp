@@ -1,13 +1,10 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/static_partition.hpp>
 #include <bide/sched/run_loop.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 
-using bide::parallel_for;
-using bide::scheduler;
-using bide::static_partition;
+using namespace bide;
 using test::with;
 
 TEST_CASE("static_partition: each element is visited once, in order, on the worker of its part",

@@ -7,7 +7,6 @@
 #include <signal.h>
 #endif
 
-using namespace std::chrono_literals;
 using namespace bide;
 using os_thread = bide::detail::os_thread;
 

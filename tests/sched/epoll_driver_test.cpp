@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::await;
 using test::ends;

@@ -6,8 +6,6 @@
 
 using namespace bide;
 
-using namespace std::chrono_literals;
-
 namespace {
 
 // An event loop of another library: functions with a context, in a queue of its own.

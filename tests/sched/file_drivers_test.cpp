@@ -17,7 +17,6 @@
 
 #include <csignal>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::ends;
 using test::file_outcome;

@@ -13,7 +13,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::address_of;
 using test::bytes_of;

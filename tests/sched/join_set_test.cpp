@@ -3,7 +3,6 @@
 #include <support/homes.hpp>
 #include <support/sched.hpp>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::what_of;
 namespace this_task = bide::this_task;

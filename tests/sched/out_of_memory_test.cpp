@@ -14,8 +14,6 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 
-using namespace std::chrono_literals;
-
 namespace {
 
 using namespace bide;

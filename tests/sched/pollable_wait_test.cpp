@@ -8,7 +8,6 @@
 
 #include <poll.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 namespace {

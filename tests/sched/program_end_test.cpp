@@ -12,7 +12,6 @@
 
 using namespace bide;
 using test::with;
-using namespace std::chrono_literals;
 
 namespace {
 

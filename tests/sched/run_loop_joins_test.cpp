@@ -7,7 +7,6 @@
 
 using namespace bide;
 using bide::this_task::yield;
-using namespace std::chrono_literals;
 
 namespace {
 

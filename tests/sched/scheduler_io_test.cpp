@@ -16,7 +16,6 @@
 using namespace bide;
 using bide::this_task::yield;
 using test::ends;
-using namespace std::chrono_literals;
 
 namespace {
 

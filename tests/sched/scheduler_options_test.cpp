@@ -10,7 +10,6 @@
 
 using namespace bide;
 using test::with;
-using namespace std::chrono_literals;
 
 // ---- How many workers
 

@@ -6,7 +6,6 @@ using namespace bide;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
 using test::with;
-using namespace std::chrono_literals;
 
 namespace {
 

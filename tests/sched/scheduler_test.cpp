@@ -9,7 +9,6 @@
 using namespace bide;
 using bide::this_task::yield;
 using test::with;
-using namespace std::chrono_literals;
 
 namespace {
 

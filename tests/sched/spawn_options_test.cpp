@@ -9,7 +9,6 @@ using bide::this_task::sleep_for;
 using bide::this_task::yield;
 using test::what_of;
 using test::with;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -2,7 +2,6 @@
 #include <support/homes.hpp>
 #include <support/sched.hpp>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::counted_once;
 using test::what_of;

@@ -9,7 +9,6 @@ using namespace bide;
 using test::contains;
 using test::dump_of;
 using test::with;
-using namespace std::chrono_literals;
 
 namespace {
 

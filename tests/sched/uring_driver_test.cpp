@@ -13,7 +13,6 @@
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/file_waits.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/service.hpp>
@@ -23,7 +22,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::await;
 using test::await_detached;

@@ -5,7 +5,6 @@
 #include <bide/sync/event.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/gate.hpp>
 #include <support/simulated.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
@@ -20,7 +19,6 @@ using bide::task;
 using test::consume;
 using test::numbers;
 using test::numbers_then_failure;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -1,7 +1,6 @@
 #include <bide/stream/chunks.hpp>
 
 #include <bide/channel/channel.hpp>
-#include <support/gate.hpp>
 #include <support/simulated_streams.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
@@ -16,7 +15,6 @@ using test::numbers_then_failure;
 using test::send_at;
 using test::timed;
 using chunk = std::vector<int>;
-using namespace std::chrono_literals;
 
 TEST_CASE("chunks: has n items each, and the rest at the end") {
     CHECK(sync_wait(consume(chunks(numbers(0, 5), 2))).items ==

@@ -7,7 +7,6 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/counted.hpp>
-#include <support/gate.hpp>
 #include <support/simulated.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
@@ -24,7 +23,6 @@ using test::consume;
 using test::numbers;
 using test::numbers_then_failure;
 using test::numbers_then_wait;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -7,7 +7,6 @@
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
-#include <support/gate.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
@@ -22,7 +21,6 @@ using bide::task;
 using test::consume;
 using test::numbers;
 using test::numbers_then_failure;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -1,7 +1,6 @@
 #include <bide/stream/timing.hpp>
 
 #include <bide/channel/channel.hpp>
-#include <support/gate.hpp>
 #include <support/simulated_streams.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>
@@ -19,7 +18,6 @@ using test::numbers;
 using test::send_at;
 using test::timed;
 using clock_type = std::chrono::steady_clock;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -18,8 +18,6 @@
 
 namespace {
 
-using namespace std::chrono_literals;
-
 test::crash_options by_liveness() {
     test::crash_options o;
     o.lease = o.waiter_ttl = 300ms; // a server may answer slowly

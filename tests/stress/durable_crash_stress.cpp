@@ -23,8 +23,6 @@
 
 namespace {
 
-using namespace std::chrono_literals;
-
 test::crash_options by_liveness() {
     test::crash_options o;
     o.hear_environment();

@@ -12,7 +12,6 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
 #include <support/temp_directory.hpp>
@@ -22,8 +21,6 @@
 #include <unistd.h>
 
 namespace {
-
-using namespace std::chrono_literals;
 
 using answer = bide::result<bide::durable_guard, std::error_code>;
 

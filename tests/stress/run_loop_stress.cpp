@@ -5,7 +5,6 @@
 // run(), now by short slices. Each task runs to its end once, on that thread.
 
 using namespace bide;
-using namespace std::chrono_literals;
 
 TEST_CASE("run_loop: no task and no wake is lost between threads that spawn and the one that runs",
           "[promise.run-loop-thread]") {

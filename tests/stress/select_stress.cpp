@@ -5,8 +5,6 @@
 
 #include <bide/channel/select.hpp>
 
-using namespace std::chrono_literals;
-
 namespace {
 
 using namespace bide;

@@ -13,7 +13,6 @@
 #include <bide/channel/unbounded_channel.hpp>
 #include <support/channel_waits.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/observing.hpp>
 #include <support/platforms.hpp>
 #include <support/stop.hpp>

@@ -9,7 +9,6 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 
-#include <support/gate.hpp>
 #include <support/standard.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>

@@ -6,7 +6,6 @@
 #include <bide/core/deadline.hpp>
 #include <bide/sched/driver.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 #if defined(__linux__)

@@ -5,7 +5,6 @@
 
 #include <bide/core/errc.hpp>
 #include <bide/task/join_handle.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
 #include <support/test.hpp>

@@ -19,7 +19,6 @@
 #include <support/counted.hpp>
 #include <support/death.hpp>
 #include <support/dumps.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/rounds.hpp>

@@ -3,7 +3,6 @@
 
 #include <bide/sched/scheduler.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 // Whether a child process may have schedulers of its own: ThreadSanitizer lets it start no threads.

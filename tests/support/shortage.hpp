@@ -5,7 +5,6 @@
 // counts as an allocation in the programs that tests/CMakeLists.txt lists for that.
 
 #include "support/alloc.hpp"
-#include "support/gate.hpp"
 #include "support/service.hpp"
 #include "support/test.hpp"
 

@@ -17,7 +17,6 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <support/children.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/test.hpp>
 

@@ -8,7 +8,6 @@
 #include <bide/durable/slots/detail/server/connection_pool.hpp>
 
 #include <support/flaky_proxy.hpp>
-#include <support/gate.hpp>
 #include <support/on_time.hpp>
 #include <support/slot_faults.hpp>
 #include <support/test.hpp>

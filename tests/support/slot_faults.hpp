@@ -18,7 +18,6 @@
 #include <bide/durable/slot.hpp>
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
-#include <support/gate.hpp>
 #include <support/server_process.hpp>
 #include <support/test.hpp>
 

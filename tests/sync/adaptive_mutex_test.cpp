@@ -2,7 +2,6 @@
 
 #include "support/any_wait.hpp"
 #include "support/coroutines.hpp"
-#include "support/gate.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 #include "support/waiting.hpp"

@@ -1,7 +1,6 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/event_waits.hpp"
-#include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
@@ -10,7 +9,6 @@
 #include <bide/channel/select.hpp>
 #include <bide/sync/barrier.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::event_waits;
 
 static_assert(sizeof(bide::barrier<>) == 24 || sizeof(void*) != 8);

@@ -1,7 +1,6 @@
 // What a biased_shared_mutex has that a shared_mutex has not: the bias, and readers that leave on other
 // threads. shared_mutex_test.cpp has what both promise, with the bias and without.
 
-#include "support/gate.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
@@ -10,8 +9,6 @@
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/sync/synchronized_value.hpp>
 #include <bide/task/task.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(sizeof(bide::biased_shared_mutex) == 17 * bide::cache_line_pair);
 static_assert(sizeof(bide::basic_biased_shared_mutex<bide::native_platform, 1>) ==

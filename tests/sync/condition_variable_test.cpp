@@ -1,7 +1,6 @@
 #include "support/alloc.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
@@ -15,8 +14,6 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/task/task.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(sizeof(bide::condition_variable) == 16 || sizeof(void*) != 8);
 static_assert(!std::is_copy_constructible_v<bide::condition_variable>);

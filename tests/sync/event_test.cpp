@@ -1,13 +1,11 @@
 #include "support/coroutines.hpp"
 #include "support/event_waits.hpp"
-#include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/sync/event.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::event_waits;
 
 static_assert(sizeof(bide::event) == 16 || sizeof(void*) != 8);

@@ -1,14 +1,11 @@
 #include "support/alloc.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/keyed_mutex.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(!std::is_copy_constructible_v<bide::keyed_mutex<int>>);
 static_assert(!std::is_move_constructible_v<bide::keyed_mutex<int>>);

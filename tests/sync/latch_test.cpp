@@ -1,10 +1,8 @@
 #include "support/event_waits.hpp"
-#include "support/gate.hpp"
 #include "support/test.hpp"
 
 #include <bide/sync/latch.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::event_waits;
 
 static_assert(sizeof(bide::latch) == 16 || sizeof(void*) != 8);

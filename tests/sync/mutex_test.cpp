@@ -4,7 +4,6 @@
 #include "support/any_lock.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/last_touch.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
@@ -13,8 +12,6 @@
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(sizeof(bide::mutex) == 16 || sizeof(void*) != 8);
 static_assert(sizeof(bide::adaptive_mutex) == 16 || sizeof(void*) != 8);

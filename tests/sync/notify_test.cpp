@@ -2,7 +2,6 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/event_waits.hpp"
-#include "support/gate.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
@@ -21,7 +20,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::event_waits;
 
 static_assert(sizeof(bide::notify) == 16 || sizeof(void*) != 8);

@@ -1,7 +1,6 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/foreign_wait.hpp"
-#include "support/gate.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
@@ -12,8 +11,6 @@
 #include <bide/sync/object_pool.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(!std::is_copy_constructible_v<bide::object_pool<int>>);
 static_assert(!std::is_move_constructible_v<bide::object_pool<int>>);

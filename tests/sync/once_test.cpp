@@ -1,7 +1,6 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/foreign_wait.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
@@ -10,8 +9,6 @@
 #include "support/waiting.hpp"
 
 #include <bide/sync/once.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(sizeof(bide::once_flag) == 16 || sizeof(void*) != 8);
 static_assert(!std::is_copy_constructible_v<bide::once_flag>);

@@ -4,7 +4,6 @@
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
 #include "support/alloc.hpp"
-#include "support/gate.hpp"
 #include "support/shortage.hpp"
 #include "support/test.hpp"
 #include "support/waiting.hpp"
@@ -18,8 +17,6 @@
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
 #include <bide/task/task.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -1,5 +1,4 @@
 #include "support/coroutines.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/test.hpp"
 #include "support/waiting.hpp"
@@ -7,8 +6,7 @@
 #include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 
-using bide::permit;
-using bide::semaphore;
+using namespace bide;
 
 static_assert(sizeof(permit) <= 2 * sizeof(void*));
 static_assert(!std::is_copy_constructible_v<permit>);

@@ -1,4 +1,3 @@
-#include "support/gate.hpp"
 #include "support/is_free.hpp"
 #include "support/test.hpp"
 
@@ -6,8 +5,6 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/sync/shared_mutex.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(!std::is_copy_constructible_v<bide::scoped_lock<bide::mutex>>);
 static_assert(std::is_nothrow_move_constructible_v<bide::scoped_lock<bide::mutex, std::mutex>>);

@@ -1,12 +1,9 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/semaphore.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -1,6 +1,5 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/platforms.hpp"
@@ -8,8 +7,6 @@
 #include "support/waiting.hpp"
 
 #include <bide/sync/semaphore.hpp>
-
-using namespace std::chrono_literals;
 
 static_assert(sizeof(bide::semaphore) == 16 || sizeof(void*) != 8);
 static_assert(sizeof(bide::semaphore::waiter) <= 64 || sizeof(void*) != 8);

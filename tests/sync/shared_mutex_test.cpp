@@ -5,7 +5,6 @@
 #include "support/any_lock.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
@@ -15,8 +14,6 @@
 
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -1,14 +1,11 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/test.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
 #include <bide/task/task.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -4,7 +4,6 @@
 #include "support/any_wait.hpp"
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
@@ -14,7 +13,6 @@
 
 #include <bide/core/timer.hpp>
 
-using namespace std::chrono_literals;
 using namespace test::waits;
 
 namespace {

@@ -6,11 +6,9 @@
 #include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 #include <support/waiting.hpp>
 
-using namespace std::chrono_literals;
 using bide::task;
 
 namespace {

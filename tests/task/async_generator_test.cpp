@@ -7,7 +7,6 @@
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
-#include <support/gate.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 
@@ -16,7 +15,6 @@ using bide::scheduler;
 using bide::semaphore;
 using bide::sync_wait;
 using bide::task;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -4,7 +4,6 @@
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
-#include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>

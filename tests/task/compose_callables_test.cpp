@@ -4,7 +4,6 @@
 #include <bide/task/this_task.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 

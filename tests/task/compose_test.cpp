@@ -7,14 +7,12 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 #include <support/waiting.hpp>
 
-using namespace std::chrono_literals;
 using bide::scheduler;
 using bide::sync_wait;
 using bide::task;

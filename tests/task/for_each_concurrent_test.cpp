@@ -6,7 +6,6 @@
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/scheduling.hpp>
@@ -19,7 +18,6 @@ using bide::map_concurrent;
 using bide::scheduler;
 using bide::sync_wait;
 using bide::task;
-using namespace std::chrono_literals;
 using test::runner;
 using test::what_of;
 using test::workers;

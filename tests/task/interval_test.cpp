@@ -1,7 +1,6 @@
 #include <bide/task/interval.hpp>
 
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
 #include <support/test.hpp>
@@ -12,7 +11,6 @@ using bide::scheduler;
 using bide::task;
 using test::with;
 using clock_type = std::chrono::steady_clock;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -5,7 +5,6 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 #include <support/waiting.hpp>
@@ -18,7 +17,6 @@ using bide::task;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
 using test::with;
-using namespace std::chrono_literals;
 
 namespace {
 

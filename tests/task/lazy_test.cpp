@@ -1,4 +1,3 @@
-#include "support/gate.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 

@@ -1,5 +1,4 @@
 #include "support/coroutines.hpp"
-#include "support/gate.hpp"
 #include "support/is_free.hpp"
 #include "support/test.hpp"
 
@@ -8,8 +7,6 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/task/lock_all.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

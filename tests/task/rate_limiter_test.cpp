@@ -2,13 +2,11 @@
 
 #include <bide/task/detail/token_count.hpp>
 #include <bide/task/with_deadline.hpp>
-#include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using bide::rate_limiter;
 using bide::scheduler;
 using bide::task;

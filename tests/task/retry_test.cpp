@@ -2,13 +2,11 @@
 
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/with_deadline.hpp>
-#include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using bide::errc;
 using bide::retry;
 using bide::retry_policy;

@@ -6,12 +6,10 @@
 #include <bide/task/compose.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using bide::scheduler;
 using bide::strand;
 using bide::task;

@@ -8,7 +8,6 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 
@@ -25,7 +24,6 @@ using bide::when_any;
 using bide::this_task::is_cancelled;
 using bide::this_task::shield;
 using test::with;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -1,7 +1,6 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 using bide::sync_wait;

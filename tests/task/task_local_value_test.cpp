@@ -15,13 +15,11 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using bide::scheduler;
 using bide::task;
 using bide::task_local_value;

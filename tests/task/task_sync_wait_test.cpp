@@ -2,7 +2,6 @@
 #include <bide/task/task.hpp>
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 // sync_wait: the thread on which the task runs.

@@ -9,7 +9,6 @@
 #include <bide/task/for_each_concurrent.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>
-#include <support/gate.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
 
@@ -24,7 +23,6 @@ using bide::task_tag;
 using bide::this_task::set_tag;
 using bide::this_task::tag;
 using test::with;
-using namespace std::chrono_literals;
 
 namespace {
 

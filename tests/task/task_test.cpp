@@ -3,7 +3,6 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
-#include <support/gate.hpp>
 #include <support/test.hpp>
 
 using bide::executor_ref;

@@ -5,7 +5,6 @@
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/fake_clock.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
 #include <support/test.hpp>
@@ -25,7 +24,6 @@ using bide::this_task::sleep_until;
 using bide::this_task::yield;
 using test::with;
 using clock_type = std::chrono::steady_clock;
-using namespace std::chrono_literals;
 
 // ---- Time
 

@@ -8,13 +8,11 @@
 #include <bide/task/compose.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
-#include <support/gate.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using bide::cancel_reason;
 using bide::errc;
 using bide::scheduler;

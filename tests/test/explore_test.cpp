@@ -14,7 +14,6 @@
 // Many seeds, and what a task waits for: with BIDE_DEADLOCK_CHECK, which names the primitives.
 
 using bide::task;
-using namespace std::chrono_literals;
 
 namespace {
 

@@ -16,7 +16,6 @@ using bide::test::simulation_error;
 using bide::test::simulation_options;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
-using namespace std::chrono_literals;
 
 namespace {
 

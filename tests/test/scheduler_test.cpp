@@ -21,7 +21,6 @@ using bide::test::simulation_options;
 using bide::test::task_order;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
-using namespace std::chrono_literals;
 
 namespace {
 

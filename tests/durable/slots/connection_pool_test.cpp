@@ -2,11 +2,8 @@
 #include <bide/durable/slots/detail/server/connection_pool.hpp>
 
 #include <support/fake_clock.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/test.hpp>
-
-using namespace std::chrono_literals;
 
 namespace {
 

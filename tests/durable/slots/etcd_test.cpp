@@ -5,7 +5,6 @@
 #include <support/canned_server.hpp>
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
-#include <support/gate.hpp>
 #include <support/on_time.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
@@ -18,7 +17,6 @@
 #include <dlfcn.h>
 #include <netdb.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::etcd_server;
 using test::flaky_proxy;

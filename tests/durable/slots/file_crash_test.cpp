@@ -13,8 +13,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-using bide::cas_status;
-using bide::durable_errc;
+using namespace bide;
 using bide::detail::file_page;
 using bide::detail::file_settings;
 using bide::detail::file_versions;

@@ -6,7 +6,6 @@
 #include <support/test.hpp>
 
 #include <support/children.hpp>
-#include <support/gate.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>

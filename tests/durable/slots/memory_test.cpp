@@ -1,7 +1,6 @@
 #include <bide/durable/slots/memory.hpp>
 
 #include <support/alloc.hpp>
-#include <support/gate.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/test.hpp>
 

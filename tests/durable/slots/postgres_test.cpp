@@ -18,7 +18,6 @@
 #include <netdb.h>
 #include <poll.h>
 
-using namespace std::chrono_literals;
 using namespace bide;
 
 static_assert(cas_slot<postgres_slot>);

@@ -3,7 +3,6 @@
 #include <support/canned_server.hpp>
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
-#include <support/gate.hpp>
 #include <support/on_time.hpp>
 #include <support/servers.hpp>
 #include <support/servers_kv.hpp>
@@ -13,7 +12,6 @@
 #include <support/slot_results.hpp>
 #include <support/test.hpp>
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::flaky_proxy;
 using test::redis_server;

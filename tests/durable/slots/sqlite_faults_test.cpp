@@ -6,7 +6,6 @@
 #include <bide/durable/slots/sqlite.hpp>
 
 #include <support/children.hpp>
-#include <support/gate.hpp>
 #include <support/on_time.hpp>
 #include <support/slot_results.hpp>
 #include <support/sqlite_databases.hpp>
@@ -22,7 +21,6 @@
 #include <sys/mount.h>
 #endif
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::exists;
 using test::in_mode;

@@ -4,7 +4,6 @@
 #include <bide/durable/slots/detail/sqlite/path.hpp>
 
 #include <support/children.hpp>
-#include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
@@ -20,7 +19,6 @@
 #include <sys/mount.h>
 #endif
 
-using namespace std::chrono_literals;
 using namespace bide;
 using test::exists;
 using test::in_mode;
