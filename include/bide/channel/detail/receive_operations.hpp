@@ -102,7 +102,14 @@ private:
     keep_alive hold() noexcept { return static_cast<Self&>(*this).hold(); }
     template <class Source> using waits = item_wait<T, Platform, std::remove_reference_t<Source>>;
 
-    template <class Out, class Limit> wait_status wait_for(Out& out, const Limit& limit);
+    // What is short is inlined: a function of its own returns a std::optional by way of memory, where
+    // the processor waits for the last store.
+    template <class Out, class Limit> wait_status recv_to(Out& out, const Limit& limit) {
+        const wait_status now = source().recv(into(out));
+        return now != wait_status::waiting ? now : wait_to_recv(out, limit);
+    }
+    template <class Out, class Limit>
+    BIDE_NOINLINE wait_status wait_to_recv(Out& out, const Limit& limit);
     result<T> recv_until(deadline until);
 };
 
@@ -136,32 +143,30 @@ private:
 
 template <class Self, class T, class Platform>
 template <class Out, class Limit>
-wait_status receive_operations<Self, T, Platform>::wait_for(Out& out, const Limit& limit) {
+BIDE_NOINLINE wait_status receive_operations<Self, T, Platform>::wait_to_recv(Out& out,
+                                                                              const Limit& limit) {
     auto& from = source();
-    if (const wait_status got = from.recv(into(out)); got != wait_status::waiting) {
-        return got;
-    }
     const keep_alive alive = hold();
     return waits<decltype(from)>::recv(from, out, limit);
 }
 
 template <class Self, class T, class Platform>
-std::optional<T> receive_operations<Self, T, Platform>::recv() {
+inline std::optional<T> receive_operations<Self, T, Platform>::recv() {
     std::optional<T> item;
-    wait_for(item, deadline::never());
+    recv_to(item, deadline::never());
     return item;
 }
 
 template <class Self, class T, class Platform>
 result<T> receive_operations<Self, T, Platform>::recv(typename Platform::stop_token token) {
     std::optional<T> item;
-    return to_received(wait_for(item, token), item);
+    return to_received(recv_to(item, token), item);
 }
 
 template <class Self, class T, class Platform>
 result<T> receive_operations<Self, T, Platform>::recv_until(deadline until) {
     std::optional<T> item;
-    return to_received(wait_for(item, until), item);
+    return to_received(recv_to(item, until), item);
 }
 
 template <class Self, class T, class Platform>
@@ -188,7 +193,7 @@ std::size_t receive_operations<Self, T, Platform>::recv_n(std::vector<T>& out, s
         return 0;
     }
     make_room(out, 1);
-    if (wait_for(out, deadline::never()) == wait_status::closed) {
+    if (recv_to(out, deadline::never()) == wait_status::closed) {
         return 0;
     }
     return 1 + try_recv_n(out, max - 1);

@@ -182,13 +182,13 @@ private:
     template <class Source> using waits = item_wait<T, Platform, std::remove_reference_t<Source>>;
 
     template <class Limit> sent send_by(T& value, const Limit& limit) {
+        const wait_status now = source().send(value);
+        return to_result(now != wait_status::waiting ? now : wait_to_send(value, limit), value);
+    }
+    template <class Limit> BIDE_NOINLINE wait_status wait_to_send(T& value, const Limit& limit) {
         auto& to = source();
-        wait_status what = to.send(value);
-        if (what == wait_status::waiting) {
-            const keep_alive alive = hold();
-            what = waits<decltype(to)>::send(to, value, limit);
-        }
-        return to_result(what, value);
+        const keep_alive alive = hold();
+        return waits<decltype(to)>::send(to, value, limit);
     }
 };
 
