@@ -6,8 +6,9 @@
 # own, so that names in two of them do not collide. The parts are linked twice under a sanitizer: into a
 # program that counts allocations, and into one that has the operators new and delete of the sanitizer.
 #
-# A change of a header compiles the parts again that include it. So test files that include one of the headers
-# of bide_parts_apart, directly or through other headers, are in other parts than those that include none of them.
+# A change of a header compiles the parts again that include it. So test files that include the first header of
+# bide_parts_apart, directly or through other headers, those that include only others of them, and those that
+# include none are in different parts.
 
 option(BIDE_TEST_JOINED "Compile the test files of a room in a few parts" ON)
 set(BIDE_TEST_PART 130000 CACHE STRING "Bytes of test files in a part: a compiler of one takes less than 2 GB")
@@ -84,31 +85,24 @@ function(bide_reached file names)
     set(${names} "${known}" PARENT_SCOPE)
 endfunction()
 
-# Parts of about the same size: first of the files that include none of bide_parts_apart, then of the others,
-# of which those that include the same stand together.
+# Parts of about the same size: of the files that include none of bide_parts_apart, of those that include some
+# but not the first, and of those that include the first.
 function(bide_part_sources room sources)
     get_property(files DIRECTORY PROPERTY bide_files_of_${room})
-    set(apart "")
-    set(keys "")
+    list(GET bide_parts_apart 0 first)
     foreach(file IN LISTS files)
         bide_reached(${CMAKE_CURRENT_SOURCE_DIR}/${file} reached)
         if(reached STREQUAL "")
-            list(APPEND apart ${file})
+            list(APPEND with_none ${file})
+        elseif(first IN_LIST reached)
+            list(APPEND with_first ${file})
         else()
-            string(MAKE_C_IDENTIFIER "${reached}" key)
-            list(APPEND keys ${key})
-            list(APPEND files_with_${key} ${file})
+            list(APPEND with_some ${file})
         endif()
-    endforeach()
-    list(REMOVE_DUPLICATES keys)
-    list(SORT keys)
-    set(together "")
-    foreach(key IN LISTS keys)
-        list(APPEND together ${files_with_${key}})
     endforeach()
 
     set(number 0)
-    foreach(group IN ITEMS apart together)
+    foreach(group IN ITEMS with_none with_some with_first)
         set(all 0)
         foreach(file IN LISTS ${group})
             file(SIZE ${CMAKE_CURRENT_SOURCE_DIR}/${file} bytes)

@@ -1,4 +1,5 @@
 #include <bide/sched/chrome_trace.hpp>
+#include <bide/sync/event.hpp>
 
 #include <support/sched.hpp>
 

@@ -2,6 +2,7 @@
 
 #include <bide/core/executor.hpp>
 #include <bide/sched/task_group.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 using namespace bide;

@@ -1,5 +1,6 @@
 #include <bide/channel/select.hpp>
 #include <bide/sched/join_set.hpp>
+#include <bide/sync/event.hpp>
 #include <support/homes.hpp>
 #include <support/sched.hpp>
 

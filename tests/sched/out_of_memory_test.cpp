@@ -13,6 +13,7 @@
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
+#include <bide/sync/semaphore.hpp>
 
 namespace {
 

@@ -5,6 +5,7 @@
 
 #include <bide/core/executor.hpp>
 #include <bide/sched/executor_runner.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 #include <poll.h>

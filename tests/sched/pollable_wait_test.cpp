@@ -1,4 +1,6 @@
 #include <bide/sched/pollable_wait.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
 
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)

@@ -6,6 +6,7 @@
 #include <bide/core/timer.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/task_group.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK

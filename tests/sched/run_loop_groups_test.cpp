@@ -3,6 +3,7 @@
 #include <bide/stream/buffered.hpp>
 #include <bide/stream/merge.hpp>
 #include <bide/stream/stream.hpp>
+#include <bide/sync/event.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/for_each_concurrent.hpp>
 #include <support/sched.hpp>

@@ -1,5 +1,6 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
+#include <bide/sync/event.hpp>
 #include <support/sched.hpp>
 
 // A task of a loop that awaits another task. If that one is the next job of the loop, it runs inside of

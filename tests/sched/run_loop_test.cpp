@@ -8,6 +8,8 @@
 
 #if defined(__linux__)
 #include <bide/sched/epoll_driver.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
 
 #include <unistd.h>
 #endif

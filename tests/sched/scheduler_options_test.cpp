@@ -1,4 +1,5 @@
 #include <bide/sched/scheduler_options.hpp>
+#include <bide/sync/semaphore.hpp>
 
 #include <support/sched.hpp>
 

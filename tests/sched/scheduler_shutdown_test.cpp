@@ -1,3 +1,7 @@
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
+
 #include <support/sched.hpp>
 
 // The end of a scheduler, with its tasks in every state.

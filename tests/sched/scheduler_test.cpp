@@ -1,5 +1,8 @@
 #include <bide/core/parker.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <support/sched.hpp>
 

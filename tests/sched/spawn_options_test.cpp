@@ -1,6 +1,8 @@
 #include <bide/sched/spawn_options.hpp>
 
 #include <bide/sched/trace.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/sched.hpp>
 

@@ -3,6 +3,7 @@
 #include <bide/core/resume.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_runner.hpp>
+#include <bide/sync/event.hpp>
 #include <support/sched.hpp>
 
 // What a scheduler and a run_loop have in common, for a caller that knows a task_runner alone.

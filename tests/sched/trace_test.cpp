@@ -1,6 +1,8 @@
 #include <bide/core/platform.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/trace.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 // What a scheduler reports: to a trace, and in a dump.

@@ -22,7 +22,6 @@ using bide::task;
 using test::consume;
 using test::numbers;
 using test::numbers_then_failure;
-using test::numbers_then_wait;
 
 namespace {
 
@@ -34,6 +33,13 @@ bool complete(const std::vector<int>& all, std::size_t expected) {
         in_order = in_order && next[n / 1'000]++ == n % 1'000;
     }
     return in_order && all.size() == expected;
+}
+
+async_generator<int> numbers_then_wait(int first, int last, semaphore& s) {
+    for (int i = first; i < last; ++i) {
+        co_yield i;
+    }
+    const auto permit = co_await s.async_acquire();
 }
 
 async_generator<int> yielding_numbers(int first, int last) {

@@ -7,6 +7,7 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/task_group.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <support/sched.hpp>
 

@@ -1,6 +1,9 @@
 // Coroutines that destroy other waiters of the same primitive: queued, granted, or about to resume.
 
 #include <bide/channel/select.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <support/sched.hpp>
 

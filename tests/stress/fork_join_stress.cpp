@@ -7,6 +7,8 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/pool.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 using namespace bide;

@@ -5,6 +5,8 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <support/file_waits.hpp>
 #include <support/sched.hpp>
 

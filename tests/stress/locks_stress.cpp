@@ -5,8 +5,10 @@
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/keyed_mutex.hpp>
+#include <bide/sync/mutex.hpp>
 #include <bide/sync/once.hpp>
 #include <bide/sync/scoped_lock.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/task/lock_all.hpp>
 #include <support/is_free.hpp>

@@ -3,6 +3,8 @@
 
 #include <support/sched.hpp>
 
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 
 using namespace bide;

@@ -1,4 +1,5 @@
 #include <bide/sched/run_loop.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 // Threads spawn into a loop and release permits to its tasks, while one thread runs it, now by

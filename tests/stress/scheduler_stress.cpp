@@ -3,6 +3,9 @@
 
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <support/is_free.hpp>
 #include <support/sched.hpp>

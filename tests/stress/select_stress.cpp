@@ -4,6 +4,8 @@
 #include <support/sched.hpp>
 
 #include <bide/channel/select.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
 
 namespace {
 

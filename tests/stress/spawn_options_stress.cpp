@@ -3,6 +3,7 @@
 // steps are counted.
 
 #include <bide/sched/spawn_options.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 using namespace bide;

@@ -7,7 +7,9 @@
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/condition_variable.hpp>
+#include <bide/sync/mutex.hpp>
 #include <bide/sync/notify.hpp>
+#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <support/sched.hpp>
 

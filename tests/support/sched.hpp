@@ -6,10 +6,7 @@
 #include <bide/channel/channel.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>

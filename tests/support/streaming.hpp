@@ -4,7 +4,6 @@
 // Producers and consumers of streams.
 
 #include <bide/stream/stream.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/task.hpp>
 
@@ -25,14 +24,6 @@ inline bide::async_generator<int> numbers_then_failure(int first, int last) {
         co_yield i;
     }
     throw std::runtime_error("no more");
-}
-
-// The same, and then it waits for a permit.
-inline bide::async_generator<int> numbers_then_wait(int first, int last, bide::semaphore& s) {
-    for (int i = first; i < last; ++i) {
-        co_yield i;
-    }
-    const auto permit = co_await s.async_acquire();
 }
 
 // All items. What ends the stream early is said in `end`.
