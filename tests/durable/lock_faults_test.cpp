@@ -301,7 +301,8 @@ struct full_slot {
 
 TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it cannot be stored") {
     memory_slot memory;
-    durable_options o{.lease = std::chrono::hours(1), .process_bound = false};
+    const durable_options o =
+        test::unhurried({.lease = std::chrono::hours(1), .process_bound = false});
     durable_mutex holder(memory, o);
     const auto held = holder.acquire();
     const auto stored = memory.load();

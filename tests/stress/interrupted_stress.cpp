@@ -53,6 +53,7 @@ public:
         ::sigemptyset(&one);
         ::sigaddset(&one, SIGUSR1);
         ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+        ::pthread_kill(::pthread_self(), SIGUSR1); // one at least, however short the test is
         const std::lock_guard lock(mutex_);
         threads_.push_back(::pthread_self());
     }

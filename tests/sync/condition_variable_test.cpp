@@ -578,13 +578,16 @@ TEMPLATE_TEST_CASE("condition_variable: once notified, no stop and no time-out c
     std::stop_source stop;
     std::atomic<what> ended[2] = {};
     bool in_time = false;
+    std::atomic<bool> is_over{false};
     note_stopped(g, stop.get_token(), ended[0]);
     note_late(g, 30ms, ended[1]);
     test::team thread(1, [&](int) {
         typename TestType::lock lock(g.mutex);
         in_time = g.changed.wait_for(lock, 30ms);
+        is_over = true;
     });
-    REQUIRE(test::are_asleep<typename TestType::base>(1));
+    REQUIRE(test::eventually(
+        [&] { return is_over || test::observing<typename TestType::base>::asleep.load() == 1; }));
     bool notified = false;
     {
         const std::lock_guard lock(g.mutex);

@@ -1,5 +1,6 @@
 #include "support/coroutines.hpp"
 #include "support/death.hpp"
+#include "support/fake_clock.hpp"
 #include "support/test.hpp"
 #include "support/waiting.hpp"
 
@@ -28,19 +29,6 @@ test::held hold_one(bide::semaphore& s, std::ptrdiff_t n, bool& granted) {
 test::held hold_on(test::manual_executor& e, bide::semaphore& s, what& end) {
     note(end, co_await s.async_acquire().as_result().resume_on(e));
 }
-
-// A clock that can be set.
-struct wall_clock {
-    using duration = std::chrono::nanoseconds;
-    using rep = duration::rep;
-    using period = duration::period;
-    using time_point = std::chrono::time_point<wall_clock>;
-    [[maybe_unused]] static constexpr bool is_steady = false;
-    static time_point now() noexcept {
-        return time_point(steady_clock::now().time_since_epoch() + offset.load());
-    }
-    inline static std::atomic<duration> offset{duration{0}};
-};
 
 } // namespace
 
@@ -318,13 +306,15 @@ TEST_CASE("semaphore: to destroy a waiter while it is queued terminates with a m
 
 TEST_CASE("semaphore: a deadline on a clock that is set back is waited for",
           "[promise.time-limits]") {
+    struct tag {};
+    using wall_clock = test::fake_clock<tag>;
     bide::semaphore s(0);
-    wall_clock::offset = 24h;
+    wall_clock::set(24h);
     const auto when = steady_clock::now() + 30ms;
     bool got = false;
     test::team waiting(1, [&](int) { got = s.try_acquire_until(wall_clock::now() + 30ms); });
     REQUIRE(test::has_waiters(s, 1));
-    wall_clock::offset = 0h;
+    wall_clock::set(0h);
     REQUIRE(test::eventually([&] { return steady_clock::now() > when + 30ms; }));
     CHECK(s.waiters() == 1);
     s.release();
