@@ -22,7 +22,7 @@ set(
     "sched[.][^ou].*" "parallel[.](async_fork|fork_.*|parallel_(for|reduce|sort|pipeline)|spread)"
     "test[.]scheduler.*" interop[.]foreign_coroutines
     "durable[.](parts|record|record_random|slots[.](memory|file)|locks)"
-    "model[.](semaphore|mutex|gate|ring|channel|event_count|parker|waiter|idle|run_queue|litmus)" noexcept_smoke "lint[.a-z]*"
+    "model[.](semaphore|mutex|gate|ring|channel|event_count|parker|waiter|idle|run_queue|litmus)" "lint([.](selftest|module))?"
     "example[.]([0-9].*|dupes|glib_loop|guide|readme_umbrella|words)" "package[.](install|find_package)"
 )
 # What an optimiser can break: waits, wakes and their timing.
