@@ -1,25 +1,28 @@
 # One misuse, or a file without one; see CMakeLists.txt.
 
+file(READ ${SOURCE} code)
+if(MISUSE)
+    string(REGEX MATCH " ${MISUSE}([(][^\n]*[)])? { // ([^\n]+)\n.*" misuse "${code}")
+    set(expected "${CMAKE_MATCH_2}")
+    string(REGEX MATCH "\n[^\n]*\n *//! ([^\n]+)" lines "${misuse}")
+    if(expected STREQUAL "" OR lines STREQUAL "")
+        message(FATAL_ERROR "has no misuse ${MISUSE}")
+    endif()
+    string(REPLACE "${lines}" "\n${CMAKE_MATCH_1}" misused "${misuse}")
+    string(REPLACE "${misuse}" "${misused}" code "${code}")
+endif()
+file(WRITE ${WORK} "${code}")
 separate_arguments(flags UNIX_COMMAND "${FLAGS}")
 execute_process(
-    COMMAND ${COMPILER} ${flags} -I${INCLUDE} -DBIDE_MISUSE=${MISUSE} -fsyntax-only ${SOURCE}
+    COMMAND ${COMPILER} ${flags} -I${INCLUDE} -fsyntax-only ${WORK}
     RESULT_VARIABLE failed ERROR_VARIABLE said
 )
-if(MISUSE EQUAL 0)
+if(NOT MISUSE)
     if(failed)
         message(FATAL_ERROR "does not compile even without a misuse:\n${said}")
     endif()
-    return()
-endif()
-
-file(STRINGS ${SOURCE} first REGEX "^[a-z].* { // ${MISUSE}: ")
-string(REGEX REPLACE "^[^/]* { // [0-9]+: " "" expected "${first}")
-if(expected STREQUAL "")
-    message(FATAL_ERROR "has no misuse ${MISUSE}")
-endif()
-if(NOT failed)
+elseif(NOT failed)
     message(FATAL_ERROR "compiles")
-endif()
-if(NOT said MATCHES "${expected}")
+elseif(NOT said MATCHES "${expected}")
     message(FATAL_ERROR "does not compile, but not because of \"${expected}\":\n${said}")
 endif()

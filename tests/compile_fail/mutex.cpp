@@ -5,67 +5,43 @@
 #include <mutex>
 #include <utility>
 
-namespace mutex_is_not_movable { // 1: deleted (function|constructor)|is deleted
-#if BIDE_MISUSE != 1
-bide::mutex make() { return bide::mutex(); } // elided: nothing moves
-#else
-bide::mutex make(bide::mutex& from) { return std::move(from); }
-#endif
-} // namespace mutex_is_not_movable
+bide::mutex mutex_is_not_movable(bide::mutex& from) { // deleted (function|constructor)|is deleted
+    return from.try_lock() ? bide::mutex() : bide::mutex(); // elided: nothing moves
+    //! return std::move(from);
+}
 
-int mutex_try_lock_is_not_discarded() { // 2: nodiscard
-    bide::mutex m;
-#if BIDE_MISUSE != 2
+int mutex_try_lock_is_not_discarded(bide::mutex& m) { // nodiscard
     return m.try_lock() ? 0 : 1;
-#else
-    m.try_lock(); // locked or not?
-#endif
+    //! m.try_lock(); // locked or not?
 }
 
-void scoped_lock_is_not_unnamed() { // 3: name it
-    bide::mutex a;
-    bide::mutex b;
-#if BIDE_MISUSE != 3
+void scoped_lock_is_not_unnamed(bide::mutex& a, bide::mutex& b) { // name it
     const bide::scoped_lock held(a, b);
-#else
-    bide::scoped_lock(a, b); // unlocked at once
-#endif
+    //! bide::scoped_lock(a, b); // unlocked at once
 }
 
-void scoped_lock_takes_mutexes_only() { // 4: pass the mutexes, not a std::unique_lock
-    bide::mutex a;
+void scoped_lock_takes_mutexes_only(bide::mutex& a) { // pass the mutexes, not a std::unique_lock
     bide::mutex b;
-#if BIDE_MISUSE != 4
-    const bide::scoped_lock held(a, b);
-#else
     std::unique_lock lock(a, std::defer_lock);
-    const bide::scoped_lock held(lock, b); // in the order of the locks' addresses: deadlocks
-#endif
+    const bide::scoped_lock held(a, b);
+    //! const bide::scoped_lock held(lock, b); // in the order of the locks' addresses: deadlocks
 }
 
-void synchronized_value_has_no_bare_reference() { // 5: no match for|indirection requires pointer operand
-    bide::synchronized_value<int> value(1);
-#if BIDE_MISUSE != 5
+using synchronized_int = bide::synchronized_value<int>;
+
+void synchronized_value_has_no_bare_reference() { // no match for|indirection requires pointer operand
+    synchronized_int value(1);
     *value.lock() = 2;
-#else
-    *value = 2;
-#endif
+    //! *value = 2;
 }
 
-int synchronized_value_keeps_its_value_private() { // 6: private
-    bide::synchronized_value<int> value(1);
-#if BIDE_MISUSE != 6
+int synchronized_value_keeps_its_value_private(synchronized_int& value) { // private
     return value.with([](int& inside) { return inside; });
-#else
-    return value.value_;
-#endif
+    //! return value.value_;
 }
 
-void synchronized_value_waits_only_with_our_mutexes() { // 7: constraints? not satisfied|unsatisfied constraints|invalid reference to function
-#if BIDE_MISUSE != 7
+void synchronized_value_waits_only_with_our_mutexes() { // constraints? not satisfied|unsatisfied constraints|invalid reference to function
     bide::synchronized_value<int> value(1);
-#else
-    bide::synchronized_value<int, std::mutex> value(1); // it knows no coroutines
-#endif
+    //! bide::synchronized_value<int, std::mutex> value(1); // it knows no coroutines
     [[maybe_unused]] const auto operation = value.async_lock();
 }

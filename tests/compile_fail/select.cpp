@@ -4,54 +4,30 @@
 
 #include <string>
 
-void select_keeps_no_channel() { // 1: a temporary that is not a handle
-#if BIDE_MISUSE != 1
-    static_cast<void>(bide::try_select(bide::on_recv(bide::make_channel<int>(1).second)));
-#else
-    // gone before the select begins
-    static_cast<void>(bide::try_select(bide::on_recv(bide::channel<int>(1))));
-#endif
+using bide::on_recv, bide::on_send;
+
+void select_keeps_no_channel() { // a temporary that is not a handle
+    static_cast<void>(bide::try_select(on_recv(bide::make_channel<int>(1).second)));
+    //! static_cast<void>(bide::try_select(on_recv(bide::channel<int>(1)))); // gone before it begins
 }
 
-int select_sends_no_literal_zero() { // 2: on_send takes an lvalue
-    bide::channel<int> ch(1);
-    int value = 0;
-#if BIDE_MISUSE != 2
-    static_cast<void>(bide::select(bide::on_send(ch, value)));
-#else
-    // a null pointer constant: it would never happen
-    static_cast<void>(bide::select(bide::on_send(ch, 0)));
-#endif
-    return value;
+void select_sends_no_literal_zero(bide::channel<int>& ch, int value) { // on_send takes an lvalue
+    static_cast<void>(bide::select(on_send(ch, value)));
+    //! static_cast<void>(bide::select(on_send(ch, 0))); // a null pointer constant: never happens
 }
 
-int select_sends_no_nullptr() { // 3: on_send takes an lvalue
-    bide::channel<int> ch(1);
-    int* const nothing = nullptr;
-#if BIDE_MISUSE != 3
-    return bide::try_select(bide::on_send(ch, nothing)).has_value();
-#else
-    return bide::try_select(bide::on_send(ch, nullptr)).has_value() && nothing == nullptr;
-#endif
+void select_sends_no_nullptr(bide::channel<int>& ch, int* nothing) { // on_send takes an lvalue
+    static_cast<void>(bide::try_select(on_send(ch, nothing)));
+    //! static_cast<void>(bide::try_select(on_send(ch, nullptr)));
 }
 
-void select_sends_no_temporary() { // 4: on_send takes an lvalue
-    bide::channel<std::string> ch(1);
+void select_sends_no_temporary(bide::channel<std::string>& ch) { // on_send takes an lvalue
     std::string value = "text";
-#if BIDE_MISUSE != 4
-    static_cast<void>(bide::select(bide::on_send(ch, value)));
-#else
-    // gone before the select begins
-    static_cast<void>(bide::select(bide::on_send(ch, value + "s")));
-#endif
+    static_cast<void>(bide::select(on_send(ch, value)));
+    //! static_cast<void>(bide::select(on_send(ch, value + "s"))); // gone before it begins
 }
 
-int select_takes_no_operation() { // 5: a select takes cases
-    bide::channel<int> items(1);
-#if BIDE_MISUSE != 5
-    const auto chosen = bide::try_select(bide::on_recv(items));
-#else
-    const auto chosen = bide::try_select(items.async_recv());
-#endif
-    return chosen ? 1 : 0;
+void select_takes_no_operation(bide::channel<int>& items) { // a select takes cases
+    static_cast<void>(bide::try_select(on_recv(items)));
+    //! static_cast<void>(bide::try_select(items.async_recv()));
 }
