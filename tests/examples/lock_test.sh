@@ -79,6 +79,19 @@ says() { # FILE TEXT
     grep -F -q -e "$2" "$1" || { cat "$1"; fail "$1 does not say: $2"; }
 }
 
+# refused STATUS TEXT ARGUMENTS...: bide-lock ends with the status, and says the text.
+refused() {
+    text=$2
+    status=$1
+    shift 2
+    expect $status "$lock" "$@"
+    says err "$text"
+}
+
+prints() { # TEXT
+    [ "$(cat out)" = "$1" ] || { cat out; fail "it does not print $1"; }
+}
+
 quiet() {
     [ ! -s out ] && [ ! -s err ] || { cat out err; fail "not quiet"; }
 }
@@ -111,6 +124,12 @@ ends() {
     [ $status = "$1" ] || { cat bg; fail "status $status instead of $1"; }
 }
 
+# ends_by SIGNAL STATUS: $child gets the signal, and ends with the status.
+ends_by() {
+    kill -$1 $child
+    ends $2 $child
+}
+
 # Start it before the processes that write into ./more. gone succeeds when all of them have ended.
 reader() {
     cat more &
@@ -122,6 +141,15 @@ gone() { wait $reader; }
 # The command of a holder: it reports its token and lane, and waits for permission to end.
 hold='echo $BIDE_FENCE $BIDE_LANE > held; read go < go'
 held() { read -r fence lane <&4; }
+hold_with_reader() { # OPTIONS... -- COMMAND: a holder whose processes write into ./more
+    in_background "$@"
+    reader
+    held
+}
+loses_lock() { # $child is made to release the lock that it holds
+    expect 0 "$lock" release --force "$fence" n
+    ends 75 $child
+}
 hold_lock() { # OPTIONS...: a holder in the background, as $holder and $child
     in_background "$@" n -- sh -c "$hold"
     holder=$child
@@ -143,8 +171,7 @@ waiters() { "$lock" inspect n > seen && [ "$(grep -c '^waiter ' seen)" = "$1" ];
 contention_cases() {
 
 begin "reports when the bide-lock around it holds the lock"
-expect 1 "$lock" n -- "$lock" -w 0.1 n -- true
-says err "n: held by the bide-lock that runs this command (fence "
+refused 1 "n: held by the bide-lock that runs this command (fence " n -- "$lock" -w 0.1 n -- true
 expect 1 "$lock" n -- "$lock" other -- "$lock" -w 0.1 n -- true
 says err "n: held by the bide-lock that runs this command (fence "
 expect 1 "$lock" n -- "$lock" -n n -- true
@@ -214,8 +241,7 @@ expect 1 "$lock" -w 0 n -- touch ran
 expect 1 "$lock" --timeout=30ms n -- touch ran
 quiet
 expect 42 "$lock" -n -E 42 n -- touch ran
-expect 9 "$lock" -w.03s -E9 --verbose n -- touch ran
-says err "bide-lock: n: not acquired after "
+refused 9 "bide-lock: n: not acquired after " -w.03s -E9 --verbose n -- touch ran
 waiters 0 || fail "it still waits: $(cat seen)"
 let_go 0
 expect 0 "$lock" -w 60 n -- true
@@ -231,8 +257,7 @@ second=$child
 held
 [ "$lane" = 1 ] || fail "lane $lane"
 expect 1 "$lock" --permits 2 -n n -- true
-expect 78 "$lock" --permits 3 -w 60 n -- true
-says err "bide-lock: n: "
+refused 78 "bide-lock: n: " --permits 3 -w 60 n -- true
 let_go
 let_go
 ends 0 $first
@@ -243,8 +268,7 @@ begin "shares the lock among holders that use -s"
 hold_lock -s
 expect 0 "$lock" -s -w 60 n -- true
 expect 1 "$lock" -x -n n -- true
-expect 78 "$lock" -w 60 n -- true
-says err "use -x"
+refused 78 "use -x" -w 60 n -- true
 let_go 0
 hold_lock -x
 expect 1 "$lock" -s -n n -- true
@@ -263,8 +287,7 @@ says bg "terminated"
 
 begin "grants the lock after a crash when the lease has expired"
 hold_lock --lease 2s
-kill -KILL $child
-ends 137 $child
+ends_by KILL 137
 expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
 [ "$(cat out)" -gt "$fence" ] || fail "the token does not grow"
 }
@@ -274,23 +297,18 @@ expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
 ending_cases() {
 
 begin "does not grant the lock after a crash before the lease has expired"
-in_background --lease 1h n -- sh -c 'exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99'
-reader
-held
-kill -KILL $child
-ends 137 $child
+hold_with_reader --lease 1h n -- sh -c 'exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99'
+ends_by KILL 137
 if [ "$(uname)" = Linux ]; then gone; else kill $reader; fi
 expect 1 "$lock" -n n -- true
 expect 0 "$lock" release --all n
 expect 0 "$lock" -w 60 n -- true
 
 begin "kills processes that do not end, and their children"
-in_background --lease 6s --kill-after 100ms -v n -- sh -c '
+hold_with_reader --lease 6s --kill-after 100ms -v n -- sh -c '
     trap "" TERM
     { exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99; } &
     while :; do sleep 99; done'
-reader
-held
 expect 0 "$lock" release --force "$fence" -v n
 says err "bide-lock: n: released fence $fence"
 ends 75 $child
@@ -298,13 +316,10 @@ says bg "killing the command"
 gone
 
 begin "gives background processes the same time to end as the command"
-in_background --lease 6s --kill-after 100ms n -- sh -c '
+hold_with_reader --lease 6s --kill-after 100ms n -- sh -c '
     sh -c "trap \"\" TERM; exec 3> more; echo \$BIDE_FENCE 0 > held; exec sleep 99" &
     wait'
-reader
-held
-expect 0 "$lock" release --force "$fence" n
-ends 75 $child
+loses_lock
 gone
 
 begin "ends the command even if its messages are not read"
@@ -322,8 +337,7 @@ for how in full broken; do
     full) dd if=/dev/zero of=deaf bs=4096 oflag=nonblock 2> /dev/null || : ;;
     broken) exec 6>&- ;;
     esac
-    expect 0 "$lock" release --force "$fence" n
-    ends 75 $child
+    loses_lock
 done
 
 begin "leaves the queue at a signal"
@@ -347,35 +361,28 @@ kill -HUP $child
 let_go 5
 
 begin "passes signals to every process of the command, and waits for it"
-in_background n -- sh -c '
+hold_with_reader n -- sh -c '
     trap "echo hangup; exit 9" HUP
     { exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99; } &
     wait'
-reader
-held
-kill -HUP $child
-ends 9 $child
+ends_by HUP 9
 says bg hangup
 gone
 in_background n -- sh -c 'echo $BIDE_FENCE 0 > held; exec sleep 99'
 held
-kill -TERM $child
-ends 143 $child
+ends_by TERM 143
 expect 0 "$lock" -w 60 n -- true
 if [ -r /proc/self/status ]; then
     in_background n -- sh -c 'echo $$ 0 > held; kill -STOP $$'
     held # its process, instead of the fence
     until_true grep -q '^State:.T' /proc/$fence/status
-    kill -TERM $child # a stopped command ends, too
-    ends 143 $child
+    ends_by TERM 143 # a stopped command ends, too
 fi
 
 begin "names the command that it could not run"
-expect 127 "$lock" n -- ./no-such-command
-says err "bide-lock: ./no-such-command: No such file"
+refused 127 "bide-lock: ./no-such-command: No such file" n -- ./no-such-command
 touch plain
-expect 126 "$lock" n -- ./plain
-says err "bide-lock: ./plain: Permission denied"
+refused 126 "bide-lock: ./plain: Permission denied" n -- ./plain
 expect 0 "$lock" -w 60 n -- true
 
 begin "ends in time even if the lock file is locked"
@@ -393,8 +400,7 @@ if command -v flock > /dev/null; then
     # would lose it before it has become bide-lock.
     in_background n -- touch ran
     until_true catches_signals $child
-    kill -TERM $child
-    ends 143 $child
+    ends_by TERM 143
     took=$(($(date +%s) - started))
     [ $took -lt 15 ] || fail "it took $took s"
     let_go
@@ -413,33 +419,22 @@ if [ "$(uname)" = Linux ]; then
 stray='setsid sh -c "trap \"\" TERM; exec 3> more; echo \$BIDE_FENCE \$\$ > held
     while :; do sleep 99; done" & '
 for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
-    in_background --kill-after 100ms n -- sh -c "($stray) ; $then"
-    reader
-    held # the lane is its pid
-    kill -KILL $child
-    ends 137 $child
+    hold_with_reader --kill-after 100ms n -- sh -c "($stray) ; $then" # the lane is its pid
+    ends_by KILL 137
     gone
     expect 0 "$lock" -w 60 n -- true
 
-    in_background --lease 6s --kill-after 100ms n -- sh -c "($stray) ; $then"
-    reader
-    held
-    expect 0 "$lock" release --force "$fence" n
-    ends 75 $child
+    hold_with_reader --lease 6s --kill-after 100ms n -- sh -c "($stray) ; $then"
+    loses_lock
     if kill -0 "$lane" 2> /dev/null; then fail "bide-lock ended before its command"; fi
     gone
 
-    in_background --lease 4s --kill-after 100ms n -- sh -c "($stray) ; $then"
-    reader
-    held
+    hold_with_reader --lease 4s --kill-after 100ms n -- sh -c "($stray) ; $then"
     kill -STOP $child # so that it does not renew
     gone
-    kill -CONT $child
-    ends 75 $child
+    ends_by CONT 75
 
-    in_background --kill-after 100ms n -- sh -c "echo \$PPID > keeper; ($stray) ; $then"
-    reader
-    held
+    hold_with_reader --kill-after 100ms n -- sh -c "echo \$PPID > keeper; ($stray) ; $then"
     kill -KILL "$(cat keeper)"
     ends 71 $child
     if kill -0 "$lane" 2> /dev/null; then fail "bide-lock ended before its command"; fi
@@ -461,10 +456,8 @@ ends 4 $child
 says hung hangup
 
 begin "holds the lock as long as a process of the command has the descriptor"
-in_background n -- sh -c '
+hold_with_reader n -- sh -c '
     setsid sh -c "exec 3> more; echo \$BIDE_FENCE 0 > held; read go < go" & exit 3'
-reader
-held
 ends 3 $child
 expect 1 "$lock" -n n -- true
 let_go
@@ -478,8 +471,7 @@ in_background --kill-after 15s n -- sh -c 'trap "echo > terminated" TERM
     while [ ! -e end ]; do sleep 0.05; done'
 reader
 held
-kill -KILL $child
-ends 137 $child
+ends_by KILL 137
 until_true test -e terminated
 expect 1 "$lock" -n n -- true
 touch end
@@ -488,16 +480,12 @@ expect 0 "$lock" -w 60 n -- true
 
 begin "waits for background processes if it renews a lease"
 background='sh -c "exec 3> more; echo \$BIDE_FENCE 0 > held; read go < go" & exit 3'
-in_background --lease 30s n -- sh -c "$background"
-reader
-held
+hold_with_reader --lease 30s n -- sh -c "$background"
 expect 1 "$lock" -n n -- true
 let_go
 gone
 ends 3 $child
-in_background -v --lease 30s n -- sh -c "$background"
-reader
-held
+hold_with_reader -v --lease 30s n -- sh -c "$background"
 until_true grep -q "waiting for its background processes" bg
 kill -TERM $child
 gone
@@ -514,9 +502,7 @@ held
 let_go 143
 says bg ended
 for how in '--lease 30s' '--lease=30s --permits=1' ''; do
-    in_background $how --close n -- sh -c "$background"
-    reader
-    held
+    hold_with_reader $how --close n -- sh -c "$background"
     ends 3 $child
     expect 0 "$lock" -w 60 n -- true
     let_go
@@ -551,23 +537,20 @@ ends 0 $child
 
 begin "takes the lock away from one holder, and records the user"
 hold_lock --lease 10m
-expect 1 "$lock" release --force 77 n
-says err "bide-lock: n: no holder has fence 77"
+refused 1 "bide-lock: n: no holder has fence 77" release --force 77 n
 expect 0 "$lock" release --force "$fence" --by ops --reason 'host lost' n
 shows "note    ops: force_release $fence: host lost"
 expect 0 "$lock" -w 60 n -- true
 let_go 75
 says bg "shortly before the command ended"
-expect 1 "$lock" release --all n
-says err "n: there is no holder"
+refused 1 "n: there is no holder" release --all n
 
 begin "repairs a damaged file, and continues with larger tokens"
 expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
 before=$(cat out)
 tr '\000-\377' 'x' < n.bide > damaged
 cat damaged > n.bide
-expect 65 "$lock" -w 60 n -- true
-says err "bide-lock: n: "
+refused 65 "bide-lock: n: " -w 60 n -- true
 expect 0 "$lock" repair --by ops --reason 'disk' n
 expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
 [ "$(cat out)" -gt "$before" ] || fail "token $(cat out) after $before"
@@ -577,16 +560,14 @@ expect 0 "$lock" repair --min-fence 50 --by ops --reason 'file lost' n
 expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
 [ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
 shows "note    ops: repair: file lost"
-expect 1 "$lock" repair --min-fence 90 n
-says err "bide-lock: n: the record can be read"
+refused 1 "bide-lock: n: the record can be read" repair --min-fence 90 n
 for kind in $kinds; do
     [ $kind = sqlite ] && command -v sqlite3 > /dev/null || continue
     BIDE_LOCK_SLOT=sqlite:locks.db
     expect 0 "$lock" n -- true
     sqlite3 locks.db "update bide_lock set value = x'00'"
     expect 65 "$lock" -w 60 n -- true
-    expect 65 "$lock" inspect n
-    says err "bide-lock: n: the stored record is corrupt"
+    refused 65 "bide-lock: n: the stored record is corrupt" inspect n
     expect 0 "$lock" repair --min-fence 50 --by ops n
     expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
     [ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
@@ -594,17 +575,14 @@ done
 kind=file
 
 begin "changes the number of permits"
-expect 1 "$lock" resize --permits 2 n
-says err "n: never used"
+refused 1 "n: never used" resize --permits 2 n
 expect 0 "$lock" n -- true
 expect 0 "$lock" resize --permits 3 --by ops --reason more n
 shows "n: 3 of 3 permits free"
 says out "note    ops: resize 3: more"
 hold_lock --permits 3 --weight 2
-expect 78 "$lock" -w 60 n -- touch ran
-says err "bide-lock: n: "
-expect 78 "$lock" resize --permits 1 n
-says err "n: not resized: holders have 2 of 3 permits"
+refused 78 "bide-lock: n: " -w 60 n -- touch ran
+refused 78 "n: not resized: holders have 2 of 3 permits" resize --permits 1 n
 shows "n: 1 of 3 permits free"
 expect 0 "$lock" resize --permits 2 n
 let_go 0
@@ -683,7 +661,7 @@ until_true grep -q '"holderId":"me"' seen.json
 let_go 0
 until_true grep -q "^n: free" seen.watch
 "$lock" watch n | head -n 1 > out # it ends with its reader, although nothing changes
-[ "$(cat out)" = "n: free" ] || fail "$(cat out)"
+prints "n: free"
 kill -INT $json_watcher 2> /dev/null
 kill -TERM $watcher $json_watcher
 ends 143 $watcher
@@ -713,17 +691,17 @@ begin "speaks JSON"
 expect 0 "$lock" --json -v n -- sh -c 'echo "$BIDE_FENCE"'
 grep -q '^{"message":"n: acquired after ' err || fail "$(cat err)"
 expect 0 "$lock" --json resize n 3
-[ "$(cat out)" = '{"name":"n","permits":3}' ] || fail "$(cat out)"
+prints '{"name":"n","permits":3}'
 hold_lock --permits 3
 expect 1 "$lock" --json -n --permits 3 --weight 3 n -- true
 [ "$(cat err)" = '{"code":1,"error":"not acquired"}' ] || fail "$(cat err)"
 expect 0 "$lock" --json release --all n
-[ "$(cat out)" = "{\"name\":\"n\",\"released\":[$fence]}" ] || fail "$(cat out)"
+prints "{\"name\":\"n\",\"released\":[$fence]}"
 let_go 75
 expect 1 "$lock" --json repair n
 says err '"code":1'
 expect 0 "$lock" --json repair new
-[ "$(cat out)" = '{"name":"new","repaired":true}' ] || fail "$(cat out)"
+prints '{"name":"new","repaired":true}'
 expect 64 "$lock" --bogus=secret --json
 [ "$(cat err)" = '{"code":64,"error":"--bogus: there is no such option\nTry: bide-lock --help"}' ] ||
     fail "$(cat err)"
@@ -740,14 +718,13 @@ expect 0 "$lock" --nb -x directory/ -c 'echo "$BIDE_LOCK_NAME" "$0"'
 says out "directory "
 expect 3 env SHELL=/bin/sh "$lock" -c 'exit 3' ./n
 expect 0 "$lock" ./n echo -n --json
-[ "$(cat out)" = --json ] || fail "the command's options: $(cat out)"
+prints --json
 in_background ./n sh -c "$hold"
 held
 expect 9 "$lock" --wait=.01 -E9 n -- true
 let_go 0
 expect 64 "$lock" --slot file:. ./n true
-expect 64 "$lock" n true
-says err "a command stands behind --"
+refused 64 "a command stands behind --" n true
 
 begin "makes files with a mode and an owner"
 expect 0 "$lock" --mode 0660 --owner ":$(id -g)" n -- true
@@ -775,23 +752,18 @@ while read -r option; do
     done
 done < every
 if command -v man > /dev/null; then
-    MANWIDTH=90 man --warnings -l man > page 2> err || fail "$(cat err)"
-    quiet_err=$(cat err)
-    [ -z "$quiet_err" ] || fail "$quiet_err"
+    MANWIDTH=90 man --warnings -l man > page 2> err && [ ! -s err ] || fail "$(cat err)"
 fi
 for shell in bash fish zsh; do
     command -v $shell > /dev/null || { echo "not checked: no $shell"; continue; }
     expect 0 $shell -n $shell
 done
 if command -v bash > /dev/null; then
-    expect 0 bash -c '. ./bash; COMP_WORDS=(bide-lock release --fo); COMP_CWORD=2; _bide_lock
-        echo "${COMPREPLY[@]}"'
-    [ "$(cat out)" = --force ] || fail "completed to $(cat out)"
-fi
-if command -v bash > /dev/null; then
-    expect 0 bash -c '. ./bash; COMP_WORDS=(bide-lock completion z); COMP_CWORD=2; _bide_lock
-        echo "${COMPREPLY[@]}"'
-    [ "$(cat out)" = zsh ] || fail "completed to $(cat out)"
+    for words in 'release --fo:--force' 'completion z:zsh'; do
+        expect 0 bash -c ". ./bash; COMP_WORDS=(bide-lock ${words%:*}); COMP_CWORD=2; _bide_lock"'
+            echo "${COMPREPLY[@]}"'
+        prints "${words#*:}"
+    done
 fi
 expect 64 "$lock" completion csh
 if [ -c /dev/full ]; then
@@ -835,20 +807,16 @@ expect 0 "$lock" -w 60 n -- true
 begin "takes only the file of a lock for a descriptor"
 echo precious > file.bide.lock
 for file in file.bide.lock plain; do
-    expect 66 "$lock" 8 8>> $file
-    says err "is not the file of a lock"
+    refused 66 "is not the file of a lock" 8 8>> $file
 done
 [ "$(cat file.bide.lock)" = precious ] || fail "it wrote into the file"
-expect 66 "$lock" 8
-says err "not open"
+refused 66 "not open" 8
 exec 8>> deleted.bide.lock
 rm deleted.bide.lock
-expect 66 "$lock" 8
-says err "its file was deleted"
+refused 66 "its file was deleted" 8
 exec 8>&-
 touch n.bide.lock
-expect 66 "$lock" 8 8< n.bide.lock
-says err "open it for writing: 8>> "
+refused 66 "open it for writing: 8>> " 8 8< n.bide.lock
 [ ! -e n.bide ] || fail "it made a record"
 expect 64 "$lock" --slot file:. 8 8>> n.bide.lock
 expect 64 "$lock" -u n -- true
@@ -901,12 +869,10 @@ expect 0 "$lock" n -- sh -c 'echo $#' command $many
 says out "$(echo "$many" | wc -l | tr -d ' ')"
 
 begin "reports what is wrong with the slot"
-expect 66 "$lock" --slot file:no-such-directory n -- true
-says err "there is no such directory"
+refused 66 "there is no such directory" --slot file:no-such-directory n -- true
 says err no-such-directory
 expect 64 "$lock" --slot file: n -- true
-expect 64 "$lock" --slot files:. n -- true
-says err "not one of file"
+refused 64 "not one of file" --slot files:. n -- true
 expect 64 "$lock" --slot redis:localhost:6379 n -- true
 for bad in redis:localhost redis:localhost:0 redis:6379; do
     expect 64 "$lock" --relaxed --slot $bad n -- true
@@ -914,8 +880,7 @@ done
 
 begin "refuses invalid options"
 wrong() {
-    expect 64 "$lock" "$@"
-    says err "Try: bide-lock --help"
+    refused 64 "Try: bide-lock --help" "$@"
     [ ! -s out ] || fail "something on stdout"
 }
 for arguments in '' n -- 'n --' '-- true' 'n m -- true' 'inspect' 'inspect n m' \
