@@ -247,9 +247,9 @@ class Lint:
             self.check_header(path)
         self.check_labels()
         self.check_words()
-        tests = self.files("tests/**/*_test.cpp", "tests/**/*_stress.cpp")
+        durable = self.files("tests/durable/**/*_test.cpp", "tests/stress/durable_*_stress.cpp")
         self.check_listed("CMakeLists.txt", "include/bide/", headers)
-        self.check_listed("tests/CMakeLists.txt", "tests/", tests)
+        self.check_listed("tests/CMakeLists.txt", "tests/", durable)
         self.check_listed("tests/model/CMakeLists.txt", "tests/model/",
                           self.files("tests/model/**/*_model.cpp"))
         self.check_listed("tests/compile_fail/CMakeLists.txt", "tests/compile_fail/",
