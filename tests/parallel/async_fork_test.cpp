@@ -201,6 +201,8 @@ TEST_CASE("async_fork: the stop token and the progress of the policy reach the l
         const auto body = [&stop](int i) {
             if (i == 500) {
                 stop.request_stop();
+            } else if (i > 500) { // otherwise thieves may have done all the rest by then
+                eventually([&stop] { return stop.stop_requested(); });
             }
         };
         const fork_policy how(on, {.grain = 1, .stop = stop.get_token(), .progress = &to});
