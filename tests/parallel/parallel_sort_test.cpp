@@ -170,6 +170,29 @@ bool all_there(const numbers& v, const numbers& keys) {
     return v.size() == keys.size() && sum(v) == sum(keys);
 }
 
+bool is_at(number e, const numbers& keys, std::size_t place) { return e == keys[place]; }
+bool is_at(const record& r, const numbers&, std::size_t place) {
+    return r.place == static_cast<int>(place);
+}
+
+// Sorts all but two elements at either end. Whatever the comparison does, each element must be there then,
+// and those at the ends where they were. Returns true unless the comparison threw.
+template <class T>
+bool survives(test::chance_forks::script& script, bool stably, std::vector<T> v,
+              const numbers& keys, const order<T>& less) {
+    bool has_thrown = false;
+    try {
+        sort<T>(script, stably, v, less, 2);
+    } catch (const failure&) {
+        has_thrown = true;
+    }
+    REQUIRE(all_there(v, keys));
+    for (const std::size_t place : {std::size_t{0}, std::size_t{1}, v.size() - 2, v.size() - 1}) {
+        REQUIRE(is_at(v[place], keys, place));
+    }
+    return !has_thrown;
+}
+
 // The allowed number of comparisons for n elements: `times` n log2(n).
 double bound(double times, std::size_t n) {
     const auto size = static_cast<double>(n);
@@ -647,40 +670,33 @@ static_assert(!can_be_sorted<const int*> && !can_be_sorted<numbers::const_iterat
 static_assert(!can_be_sorted<std::vector<row<int>>::iterator>); // they have no order
 static_assert(std::random_access_iterator<row_iterator<int>>);
 
+// At 300'000 elements all workers partition them.
 TEST_CASE("parallel_sort: a comparison that throws loses no element", "[promise.sort-safe]") {
     test::chance_forks::script script(test::run_seed());
     for (const bool stably : {false, true}) {
         for (int round = 0; round < 150; ++round) {
-            const auto of =
-                static_cast<shape>(script.chance.below(static_cast<unsigned>(shape::count)));
-            const std::size_t n = round % 25 == 0 ? 10'000 : 2 + script.chance.below(1'500);
-            auto left = static_cast<std::ptrdiff_t>(
-                script.chance.below(static_cast<std::uint32_t>(bound(1, n))));
-            const std::ptrdiff_t at = left;
+            const bool is_large = !stably && round < 2;
+            const shape of =
+                is_large
+                    ? shape::random
+                    : static_cast<shape>(script.chance.below(static_cast<unsigned>(shape::count)));
+            const std::size_t n = is_large          ? 300'000
+                                  : round % 25 == 0 ? 10'000
+                                                    : 2 + script.chance.below(1'500);
+            const auto at = static_cast<std::ptrdiff_t>(script.chance.below(
+                static_cast<std::uint32_t>(is_large ? bound(0.1, n) : bound(1, n))));
+            std::ptrdiff_t left = at;
             const auto less = [&](number a, number b) {
-                if (--left < 0) {
-                    throw failure();
-                }
-                return a < b;
+                return --left < 0 ? throw failure() : a < b;
             };
-            const numbers keys = make(of, n, script.chance);
+            const numbers keys = make(of, n + 4, script.chance);
             INFO(names[static_cast<int>(of)] << ", " << n << ", the " << at << "th"
                                              << (stably ? ", stably" : ""));
-            std::vector<record> v = records(keys);
-            try {
-                sort<record>(script, stably, v, on_keys(less));
-                REQUIRE(left >= 0);
-            } catch (const failure&) {
-            }
-            REQUIRE(all_there(v, keys));
-
+            const bool is_sorted =
+                survives<record>(script, stably, records(keys), keys, on_keys(less));
+            REQUIRE(is_sorted == (left >= 0));
             left = at;
-            numbers w = keys;
-            try {
-                sort<number>(script, stably, w, less);
-            } catch (const failure&) {
-            }
-            REQUIRE(all_there(w, keys));
+            survives<number>(script, stably, keys, keys, less);
         }
     }
 }
@@ -724,11 +740,13 @@ TEST_CASE("parallel_sort: after a comparison has thrown, no later part is sorted
 TEST_CASE("parallel_sort: comparisons that are no order lose no element, and touch nothing outside",
           "[promise.sort-safe]") {
     test::chance_forks::script script(test::run_seed());
-    constexpr std::size_t margin = 2;
     for (int round = 0; round < 250; ++round) {
-        const std::size_t n = round % 25 == 0 ? 5'000 : script.chance.below(400);
+        const bool is_large = round == 5; // all workers partition
+        const std::size_t n = is_large          ? 300'000
+                              : round % 25 == 0 ? 5'000
+                                                : script.chance.below(400);
         const std::uint32_t percent = 1 + script.chance.below(99);
-        const bool stably = script.chance.below(3) == 0;
+        const bool stably = !is_large && script.chance.below(3) == 0;
         const int kind = round % 6;
         const auto less = [&](number a, number b) {
             switch (kind) {
@@ -744,19 +762,10 @@ TEST_CASE("parallel_sort: comparisons that are no order lose no element, and tou
             default: return script.chance.below(100) < percent;
             }
         };
-        const numbers keys = make(shape::random, n + 2 * margin, script.chance);
-        numbers v = keys;
-        sort<number>(script, stably, v, less, margin);
-        std::vector<record> w = records(keys);
-        sort<record>(script, stably, w, on_keys(less), margin);
+        const numbers keys = make(shape::random, n + 4, script.chance);
         INFO(kind << ", " << n << ", " << percent << " % less" << (stably ? ", stably" : ""));
-        REQUIRE(all_there(v, keys));
-        REQUIRE(all_there(w, keys));
-        for (const std::size_t at : {0u, 1u, 2u, 3u}) {
-            const std::size_t i = at < margin ? at : n + at;
-            REQUIRE(v[i] == keys[i]);
-            REQUIRE(w[i].place == static_cast<int>(i));
-        }
+        REQUIRE(survives<number>(script, stably, keys, keys, less));
+        REQUIRE(survives<record>(script, stably, records(keys), keys, on_keys(less)));
     }
 }
 
@@ -784,41 +793,34 @@ TEST_CASE("parallel_sort: if a move throws, every object is still alive") {
 
 TEST_CASE("parallel_sort: without memory to fork nothing is lost") {
     test::chance_forks::script script(test::run_seed());
-    // The number of forks before the one that is refused; the last forks are merges.
-    const auto refuse_some = [&](const auto& sort_fresh, const auto& is_intact) {
-        script.last_fork = 1 << 30;
-        script.forks = 0;
-        sort_fresh();
-        REQUIRE(is_intact());
-        const int all = script.forks;
-        REQUIRE(all > 1);
-        const int any = static_cast<int>(script.chance.below(static_cast<std::uint32_t>(all)));
-        for (const int last : {0, 1, any, all - 2, all - 1}) {
-            script.last_fork = last;
-            script.forks = 0;
-            INFO("after " << last << " of " << all);
-            REQUIRE_THROWS_AS(sort_fresh(), std::bad_alloc);
-            REQUIRE(is_intact());
-        }
-    };
     for (const bool stably : {false, true}) {
         for (const shape of : {shape::random, shape::teeth}) {
             const numbers keys = make(of, 20'000, script.chance);
+            const auto has_memory = [&](auto v, const auto& less, int forks) {
+                script.last_fork = forks;
+                script.forks = 0;
+                bool refused = false;
+                try {
+                    sort(script, stably, v, less);
+                } catch (const std::bad_alloc&) {
+                    refused = true;
+                }
+                REQUIRE(all_there(v, keys));
+                return !refused;
+            };
+            const auto refuse_some = [&](const auto& fresh, const auto& less) {
+                REQUIRE(has_memory(fresh(), less, 1 << 30));
+                const int all = script.forks;
+                REQUIRE(all > 1);
+                const auto any = script.chance.below(static_cast<std::uint32_t>(all));
+                for (const int forks : {0, 1, static_cast<int>(any), all - 2, all - 1}) {
+                    INFO("after " << forks << " of " << all); // the last ones are merges
+                    REQUIRE_FALSE(has_memory(fresh(), less, forks));
+                }
+            };
             INFO(names[static_cast<int>(of)] << (stably ? ", stably" : ""));
-            std::vector<record> v;
-            refuse_some(
-                [&] {
-                    v = records(keys);
-                    sort(script, stably, v, by_record_key);
-                },
-                [&] { return all_there(v, keys); });
-            numbers w;
-            refuse_some(
-                [&] {
-                    w = keys;
-                    sort(script, stably, w, by_value);
-                },
-                [&] { return all_there(w, keys); });
+            refuse_some([&] { return records(keys); }, by_record_key);
+            refuse_some([&] { return keys; }, by_value);
         }
     }
 }
@@ -917,38 +919,6 @@ TEST_CASE("parallel_sort: gives the same order of equal elements on any number o
                        [](const auto& a, const auto& b) { return a.place == b.place; }));
     REQUIRE(std::is_sorted(large.begin(), large.end(), by_record_key));
     REQUIRE(all_there(large, keys));
-}
-
-TEST_CASE("parallel_sort: a partition by all workers survives random comparisons and exceptions",
-          "[promise.sort-safe]") {
-    test::chance_forks::script script(test::run_seed());
-    constexpr std::size_t n = 300'000;
-    for (int round = 0; round != 3; ++round) {
-        const numbers keys = make(shape::random, n + 4, script.chance);
-        numbers v = keys;
-        std::vector<record> w = records(keys);
-        std::uint32_t left = script.chance.below(2 * n);
-        const auto less = [&](number a, number b) {
-            if (left-- == 0) {
-                throw failure();
-            }
-            return round == 0 ? script.chance.below(3) == 0 : a < b;
-        };
-        try {
-            sort<number>(script, false, v, less, 2);
-        } catch (const failure&) {
-        }
-        left = script.chance.below(2 * n);
-        try {
-            sort<record>(script, false, w, on_keys(less), 2);
-        } catch (const failure&) {
-        }
-        REQUIRE(all_there(v, keys));
-        REQUIRE(all_there(w, keys));
-        for (const std::size_t at : {std::size_t{0}, std::size_t{1}, n + 2, n + 3}) {
-            REQUIRE(v[at] == keys[at]);
-        }
-    }
 }
 
 TEST_CASE("parallel_sort: the progress reaches the number of elements, whatever the shape",
