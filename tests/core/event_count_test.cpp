@@ -1,6 +1,5 @@
 #include <bide/core/event_count.hpp>
 #include <support/alloc.hpp>
-#include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 
@@ -12,9 +11,6 @@ template <class Platform> void sleep_out(basic_event_count<Platform>& events, de
     while (events.wait(events.prepare(), end)) {
     }
 }
-
-#define BIDE_EVENT_COUNT_TEST_CASE(name)                                                           \
-    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
 TEMPLATE_TEST_CASE("event_count: a notification between prepare and wait ends the wait", "",
                    test::native, test::portable) {
@@ -48,38 +44,6 @@ TEST_CASE("event_count: cancel withdraws an announcement") {
     events.notify_one();
 }
 
-BIDE_EVENT_COUNT_TEST_CASE("event_count: a condition made true before a notification is seen") {
-    constexpr int rounds = 1'000;
-    basic_event_count<TestType> events;
-    basic_event_count<TestType> answers;
-    std::atomic<int> asked{0};
-    std::atomic<int> answered{0};
-    const auto wait_for = [](auto& count, std::atomic<int>& what, int value) {
-        while (what.load(std::memory_order_acquire) != value) {
-            const auto epoch = count.prepare();
-            if (what.load(std::memory_order_acquire) == value) {
-                count.cancel();
-            } else {
-                count.wait(epoch);
-            }
-        }
-    };
-    test::run_threads(2, [&](int me) {
-        for (int i = 1; i <= rounds; ++i) {
-            if (me == 0) {
-                asked.store(i, std::memory_order_release);
-                events.notify_one();
-                wait_for(answers, answered, i);
-            } else {
-                wait_for(events, asked, i);
-                answered.store(i, std::memory_order_release);
-                answers.notify_all();
-            }
-        }
-    });
-    CHECK(answered == rounds);
-}
-
 TEMPLATE_TEST_CASE("event_count: notify_all ends all waits", "", test::native, test::portable) {
     constexpr int sleepers = 4;
     basic_event_count<TestType> events;
@@ -104,8 +68,6 @@ TEMPLATE_TEST_CASE("event_count: notify_all ends all waits", "", test::native, t
     CHECK(*std::min_element(woken.begin(), woken.end()) >= 1);
 }
 
-// Several consumers, and one notification for each item. If a notification were lost, an item would
-// stay and a consumer would sleep.
 TEST_CASE("event_count: a notification without waiters makes no system call") {
     struct tag {};
     using platform = test::counting<tag>;

@@ -91,52 +91,6 @@ TEMPLATE_TEST_CASE("lock_bits: a waiter sets `parked` before it sleeps, and acqu
     }
 }
 
-TEMPLATE_TEST_CASE("lock_bits: one wake at each release is enough for all sleeping waiters", "",
-                   native32, portable32) {
-    constexpr int sleepers = 4;
-    for (int round = 0; round < 50; ++round) {
-        typename TestType::atomic word{0};
-        std::atomic<int> near{0};
-        int had_it = 0; // plain
-        TestType::acquire(word);
-        test::team team(sleepers, [&](int) {
-            ++near;
-            TestType::acquire(word);
-            ++had_it;
-            TestType::release(word);
-        });
-        REQUIRE(test::eventually([&] { return near == sleepers; }));
-        REQUIRE(test::eventually([&] { return (word.load() & TestType::parked) != 0; }));
-        for (int i = 0; i < 20; ++i) { // so that most waiters sleep
-            std::this_thread::yield();
-        }
-        TestType::release(word);
-        team.join();
-        CHECK(had_it == sleepers);
-        CHECK(word.load() == 0);
-    }
-}
-
-// The next holder destroys the word: the wake of the last holder may use the address only.
-BIDE_LOCK_TEST_CASE("lock_bits: the release is the last access to the word") {
-    constexpr int rounds = 200;
-    using atomic = typename TestType::atomic;
-    for (int i = 0; i < rounds; ++i) {
-        auto word = std::make_unique<atomic>(0);
-        TestType::acquire(*word);
-        test::team last(1, [&](int) {
-            TestType::acquire(*word);
-            word.reset();
-        });
-        if (i % 2 == 0) {
-            REQUIRE(test::eventually([&] { return (word->load() & TestType::parked) != 0; }));
-        }
-        atomic* const here = word.get();
-        TestType::release(*here);
-    }
-    SUCCEED();
-}
-
 TEST_CASE("lock_bits: without waiters, neither a system call nor an allocation is made") {
     struct tag {};
     using platform = test::counting<tag>;

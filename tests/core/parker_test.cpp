@@ -79,29 +79,6 @@ BIDE_PARKER_TEST_CASE(
     CHECK(seen_wrong == 0);
 }
 
-// ThreadSanitizer reports a race if the token does not order the data; the flag does not.
-TEMPLATE_TEST_CASE("parker: an unpark that finds a token also orders its writes", "", test::native,
-                   test::portable) {
-    for (int i = 0; i < 50; ++i) {
-        basic_parker<TestType> p;
-        int data = 0;
-        std::atomic<bool> done{false};
-        p.unpark();
-        test::team late(1, [&](int) {
-            data = 1;
-            p.unpark();
-            done.store(true, std::memory_order_relaxed);
-        });
-        while (!done.load(std::memory_order_relaxed)) {
-            std::this_thread::yield();
-        }
-        p.park();
-        CHECK(data == 1);
-        late.join();
-    }
-}
-
-// The notifier sends the next token when the last one was counted: none is lost, none is doubled.
 TEMPLATE_TEST_CASE("parker: a deadline on another clock is kept on that clock", "", test::native,
                    test::portable) {
     using clock = test::fake_clock<TestType>;

@@ -6,9 +6,6 @@
 
 using namespace bide;
 
-#define BIDE_READY_QUEUE_TEST_CASE(name)                                                           \
-    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
-
 TEST_CASE("ready_queue: pop returns the oldest runnable first, which may be posted again") {
     basic_ready_queue<test::native> queue;
     test::jitter chance(test::run_seed());
@@ -44,7 +41,8 @@ TEMPLATE_TEST_CASE("ready_queue: pop of an empty queue returns at the deadline, 
     CHECK(queue.pop(deadline::never()) == &r);
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: each post wakes the sleeping owner") {
+TEMPLATE_TEST_CASE("ready_queue: each post wakes the sleeping owner", "", test::native,
+                   test::portable, test::jittery) {
     constexpr int rounds = 1'000;
     basic_ready_queue<TestType> queues[2];
     runnable balls[2];
@@ -64,37 +62,6 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: each post wakes the sleeping owner") {
     CHECK(wrong[1] == 0);
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: a post that races with a time-out is not lost") {
-    constexpr int posts = 1'500;
-    basic_ready_queue<TestType> queue;
-    std::atomic<int> popped{0};
-    runnable r;
-    int wrong = 0;
-    test::run_threads(2, [&](int me) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
-        if (me == 0) {
-            while (popped.load() < posts) {
-                if (const runnable* const got = queue.pop(deadline::after(chance.rest(15)))) {
-                    wrong += got == &r ? 0 : 1;
-                    ++popped;
-                }
-            }
-        } else {
-            for (int sent = 1; sent <= posts; ++sent) {
-                chance.dawdle(15);
-                queue.post(r);
-                while (popped.load() < sent) {
-                    chance();
-                }
-            }
-        }
-    });
-    CHECK(popped == posts);
-    CHECK(wrong == 0);
-    CHECK(queue.pop(deadline::poll()) == nullptr);
-}
-
-// The last runnable tells the owner that no poster uses the queue any more, as in sync_wait().
 TEST_CASE("ready_queue: a post to an owner that is awake makes no system call") {
     struct tag {};
     using platform = test::counting<tag>;

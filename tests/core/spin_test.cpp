@@ -117,13 +117,13 @@ TEST_CASE("spin: a spin with a least time is not skipped, and a change in it res
 
 TEST_CASE("spin: each thread counts its own failures") {
     struct tag {};
-    using platform = fresh<tag>;
+    using platform = stepping<tag>; // on a busy machine, the budget of a real clock may end at once
     for (int i = 0; i < 4'096; ++i) {
         questions_of_a_failure<platform>();
     }
     int asked = 0;
     test::run_threads(1, [&](int) { asked = questions_of_a_failure<platform>(); });
-    CHECK((asked > 1 || native::single_cpu()));
+    CHECK(asked > 1);
 }
 
 TEST_CASE("spin: on a single processor and in a model, done() is called once") {

@@ -57,7 +57,6 @@ TEST_CASE("thread_wait: a stop after the wait does not access it") {
     CHECK(t.available() == 1);
 }
 
-// If the head of a queue is removed, a coroutine behind it may be granted, as in the semaphore.
 namespace {
 
 // Hands its token on when a wait is cancelled: the removal lets another waiter through.
@@ -113,10 +112,6 @@ struct own_way : test::tokens {
         return w.park(end);
     }
 };
-
-} // namespace
-
-namespace {
 
 // The waiting side of a primitive that is destroyed as soon as the wait is over, before the owner
 // has returned. Then a stop is requested.

@@ -2,7 +2,6 @@
 #include <bide/core/timer.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
-#include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
@@ -211,23 +210,6 @@ TEST_CASE("timer: a runnable that blocks in bide delays no time-out and no other
 TEST_CASE("timer: what blocks a resumer outside of bide holds up no time-out and no other",
           "[promise.resumed-coroutine-delays-none]") {
     check_that_none_is_held_up<test::native, test::barrier>();
-}
-
-TEMPLATE_TEST_CASE(
-    "timer: a runnable that was posted before its resumer blocks runs on another one", "",
-    test::native, test::jittery) {
-    bide_barrier<TestType> middle;
-    test::barrier begin;
-    auto first = post<TestType>([&] {
-        begin.pass();
-        middle.pass();
-    });
-    REQUIRE(test::eventually([&] { return begin.is_reached(); }));
-    auto second = post<TestType>([&] { middle.open(); });
-    begin.open();
-    CHECK(first->is_done());
-    CHECK(second->is_done());
-    test::service_thread<TestType>();
 }
 
 TEST_CASE("timer: with 256 blocked resumers, a posted runnable runs when one of them unblocks") {

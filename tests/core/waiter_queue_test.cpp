@@ -173,34 +173,6 @@ TEST_CASE("wake_list: coroutines resume after all are published, before publish 
     CHECK(second.other_was_complete);
 }
 
-TEMPLATE_TEST_CASE("wake_list: an owner may free its node when it sees the outcome", "",
-                   test::native, test::portable, test::jittery) {
-    constexpr int rounds = 200;
-    constexpr int sleepers = 3;
-    using node = bide::basic_waiter<TestType>;
-    std::atomic<node*> nodes[sleepers] = {};
-    test::run_threads(sleepers + 1, [&](int me) {
-        for (int i = 0; i < rounds; ++i) {
-            if (me < sleepers) {
-                auto w = std::make_unique<node>();
-                nodes[me].store(w.get());
-                w->park(deadline::never());
-            } else {
-                bide::basic_wake_list<TestType> list;
-                for (auto& there : nodes) {
-                    node* w = nullptr;
-                    while ((w = there.exchange(nullptr)) == nullptr) {
-                        std::this_thread::yield();
-                    }
-                    list.push(*w);
-                }
-                list.publish(wait_status::granted);
-            }
-        }
-    });
-    SUCCEED();
-}
-
 namespace {
 
 // Reads other waiters of its release when it is woken.

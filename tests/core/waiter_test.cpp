@@ -6,9 +6,6 @@
 
 using namespace bide;
 
-#define BIDE_WAITER_TEST_CASE(name)                                                                \
-    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
-
 namespace {
 
 void count(void* calls) noexcept { ++*static_cast<int*>(calls); }
@@ -51,31 +48,6 @@ TEMPLATE_TEST_CASE("waiter: a park that times out leaves the wait open", "", tes
     w.publish(wait_status::granted);
     CHECK(w.park(deadline::never()));
     CHECK(w.outcome() == wait_status::granted);
-}
-
-BIDE_WAITER_TEST_CASE("waiter: the publication ends park, and earlier writes are visible") {
-    constexpr int rounds = 1'000;
-    std::atomic<basic_waiter<TestType>*> current{nullptr};
-    int data = 0;
-    int wrong = 0;
-    test::run_threads(2, [&](int me) {
-        for (int i = 1; i <= rounds; ++i) {
-            if (me == 0) {
-                auto w = std::make_unique<basic_waiter<TestType>>();
-                current.store(w.get(), std::memory_order_release);
-                w->park(deadline::never());
-                wrong += w->outcome() == wait_status::granted && data == i ? 0 : 1;
-            } else { // the owner may free the node as soon as it sees the outcome
-                basic_waiter<TestType>* w = nullptr;
-                while ((w = current.exchange(nullptr, std::memory_order_acquire)) == nullptr) {
-                    std::this_thread::yield();
-                }
-                data = i;
-                w->publish(wait_status::granted);
-            }
-        }
-    });
-    CHECK(wrong == 0);
 }
 
 TEST_CASE("waiter: the publication runs the waker once, after the outcome is visible") {
