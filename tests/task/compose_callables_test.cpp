@@ -1,4 +1,3 @@
-#include <bide/channel/handles.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
@@ -138,39 +137,6 @@ TEST_CASE("when_all: if the parent is destroyed, each callable outlives the fram
     }
     CHECK(said == "lc");
     CHECK(sum == 0);
-}
-
-namespace {
-
-struct senders {
-    static task<std::tuple<int, std::monostate>> meet() {
-        auto ends = bide::make_unbounded_channel<int>();
-        auto receives = [from = std::move(ends.second)]() mutable -> task<int> {
-            int total = 0;
-            for (;;) {
-                const auto item = co_await from.async_recv();
-                if (!item) {
-                    co_return total;
-                }
-                total += *item;
-            }
-        };
-        auto sends = [to = std::move(ends.first)]() mutable -> task<> {
-            for (int i = 1; i <= 4; ++i) {
-                static_cast<void>(to.send(i));
-                co_await bide::this_task::yield();
-            }
-        };
-        auto both = when_all(std::move(receives), std::move(sends));
-        co_return co_await std::move(both);
-    }
-};
-
-} // namespace
-
-TEST_CASE("when_all: a sender that a callable captures is destroyed when its child has ended") {
-    scheduler s(test::with(2, true));
-    CHECK(std::get<0>(sync_wait(s, senders::meet())) == 10);
 }
 
 namespace {

@@ -234,42 +234,6 @@ BIDE_FRAME_MEMORY_TEST_CASE(
     m::trim();
 }
 
-BIDE_FRAME_MEMORY_TEST_CASE(
-    "frame_memory: no block belongs to two of the threads that exchange blocks") {
-    using m = memory<TestType>;
-    constexpr int threads = 4;
-    // A yield of jittery lasts for milliseconds on a busy machine.
-    constexpr int rounds = std::is_same_v<TestType, test::jittery> ? 50 : 300;
-    std::vector<std::atomic<std::uint64_t*>> table(256);
-    std::atomic<int> wrong{0};
-    test::run_threads(threads, [&](int me) {
-        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
-        for (int i = 0; i < rounds; ++i) {
-            std::uint64_t* mine[100];
-            for (auto*& block : mine) {
-                block = static_cast<std::uint64_t*>(m::allocate(128));
-                block[0] = block[15] = reinterpret_cast<std::uintptr_t>(&block);
-            }
-            for (auto*& block : mine) {
-                wrong += block[0] == reinterpret_cast<std::uintptr_t>(&block) ? 0 : 1;
-                block[0] = block[15] = 7;
-                block = table[chance.below(256)].exchange(block);
-                if (block != nullptr) {
-                    wrong += block[0] == 7 && block[15] == 7 ? 0 : 1;
-                    m::release(block, 128);
-                }
-            }
-        }
-    });
-    for (auto& place : table) {
-        if (place != nullptr) {
-            m::release(place, 128);
-        }
-    }
-    CHECK(wrong == 0);
-    m::trim();
-}
-
 TEST_CASE("frame_memory: a thread that ends gives full batches to the depot and frees the rest") {
     using m = memory<test::native>;
     m::trim();

@@ -13,7 +13,6 @@
 using bide::scheduler;
 using bide::strand;
 using bide::task;
-using test::what_of;
 using test::workers;
 namespace this_task = bide::this_task;
 
@@ -66,38 +65,6 @@ TEST_CASE("strand: runs what is posted in the order of the posts, on the threads
         CHECK(seen[static_cast<std::size_t>(i)] == i);
     }
     CHECK_FALSE(on.is_here());
-}
-
-TEST_CASE(
-    "strand: posts of many threads run once each, never two at a time, in each thread's order",
-    "[promise.strand-serial]") {
-    test::rounds([](std::uint32_t round) {
-        constexpr int each = 300;
-        scheduler s(workers(2));
-        std::vector<int> seen;
-        seen.reserve(3 * each);
-        strand on(s);
-        std::vector<std::unique_ptr<note>> all;
-        for (int i = 0; i < 3 * each; ++i) {
-            all.push_back(std::make_unique<note>(seen, on, i));
-        }
-        test::run_threads(3, [&](int me) {
-            for (int i = 0; i < each; ++i) {
-                on.post(all[static_cast<std::size_t>(me * each + i)]->to_run);
-                if (round % 2 == 0 && i % 8 == 0) {
-                    std::this_thread::yield();
-                }
-            }
-        });
-        s.spawn([&]() -> task<> { co_await on.schedule(); }).join(); // behind all of them
-        REQUIRE(seen.size() == 3 * each);
-        std::vector<int> next{0, each, 2 * each};
-        bool in_order = true;
-        for (const int n : seen) {
-            in_order = in_order && n >= 0 && next[static_cast<std::size_t>(n / each)]++ == n;
-        }
-        REQUIRE(in_order);
-    });
 }
 
 TEST_CASE("strand: a task is on it from schedule() until it waits, and all the time in run()",

@@ -156,24 +156,6 @@ TEST_CASE("sync_wait: if nothing else is to run, a wait is tried again before it
     }
 }
 
-TEST_CASE("sync_wait: many threads wait for each other's tasks") {
-    constexpr int threads = 4;
-    constexpr int rounds = 500;
-    bide::semaphore s(1);
-    int inside = 0; // not atomic: one thread at a time
-    struct body {
-        static task<> run(bide::semaphore& one, int& count) {
-            for (int i = 0; i < rounds; ++i) {
-                const auto permit = co_await one.async_acquire();
-                ++count;
-            }
-        }
-    };
-    test::run_threads(threads, [&](int) { sync_wait(body::run(s, inside)); });
-    CHECK(inside == threads * rounds);
-    CHECK(s.available() == 1);
-}
-
 TEST_CASE("sync_wait: allocates only frames") {
     bide::semaphore s(1);
     task<> t = [](bide::semaphore& one) -> task<> {
