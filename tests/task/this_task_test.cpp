@@ -113,7 +113,6 @@ TEST_CASE("sleep_for: the longest time ends only by a stop or a time-out") {
 
 TEST_CASE("this_task: workers fire the time-outs of their tasks, whatever these wait for") {
     const unsigned workers = GENERATE(1u, 2u);
-    scheduler s(with(workers, false));
     bide::semaphore none(0);
     const auto times = [&none](std::chrono::microseconds rest) -> task<int> {
         int out = 0;
