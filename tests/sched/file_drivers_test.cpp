@@ -15,8 +15,6 @@
 #include <support/fake_clock.hpp>
 #include <support/file_waits.hpp>
 
-#include <csignal>
-
 using namespace bide;
 using test::ends;
 using test::file_outcome;
@@ -516,12 +514,6 @@ test::held_on<test::thread_executor> send(test::thread_executor&, Driver& d, int
     out.note(last);
 }
 
-template <class Driver>
-task<bool> readable_within(Driver& d, int fd, std::chrono::nanoseconds rest) {
-    const auto got = co_await d.async_wait_readable(fd).with_timeout(rest);
-    co_return got.has_value();
-}
-
 } // namespace
 
 TEST_CASE("file driver: under load each byte arrives once, in order") {
@@ -566,36 +558,6 @@ TEST_CASE("file driver: under load each byte arrives once, in order") {
             CHECK(got[i].total == total);
         }
         CHECK(look(d) == 0);
-    });
-}
-
-TEST_CASE("file driver: in a storm of time-outs each byte is read once") {
-    on_each_driver([](auto& d) {
-        constexpr std::uint32_t pipes = 3;
-        constexpr unsigned total = 400;
-        std::vector<ends> all;
-        for (std::uint32_t i = 0; i < pipes; ++i) {
-            all.push_back(ends::pipe());
-        }
-        std::atomic<unsigned> received{0};
-        const test::driving thread(d);
-        test::run_threads(3, [&](int i) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
-            for (unsigned sent = 0; i == 0 && sent < total; ++sent) {
-                all[chance.below(pipes)].put();
-                chance.dawdle(15);
-            }
-            while (i != 0 && received < total) {
-                const int fd = all[chance.below(pipes)].in;
-                if (sync_wait(readable_within(d, fd, chance.rest(16)))) {
-                    received += static_cast<unsigned>(ends::drain(fd));
-                }
-            }
-        });
-        CHECK(received == total);
-        for (const ends& e : all) {
-            CHECK(ends::drain(e.in) == 0);
-        }
     });
 }
 

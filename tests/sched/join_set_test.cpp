@@ -171,28 +171,6 @@ TEST_CASE("join_set: values are moved, and destroyed with the set if no call ret
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("join_set: no outcome outlives the set, even if its child ended just now") {
-    scheduler s(workers(2));
-    for (int round = 0; round < 100; ++round) {
-        test::tally t;
-        {
-            std::atomic<int> begun{0};
-            join_set<test::counted_once> set(s);
-            for (int i = 0; i < 2; ++i) {
-                set.spawn([&]() -> task<test::counted_once> {
-                    ++begun;
-                    while (!this_task::is_cancelled()) { // the set's destructor has begun
-                        std::this_thread::yield();
-                    }
-                    co_return test::counted_once(t, 1);
-                });
-            }
-            REQUIRE(test::eventually([&] { return begun == 2; }));
-        }
-        REQUIRE(t.alive() == 0);
-    }
-}
-
 TEST_CASE_METHOD(with_workers<2>,
                  "join_set: a cancelled set waits for all children, and skips the stopped ones") {
     for (int i = 0; i < 10; ++i) {

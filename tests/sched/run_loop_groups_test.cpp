@@ -5,7 +5,6 @@
 #include <bide/stream/stream.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/async_generator.hpp>
-#include <bide/task/for_each_concurrent.hpp>
 #include <support/sched.hpp>
 
 // Groups, sets and streams whose tasks run on a run_loop: they wait without a thread, and where they
@@ -188,25 +187,6 @@ TEST_CASE("run_loop: its destructor ends the tasks that wait for groups, and the
     }
     CHECK(stopped);
     CHECK(also_stopped);
-}
-
-TEST_CASE_METHOD(on_loop,
-                 "run_loop: for_each_concurrent and map_concurrent run in it, so many at a time") {
-    int now = 0;
-    int most = 0;
-    const auto twice = [&](int n) -> task<int> {
-        most = std::max(most, ++now);
-        co_await yield();
-        --now;
-        co_return 2 * n;
-    };
-    const std::vector<int> items{1, 2, 3, 4, 5, 6, 7};
-    CHECK(loop.run_until(map_concurrent(items, 3, twice)) == std::vector{2, 4, 6, 8, 10, 12, 14});
-    CHECK(most == 3);
-    int sum = 0;
-    const auto each = [&](int n) { return add(sum, n); };
-    loop.run_until(for_each_concurrent(items, 2, each));
-    CHECK(sum == 28);
 }
 
 TEST_CASE_METHOD(on_loop, "run_loop: merge() and buffered() run their streams and tasks in it",

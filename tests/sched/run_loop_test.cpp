@@ -349,35 +349,6 @@ TEST_CASE_METHOD(on_loop, "run_loop: stop() ends the run that is under way, or t
     CHECK(loop.tasks() == 0);
 }
 
-TEST_CASE("run_loop: may be destroyed as soon as another thread's stop() has ended its run",
-          "[promise.run-loop-destructor]") {
-    test::rounds([&](std::uint32_t) {
-        event never;
-        bool was_stopped = false;
-        auto loop = std::make_unique<run_loop>();
-        loop->spawn(wait_for_ever(never, was_stopped)).detach();
-        int told = 0;
-        std::thread other([&, to = loop.get()] {
-            told = 1;
-            to->stop();
-        });
-        loop->run();
-        REQUIRE(told == 1);
-        loop.reset();
-        other.join();
-        REQUIRE(was_stopped);
-    });
-}
-
-TEST_CASE_METHOD(on_loop, "run_loop: different threads may run it, one after the other") {
-    std::vector<int> order;
-    loop.spawn(note(order, 1, 3)).detach();
-    std::thread([&] { loop.poll(); }).join();
-    loop.spawn(note(order, 2, 1)).detach();
-    loop.run();
-    CHECK(order == std::vector{1, 1, 1, 2});
-}
-
 TEST_CASE("run_loop: a task of one loop may run another loop") {
     run_loop outer;
     run_loop inner;

@@ -403,30 +403,6 @@ scheduler_options few_threads(unsigned n) {
 
 } // namespace
 
-TEST_CASE(
-    "scheduler_options: a thread for blocking tasks that becomes free runs a blocked worker") {
-    scheduler s(few_threads(1));
-    semaphore permits(0);
-    std::atomic<bool> begun{false};
-    std::atomic<bool> may_end{false};
-    auto busy = s.spawn_blocking([&] {
-        begun = true;
-        test::eventually([&] { return may_end.load(); });
-    });
-    REQUIRE(test::spin_until(begun));
-    begun = false;
-    auto blocked = s.spawn([&] {
-        begun = true;
-        permits.acquire();
-    });
-    REQUIRE(test::spin_until(begun));
-    auto releases = s.spawn([&] { permits.release(); });
-    may_end = true;
-    std::move(busy).join();
-    std::move(releases).join();
-    std::move(blocked).join();
-}
-
 // Both workers rely on one request. The first thread that becomes free runs the worker whose ring has
 // both jobs, of which the first one waits for the second.
 TEST_CASE("scheduler_options: each thread for blocking tasks that becomes free runs a blocked "

@@ -188,31 +188,6 @@ TEST_CASE("shutdown: a blocking task that waits for a thread runs, too") {
     CHECK(all_have(all, 1));
 }
 
-TEST_CASE("shutdown: two threads and the destructor may call it at the same time") {
-    const auto kind = test::each_of({1, 2});
-    for (int round = 0; round < 30; ++round) {
-        semaphore permits(0);
-        std::vector<join_handle<int>> some;
-        bool ended[3] = {};
-        {
-            scheduler s(kind);
-            for (int i = 0; i < 5; ++i) {
-                some.push_back(s.spawn(takes(permits)));
-            }
-            test::run_threads(3, [&](int me) {
-                if (me == 2) {
-                    ended[me] = s.shutdown_for(1h);
-                } else {
-                    s.shutdown();
-                    ended[me] = true;
-                }
-            });
-        }
-        CHECK((ended[0] && ended[1] && ended[2]));
-        CHECK(all_have(some, 0));
-    }
-}
-
 TEST_CASE("shutdown: a shield keeps a task's wait, and shutdown() waits for it") {
     semaphore permits(0);
     scheduler s(test::each_of({2}));
@@ -306,97 +281,6 @@ TEST_CASE("shutdown: a task that is spawned afterwards is stopped and leaks noth
     CHECK(now.spawned == now.completed);
 }
 
-TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped",
-          "[promise.spawned-runs-or-stops]") {
-    const auto kind = test::each_of({1, 2});
-    constexpr int threads = 3;
-    test::tally t;
-    std::atomic<int> ran{0};
-    int said_to_have_run = 0;
-    bool counts_agree = true;
-    for (int round = 0; round < 20; ++round) {
-        std::vector<join_handle<int>> made[threads];
-        std::atomic<int> spawned{0};
-        semaphore nothing(0);
-        scheduler s(kind);
-        test::run_threads(threads + 1, [&](int me) {
-            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(100 * round + me));
-            if (me == threads) {
-                const int enough = static_cast<int>(chance.below(threads * 50));
-                while (spawned < enough) {
-                    std::this_thread::yield();
-                }
-                s.shutdown();
-                return;
-            }
-            for (int i = 0; i < 60; ++i) {
-                ++spawned;
-                test::counted mine(t, 1);
-                const auto counts = [&ran, mine] { return ++ran != 0 ? 1 : 2; };
-                switch (chance.below(4)) {
-                case 0: made[me].push_back(s.spawn(counts)); break;
-                case 1: made[me].push_back(s.spawn_blocking(counts)); break;
-                case 2:
-                    made[me].push_back(s.spawn([&ran, &nothing, mine]() -> task<int> {
-                        ++ran;
-                        const auto none = co_await nothing.async_acquire().as_result();
-                        co_return none ? 2 : 1;
-                    }));
-                    break;
-                default:
-                    made[me].push_back(s.spawn([&ran, &s, mine]() -> task<int> {
-                        ++ran;
-                        auto child = s.spawn([mine] {});
-                        const auto ended = co_await std::move(child).async_join().as_result();
-                        co_return ended ? 1 : 1;
-                    }));
-                }
-            }
-        });
-        for (auto& mine : made) {
-            for (auto& h : mine) {
-                try {
-                    const int what = std::move(h).join();
-                    said_to_have_run += what == 1 ? 1 : 1'000'000;
-                } catch (const stopped_error&) {
-                }
-            }
-        }
-        const scheduler_stats now = s.stats();
-        counts_agree = counts_agree && now.spawned == now.completed;
-    }
-    CHECK(said_to_have_run <= ran);
-    CHECK(said_to_have_run > 0);
-    CHECK(counts_agree);
-    CHECK(t.alive() == 0);
-}
-
-TEST_CASE("shutdown: tasks that end in the same instant are all counted") {
-    const bool steals = GENERATE(true, false);
-    CAPTURE(steals);
-    auto wanted = test::each_of({3});
-    wanted.enable_stealing = steals;
-    for (int round = 0; round < 30; ++round) {
-        scheduler s(wanted);
-        std::atomic<int> inside{0};
-        std::atomic<bool> out{false};
-        for (int i = 0; i < 3; ++i) {
-            s.spawn([&] {
-                 ++inside;
-                 while (!out) {
-                     std::this_thread::yield();
-                 }
-             }).detach();
-            REQUIRE(test::eventually([&] { return inside == i + 1; }));
-        }
-        CHECK_FALSE(s.shutdown_for(0s));
-        out = true;
-        if (!s.shutdown_for(test::patience / 2)) {
-            test::give_up(test::where(), "the end has been missed");
-        }
-    }
-}
-
 TEST_CASE("shutdown: a task that waits on another executor is cancelled there and ends at home") {
     semaphore permits(0);
     test::thread_executor elsewhere;
@@ -466,54 +350,6 @@ TEST_CASE("shutdown: a post afterwards runs on a resumer of the service") {
 }
 
 // ---- A thread that saw the end may destroy
-
-TEST_CASE(
-    "scheduler: may be destroyed right after the last join, whichever thread ended the last wait") {
-    const auto kind = test::each_of({1, 2});
-    test::thread_executor thread; // its last call may return while the scheduler is destroyed
-    test::jitter chance(test::run_seed());
-    for (int round = 0; round < 60; ++round) {
-        semaphore permits(0);
-        std::atomic<bool> posted{false};
-        struct releases {
-            semaphore& s;
-            static void run(void* self) noexcept { static_cast<releases*>(self)->s.release(); }
-        } release{permits};
-        struct posts : runnable {
-            scheduler* to = nullptr;
-            std::atomic<bool>* done = nullptr;
-            static void run_it(void* self) noexcept {
-                auto& me = *static_cast<posts*>(self);
-                me.to->post(me);
-            }
-        } post;
-        {
-            scheduler s(kind);
-            post.to = &s;
-            post.done = &posted;
-            post.run = waker([](void* p) noexcept { *static_cast<posts*>(p)->done = true; }, &post);
-            if (round % 2 == 0) {
-                auto h = s.spawn(takes(permits));
-                chance();
-                thread.post(waker(&releases::run, &release));
-                CHECK(outcome(std::move(h)) == 1);
-            } else {
-                thread.post(waker(&posts::run_it, &post));
-                while (!posted) {
-                    std::this_thread::yield();
-                }
-            }
-        }
-        if (round % 2 == 0) { // the thread has returned from `permits`, too
-            std::atomic<bool> left{false};
-            thread.post(
-                waker([](void* p) noexcept { *static_cast<std::atomic<bool>*>(p) = true; }, &left));
-            while (!left) {
-                std::this_thread::yield();
-            }
-        }
-    }
-}
 
 // ---- Where it is not allowed, and where it has no effect
 

@@ -428,35 +428,6 @@ TEST_CASE("scheduler: two tasks that always wake each other starve no other task
     std::move(b).join();
 }
 
-TEST_CASE("scheduler: a task with waits that all succeed at once starves no other task",
-          "[promise.task-fairness]") {
-    scheduler s(with(1, false));
-    std::atomic<bool> over{false};
-    semaphore one(1);
-    channel<int> numbers(1);
-    event set(true);
-    std::vector<join_handle<>> busy;
-    busy.push_back(s.spawn([&]() -> task<> {
-        while (!over) {
-            const auto permit = co_await one.async_acquire();
-        }
-    }));
-    busy.push_back(s.spawn([&]() -> task<> {
-        while (!over) {
-            [[maybe_unused]] const auto sent = co_await numbers.async_send(1);
-            [[maybe_unused]] const auto got = co_await numbers.async_recv();
-        }
-    }));
-    busy.push_back(s.spawn([&]() -> task<> {
-        while (!over) {
-            co_await set.async_wait();
-        }
-    }));
-    all_get_their_turn(s);
-    over = true;
-    test::join_all(busy);
-}
-
 TEST_CASE("scheduler: several coroutines that yield in one run of a task all continue") {
     const unsigned workers = GENERATE(1u, 2u);
     std::atomic<int> went_on{0};
@@ -732,30 +703,6 @@ TEST_CASE("scheduler: a task may resume on another executor and returns for its 
     CHECK(home.completed == 1);
     const scheduler_stats other = b.stats();
     CHECK(other.spawned == 0);
-}
-
-TEST_CASE("scheduler: 200'000 nested awaits that are ready need no stack",
-          "[promise.ready-awaits-no-stack]") {
-    struct chain {
-        static task<int> go(int n) {
-            if (n == 0) {
-                co_await yield();
-                co_return 0;
-            }
-            co_return 1 + co_await go(n - 1);
-        }
-        static task<int> again_and_again(int n) {
-            int sum = 0;
-            for (int i = 0; i < n; ++i) {
-                sum += co_await number(1);
-            }
-            co_return sum;
-        }
-    };
-    constexpr int deep = 200'000;
-    scheduler s(with(1, false));
-    CHECK(s.spawn(chain::go(deep)).join() == deep);
-    CHECK(s.spawn(chain::again_and_again(deep)).join() == deep);
 }
 
 // ---- Several schedulers

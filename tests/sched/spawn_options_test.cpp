@@ -62,36 +62,6 @@ bool shares_turns(const log_book& book, std::size_t last) {
     return true;
 }
 
-// Two tasks that wake each other so many times. The second returns how often it was answered.
-struct echo {
-    scheduler& s;
-    int times;
-    channel<int> there{0};
-    channel<int> back{0};
-
-    task<> answer() {
-        for (int i = 0; i < times; ++i) {
-            const auto got = co_await there.async_recv();
-            static_cast<void>(co_await back.async_send(*got + 1));
-        }
-    }
-    task<int> ask(std::optional<unsigned> worker) {
-        int n = 0;
-        for (int i = 0; i < times; ++i) {
-            static_cast<void>(co_await there.async_send(n));
-            const auto got = co_await back.async_recv();
-            n = !worker || s.this_worker() == worker ? *got : -1'000'000;
-        }
-        co_return n;
-    }
-    int play(spawn_options answers, spawn_options asks) {
-        auto other = s.spawn(answer(), answers);
-        const int n = s.spawn(ask(asks.worker), asks).join();
-        std::move(other).join();
-        return n;
-    }
-};
-
 // Waits until all tasks have ended, and ends the scheduler.
 void finish(scheduler& s) {
     while (s.stats().completed != s.stats().spawned) {
@@ -163,41 +133,6 @@ TEST_CASE("priority: a task that was resumed is in its class again", "[promise.p
     CHECK(shares_turns(book, 3 * each));
 }
 
-TEST_CASE("priority: classes that always have tasks starve no class",
-          "[promise.priority-classes]") {
-    const unsigned workers = GENERATE(1u, 2u, 4u);
-    scheduler s(with(workers, true));
-    std::atomic<bool> enough{false};
-    std::atomic<std::uint64_t> runs{0};
-    const auto busy = [&]() -> task<> {
-        while (!enough) {
-            ++runs;
-            co_await yield();
-        }
-    };
-    for (unsigned i = 0; i < 2 * workers; ++i) {
-        s.spawn(busy, {.priority = high}).detach();
-        s.spawn(busy).detach();
-    }
-    // Each of its steps waits for one turn of low tasks, of one of the workers at most.
-    const auto steps = [&]() -> task<std::uint64_t> {
-        std::uint64_t longest = 0;
-        for (int i = 0; i < 100; ++i) {
-            const std::uint64_t before = runs;
-            co_await yield();
-            longest = std::max(longest, runs - before);
-        }
-        co_return longest;
-    };
-    auto handle = s.spawn(steps, {.priority = low});
-    const std::uint64_t longest = std::move(handle).join();
-    enough = true;
-    // A worker takes it within 16 turns. A thread without a processor may count no runs meanwhile, and
-    // the counts of other workers are those of their turns, so this holds exactly for one worker.
-    CHECK((workers != 1 || longest <= 16));
-    s.shutdown();
-}
-
 TEST_CASE("priority: without stealing, a task waits for its turn where each worker finds it",
           "[promise.priority-classes]") {
     scheduler_options wanted = with(2, false);
@@ -230,17 +165,6 @@ TEST_CASE("priority: without stealing, a task waits for its turn where each work
     opens[1] = true;
     CHECK((std::move(zero).join() && std::move(one).join()));
     CHECK(kept == 0);
-}
-
-TEST_CASE("priority: one class alone uses all turns, and wakes workers that sleep") {
-    const task_priority p = GENERATE(high, normal, low);
-    scheduler s(test::each_of({1, 3}));
-    static_cast<void>(test::fall_asleep(s));
-    for (int i = 0; i < 200; ++i) {
-        CHECK(s.spawn([i] { return i; }, {.priority = p}).join() == i);
-    }
-    echo pair{s, 200};
-    CHECK(pair.play({.priority = p}, {.priority = p}) == 200);
 }
 
 TEST_CASE("priority: what a task awaits runs in its class, and what it spawns does not",
@@ -281,12 +205,11 @@ TEST_CASE(
     const task_priority p = GENERATE(high, normal, low);
     scheduler_options wanted = with(2, true);
     wanted.timer_slack = 1ms;
-    scheduler s(wanted);
     semaphore none(0);
-    const auto waits = [&]() -> task<int> {
-        co_await sleep_for(1ms);
-        const auto got = co_await none.async_acquire().with_timeout(1ms);
-        const auto late = co_await with_timeout(take(none), 1ms);
+    const auto waits = [&](std::chrono::milliseconds rest) -> task<int> {
+        co_await sleep_for(rest);
+        const auto got = co_await none.async_acquire().with_timeout(rest);
+        const auto late = co_await with_timeout(take(none), rest);
         co_return (got ? 10 : 1) + (late ? 20 : 2);
     };
     CHECK(s.spawn(waits, {.priority = p}).join() == 3);
@@ -406,20 +329,6 @@ TEST_CASE("pinned task: is never stolen, and waits while its thread is busy",
     CHECK(std::move(busy).join());
     test::join_all(pinned);
     CHECK(ran == 100);
-}
-
-TEST_CASE("pinned task: a wake from any thread reaches its worker, whichever workers sleep",
-          "[promise.pinned-tasks]") {
-    scheduler s(test::each_of({3}));
-    for (int round = 0; round < 100; ++round) {
-        const unsigned mine = static_cast<unsigned>(round) % 3;
-        if (round % 10 == 0) {
-            static_cast<void>(test::fall_asleep(s));
-        }
-        CHECK(s.spawn([&s] { return s.this_worker(); }, {.worker = mine}).join() == mine);
-    }
-    echo pair{s, 300}; // on different threads
-    CHECK(pair.play({.worker = 0}, {.worker = 2}) == 300);
 }
 
 namespace {

@@ -239,19 +239,6 @@ TEST_CASE("task_group: cancels its children if an exception leaves its scope",
     CHECK(all.ended == 2);
 }
 
-TEST_CASE_METHOD(on_one, "task_group: cancels its children if a cancelled task leaves its scope") {
-    const auto joins = [&]() -> task<> {
-        task_group g(s);
-        g.spawn(all.ends_when_stopped());
-        static_cast<void>(co_await g.async_join().as_result());
-    };
-    auto h = s.spawn(joins);
-    REQUIRE(all.has_begun(1));
-    CHECK(h.cancel());
-    std::move(h).join();
-    CHECK(all.ended == 1);
-}
-
 TEST_CASE("task_group: the shutdown of the scheduler stops the children, and refuses later ones") {
     scheduler s(workers(2));
     family all;
@@ -268,42 +255,6 @@ TEST_CASE("task_group: the shutdown of the scheduler stops the children, and ref
     CHECK(what_of([&] { cancelled.join(); }) == "nothing");
     CHECK(all.begun == 0);
     CHECK(all.values.alive() == 0);
-}
-
-TEST_CASE("task_group: a join waits for a child that was spawned before, among many other joins") {
-    scheduler s(workers(2));
-    task_group g(s);
-    std::atomic<int> odd{0};
-    test::run_threads(3, [&](int) {
-        for (int i = 0; i < 2'000; ++i) {
-            std::atomic<int> ended{0};
-            g.spawn([](std::atomic<int>& e) -> task<> {
-                ++e;
-                co_return;
-            }(ended));
-            g.join();
-            odd += ended != 1 ? 1 : 0;
-        }
-    });
-    CHECK(odd == 0);
-}
-
-TEST_CASE("task_group: may be destroyed as soon as a join has returned") {
-    scheduler s(workers(2));
-    family all;
-    int failed = 0;
-    for (int round = 0; round < 1'000; ++round) {
-        auto g = std::make_unique<task_group>(s);
-        g->spawn(all.grows(*g, 1));
-        if (round % 3 == 0) {
-            g->spawn(fails("x"));
-        } else if (round % 3 == 1) {
-            g->cancel();
-        }
-        failed += what_of([&] { g->join(); }) == "x" ? 1 : 0;
-        g.reset();
-    }
-    CHECK(failed == 334);
 }
 
 // ---- The end of a group without a thread

@@ -236,6 +236,12 @@ TEST_CASE("trace: agrees with stats(), and so does a Chrome trace") {
         CHECK(runs == now.polled);
         CHECK(parks == now.parked);
         CHECK(thefts == now.steal_batches);
+        scheduler_stats sum; // what the workers have counted
+        for (unsigned i = 0; i < s.concurrency(); ++i) {
+            sum += s.stats(i);
+        }
+        CHECK(sum.spawned + 5 * 3 == now.spawned); // three of each round come from here
+        CHECK(sum.polled == now.polled);
     }
 }
 

@@ -125,63 +125,6 @@ TEST_CASE("test scheduler: fifo keeps the order, and the other orders find other
     }
 }
 
-namespace {
-
-// The bug needs two switches: after `first` was written, and before `second` is.
-struct depth_three {
-    int first = 0;
-    int second = 0;
-    bool is_found = false;
-};
-task<> writer(depth_three& d) {
-    for (int i = 0; i < 5; ++i) {
-        co_await yield();
-    }
-    d.first = 1;
-    for (int i = 0; i < 5; ++i) {
-        co_await yield();
-    }
-    d.second = d.first == 2 ? 2 : 1;
-}
-task<> reader(depth_three& d) {
-    for (int i = 0; i < 5; ++i) {
-        co_await yield();
-    }
-    if (d.first == 1 && d.second == 0) {
-        d.first = 2;
-        for (int i = 0; i < 5; ++i) {
-            co_await yield();
-        }
-        d.is_found = d.second == 2;
-    }
-}
-bool finds(std::uint64_t seed, task_order order) {
-    depth_three d;
-    std::vector<int> noise;
-    simulation_options how{.seed = seed, .order = order};
-    how.change_points = 2;
-    how.expected_steps = 60;
-    scheduler s(how);
-    s.spawn(reader(d)).detach();
-    s.spawn(writer(d)).detach();
-    for (int n = 0; n < 3; ++n) {
-        s.spawn(note(noise, n, 10)).detach();
-    }
-    s.run();
-    return d.is_found;
-}
-
-} // namespace
-
-TEST_CASE("test scheduler: priorities find a bug that needs two switches") {
-    int found = 0;
-    for (std::uint64_t seed = 0; seed < 10'000; ++seed) {
-        found += finds(seed, task_order::priorities) ? 1 : 0;
-    }
-    REQUIRE(found > 10);
-    REQUIRE_FALSE(finds(0, task_order::fifo));
-}
-
 // ---- Time
 
 TEST_CASE("test scheduler: days pass at once, and in the right order",
