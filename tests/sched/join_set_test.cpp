@@ -195,17 +195,6 @@ TEST_CASE("join_set: a task takes the outcome of each of its children once",
     CHECK(home.run(spawns_and_sums(*home, 1'000)) == 500'500);
 }
 
-TEST_CASE_METHOD(with_workers<2>, "join_set: of several coroutines, each takes different outcomes",
-                 "[promise.join-set-once]") {
-    for (int i = 1; i <= 1'000; ++i) {
-        set.spawn(number_after(e, i));
-    }
-    auto a = s.spawn(sums(set));
-    auto b = s.spawn(sums(set));
-    e.set();
-    CHECK(std::move(a).join() + std::move(b).join() == 500'500);
-}
-
 TEST_CASE_METHOD(with_workers<2>,
                  "join_set: async_join_next may time out, and throws what a child throws") {
     set.spawn(number_after(e, 1));

@@ -83,26 +83,6 @@ TEST_CASE_METHOD(on_loop,
     CHECK(loop.run_until(root()) == 106);
 }
 
-TEST_CASE_METHOD(on_loop,
-                 "run_loop: a group that blocks the loop's thread is woken from other threads",
-                 "[promise.run-loop-groups]") {
-    for (int round = 0; round < 200; ++round) {
-        event go;
-        std::thread other;
-        int sum = 0;
-        const auto root = [&]() -> task<> {
-            task_group group(loop);
-            const auto child = [&]() -> task<> { sum += co_await after(go, 1); };
-            group.spawn(child);
-            other = std::thread([&] { go.set(); });
-            co_return;
-        };
-        loop.run_until(root());
-        CHECK(sum == 1);
-        other.join();
-    }
-}
-
 TEST_CASE_METHOD(
     on_loop,
     "run_loop: a canceller that is the last to leave a group wakes the loop that waits for it") {

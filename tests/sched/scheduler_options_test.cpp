@@ -4,7 +4,6 @@
 #include <support/sched.hpp>
 
 #if defined(__linux__)
-#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #endif
@@ -304,68 +303,9 @@ TEST_CASE(
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK && defined(__linux__)
 
-// An emulator fails when a thread is refused.
-#if !defined(BIDE_TEST_EMULATED)
-
-namespace {
-
-int threads_here() {
-    int n = 0;
-    if (DIR* const tasks = ::opendir("/proc/self/task")) {
-        while (const dirent* const entry = ::readdir(tasks)) {
-            n += entry->d_name[0] != '.' ? 1 : 0;
-        }
-        ::closedir(tasks);
-    }
-    return n;
-}
-
-} // namespace
-
-TEST_CASE("scheduler: if a thread cannot be started, the constructor throws and leaves no thread") {
-    const std::string said = test::dies([] {
-        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit does not apply to root
-            std::fputs("as root", stderr);
-        }
-        const int before = threads_here();
-        int failed = 0;
-        bool good = true;
-        rlimit limit{};
-        ::getrlimit(RLIMIT_NPROC, &limit);
-        for (::rlim_t most = 0; failed >= 0;
-             ++most) { // other processes may run threads of that user
-            limit.rlim_cur = most;
-            good = good && ::setrlimit(RLIMIT_NPROC, &limit) == 0;
-            std::atomic<int> started{0};
-            std::atomic<int> stopped{0};
-            scheduler_options wanted = with(8, true);
-            wanted.on_worker_start = [&](unsigned) {
-                ++started; // and relies on the last thread
-                scheduler::current()->spawn([] {}, {.worker = 7}).detach();
-            };
-            wanted.on_worker_stop = [&](unsigned) { ++stopped; };
-            try {
-                scheduler s(std::move(wanted));
-                good = good && s.spawn([] { return 1; }).join() == 1;
-                break;
-            } catch (const std::system_error& e) {
-                ++failed;
-                good =
-                    good && e.code() == std::errc::resource_unavailable_try_again && started == 0;
-            }
-            good = good && started == stopped && threads_here() == before;
-        }
-        std::fputs(good && failed >= 8 ? "good" : "bad", stderr);
-        std::abort();
-    });
-    CHECK(said == "good");
-}
-
-#endif
-
 TEST_CASE("scheduler: without further threads, spawn_blocking() throws, and tasks run") {
     const std::string said = test::dies([] {
-        if (::geteuid() == 0 && ::setuid(65534) != 0) {
+        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit does not apply to root
             std::fputs("as root", stderr);
         }
         scheduler s(with(2, true));

@@ -132,56 +132,6 @@ TEST_CASE("scheduler: there is one for the process") {
     CHECK(all.spawn(number(1)).join() == 1);
 }
 
-// ---- Each task runs once
-
-namespace {
-
-// Ends when all tasks have run that its tasks and their children have spawned.
-void spawn_tree(scheduler& s, int depth, latch& all, std::atomic<std::uint64_t>& ran) {
-    ran.fetch_add(1, std::memory_order_relaxed);
-    if (depth != 0) {
-        for (int i = 0; i < 2; ++i) {
-            s.spawn([&s, depth, &all, &ran] { spawn_tree(s, depth - 1, all, ran); }).detach();
-        }
-    }
-    all.count_down();
-}
-
-} // namespace
-
-TEST_CASE(
-    "scheduler: each task that 8 threads spawn, and each child of it, runs once, and the workers' "
-    "counts add up") {
-    constexpr int threads = 8;
-    constexpr int each = 25;
-    constexpr int depth = 3;
-    constexpr std::uint64_t all = threads * each * ((2u << depth) - 1);
-    std::atomic<std::uint64_t> ran{0};
-    latch ended(all);
-    scheduler s(test::each_of({1, 2, 3, 70}));
-    test::run_threads(threads, [&](int) {
-        for (int i = 0; i < each; ++i) {
-            s.spawn([&] { spawn_tree(s, depth, ended, ran); }).detach();
-        }
-    });
-    ended.wait();
-    s.shutdown();
-    const scheduler_stats now = s.stats();
-    CHECK(ran == all);
-    CHECK(now.spawned == all);
-    CHECK(now.completed == all);
-    CHECK(now.polled == all);
-    scheduler_stats sum;
-    for (unsigned i = 0; i < s.concurrency(); ++i) {
-        sum += s.stats(i);
-    }
-    CHECK(sum.completed == all);
-    CHECK(sum.spawned + threads * each == all);
-    CHECK(sum.polled == all);
-    CHECK(now.stolen >= now.steal_batches);
-    CHECK(now.stolen + now.injected >= threads * each); // no other way leads to a worker
-}
-
 TEST_CASE("scheduler: stats() counts what happened") {
     scheduler s(with(1, false));
     constexpr std::uint64_t many = 1'000;
