@@ -28,24 +28,20 @@ void until_asleep(const auto& w) {
     }
 }
 
-} // namespace
-
 // ---- Exclusion
 
 TEST_CASE("adaptive_mutex: two threads are never inside together", "[adaptive_mutex]") {
     const auto twice = &two_lock_it<mutex>;
-    model::check("adaptive_mutex: two threads", {}, twice);
+    model::check("adaptive_mutex: two threads", twice);
     model::check("adaptive_mutex: two threads, woken for no reason", {.spurious = 1}, twice);
-    model::check("adaptive_mutex: two that try", {}, &two_try_it<mutex>);
+    model::check("adaptive_mutex: two that try", &two_try_it<mutex>);
     model::check("adaptive_mutex: one that tries, one that locks", {.weak_failures = 1},
                  &one_tries_one_locks_it<mutex>);
-    model::check("adaptive_mutex: destroyed by the last of two", {},
+    model::check("adaptive_mutex: destroyed by the last of two",
                  [] { last_one_destroys_it<mutex>(2); });
 }
 
 // ---- The head of the queue
-
-namespace {
 
 enum class unlocks { at_once, once_it_sleeps };
 
@@ -99,14 +95,12 @@ void overtaken_too_often(unlocks when, int most = most_overtakes) {
     l.unlock(&l);
 }
 
-} // namespace
-
 TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_mutex]") {
     model::check("adaptive_mutex: one waits, one unlocks", {.spurious = 1},
                  [] { overtaken(0, unlocks::at_once); });
     model::check("adaptive_mutex: one waits, one unlocks and overtakes", random(10'000),
                  [] { overtaken(1, unlocks::once_it_sleeps); });
-    model::check("adaptive_mutex: two in the queue", {}, [] {
+    model::check("adaptive_mutex: two in the queue", [] {
         adaptive_lock l;
         var<int> data{0};
         node first(1);
@@ -129,7 +123,7 @@ TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_m
 
 TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often", "[adaptive_mutex]") {
     static_assert(most_overtakes <= 4, "few enough to be counted by a model");
-    model::check("adaptive_mutex: two overtake a head that is late", {}, [] {
+    model::check("adaptive_mutex: two overtake a head that is late", [] {
         adaptive_lock l;
         var<int> unlocks{0}; // before the head had it
         const bool second = model::choose(2) == 1;
@@ -178,13 +172,11 @@ TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often", "[
 
 TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often, at any moment",
           "[adaptive_mutex][.long]") {
-    model::check("adaptive_mutex: one overtakes at any moment", {},
+    model::check("adaptive_mutex: one overtakes at any moment",
                  [] { overtaken(1, unlocks::at_once); });
     model::check("adaptive_mutex: one overtakes as often as it can", bounded(1),
                  [] { overtaken_too_often(unlocks::at_once); });
 }
-
-namespace {
 
 // Each look at the clock is a millisecond after the one before.
 struct late_platform : platform {
@@ -193,8 +185,6 @@ struct late_platform : platform {
     };
     static std::int64_t now() noexcept { return local<clock>().ns += 1'000'000; }
 };
-
-} // namespace
 
 TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it",
           "[adaptive_mutex]") {
@@ -207,7 +197,7 @@ TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is han
 // ---- Handing over
 
 TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mutex]") {
-    model::check("adaptive_mutex: a waker and a thread that tries", {}, [] {
+    model::check("adaptive_mutex: a waker and a thread that tries", [] {
         adaptive_lock l;
         struct owner {
             adaptive_lock& mine;
@@ -232,7 +222,7 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mute
         other.join();
         MODEL_REQUIRE(o.data == 2 && l.take_free());
     });
-    model::check("adaptive_mutex: a waker that is queued while it is unlocked", {}, [] {
+    model::check("adaptive_mutex: a waker that is queued while it is unlocked", [] {
         adaptive_lock l;
         var<int> data{0};
         node w(1);
@@ -250,8 +240,6 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mute
 }
 
 // ---- Giving up
-
-namespace {
 
 // Woken, perhaps overtaken, and out of time.
 void head_times_out() {
@@ -281,12 +269,10 @@ void head_times_out() {
     MODEL_REQUIRE(data >= 2);
 }
 
-} // namespace
-
 TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive_mutex]") {
     model::check("adaptive_mutex: time-out of a head that was woken",
                  random(10'000, {.timeouts = 1}), head_times_out);
-    model::check("adaptive_mutex: stop of a head that was woken", {}, [] {
+    model::check("adaptive_mutex: stop of a head that was woken", [] {
         adaptive_lock l;
         var<int> data{0};
         node head(1);
@@ -311,7 +297,7 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive
 
 TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to one",
           "[adaptive_mutex]") {
-    model::check("adaptive_mutex: stop against unlock", {}, [] {
+    model::check("adaptive_mutex: stop against unlock", [] {
         adaptive_lock l;
         var<int> data{0};
         node w(1);
@@ -324,7 +310,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         MODEL_REQUIRE(w.is_complete());
         MODEL_REQUIRE(l.take_free() == (w.outcome() == wait_status::stopped));
     });
-    model::check("adaptive_mutex: stop of a waiter that takes it", {}, [] {
+    model::check("adaptive_mutex: stop of a waiter that takes it", [] {
         adaptive_lock l;
         var<int> data{0};
         node w(1);
@@ -344,7 +330,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         waiting.join();
         MODEL_REQUIRE(l.take_free());
     });
-    model::check("adaptive_mutex: one stops, the other unlocks and locks", {}, [] {
+    model::check("adaptive_mutex: one stops, the other unlocks and locks", [] {
         adaptive_lock l;
         var<int> data{0};
         node w(1);
@@ -360,7 +346,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         }
         MODEL_REQUIRE(data == 1);
     });
-    model::check("adaptive_mutex: stopped before it is queued, or while", {}, [] {
+    model::check("adaptive_mutex: stopped before it is queued, or while", [] {
         adaptive_lock l;
         node w(1);
         l.take_free();
@@ -373,7 +359,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         l.unlock(&l);
         MODEL_REQUIRE(l.take_free());
     });
-    model::check("adaptive_mutex: one behind the head is stopped", {}, [] {
+    model::check("adaptive_mutex: one behind the head is stopped", [] {
         adaptive_lock l;
         var<int> data{0};
         node first(1);
@@ -397,8 +383,6 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
 }
 
 // ---- As a case of a select
-
-namespace {
 
 using awake = model::platform_without_lock_sleep;
 using awake_mutex = bide::basic_adaptive_mutex<awake>;
@@ -459,11 +443,9 @@ struct case_at_the_head {
     awake_node next{1};
 };
 
-} // namespace
-
 TEST_CASE("adaptive_mutex: of a lock and an event in one select exactly one happens",
           "[adaptive_mutex]") {
-    model::check("adaptive_mutex: select against unlock and set, two threads", {}, [] {
+    model::check("adaptive_mutex: select against unlock and set, two threads", [] {
         awake_mutex m;
         bide::basic_event<awake> e;
         var<int> data{0};
@@ -481,15 +463,15 @@ TEST_CASE("adaptive_mutex: of a lock and an event in one select exactly one happ
         other.join();
         MODEL_REQUIRE(m.try_lock());
     });
-    model::check("adaptive_mutex: a case against unlock and set, three threads", {},
+    model::check("adaptive_mutex: a case against unlock and set, three threads",
                  [] { lock_or_event(false); });
-    model::check("adaptive_mutex: a case that comes while it is unlocked, and an event", {},
+    model::check("adaptive_mutex: a case that comes while it is unlocked, and an event",
                  [] { lock_or_event(true); });
 }
 
 TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waiter behind",
           "[adaptive_mutex]") {
-    model::check("adaptive_mutex: a lost head, one behind it that sleeps or does not", {}, [] {
+    model::check("adaptive_mutex: a lost head, one behind it that sleeps or does not", [] {
         case_at_the_head s;
         s.choice.decide();
         model::thread waiting([&] {
@@ -502,7 +484,7 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
         waiting.join();
         MODEL_REQUIRE(!s.head.is_complete() && s.l.take_free());
     });
-    model::check("adaptive_mutex: a lost head leaves while it is unlocked", {}, [] {
+    model::check("adaptive_mutex: a lost head leaves while it is unlocked", [] {
         case_at_the_head s;
         model::thread deciding([&] {
             if (s.choice.claim()) {
@@ -518,7 +500,7 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
         await(s.next);
         MODEL_REQUIRE(!s.l.barge());
     });
-    model::check("adaptive_mutex: one that floats is granted past a lost case", {}, [] {
+    model::check("adaptive_mutex: one that floats is granted past a lost case", [] {
         awake_lock l;
         choice_of_nodes choice;
         awake_node head(1);
@@ -549,8 +531,6 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
 
 // ---- More threads
 
-namespace {
-
 void three_threads() {
     mutex m;
     var<int> data{0};
@@ -578,8 +558,6 @@ void three_threads() {
     MODEL_REQUIRE(data == 5 - in_vain && m.try_lock());
 }
 
-} // namespace
-
 TEST_CASE("adaptive_mutex: three threads are never inside together", "[adaptive_mutex]") {
     model::check("adaptive_mutex: three threads", random(10'000, {.timeouts = 1, .clock_jumps = 1}),
                  three_threads);
@@ -592,3 +570,5 @@ TEST_CASE("adaptive_mutex: three threads are never inside together, for long",
     model::check("adaptive_mutex: three threads, long", o, three_threads);
     model::check("adaptive_mutex: time-out of a head that was woken, long", o, head_times_out);
 }
+
+} // namespace

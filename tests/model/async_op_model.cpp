@@ -58,10 +58,8 @@ template <class P> void give(tokens<P>& to, notes& n) noexcept {
     to.give();
 }
 
-} // namespace
-
 TEST_CASE("async_op: a coroutine resumes once, on the giver's thread or on its own", "[async_op]") {
-    model::check("one coroutine", {}, [] {
+    model::check("one coroutine", [] {
         tokens<platform> t(0);
         notes n;
         model::thread giver([&] { give(t, n); });
@@ -82,8 +80,6 @@ TEST_CASE("async_op: a coroutine resumes once, on the giver's thread or on its o
     });
 }
 
-namespace {
-
 template <class P> detached take_and_destroy(std::unique_ptr<tokens<P>>& from, notes& n) {
     auto token = co_await from->async_take();
     n.see();
@@ -91,10 +87,8 @@ template <class P> detached take_and_destroy(std::unique_ptr<tokens<P>>& from, n
     from.reset();
 }
 
-} // namespace
-
 TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it resumes", "[async_op]") {
-    model::check("the primitive is destroyed", {}, [] {
+    model::check("the primitive is destroyed", [] {
         auto t = std::make_unique<tokens<platform>>(0);
         notes n;
         model::thread giver([&n, mine = t.get()] { give(*mine, n); });
@@ -106,7 +100,7 @@ TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it resum
 }
 
 TEST_CASE("async_op: a token passes through two coroutines", "[async_op]") {
-    model::check("two coroutines on one thread", {}, [] {
+    model::check("two coroutines on one thread", [] {
         tokens<awake> t(0);
         notes n;
         model::thread giver([&] { give(t, n); });
@@ -116,7 +110,7 @@ TEST_CASE("async_op: a token passes through two coroutines", "[async_op]") {
         MODEL_REQUIRE(n.seen == 2);
         MODEL_REQUIRE(t.available() == 1);
     });
-    model::check("a coroutine and a thread", {}, [] {
+    model::check("a coroutine and a thread", [] {
         tokens<awake> t(0);
         notes n;
         model::thread giver([&] { give(t, n); });
@@ -131,7 +125,7 @@ TEST_CASE("async_op: a token passes through two coroutines", "[async_op]") {
 }
 
 TEST_CASE("async_op: coroutines of two threads resume once each", "[async_op][.long]") {
-    model::check("two threads and a giver", {}, [] {
+    model::check("two threads and a giver", [] {
         tokens<awake> t(0);
         notes n;
         n.news = 1;
@@ -147,15 +141,11 @@ TEST_CASE("async_op: coroutines of two threads resume once each", "[async_op][.l
 
 // ---- Where it resumes
 
-namespace {
-
 template <class P> detached take_on(ready_queue<P>& where, tokens<P>& from, notes& n) {
     auto token = co_await from.async_take().resume_on(where);
     n.see();
     token.keep();
 }
-
-} // namespace
 
 TEST_CASE("async_op: a coroutine resumes on its executor and may destroy it", "[async_op]") {
     const auto body = [] {
@@ -170,11 +160,9 @@ TEST_CASE("async_op: a coroutine resumes on its executor and may destroy it", "[
         mine.reset();
         MODEL_REQUIRE(n.seen == 1);
     };
-    model::check("a queue of this thread", {}, body);
+    model::check("a queue of this thread", body);
     model::check("a queue of this thread, spurious", {.spurious = 1}, body);
 }
-
-namespace {
 
 // Runs when it is started. At its end it unparks its owner, which may destroy it.
 struct [[nodiscard]] awaited {
@@ -214,8 +202,6 @@ template <class P> awaited take_awaited(tokens<P>& from, notes& n) {
     token.keep();
 }
 
-} // namespace
-
 TEST_CASE("async_op: a thread waits for a coroutine that ends on another one, and destroys it",
           "[async_op]") {
     const auto body = [] {
@@ -225,11 +211,9 @@ TEST_CASE("async_op: a thread waits for a coroutine that ends on another one, an
         take_awaited(t, n).wait();
         MODEL_REQUIRE(n.seen == 1);
     };
-    model::check("waited for by a parker", {}, body);
+    model::check("waited for by a parker", body);
     model::check("waited for by a parker, spurious", {.spurious = 1}, body);
 }
-
-namespace {
 
 // A child that its parent awaits. Each transfers the thread to the other.
 struct [[nodiscard]] child {
@@ -284,10 +268,8 @@ template <class P> awaited parent(tokens<P>& from, notes& n) {
     MODEL_REQUIRE(n.seen == 2);
 }
 
-} // namespace
-
 TEST_CASE("async_op: the parent continues on the thread that resumed the child", "[async_op]") {
-    model::check("a parent and two children", {}, [] {
+    model::check("a parent and two children", [] {
         tokens<platform> t(1);
         notes n;
         n.news = 1;
@@ -298,8 +280,6 @@ TEST_CASE("async_op: the parent continues on the thread that resumed the child",
 }
 
 // ---- Destroyed while it waits
-
-namespace {
 
 template <class P> held take_held(tokens<P>& from, notes& n) {
     const auto token = co_await from.async_take();
@@ -321,8 +301,6 @@ template <class P> held take_and_kill(tokens<P>& from, std::optional<held>& vict
     victim.reset();
 }
 
-} // namespace
-
 TEST_CASE("async_op: a destroyed coroutine leaves the queue while other waits begin and end",
           "[async_op]") {
     const auto body = [] {
@@ -338,13 +316,13 @@ TEST_CASE("async_op: a destroyed coroutine leaves the queue while other waits be
         MODEL_REQUIRE(n.seen == 0);
         MODEL_REQUIRE(t.waiters() == 0);
     };
-    model::check("destroyed beside another wait", {}, body);
+    model::check("destroyed beside another wait", body);
     model::check("destroyed beside another wait that times out", {.timeouts = 1}, body);
 }
 
 TEST_CASE("async_op: a coroutine that is destroyed before it sees its grant gives it back",
           "[async_op]") {
-    model::check("destroyed with a grant", {}, [] {
+    model::check("destroyed with a grant", [] {
         tokens<platform> t(0);
         ready_queue<platform> mine; // destroyed with its runnables, which do not run
         notes n;
@@ -358,7 +336,7 @@ TEST_CASE("async_op: a coroutine that is destroyed before it sees its grant give
         MODEL_REQUIRE(t.available() == 1);
         MODEL_REQUIRE(t.waiters() == 0);
     });
-    model::check("destroyed by the one before it", {}, [] {
+    model::check("destroyed by the one before it", [] {
         tokens<platform> t(0);
         notes n;
         std::optional<held> victim;
@@ -374,8 +352,6 @@ TEST_CASE("async_op: a coroutine that is destroyed before it sees its grant give
     });
 }
 
-namespace {
-
 // Runs each runnable inside post().
 struct inline_executor {
     void post(bide::waker w) noexcept { w.wake(); }
@@ -386,8 +362,6 @@ held take_inline_and_kill(inline_executor& here, tokens<P>& from, std::optional<
     const auto token = co_await from.async_take().resume_on(here);
     victim.reset();
 }
-
-} // namespace
 
 TEST_CASE("async_op: a coroutine that resumes in a release destroys another, granted or not",
           "[async_op]") {
@@ -412,12 +386,10 @@ TEST_CASE("async_op: a coroutine that resumes in a release destroys another, gra
             MODEL_REQUIRE(t.waiters() == 0);
         };
     };
-    model::check("one release grants both", {}, body(2, 0));
-    model::check("one release grants both and a thread", {}, body(3, 1));
-    model::check("the second is not granted yet", {}, body(1, 0));
+    model::check("one release grants both", body(2, 0));
+    model::check("one release grants both and a thread", body(3, 1));
+    model::check("the second is not granted yet", body(1, 0));
 }
-
-namespace {
 
 template <class P> using event_on = std::unique_ptr<bide::basic_event<P>>;
 
@@ -432,11 +404,9 @@ template <class P> held wait_for(event_on<P>& e, notes& n) {
     n.seen = n.seen + 1;
 }
 
-} // namespace
-
 TEST_CASE("async_op: a coroutine destroyed after its grant does not access the primitive",
           "[async_op]") {
-    model::check("the primitive is gone when the second is destroyed", {}, [] {
+    model::check("the primitive is gone when the second is destroyed", [] {
         auto e = std::make_unique<bide::basic_event<awake>>();
         notes n;
         inline_executor here;
@@ -452,8 +422,6 @@ TEST_CASE("async_op: a coroutine destroyed after its grant does not access the p
 }
 
 // ---- Time-outs. The service never ends, so its threads are daemons.
-
-namespace {
 
 template <class P> void start_service() {
     auto* const service = new bide::basic_timer_service<P>;
@@ -515,8 +483,6 @@ void destroyed_against_time_out() {
     MODEL_REQUIRE(t.available() == 1);
 }
 
-} // namespace
-
 TEST_CASE("async_op: a time-out and a grant end a wait once", "[async_op]") {
     model::options random;
     random.how = model::options::method::pct;
@@ -537,7 +503,9 @@ TEST_CASE("async_op: a time-out does not access a destroyed coroutine", "[async_
 TEST_CASE("async_op: a time-out ends a wait once, and accesses no destroyed coroutine, in every "
           "execution",
           "[async_op][.long]") {
-    model::check("a time-out", {}, [] { time_out(gives::afterwards); });
-    model::check("grant against time-out", {}, [] { time_out(gives::at_once); });
-    model::check("destroyed against time-out", {}, destroyed_against_time_out);
+    model::check("a time-out", [] { time_out(gives::afterwards); });
+    model::check("grant against time-out", [] { time_out(gives::at_once); });
+    model::check("destroyed against time-out", destroyed_against_time_out);
 }
+
+} // namespace

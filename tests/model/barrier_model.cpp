@@ -41,8 +41,6 @@ void two_phases() {
     right = 2;
 }
 
-} // namespace
-
 TEST_CASE("barrier: two threads meet, and see what came before", "[barrier]") {
     const auto meet = [] {
         barrier b(2);
@@ -57,11 +55,11 @@ TEST_CASE("barrier: two threads meet, and see what came before", "[barrier]") {
         b.arrive_and_wait();
         MODEL_REQUIRE(left == 1);
     };
-    model::check("barrier: one phase", {}, meet);
+    model::check("barrier: one phase", meet);
     model::check("barrier: one phase, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, meet);
     model::check("barrier: two phases", random(10'000), two_phases);
-    model::check("barrier: one arrives, one looks and destroys it", {}, [] {
+    model::check("barrier: one arrives, one looks and destroys it", [] {
         auto* const b = new barrier(2);
         var<int> data{0};
         model::thread arriving([&, b] {
@@ -75,7 +73,7 @@ TEST_CASE("barrier: two threads meet, and see what came before", "[barrier]") {
         MODEL_REQUIRE(data == 1);
         delete b;
     });
-    model::check("barrier: one arrives, one waits and destroys it", {}, [] {
+    model::check("barrier: one arrives, one waits and destroys it", [] {
         auto* const b = new barrier(2);
         var<int> data{0};
         model::thread arriving([&, b] {
@@ -90,7 +88,7 @@ TEST_CASE("barrier: two threads meet, and see what came before", "[barrier]") {
 
 TEST_CASE("barrier: the completion function runs once, between the arrivals and the waits",
           "[barrier]") {
-    model::check("barrier: completion", {}, [] {
+    model::check("barrier: completion", [] {
         var<int> completed{0};
         const auto complete = [&completed]() noexcept { increment(completed); };
         bide::barrier<decltype(complete), platform> b(2, complete);
@@ -104,7 +102,7 @@ TEST_CASE("barrier: the completion function runs once, between the arrivals and 
 }
 
 TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
-    model::check("barrier: one in the queue, one that comes", {}, [] {
+    model::check("barrier: one in the queue, one that comes", [] {
         gate g(2);
         var<int> data{0};
         const auto phase = arrive(g);
@@ -120,7 +118,7 @@ TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
         second.join();
         MODEL_REQUIRE(g.has_passed(phase));
     });
-    model::check("barrier: two in the queue, two arrive, the first through destroys it", {}, [] {
+    model::check("barrier: two in the queue, two arrive, the first through destroys it", [] {
         auto* const g = new gate(2);
         var<int> left{0};
         var<int> right{0};
@@ -152,7 +150,7 @@ TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
 }
 
 TEST_CASE("barrier: a drop lowers what the next phase expects", "[barrier]") {
-    model::check("barrier: one drops, one stays", {}, [] {
+    model::check("barrier: one drops, one stays", [] {
         awake_barrier b(2);
         var<int> data{0};
         model::thread dropping([&] {
@@ -164,7 +162,7 @@ TEST_CASE("barrier: a drop lowers what the next phase expects", "[barrier]") {
         b.arrive_and_wait(); // alone
         dropping.join();
     });
-    model::check("barrier: two drop at once, one stays", {}, [] {
+    model::check("barrier: two drop at once, one stays", [] {
         awake_barrier b(3);
         model::thread first([&] { b.arrive_and_drop(); });
         model::thread second([&] { b.arrive_and_drop(); });
@@ -190,7 +188,7 @@ TEST_CASE("barrier: a wait that times out or is stopped leaves the queue", "[bar
         static_cast<void>(b.arrive());
         waiting.join();
     });
-    model::check("barrier: stop against the last arrival", {}, [] {
+    model::check("barrier: stop against the last arrival", [] {
         gate g(2);
         var<int> arrived{0};
         var<int> stopped{0};
@@ -211,7 +209,7 @@ TEST_CASE("barrier: a wait that times out or is stopped leaves the queue", "[bar
         arriving.join();
         MODEL_REQUIRE(g.has_passed(phase));
     });
-    model::check("barrier: a waiter leaves while two arrive", {}, [] {
+    model::check("barrier: a waiter leaves while two arrive", [] {
         gate g(2);
         node w(0);
         node stays(0);
@@ -226,15 +224,13 @@ TEST_CASE("barrier: a wait that times out or is stopped leaves the queue", "[bar
         arriving.join();
         g.require_no_waiters("gate", &g);
     });
-    model::check("barrier: stopped before it is queued, or while", {}, [] {
+    model::check("barrier: stopped before it is queued, or while", [] {
         gate g(1);
         node w(0);
         stop_at_any_time(g, w);
         g.require_no_waiters("gate", &g);
     });
 }
-
-namespace {
 
 // Two phases of three threads, one of which waits for a time only.
 void three_meet_twice() {
@@ -255,15 +251,15 @@ void three_meet_twice() {
     meet(0);
 }
 
-} // namespace
-
 TEST_CASE("barrier: three threads meet twice", "[barrier]") {
     model::check("barrier: three threads, two phases", random(10'000, {.timeouts = 1}),
                  three_meet_twice);
 }
 
 TEST_CASE("barrier: three threads meet twice, for long", "[barrier][.long]") {
-    model::check("barrier: two phases, long", {}, two_phases);
+    model::check("barrier: two phases, long", two_phases);
     model::check("barrier: three threads, two phases, long",
                  for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), three_meet_twice);
 }
+
+} // namespace

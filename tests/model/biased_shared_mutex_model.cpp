@@ -43,12 +43,10 @@ void require_free(permits& p) {
     MODEL_REQUIRE(p.in_queue().available() == permits::all);
 }
 
-} // namespace
-
 TEST_CASE("biased_shared_mutex: a writer is alone", "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: two writers", {}, &two_lock_it<narrow>);
-    model::check("biased_shared_mutex: two that try to write", {}, &two_try_it<narrow>);
-    model::check("biased_shared_mutex: a writer and a reader", {}, [] {
+    model::check("biased_shared_mutex: two writers", &two_lock_it<narrow>);
+    model::check("biased_shared_mutex: two that try to write", &two_try_it<narrow>);
+    model::check("biased_shared_mutex: a writer and a reader", [] {
         mutex m;
         var<int> a{0};
         var<int> b{0};
@@ -61,14 +59,14 @@ TEST_CASE("biased_shared_mutex: a writer is alone", "[biased_shared_mutex]") {
         increment(a);
         increment(b);
     });
-    model::check("biased_shared_mutex: a writer and a thread that tries to read", {},
+    model::check("biased_shared_mutex: a writer and a thread that tries to read",
                  &one_writes_one_tries_to_read<mutex>);
-    model::check("biased_shared_mutex: a reader and a thread that tries to write", {},
+    model::check("biased_shared_mutex: a reader and a thread that tries to write",
                  &one_reads_one_tries_to_write<mutex>);
 }
 
 TEST_CASE("biased_shared_mutex: readers are inside together", "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: two readers by one slot", {}, &two_read<mutex>);
+    model::check("biased_shared_mutex: two readers by one slot", &two_read<mutex>);
     model::check("biased_shared_mutex: two readers leave, a writer waits", random(20'000), [] {
         permits p;
         var<int> data{0};
@@ -107,7 +105,7 @@ TEST_CASE("biased_shared_mutex: readers are inside together", "[biased_shared_mu
 
 TEST_CASE("biased_shared_mutex: a reader that leaves elsewhere gives its permit back",
           "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: a reader leaves by another slot, a writer comes", {}, [] {
+    model::check("biased_shared_mutex: a reader leaves by another slot, a writer comes", [] {
         permits p;
         var<int> data{0};
         MODEL_REQUIRE(p.try_take_one());
@@ -123,7 +121,7 @@ TEST_CASE("biased_shared_mutex: a reader that leaves elsewhere gives its permit 
         require_free(p);
     });
     model::check("biased_shared_mutex: a reader leaves while another one comes and a writer tries",
-                 {}, [] {
+                 [] {
                      permits p;
                      var<int> data{0};
                      read_by(1);
@@ -151,7 +149,7 @@ TEST_CASE("biased_shared_mutex: a reader that leaves elsewhere gives its permit 
 
 TEST_CASE("biased_shared_mutex: it is biased again, and no writer is left behind",
           "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: a read that makes it biased, and a writer", {}, [] {
+    model::check("biased_shared_mutex: a read that makes it biased, and a writer", [] {
         narrow m;
         var<int> data{0};
         m.lock();
@@ -168,7 +166,7 @@ TEST_CASE("biased_shared_mutex: it is biased again, and no writer is left behind
         MODEL_REQUIRE(m.try_lock());
         m.unlock();
     });
-    model::check("biased_shared_mutex: two reads that would make it biased", {}, [] {
+    model::check("biased_shared_mutex: two reads that would make it biased", [] {
         mutex m;
         var<int> data{0};
         m.lock();
@@ -210,7 +208,7 @@ TEST_CASE("biased_shared_mutex: it is biased again, and no writer is left behind
 }
 
 TEST_CASE("biased_shared_mutex: no reader overtakes a writer that waits", "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: a reader that comes behind a writer", {}, [] {
+    model::check("biased_shared_mutex: a reader that comes behind a writer", [] {
         permits p;
         var<int> data{0};
         MODEL_REQUIRE(p.try_take_one());
@@ -300,13 +298,13 @@ TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind i
 
 TEST_CASE("biased_shared_mutex: a downgrade leaves no moment for a writer",
           "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: downgrade against a writer", {},
+    model::check("biased_shared_mutex: downgrade against a writer",
                  &one_downgrades_one_writes<mutex>);
 }
 
 TEST_CASE("biased_shared_mutex: the last owner may destroy it", "[biased_shared_mutex]") {
-    model::check("biased_shared_mutex: destroyed by a writer", {}, &a_writer_destroys_it<mutex>);
-    model::check("biased_shared_mutex: destroyed by a writer that tries", {}, [] {
+    model::check("biased_shared_mutex: destroyed by a writer", &a_writer_destroys_it<mutex>);
+    model::check("biased_shared_mutex: destroyed by a writer that tries", [] {
         auto* const m = new mutex;
         m->lock_shared();
         model::thread reader([m] {
@@ -319,8 +317,6 @@ TEST_CASE("biased_shared_mutex: the last owner may destroy it", "[biased_shared_
         delete m;
     });
 }
-
-namespace {
 
 // Two writers, one of which may give up, and two readers by two slots, twice each, so that it is
 // biased again in between.
@@ -354,8 +350,6 @@ void two_readers_and_two_writers() {
     m.unlock();
 }
 
-} // namespace
-
 TEST_CASE("biased_shared_mutex: two readers and two writers", "[biased_shared_mutex]") {
     model::check("biased_shared_mutex: four threads", random(10'000, {.timeouts = 1}),
                  two_readers_and_two_writers);
@@ -367,3 +361,5 @@ TEST_CASE("biased_shared_mutex: two readers and two writers, for long",
                  for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}),
                  two_readers_and_two_writers);
 }
+
+} // namespace

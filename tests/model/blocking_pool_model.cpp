@@ -158,9 +158,9 @@ TEST_CASE("blocking_pool: a runnable that is taken runs once", "[blocking_pool]"
 
 TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution",
           "[blocking_pool][.long]") {
-    model::check("two posts, threads stay", {}, [] { posted_twice(1ms); });
-    model::check("two posts, threads leave at once", {}, [] { posted_twice(0ms); });
-    model::check("tried", {}, tried);
+    model::check("two posts, threads stay", [] { posted_twice(1ms); });
+    model::check("two posts, threads leave at once", [] { posted_twice(0ms); });
+    model::check("tried", tried);
 }
 
 TEST_CASE("blocking_pool: finish() returns after all that was taken has run", "[blocking_pool]") {

@@ -29,8 +29,6 @@ void await_end(const wait& w) {
     }
 }
 
-} // namespace
-
 TEST_CASE("callback_wait: take() comes after the waker, and after what came before the release",
           "[callback_wait]") {
     const auto one = [] {
@@ -52,13 +50,13 @@ TEST_CASE("callback_wait: take() comes after the waker, and after what came befo
         releasing.join();
         MODEL_REQUIRE(s.available() == 0);
     };
-    model::check("callback_wait: taken", {}, one);
+    model::check("callback_wait: taken", one);
     model::check("callback_wait: taken, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, one);
 }
 
 TEST_CASE("callback_wait: a cancel beside the release", "[callback_wait]") {
-    model::check("callback_wait: cancelled", {}, [] {
+    model::check("callback_wait: cancelled", [] {
         semaphore s(0);
         model::thread releasing([&] { s.release(); });
         {
@@ -74,7 +72,7 @@ TEST_CASE("callback_wait: a cancel beside the release", "[callback_wait]") {
         MODEL_REQUIRE(s.available() == 1);
         MODEL_REQUIRE(s.waiters() == 0);
     });
-    model::check("callback_wait: destroyed", {}, [] {
+    model::check("callback_wait: destroyed", [] {
         auto s = std::make_unique<semaphore>(0);
         model::thread releasing([&] { s->release(); });
         {
@@ -86,8 +84,6 @@ TEST_CASE("callback_wait: a cancel beside the release", "[callback_wait]") {
         MODEL_REQUIRE(s->available() == 1);
     });
 }
-
-namespace {
 
 // Takes, and begins again, inside of its waker; at the third call destroys the wait.
 struct taker {
@@ -108,8 +104,6 @@ struct taker {
         }
     }
 };
-
-} // namespace
 
 TEST_CASE("callback_wait: a waker takes the wait and begins it again while another thread releases",
           "[callback_wait]") {
@@ -148,3 +142,5 @@ TEST_CASE("callback_wait: a waker cancels another wait of the same release", "[c
         MODEL_REQUIRE(s.available() == 1);
     });
 }
+
+} // namespace

@@ -68,8 +68,6 @@ template <class Wait> struct scene {
     Wait b;
 };
 
-} // namespace
-
 // ---- Two threads
 
 TEST_CASE("channel: what one sends another receives, in order", "[channel]") {
@@ -109,8 +107,6 @@ TEST_CASE("channel: a sender that waits for room gets it, and may destroy the ch
 }
 
 // ---- No waiter is left asleep
-
-namespace {
 
 template <class Wait> void two_queued(std::size_t n) {
     auto* const s = new scene<Wait>(n);
@@ -159,8 +155,6 @@ void two_items(std::size_t n) {
     MODEL_REQUIRE(recv(c) == 1);
     MODEL_REQUIRE(recv(c) == 2);
 }
-
-} // namespace
 
 TEST_CASE("channel: a waiter is served by the threads that come, each of which may be the last",
           "[channel]") {
@@ -222,8 +216,6 @@ TEST_CASE("channel: a waiter is served once, while another thread tries", "[chan
 
 // ---- Past the ring
 
-namespace {
-
 // What came out: first two at once, in no order, and then one after the other.
 struct received_items {
     std::array<int, 2> at_once{};
@@ -284,8 +276,6 @@ void two_of_one_sender(std::size_t n, bool tries, bool closes) {
                   (tries && got.place_of(1) == 0 && got.place_of(2) == 0));
     MODEL_REQUIRE((waits.outcome() == wait_status::closed) == !got.at_once[0]);
 }
-
-} // namespace
 
 TEST_CASE("channel: an item for a waiting receiver does not overtake another of its sender",
           "[channel]") {
@@ -423,8 +413,6 @@ TEST_CASE("channel: a time-out loses no item and makes none", "[channel]") {
 
 // ---- An item whose receiver is gone
 
-namespace {
-
 test::held recv_held(bide::basic_ready_queue<awake>& where, basic_channel<awake>& c, int& got) {
     auto received = co_await c.async_recv().resume_on(where);
     got = value_of(std::move(received));
@@ -439,8 +427,6 @@ test::detached send_detached(basic_channel<awake>& c, int v, var<int>& sent) {
     MODEL_REQUIRE(done || done.error().value.value == v);
     sent = done ? 1 : 2;
 }
-
-} // namespace
 
 TEST_CASE("channel: an item of a receiver that is destroyed goes to the next waiter", "[channel]") {
     check("channel: passed on to a waiter", {0, 1}, {}, [](std::size_t n) {
@@ -507,8 +493,6 @@ TEST_CASE("channel: an item of a receiver that is destroyed goes to the next wai
     });
 }
 
-namespace {
-
 // An item that has to go back: `passed`, or it is still here.
 template <class Core> struct passing_on {
     void operator()() noexcept {
@@ -553,8 +537,6 @@ void comes_back_beside_a_send(std::size_t n, bool is_queued) {
     MODEL_REQUIRE(sum == (back.passed ? 1 : 0) + (sent ? 2 : 0));
     MODEL_REQUIRE(n == 0 ? back.passed != sent : n == 1 || (back.passed && sent));
 }
-
-} // namespace
 
 TEST_CASE("channel: an item that comes back is received once, or there is no room for it",
           "[channel]") {
@@ -672,8 +654,6 @@ TEST_CASE("channel: nothing comes back into a channel that was closed and draine
     });
 }
 
-namespace {
-
 // Destroyed when its item has come, at the latest: `got` is what it took before.
 void destroyed_with_its_item(std::size_t n, bool closes) {
     basic_channel<awake> c(n);
@@ -695,8 +675,6 @@ void destroyed_with_its_item(std::size_t n, bool closes) {
     MODEL_REQUIRE(closes ? left == 0 || n != 0 : taken + left == (n == 0 ? 0 : 1));
     MODEL_REQUIRE(c.size() == 0);
 }
-
-} // namespace
 
 TEST_CASE("channel: a coroutine that is destroyed gives its item back", "[channel]") {
     check("channel: destroyed with its item, another tries", {0, 1, 2}, {},
@@ -830,7 +808,7 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
 // ---- Many at a time
 
 TEST_CASE("channel: what came before close is seen by a thread that sees it closed", "[channel]") {
-    model::check("channel: close against is_closed()", {}, [] {
+    model::check("channel: close against is_closed()", [] {
         channel c(1);
         var<int> data{0};
         model::thread closer([&] {
@@ -887,8 +865,6 @@ TEST_CASE("channel: a batch serves every waiter", "[channel]") {
 
 // ---- Last touches
 
-namespace {
-
 // The other thread acquires the lock, to serve a waiter that has left meanwhile.
 template <class Wait> void served_after_it_left(std::size_t n) {
     auto* const s = new scene<Wait>(n);
@@ -910,8 +886,6 @@ template <class Wait> void served_after_it_left(std::size_t n) {
     delete s; // though the other one is inside still
 }
 
-} // namespace
-
 TEST_CASE("channel: a receiver that has its item may destroy the channel", "[channel]") {
     check("channel: an item for a receiver that left", {1}, {}, served_after_it_left<receiving>);
     check("channel: room for a sender that left", {1}, {}, served_after_it_left<sending>);
@@ -925,8 +899,6 @@ TEST_CASE("channel: a receiver that has its item may destroy the channel", "[cha
 }
 
 // ---- Everything at once
-
-namespace {
 
 // Two send and two receive.
 void two_and_two() {
@@ -976,8 +948,6 @@ void all_at_once() {
     MODEL_REQUIRE(received + received_in_time == sent + sent_in_time);
 }
 
-} // namespace
-
 TEST_CASE("channel: all that is sent is received, whatever happens at once", "[channel]") {
     model::check("channel: two send, two receive", random(5'000), two_and_two);
     model::check("channel: two send, two receive, one closes", random(3'000, {.timeouts = 1}),
@@ -991,3 +961,5 @@ TEST_CASE("channel: all that is sent is received, whatever happens at once, for 
     o.timeouts = o.spurious = o.weak_failures = 1;
     model::check("channel: two send, two receive, one closes, long", o, all_at_once);
 }
+
+} // namespace

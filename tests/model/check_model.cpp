@@ -40,8 +40,6 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-} // namespace
-
 TEST_CASE("checker: an atomic that is destroyed while another thread may use it is found",
           "[checker]") {
     const auto destroy = [](std::memory_order last) {
@@ -174,8 +172,6 @@ TEST_CASE("checker: a trace names the thread, the operation, the order, the stor
     CHECK(contains(v.trace, "check_model.cpp:"));
 }
 
-namespace {
-
 // The number of the line of five_bugs.hpp that has this text.
 std::string place(const std::string& text) {
     std::ifstream in(std::string(__FILE__).substr(0, sizeof __FILE__ - sizeof "check_model.cpp") +
@@ -210,8 +206,6 @@ bool says(const std::string& text, const std::string& part) {
     };
     return contains(words(text), words(part));
 }
-
-} // namespace
 
 TEST_CASE("checker: of a lock that unlocks relaxed, the report names the store", "[report]") {
     const auto text =
@@ -444,8 +438,6 @@ TEST_CASE("checker: a spin may contain a fence, and must read", "[checker]") {
           }) == failure::livelock);
 }
 
-namespace {
-
 enum class lock_loop { exchange, compare_exchange, load_first, exchange_and_pause };
 
 // A lock as its users write it, that waits without a word to the checker.
@@ -498,8 +490,6 @@ template <lock_loop How> void two_and_three_threads() {
         }
     }
 }
-
-} // namespace
 
 TEST_CASE("checker: a loop that waits is found without a pause", "[checker]") {
     two_and_three_threads<lock_loop::exchange>();
@@ -624,8 +614,6 @@ TEST_CASE("checker: a way into a loop that waits is replayed", "[checker]") {
     CHECK(again.trace == v.trace);
 }
 
-namespace {
-
 // 12,870 executions: each read sees any store that the one before did not rule out.
 template <class Last> void eight_stores_and_reads(Last last) {
     atomic<int> word{0};
@@ -639,10 +627,6 @@ template <class Last> void eight_stores_and_reads(Last last) {
     }
     last();
 }
-
-} // namespace
-
-namespace {
 
 // Finds it in a process of its own, as the next run of this program does. Returns: the executions.
 std::uint64_t in_a_run(std::string_view name, failure expected, const options& how,
@@ -663,8 +647,6 @@ std::uint64_t in_a_run(std::string_view name, failure expected, const options& h
     REQUIRE(::waitpid(id, nullptr, 0) == id);
     return count;
 }
-
-} // namespace
 
 TEST_CASE("checker: several processes explore what one does", "[checker]") {
     const auto body = [] { eight_stores_and_reads([] {}); };
@@ -696,8 +678,6 @@ TEST_CASE("checker: a failure in one of several processes is reported, its end t
           }).what == failure::terminated);
 }
 
-namespace {
-
 // Which threads start a third one, and when, differs from one execution to another.
 template <class Last> void threads_that_start_threads(int first, Last last) {
     atomic<int> word{0};
@@ -712,8 +692,6 @@ template <class Last> void threads_that_start_threads(int first, Last last) {
     two.join();
     last(word.load(relaxed));
 }
-
-} // namespace
 
 TEST_CASE("checker: threads that start threads are the same ones in a replay", "[checker]") {
     for (const int starter : {1, 2}) {
@@ -780,3 +758,5 @@ TEST_CASE("checker: an exploration that was stopped goes on in the next run", "[
     ::unsetenv("BIDE_MODEL_STATE");
     std::filesystem::remove_all(folder);
 }
+
+} // namespace

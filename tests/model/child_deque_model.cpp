@@ -96,11 +96,11 @@ auto forks(int steals, int steals_of_another = 0) {
 } // namespace
 
 TEST_CASE("child_deque: each child is taken once, by its parent or a thief", "[child_deque]") {
-    model::check("one child, a thief", {}, forks<4, 1>(1));
-    model::check("two children, a thief", {}, forks<4, 2>(2));
-    model::check("three children, a thief", {}, forks<4, 3>(2));
-    model::check("one child, two thieves", {}, forks<4, 1>(1, 1));
-    model::check("two children, two thieves", {}, forks<4, 2>(1, 1));
+    model::check("one child, a thief", forks<4, 1>(1));
+    model::check("two children, a thief", forks<4, 2>(2));
+    model::check("three children, a thief", forks<4, 3>(2));
+    model::check("one child, two thieves", forks<4, 1>(1, 1));
+    model::check("two children, two thieves", forks<4, 2>(1, 1));
 }
 
 TEST_CASE("child_deque: a slot is used again after its child was taken", "[child_deque]") {
@@ -128,8 +128,8 @@ TEST_CASE("child_deque: a slot is used again after its child was taken", "[child
             }
         };
     };
-    model::check("three children in one slot, a thief", {}, in_turn(2, 0));
-    model::check("three children in one slot, two thieves", {}, in_turn(1, 1));
+    model::check("three children in one slot, a thief", in_turn(2, 0));
+    model::check("three children in one slot, two thieves", in_turn(1, 1));
 }
 
 TEST_CASE("child_deque: each child is taken once, also if its worker takes all", "[child_deque]") {
@@ -160,12 +160,12 @@ TEST_CASE("child_deque: each child is taken once, also if its worker takes all",
             }
         };
     };
-    model::check("two children, a thief", {}, takes_all(2, 0));
-    model::check("two children, two thieves", {}, takes_all(1, 1));
+    model::check("two children, a thief", takes_all(2, 0));
+    model::check("two children, two thieves", takes_all(1, 1));
 }
 
 TEST_CASE("child_deque: take_back() takes the newest child alone", "[child_deque]") {
-    model::check("not the newest", {}, [] {
+    model::check("not the newest", [] {
         deque<2> d;
         child a;
         child b;
@@ -180,7 +180,7 @@ TEST_CASE("child_deque: take_back() takes the newest child alone", "[child_deque
 
 TEST_CASE("child_deque: a worker that goes to sleep sees the children, or is woken",
           "[child_deque][idle]") {
-    model::check("a push beside an announcement", {}, [] {
+    model::check("a push beside an announcement", [] {
         deque<2> d;
         child c;
         bide::basic_idle<platform> idle(2);

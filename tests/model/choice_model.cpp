@@ -64,12 +64,10 @@ template <class Queue> struct waiting {
 using acquiring = waiting<permit_queue>;
 using passing = waiting<gate>;
 
-} // namespace
-
 // ---- Alone
 
 TEST_CASE("choice: exactly one of two releasers decides it", "[choice]") {
-    model::check("choice: two claim it", {}, [] {
+    model::check("choice: two claim it", [] {
         choice c;
         var<int> by{0};
         bool other = false;
@@ -87,7 +85,7 @@ TEST_CASE("choice: exactly one of two releasers decides it", "[choice]") {
         MODEL_REQUIRE(mine != other && by == (mine ? 2 : 1) && c.is_decided());
         MODEL_REQUIRE(!c.claim());
     });
-    model::check("choice: a claim is abandoned", {}, [] {
+    model::check("choice: a claim is abandoned", [] {
         choice c;
         var<int> by{0};
         model::thread abandoning([&] {
@@ -190,7 +188,7 @@ TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen",
                          }
                      });
     }
-    model::check("choice: permits that came in part", {}, [] {
+    model::check("choice: permits that came in part", [] {
         permit_queue q(1);
         gate g(1);
         awake_choice c;
@@ -211,7 +209,7 @@ TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen",
         MODEL_REQUIRE(q.available() == (behind.is_granted() ? 1 : 0));
         MODEL_REQUIRE(behind.is_granted() || behind.cancel(q));
     });
-    model::check("choice: permits for one that is decided and asks for more", {}, [] {
+    model::check("choice: permits for one that is decided and asks for more", [] {
         permit_queue q(1);
         gate g(1);
         awake_choice c;
@@ -230,7 +228,7 @@ TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen",
         many.cancel(q);
         MODEL_REQUIRE(q.available() == 2 && q.waiters() == 0);
     });
-    model::check("choice: a wait that is cancelled while another settles it", {}, [] {
+    model::check("choice: a wait that is cancelled while another settles it", [] {
         permit_queue q(0);
         permit_queue p(0);
         awake_choice c;
@@ -248,7 +246,7 @@ TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen",
         MODEL_REQUIRE(a.is_granted() != b.is_granted());
         MODEL_REQUIRE(q.available() + p.available() == 1);
     });
-    model::check("choice: close and open for a wait on either", {}, [] {
+    model::check("choice: close and open for a wait on either", [] {
         permit_queue q(0);
         gate g(1);
         awake_choice c;
@@ -272,7 +270,7 @@ TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen",
 
 // The first wait is decided while the second is queued, and the other way round.
 TEST_CASE("choice: a wait is queued while another wait of its choice is decided", "[choice]") {
-    model::check("choice: an item while permits are asked for", {}, [] {
+    model::check("choice: an item while permits are asked for", [] {
         awake_core from(1);
         permit_queue q(1);
         awake_choice c;
@@ -286,7 +284,7 @@ TEST_CASE("choice: a wait is queued while another wait of its choice is decided"
         MODEL_REQUIRE(a.got.has_value() != b.is_granted());
         MODEL_REQUIRE(q.available() == (a.got ? 1 : 0) && from.size() == (a.got ? 0 : 1));
     });
-    model::check("choice: an item while an event is looked at", {}, [] {
+    model::check("choice: an item while an event is looked at", [] {
         awake_core from(1);
         gate g(0);
         awake_choice c;
@@ -300,7 +298,7 @@ TEST_CASE("choice: a wait is queued while another wait of its choice is decided"
         MODEL_REQUIRE(a.got.has_value() != b.is_granted());
         MODEL_REQUIRE(from.size() == (a.got ? 0 : 1));
     });
-    model::check("choice: an item while a place is looked for", {}, [] {
+    model::check("choice: an item while a place is looked for", [] {
         awake_core from(1);
         awake_core to(1);
         awake_choice c;
@@ -321,8 +319,6 @@ TEST_CASE("choice: a wait is queued while another wait of its choice is decided"
 }
 
 // ---- Two choices that meet
-
-namespace {
 
 // Each choice sends on one channel and receives on the other, and queues its waits in its own
 // order.
@@ -379,10 +375,6 @@ void two_that_queue_both() {
     MODEL_REQUIRE(sent != other);
 }
 
-} // namespace
-
-namespace {
-
 // One wait of each choice is queued first, and then the other waits, on two threads.
 void two_that_queue_the_second(bool sends) {
     meeting m;
@@ -400,17 +392,15 @@ void two_that_queue_the_second(bool sends) {
     MODEL_REQUIRE(sent != yours.end());
 }
 
-} // namespace
-
 TEST_CASE("choice: two choices that could meet on two channels meet on one", "[choice]") {
-    model::check("choice: the sends are queued, then the receives", {},
+    model::check("choice: the sends are queued, then the receives",
                  [] { two_that_queue_the_second(false); });
     model::check("choice: two that queue both", random(5'000), two_that_queue_both);
 }
 
 TEST_CASE("choice: two choices that could meet on two channels meet on one, for long",
           "[choice][.long]") {
-    model::check("choice: the receives are queued, then the sends", {},
+    model::check("choice: the receives are queued, then the sends",
                  [] { two_that_queue_the_second(true); });
     model::options o = random(200'000);
     o.depth = 5;
@@ -418,7 +408,7 @@ TEST_CASE("choice: two choices that could meet on two channels meet on one, for 
 }
 
 TEST_CASE("choice: it does not match its own two cases", "[choice]") {
-    model::check("choice: sends and receives on one channel", {}, [] {
+    model::check("choice: sends and receives on one channel", [] {
         awake_core c(0);
         awake_choice mine;
         awake_sending s(1);
@@ -440,7 +430,7 @@ TEST_CASE("choice: it does not match its own two cases", "[choice]") {
         MODEL_REQUIRE(sends ? r.got && r.take() == 2 : s.is_gone() && got == 1);
     });
     // The receiver serves the waiting senders, and its own case is one of them.
-    model::check("choice: sends and receives on one channel, capacity 1", {}, [] {
+    model::check("choice: sends and receives on one channel, capacity 1", [] {
         awake_core c(1);
         offer(c, 1);
         awake_choice mine;
@@ -460,7 +450,7 @@ TEST_CASE("choice: it does not match its own two cases", "[choice]") {
 
 // Two releasers decide at once. One of them finds no item and abandons its claim.
 TEST_CASE("choice: an abandoned claim hides no wait from another releaser", "[choice]") {
-    model::check("choice: claimed in vain by one, in earnest by the other", {}, [] {
+    model::check("choice: claimed in vain by one, in earnest by the other", [] {
         awake_core left(0);
         awake_core right(1);
         awake_choice c;
@@ -479,3 +469,5 @@ TEST_CASE("choice: an abandoned claim hides no wait from another releaser", "[ch
         MODEL_REQUIRE(behind.cancel(left));
     });
 }
+
+} // namespace

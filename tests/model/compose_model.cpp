@@ -149,8 +149,8 @@ TEST_CASE("when_all: the parent resumes once, after all children have ended", "[
         c.require_over();
         MODEL_REQUIRE(c.r.what[0] == progress::taken && c.r.what[1] == progress::taken);
     };
-    model::check("all, two that end", {}, two);
-    model::check("all, one that is ready", {}, [] {
+    model::check("all, two that end", two);
+    model::check("all, one that is ready", [] {
         tokens s(1);
         tokens t(0);
         parent c(when_state::until::all, s, t);
@@ -174,7 +174,7 @@ TEST_CASE("when_all: a cancelled parent resumes after its children, which are ca
         MODEL_REQUIRE(c.r.what[0] == (c.never_ran ? progress::none : progress::stopped));
         model::record(c.never_ran ? "never" : "stopped");
     };
-    model::check("all, cancel", {}, one);
+    model::check("all, cancel", one);
     CHECK(model::outcomes({}, one) == "never stopped");
     model::check("all, cancel, end, at random", at_random(), [] {
         tokens s(0);
@@ -208,7 +208,7 @@ TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled
         MODEL_REQUIRE((c.r.what[1] == progress::taken) + t.available() == 1);
     };
     model::check("any, two at once, at random", at_random(), race);
-    model::check("any, one that waits", {}, [] {
+    model::check("any, one that waits", [] {
         tokens s(0);
         tokens t(0);
         parent c(when_state::until::first, s, t);
@@ -218,7 +218,7 @@ TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled
         c.require_over();
         MODEL_REQUIRE(c.r.winner == 1 && c.r.what[0] == progress::stopped);
     });
-    model::check("any, one that is ready, cancel", {}, [] {
+    model::check("any, one that is ready, cancel", [] {
         tokens s(0);
         tokens t(1);
         parent c(when_state::until::first, s, t);
@@ -259,7 +259,7 @@ TEST_CASE("when_all: children in place, taken back or stolen, end before the par
             MODEL_REQUIRE(c.r.what[0] == progress::taken && c.r.what[1] == progress::taken);
         };
     };
-    model::check("in place, two that are ready, a thief", {}, beside_a_thief(1, 1));
+    model::check("in place, two that are ready, a thief", beside_a_thief(1, 1));
     model::check("in place, the first waits, a thief", at_random(), beside_a_thief(0, 1));
     model::check("in place, the second waits, a thief", at_random(), beside_a_thief(1, 0));
     model::check("in place, both wait, a thief", at_random(), beside_a_thief(0, 0));
@@ -292,8 +292,8 @@ TEST_CASE("when_all: a cancelled parent resumes after its children in place", "[
             }
         };
     };
-    model::check("in place, ready, cancel", {}, cancelled(1, 1, false));
-    model::check("in place, the first waits, cancel", {}, cancelled(0, 1, false));
+    model::check("in place, ready, cancel", cancelled(1, 1, false));
+    model::check("in place, the first waits, cancel", cancelled(0, 1, false));
     model::check("in place, the second waits, cancel, a thief, at random", at_random(),
                  cancelled(1, 0, true));
     model::check("in place, both wait, cancel, a thief, at random", at_random(),

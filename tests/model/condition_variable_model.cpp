@@ -98,24 +98,22 @@ template <class Mutex> int pass_through(Mutex& m, queued& a, queued& b) {
     return n;
 }
 
-} // namespace
-
 TEST_CASE("condition_variable: no notification is lost between the unlock and the sleep",
           "[condition_variable]") {
     using mutex = bide::basic_mutex<platform>;
-    model::check("condition: notified under the lock", {},
+    model::check("condition: notified under the lock",
                  &one_waits<std::unique_lock<mutex>, platform, true>);
-    model::check("condition: notified after the unlock", {},
+    model::check("condition: notified after the unlock",
                  &one_waits<std::unique_lock<mutex>, platform, false>);
     model::check("condition: notified, spurious", {.spurious = 1, .weak_failures = 1},
                  &one_waits<std::unique_lock<awake_mutex>, awake, false>);
-    model::check("condition: with an adaptive_mutex", {},
+    model::check("condition: with an adaptive_mutex",
                  &one_waits<std::unique_lock<bide::basic_adaptive_mutex<awake>>, awake, false>);
-    model::check("condition: with an adaptive_mutex, under the lock", {},
+    model::check("condition: with an adaptive_mutex, under the lock",
                  &one_waits<std::unique_lock<bide::basic_adaptive_mutex<awake>>, awake, true>);
-    model::check("condition: with a shared_mutex", {},
+    model::check("condition: with a shared_mutex",
                  &one_waits<std::unique_lock<bide::basic_shared_mutex<awake>>, awake, true>);
-    model::check("condition: with a shared lock", {},
+    model::check("condition: with a shared lock",
                  &one_waits<std::shared_lock<bide::basic_shared_mutex<awake>>, awake, false>);
 }
 
@@ -127,7 +125,7 @@ TEST_CASE("condition_variable: each of two waiters gets its notification and the
                  [] { two_wait<awake_mutex>(false); });
     model::check("condition: two wait with an adaptive_mutex", random(10'000),
                  [] { two_wait<bide::basic_adaptive_mutex<awake>>(true); });
-    model::check("condition: two in the queue, two that notify one", {}, [] {
+    model::check("condition: two in the queue, two that notify one", [] {
         awake_mutex m;
         condition_queue q;
         queued a(q, m);
@@ -137,7 +135,7 @@ TEST_CASE("condition_variable: each of two waiters gets its notification and the
         other.join();
         MODEL_REQUIRE(pass_through(m, a, b) == 2 && m.try_lock());
     });
-    model::check("condition: two in the queue, one notifies all, one locks", {}, [] {
+    model::check("condition: two in the queue, one notifies all, one locks", [] {
         awake_mutex m;
         condition_queue q;
         var<int> data{0};
@@ -214,7 +212,7 @@ TEST_CASE("condition_variable: a wait that times out has the mutex, and one outc
 
 TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it is notified first",
           "[condition_variable]") {
-    model::check("condition: stop against notify_one", {}, [] {
+    model::check("condition: stop against notify_one", [] {
         awake_mutex m;
         condition_queue q;
         var<int> set{0};
@@ -232,7 +230,7 @@ TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it i
         MODEL_REQUIRE((a.at.outcome() == wait_status::granted ? set : stopped) == 1);
         m.unlock();
     });
-    model::check("condition: stop of the first against notify_one", {}, [] {
+    model::check("condition: stop of the first against notify_one", [] {
         awake_mutex m;
         condition_queue q;
         queued a(q, m);
@@ -245,7 +243,7 @@ TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it i
         m.unlock();
         q.notify_all();
     });
-    model::check("condition: stopped before it is queued, or while", {}, [] {
+    model::check("condition: stopped before it is queued, or while", [] {
         awake_mutex m;
         condition_queue q;
         waiter w(1);
@@ -268,7 +266,7 @@ TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it i
 
 TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the mutex only",
           "[condition_variable]") {
-    model::check("condition: destroyed after notify_all", {}, [] {
+    model::check("condition: destroyed after notify_all", [] {
         awake_mutex m;
         std::optional<condition_queue> q(std::in_place);
         condition_queue& gone = *q;
@@ -287,7 +285,7 @@ TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the
         m.unlock();
         MODEL_REQUIRE(b.at.outcome() == wait_status::granted);
     });
-    model::check("condition: destroyed by the notified waiter", {}, [] {
+    model::check("condition: destroyed by the notified waiter", [] {
         awake_mutex m;
         auto* const changed = new condition<awake>;
         var<int> waits{0};
@@ -319,8 +317,6 @@ TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the
 
 // ---- Coroutines
 
-namespace {
-
 test::detached take(awake_mutex& m, condition<awake>& changed, var<int>& items) {
     std::unique_lock lock(m, std::try_to_lock);
     if (!lock.owns_lock()) {
@@ -332,11 +328,9 @@ test::detached take(awake_mutex& m, condition<awake>& changed, var<int>& items) 
     items = items - 1;
 }
 
-} // namespace
-
 TEST_CASE("condition_variable: a coroutine looks again after each notification",
           "[condition_variable]") {
-    model::check("condition: a coroutine, two notifications", {}, [] {
+    model::check("condition: a coroutine, two notifications", [] {
         awake_mutex m;
         condition<awake> changed;
         var<int> items{0};
@@ -351,3 +345,5 @@ TEST_CASE("condition_variable: a coroutine looks again after each notification",
         MODEL_REQUIRE(items == 0 && m.try_lock());
     });
 }
+
+} // namespace

@@ -335,7 +335,7 @@ TEST_CASE("durable: a waiter in the queue is told by the process that grants it 
 }
 
 TEST_CASE("durable: a waiter is told of each change that its read has not seen", "[durable]") {
-    model::check("durable: one waits, one changes", {}, [] {
+    model::check("durable: one waits, one changes", [] {
         place p;
         model::thread changing([&] { p.change(1); });
         p.await(1);
@@ -397,8 +397,7 @@ TEST_CASE("durable: a caller of fence_gate sees what was done before earlier adm
         };
     };
     model::check("durable: the next one sees it", {.weak_failures = 1}, next_one(false));
-    model::check("durable: what was done before the same token came again, too", {},
-                 next_one(true));
+    model::check("durable: what was done before the same token came again, too", next_one(true));
     const auto asks = [](auto is_newer_in) {
         return [is_newer_in] {
             fence_gate gate;
@@ -413,6 +412,6 @@ TEST_CASE("durable: a caller of fence_gate sees what was done before earlier adm
     };
     model::check("durable: a refused caller sees it", {.weak_failures = 1},
                  asks([](fence_gate& g) { return !g.admit(1); }));
-    model::check("durable: a caller of highest() sees it", {},
+    model::check("durable: a caller of highest() sees it",
                  asks([](fence_gate& g) { return g.highest() == 2; }));
 }

@@ -50,8 +50,6 @@ private:
     atomic<int> count_{0};
 };
 
-} // namespace
-
 TEST_CASE("event_count: a notification reaches the waiter", "[event_count]") {
     const auto body = [] {
         event_count changes;
@@ -65,7 +63,7 @@ TEST_CASE("event_count: a notification reaches the waiter", "[event_count]") {
         await(changes, [&] { return ready.load(std::memory_order_acquire) != 0; });
         MODEL_REQUIRE(message == 42);
     };
-    model::check("one waiter", {}, body);
+    model::check("one waiter", body);
     model::check("one waiter, spurious returns", {.spurious = 2}, body);
 }
 
@@ -81,7 +79,7 @@ TEST_CASE("event_count: the epoch publishes the condition, even if that is writt
         await(changes, [&] { return ready.load(relaxed) != 0; });
     });
     // Only the epoch orders the two accesses.
-    model::check("an epoch that has changed brings plain data", {}, [] {
+    model::check("an epoch that has changed brings plain data", [] {
         event_count changes;
         var<int> message{0};
         model::thread notifier([&] {
@@ -125,7 +123,7 @@ TEST_CASE("event_count: a withdrawn announcement does not affect a later wait", 
         await(changes, [&] { return left.take(); });
         await(changes, [&] { return right.take(); });
     };
-    model::check("two waits of one", {}, body);
+    model::check("two waits of one", body);
     model::check("two waits of one, spurious returns", {.spurious = 1}, body);
 }
 
@@ -158,7 +156,7 @@ TEST_CASE("event_count: the items of two notifiers reach one waiter", "[event_co
         });
         await(changes, [&] { return left.load(relaxed) != 0 && right.load(relaxed) != 0; });
     };
-    model::check("two notifiers", {}, body);
+    model::check("two notifiers", body);
 }
 
 TEST_CASE("event_count: notify_all reaches all waiters", "[event_count]") {
@@ -173,12 +171,10 @@ TEST_CASE("event_count: notify_all reaches all waiters", "[event_count]") {
             notify(changes);
         };
     };
-    model::check("two waiters, one flag", {}, body([](event_count& e) { e.notify_all(); }));
+    model::check("two waiters, one flag", body([](event_count& e) { e.notify_all(); }));
     model::find("two waiters, one flag, one wake", model::failure::lost_wakeup, {},
                 body([](event_count& e) { e.notify_one(); }));
 }
-
-namespace {
 
 void two_items(deadline first_until) {
     event_count changes;
@@ -191,8 +187,6 @@ void two_items(deadline first_until) {
     changes.notify_one();
 }
 
-} // namespace
-
 TEST_CASE("event_count: one notification for each of two items reaches two waiters",
           "[event_count]") {
     model::options random;
@@ -203,6 +197,8 @@ TEST_CASE("event_count: one notification for each of two items reaches two waite
 
 TEST_CASE("event_count: one notification for each item is enough in every execution",
           "[event_count][.long]") {
-    model::check("two waiters, two items", {}, [] { two_items(deadline::never()); });
+    model::check("two waiters, two items", [] { two_items(deadline::never()); });
     model::check("two waiters, one of them timed", {.timeouts = 1}, [] { two_items(soon); });
 }
+
+} // namespace

@@ -101,8 +101,6 @@ void check(const char* name, const char* weak_name, const model::body& body) {
     model::check(weak_name, {.weak_failures = 1}, body);
 }
 
-} // namespace
-
 TEST_CASE("fork_deque: the last job is the owner's or the thief's", "[fork_deque]") {
     check("a fork, a thief", "a fork, a thief, weak", nested<1, 1>(1));
     check("a fork, two thieves", "a fork, two thieves, weak", nested<1, 1>(1, 1));
@@ -111,12 +109,12 @@ TEST_CASE("fork_deque: the last job is the owner's or the thief's", "[fork_deque
 TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
     check("two forks, a thief comes twice", "two forks, a thief comes twice, weak",
           nested<4, 2>(2));
-    model::check("two forks, two thieves", {}, nested<4, 2>(1, 1));
+    model::check("two forks, two thieves", nested<4, 2>(1, 1));
     // The third is private until the first two are stolen.
-    model::check("three forks, a thief comes three times", {}, nested<4, 3>(3));
-    model::check("four forks, a thief comes three times", {}, nested<4, 4>(3));
+    model::check("three forks, a thief comes three times", nested<4, 3>(3));
+    model::check("four forks, a thief comes three times", nested<4, 4>(3));
     // Of the last six, three are published at once.
-    model::check("half of the private ones, a thief comes three times", {}, [] {
+    model::check("half of the private ones, a thief comes three times", [] {
         deque<8> d;
         job all[8];
         push_all(d, all);
@@ -146,17 +144,17 @@ TEST_CASE("fork_deque: each job is run once, whatever number is wanted", "[fork_
             }
         };
     };
-    model::check("three are wanted, a thief comes three times", {}, wanting(3, 3, 3, 0));
-    model::check("three are wanted, two thieves", {}, wanting(3, 3, 1, 1));
-    model::check("three are wanted, then two, a thief comes twice", {}, wanting(3, 2, 2, 0));
-    model::check("two are wanted, then three, a thief comes three times", {}, wanting(2, 3, 3, 0));
+    model::check("three are wanted, a thief comes three times", wanting(3, 3, 3, 0));
+    model::check("three are wanted, two thieves", wanting(3, 3, 1, 1));
+    model::check("three are wanted, then two, a thief comes twice", wanting(3, 2, 2, 0));
+    model::check("two are wanted, then three, a thief comes three times", wanting(2, 3, 3, 0));
 }
 
 TEST_CASE("fork_deque: each job is run once while its buffer grows", "[fork_deque]") {
-    model::check("two forks of one that fits, a thief", {}, nested<1, 2>(2));
-    model::check("three forks of one that fits, a thief", {}, nested<1, 3>(2));
-    model::check("three forks of two that fit, a thief", {}, nested<2, 3>(3));
-    model::check("two forks of one that fits, two thieves", {}, nested<1, 2>(1, 1));
+    model::check("two forks of one that fits, a thief", nested<1, 2>(2));
+    model::check("three forks of one that fits, a thief", nested<1, 3>(2));
+    model::check("three forks of two that fit, a thief", nested<2, 3>(3));
+    model::check("two forks of one that fits, two thieves", nested<1, 2>(1, 1));
 }
 
 TEST_CASE("fork_deque: a slot is used again after its job has ended", "[fork_deque]") {
@@ -172,7 +170,7 @@ TEST_CASE("fork_deque: a slot is used again after its job has ended", "[fork_deq
         };
     };
     check("two forks in turn, a thief", "two forks in turn, a thief, weak", one_by_one(2, 0));
-    model::check("two forks in turn, two thieves", {}, one_by_one(1, 1));
+    model::check("two forks in turn, two thieves", one_by_one(1, 1));
 }
 
 TEST_CASE("fork_deque: a joiner that waits for a thief forks above the job", "[fork_deque]") {
@@ -195,11 +193,9 @@ TEST_CASE("fork_deque: a joiner that waits for a thief forks above the job", "[f
             MODEL_REQUIRE(all[0].runs == 1);
         };
     };
-    model::check("a fork above a stolen one, a thief", {}, waiting(2, 0));
-    model::check("a fork above a stolen one, two thieves", {}, waiting(1, 1));
+    model::check("a fork above a stolen one, a thief", waiting(2, 0));
+    model::check("a fork above a stolen one, two thieves", waiting(1, 1));
 }
-
-namespace {
 
 // After any steals, the owner's next push makes a job public.
 template <class Deque> void require_next(Deque& d) {
@@ -211,11 +207,9 @@ template <class Deque> void require_next(Deque& d) {
     d.pop(d.depth() - 1);
 }
 
-} // namespace
-
 TEST_CASE("fork_deque: the thief of the last public job requests, and no request is lost",
           "[fork_deque]") {
-    model::check("four pushes beside two steals", {}, [] {
+    model::check("four pushes beside two steals", [] {
         deque<4> d;
         job all[4];
         {
@@ -224,7 +218,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
         }
         require_next(d);
     });
-    model::check("a push, a push, a pop, beside two steals", {}, [] {
+    model::check("a push, a push, a pop, beside two steals", [] {
         deque<4> d;
         job all[4];
         for (std::size_t i = 0; i < 2; ++i) {
@@ -238,7 +232,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
         }
         require_next(d);
     });
-    model::check("two pops beside two thieves", {}, [] {
+    model::check("two pops beside two thieves", [] {
         deque<4> d;
         job all[4];
         push_all(d, all);
@@ -253,7 +247,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
         require_next(d);
     });
     // The thief of the first job requests after the thief of the last job.
-    model::check("five pushes beside a late request and another", {}, [] {
+    model::check("five pushes beside a late request and another", [] {
         deque<8> d;
         job all[5];
         {
@@ -268,7 +262,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
         require_next(d);
     });
     // The request of the thief of the first job comes after the second job was pushed.
-    model::check("two forks in turn, then two, beside a thief", {}, [] {
+    model::check("two forks in turn, then two, beside a thief", [] {
         deque<4> d;
         job all[4];
         {
@@ -332,11 +326,9 @@ TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is w
 
 TEST_CASE("fork_deque: each job is run once beside two thieves, in every execution",
           "[fork_deque][.long]") {
-    model::check("three forks, two thieves come twice", {}, nested<2, 3>(2, 2));
-    model::check("four forks, two thieves", {}, nested<2, 4>(2, 1));
+    model::check("three forks, two thieves come twice", nested<2, 3>(2, 2));
+    model::check("four forks, two thieves", nested<2, 4>(2, 1));
 }
-
-namespace {
 
 // A tree of forks, `Depth` levels of them.
 template <unsigned First> void grow_tree(deque<First>& d, job*& next, int depth) {
@@ -362,8 +354,6 @@ template <unsigned First> auto tree(int depth, int steals) {
     };
 }
 
-} // namespace
-
 TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves", "[fork_deque]") {
     model::options random;
     random.runs = 4'000;
@@ -377,3 +367,5 @@ TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves", "[
     random.depth = 5;
     check_at_random("eight forks, two thieves, at random", nested<2, 8>(4, 4));
 }
+
+} // namespace

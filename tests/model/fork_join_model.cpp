@@ -51,8 +51,6 @@ bool steal_and_run(lane& from, lane& on) {
     return taken != nullptr;
 }
 
-} // namespace
-
 TEST_CASE("fork_join: a join returns when its arm has ended, on either thread", "[fork_join]") {
     const auto one = [](int thieves) {
         lanes l;
@@ -74,13 +72,13 @@ TEST_CASE("fork_join: a join returns when its arm has ended, on either thread", 
         }
         MODEL_REQUIRE(l.a.depth() == 0 && l.a.is_empty());
     };
-    model::check("a join, a thief", {}, [=] { one(1); });
+    model::check("a join, a thief", [=] { one(1); });
     model::check("a join, a thief, spurious", {.spurious = 1}, [=] { one(1); });
-    model::check("a join, two thieves", {}, [=] { one(2); });
+    model::check("a join, two thieves", [=] { one(2); });
 }
 
 TEST_CASE("fork_join: one join after another on the same lane", "[fork_join]") {
-    model::check("two joins, a thief", {}, [] {
+    model::check("two joins, a thief", [] {
         lanes l;
         var<int> ran{0};
         const auto arm = [&ran] { ran = ran + 1; };
@@ -96,7 +94,7 @@ TEST_CASE("fork_join: one join after another on the same lane", "[fork_join]") {
 }
 
 TEST_CASE("fork_join: the owner runs an arm that the thief gives back", "[fork_join]") {
-    model::check("a join, an arm is given back", {}, [] {
+    model::check("a join, an arm is given back", [] {
         lanes l;
         var<int> ran{0};
         var<int> touched{0};
@@ -117,8 +115,6 @@ TEST_CASE("fork_join: the owner runs an arm that the thief gives back", "[fork_j
 }
 
 #if BIDE_EXCEPTIONS
-namespace {
-
 // The arms that throw; a thief runs the second one, or gives it back.
 auto thrown(bool by_first, bool by_second, bool is_given_back) {
     return [=] {
@@ -154,20 +150,16 @@ auto thrown(bool by_first, bool by_second, bool is_given_back) {
     };
 }
 
-} // namespace
-
 TEST_CASE("fork_join: a join throws when both arms have ended", "[fork_join]") {
-    model::check("the first arm throws", {}, thrown(true, true, false));
-    model::check("the second arm throws", {}, thrown(false, true, false));
+    model::check("the first arm throws", thrown(true, true, false));
+    model::check("the second arm throws", thrown(false, true, false));
 }
 
 TEST_CASE("fork_join: an arm that is given back runs although the first one threw", "[fork_join]") {
-    model::check("the first arm throws, the second is given back", {}, thrown(true, false, true));
-    model::check("both arms throw, the second is given back", {}, thrown(true, true, true));
+    model::check("the first arm throws, the second is given back", thrown(true, false, true));
+    model::check("both arms throw, the second is given back", thrown(true, true, true));
 }
 #endif
-
-namespace {
 
 int& this_thread() { return platform::local<int>(); }
 
@@ -202,11 +194,9 @@ void leapfrog(bool forks_after) {
     MODEL_REQUIRE(inner == 1);
 }
 
-} // namespace
-
 TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked",
           "[fork_join][promise.join-runs-own-arms]") {
-    model::check("leapfrogging", {}, [] { leapfrog(false); });
+    model::check("leapfrogging", [] { leapfrog(false); });
 }
 
 TEST_CASE("fork_join: a thread that waits for an arm runs no job that the thief forks after it",
@@ -215,8 +205,6 @@ TEST_CASE("fork_join: a thread that waits for an arm runs no job that the thief 
 }
 
 // ---- Workers that go to sleep
-
-namespace {
 
 // The forking thread does not run the arm itself: a worker takes it, asleep or not.
 void forked_beside(bool brief, bool is_newest = true) {
@@ -243,16 +231,11 @@ void forked_beside(bool brief, bool is_newest = true) {
     MODEL_REQUIRE(all.idle().sleepers() == 0);
 }
 
-} // namespace
-
 TEST_CASE("fork_join: a worker that goes to sleep finds a forked arm", "[fork_join]") {
-    model::check("forked beside a worker", {}, [] { forked_beside(false); });
-    model::check("forked beside a worker, brief", {}, [] { forked_beside(true); });
-    model::check("forked beside a worker, on an older lane", {},
-                 [] { forked_beside(false, false); });
+    model::check("forked beside a worker", [] { forked_beside(false); });
+    model::check("forked beside a worker, brief", [] { forked_beside(true); });
+    model::check("forked beside a worker, on an older lane", [] { forked_beside(false, false); });
 }
-
-namespace {
 
 // The two public arms are stolen. Then the owner takes the youngest one back, which makes the third
 // one public. The owner does not run that one.
@@ -285,16 +268,12 @@ void published_by_pop() {
     all.drop_thread_lane();
 }
 
-} // namespace
-
 TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a pop publishes",
           "[fork_join]") {
-    model::check("published by a pop, beside a worker", {}, published_by_pop);
+    model::check("published by a pop, beside a worker", published_by_pop);
 }
 
 // ---- External callers
-
-namespace {
 
 using site = bide::detail::basic_fork_call_site<platform>;
 
@@ -363,8 +342,6 @@ void lent_again() {
     MODEL_REQUIRE(all.take_lane() == &lent); // there is no other
 }
 
-} // namespace
-
 TEST_CASE("fork_join: external callers join beside workers until the last caller has left",
           "[fork_join]") {
     check_at_random("a caller from elsewhere, a worker, at random", 3'000, [] { called(1, 1); });
@@ -374,12 +351,10 @@ TEST_CASE("fork_join: external callers join beside workers until the last caller
 }
 
 TEST_CASE("fork_join: a lane is taken again while its last thief leaves", "[fork_join]") {
-    model::check("a lane is lent again", {}, lent_again);
+    model::check("a lane is lent again", lent_again);
 }
 
 // ---- Lanes that pass from thread to thread
-
-namespace {
 
 // A thread of the pool: takes a lane, joins on it, and puts it back when it ends.
 void comes_and_goes(pool& in, var<int>& ran) {
@@ -424,11 +399,9 @@ void lane_is_handed_on(bool stolen, std::uint64_t chance) {
     MODEL_REQUIRE(all.take_lane() == second && all.take_lane() == first);
 }
 
-} // namespace
-
 TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, or a new one",
           "[fork_join]") {
-    model::check("a lane is handed on", {}, [] { lane_is_handed_on(false, 0); });
+    model::check("a lane is handed on", [] { lane_is_handed_on(false, 0); });
     check_at_random("a lane is handed on, a thief, at random", 1'000,
                     [] { lane_is_handed_on(true, 0); });
     check_at_random("a lane is handed on, a thief looks at the other one first, at random", 1'000,
@@ -436,8 +409,6 @@ TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, 
 }
 
 // ---- Scopes
-
-namespace {
 
 using scope = bide::basic_spawn_scope<platform>;
 using context = bide::detail::basic_fork_context<platform>;
@@ -543,19 +514,17 @@ void found_beside() {
     all.put_lane(mine);
 }
 
-} // namespace
-
 TEST_CASE("fork_join: a scope returns when its functions have ended, on either thread",
           "[fork_join]") {
-    model::check("a function, a thief", {}, [] { spawned(false, 1); });
-    model::check("a function that spawns one, a thief", {}, [] { spawned(true, 1); });
+    model::check("a function, a thief", [] { spawned(false, 1); });
+    model::check("a function that spawns one, a thief", [] { spawned(true, 1); });
     check_at_random("a function that spawns one, two thieves, at random", 20'000,
                     [] { spawned(true, 2); });
 }
 
 TEST_CASE("fork_join: a function beside is run by a thief or at the end of the body",
           "[fork_join]") {
-    model::check("a function beside, a thief", {}, [] { spawned_beside(false); });
+    model::check("a function beside, a thief", [] { spawned_beside(false); });
     check_at_random("a function beside, a worker, at random", 3'000, [] { spawned_beside(true); });
 }
 
@@ -569,7 +538,7 @@ TEST_CASE("fork_join: a worker that goes to sleep finds a function that is spawn
 
 TEST_CASE("fork_progress: what the counted iterations wrote is visible, and so is their number",
           "[fork_join]") {
-    model::check("two leaves, a thread that asks", {}, [] {
+    model::check("two leaves, a thread that asks", [] {
         bide::basic_fork_progress<platform> progress;
         var<int> wrote[2] = {var<int>{0}, var<int>{0}};
         const auto leaf = [&](int n) {
@@ -587,3 +556,5 @@ TEST_CASE("fork_progress: what the counted iterations wrote is visible, and so i
         MODEL_REQUIRE(progress.done() == 2 && progress.total() == 2);
     });
 }
+
+} // namespace

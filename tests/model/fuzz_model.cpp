@@ -425,8 +425,6 @@ void fuzz_schedules(unsigned times, std::uint64_t first) {
     compare_with_some(repeated_sleepers, 500 * times, first);
 }
 
-} // namespace
-
 TEST_CASE("fuzz: of atomics and fences every outcome is found, once, and no other", "[fuzz]") {
     fuzz_values(1, 1);
 }
@@ -449,8 +447,6 @@ TEST_CASE("fuzz: ten times as many programs agree as well", "[fuzz][.long]") {
     fuzz_schedules(10, first);
 }
 
-namespace {
-
 // Whether memory orders decide what its outcomes are. If they do not, the outcomes are the same with seq_cst
 // everywhere and with relaxed operations and no fences.
 bool orders_matter(const test& t) {
@@ -471,8 +467,6 @@ bool orders_matter(const test& t) {
            explore(weak, method::exhaustive).outcomes;
 }
 
-} // namespace
-
 // For judge/judge.py.
 TEST_CASE("fuzz: random programs as text, if their orders matter", "[.print]") {
     const std::uint64_t first = from_environment("BIDE_TEST_SEED", 1);
@@ -489,3 +483,5 @@ TEST_CASE("fuzz: random programs as text, if their orders matter", "[.print]") {
         }
     }
 }
+
+} // namespace

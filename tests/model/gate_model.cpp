@@ -18,8 +18,6 @@ using order = std::memory_order;
 
 void count_down(latch& l) { l.count_down(); }
 
-} // namespace
-
 // ---- Event
 
 TEST_CASE("event: set lets the waiter through, with what came before it", "[gate]") {
@@ -34,7 +32,7 @@ TEST_CASE("event: set lets the waiter through, with what came before it", "[gate
         MODEL_REQUIRE(data == 1);
         delete e; // though the other one is inside of set() still
     };
-    model::check("event: one waiter", {}, one_waiter);
+    model::check("event: one waiter", one_waiter);
     model::check("event: one waiter, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, one_waiter);
     model::find("event: destroyed under a second set()", failure::lifetime, {}, [] {
@@ -44,7 +42,7 @@ TEST_CASE("event: set lets the waiter through, with what came before it", "[gate
         e->wait();
         delete e; // the other set() may find it set, and needs it still
     });
-    model::check("event: a thread that looks", {}, [] {
+    model::check("event: a thread that looks", [] {
         auto* const e = new event;
         var<int> data{0};
         model::thread setting([&, e] {
@@ -60,7 +58,7 @@ TEST_CASE("event: set lets the waiter through, with what came before it", "[gate
 }
 
 TEST_CASE("event: set lets all through", "[gate]") {
-    model::check("event: one in the queue, one that comes", {}, [] {
+    model::check("event: one in the queue, one that comes", [] {
         gate g(1);
         var<int> data{0};
         node first(1);
@@ -75,7 +73,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
         second.join();
         MODEL_REQUIRE(g.is_open());
     });
-    model::check("event: two in the queue, the first through destroys it", {}, [] {
+    model::check("event: two in the queue, the first through destroys it", [] {
         auto* const g = new gate(1);
         var<int> data{0};
         node a(1);
@@ -94,7 +92,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
         MODEL_REQUIRE(data == 1);
         delete g; // though the other calls have not returned
     });
-    model::check("event: two that set", {}, [] {
+    model::check("event: two that set", [] {
         event e;
         var<int> left{0};
         var<int> right{0};
@@ -113,7 +111,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
 }
 
 TEST_CASE("event: a waiter that was let through stays let through", "[gate]") {
-    model::check("event: set and reset at once", {}, [] {
+    model::check("event: set and reset at once", [] {
         gate g(1);
         var<int> data{0};
         node w(1);
@@ -128,7 +126,7 @@ TEST_CASE("event: a waiter that was let through stays let through", "[gate]") {
         waiting.join();
         MODEL_REQUIRE(!g.is_open());
     });
-    model::check("event: set against reset", {}, [] {
+    model::check("event: set against reset", [] {
         event e(true);
         model::thread resetting([&] { e.reset(); });
         e.set();
@@ -138,7 +136,7 @@ TEST_CASE("event: a waiter that was let through stays let through", "[gate]") {
         e.reset();
         MODEL_REQUIRE(!e.is_set());
     });
-    model::check("event: reset against a wait", {}, [] {
+    model::check("event: reset against a wait", [] {
         event e(true);
         model::thread waiting([&] { e.wait(); });
         e.reset();
@@ -147,7 +145,7 @@ TEST_CASE("event: a waiter that was let through stays let through", "[gate]") {
 }
 
 TEST_CASE("event: a reset that ended a set comes after it", "[gate]") {
-    model::check("event: what came before the set is seen after the reset", {}, [] {
+    model::check("event: what came before the set is seen after the reset", [] {
         event e;
         model::atomic<int> data{0};
         int seen = 0;
@@ -163,8 +161,6 @@ TEST_CASE("event: a reset that ended a set comes after it", "[gate]") {
 }
 
 // ---- A signal that changes nothing is a signal
-
-namespace {
 
 // Stores an item, with no order of its own, and sets.
 void put(model::atomic<int>& item, auto& e) {
@@ -184,8 +180,6 @@ void take(auto& e, const auto&... items) {
         e.wait();
     }
 }
-
-} // namespace
 
 TEST_CASE("event: set() on a set event comes before the reset() that ends it",
           "[gate][promise.event-set-before-reset]") {
@@ -213,8 +207,6 @@ TEST_CASE("event: set() on a set event comes before the reset() that ends it",
     }
 }
 
-namespace {
-
 using awake_event = bide::basic_event<model::platform_without_lock_sleep>;
 
 // Two that set, one that waits for both items, with a look after each reset.
@@ -238,8 +230,6 @@ void one_sets_twice() {
     });
     take(e, first, second);
 }
-
-} // namespace
 
 TEST_CASE("event: one of two sets, at least, is not lost by a wait after a reset and a look",
           "[gate]") {
@@ -271,7 +261,7 @@ TEST_CASE("event: of two sets none is lost by a thread that resets, looks and wa
 
 TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits, for long",
           "[gate][.long]") {
-    model::check("event: one sets twice, one resets, looks, waits, long", {}, one_sets_twice);
+    model::check("event: one sets twice, one resets, looks, waits, long", one_sets_twice);
     model::options o = random(300'000);
     o.depth = 5;
     o.spurious = o.weak_failures = 1;
@@ -282,7 +272,7 @@ TEST_CASE("event: of two sets none is lost by a thread that resets, looks and wa
 }
 
 TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]") {
-    model::check("event: a waiter in the queue, two that set, one that resets", {}, [] {
+    model::check("event: a waiter in the queue, two that set, one that resets", [] {
         gate g(1);
         model::atomic<int> left{0};
         model::atomic<int> right{0};
@@ -300,7 +290,7 @@ TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]
         setting.join();
         MODEL_REQUIRE(both || g.is_open());
     });
-    model::check("event: a waker in place of a thread", {}, [] {
+    model::check("event: a waker in place of a thread", [] {
         gate g(0);
         model::atomic<int> item{0};
         bell b;
@@ -329,7 +319,7 @@ TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]
         setting.join();
         MODEL_REQUIRE(seen || e.is_set());
     });
-    model::check("event: set() on a set event against a stop", {}, [] {
+    model::check("event: set() on a set event against a stop", [] {
         gate g(0);
         model::atomic<int> item{0};
         node w(1);
@@ -371,7 +361,7 @@ TEST_CASE("event: a reset that finds it unset comes after the sets that were res
 }
 
 TEST_CASE("event: a thread that sees it set sees what came before one of the sets", "[gate]") {
-    model::check("event: two that set, one looks", {}, [] {
+    model::check("event: two that set, one looks", [] {
         event e;
         model::atomic<int> left{0};
         model::atomic<int> right{0};
@@ -398,20 +388,20 @@ TEST_CASE("event: a thread that sees it set sees what came before one of the set
 // ---- Latch
 
 TEST_CASE("latch: every count_down comes before the waiters that are let through", "[gate]") {
-    model::check("latch: two arrive, one looks", {}, [] {
+    model::check("latch: two arrive, one looks", [] {
         two_write_and_call(new latch(2), count_down, [](latch& l) {
             while (!l.try_wait()) {
                 platform::pause();
             }
         });
     });
-    model::check("latch: two arrive, one in the queue", {}, [] {
+    model::check("latch: two arrive, one in the queue", [] {
         auto* const g = new gate(2);
         node w(1);
         g->enqueue(w);
         two_write_and_call(g, [](gate& of) { of.arrive(1); }, [&w](gate&) { await(w); });
     });
-    model::check("latch: two arrive and wait for each other", {}, [] {
+    model::check("latch: two arrive and wait for each other", [] {
         latch l(2);
         var<int> left{0};
         var<int> right{0};
@@ -424,7 +414,7 @@ TEST_CASE("latch: every count_down comes before the waiters that are let through
         l.arrive_and_wait();
         MODEL_REQUIRE(left == 1);
     });
-    model::check("latch: one arrives twice, one waits and destroys it", {}, [] {
+    model::check("latch: one arrives twice, one waits and destroys it", [] {
         auto* const l = new latch(2);
         var<int> data{0};
         model::thread arriving([&, l] {
@@ -440,7 +430,7 @@ TEST_CASE("latch: every count_down comes before the waiters that are let through
 }
 
 TEST_CASE("latch: is not counted down below zero", "[gate]") {
-    model::check("latch: two arrive, one too many", {}, [] {
+    model::check("latch: two arrive, one too many", [] {
         gate g(3);
         bool other = false;
         model::thread arriving([&] { other = g.arrive(2); });
@@ -448,7 +438,7 @@ TEST_CASE("latch: is not counted down below zero", "[gate]") {
         arriving.join();
         MODEL_REQUIRE(mine != other && !g.is_open() && g.arrive(1) && g.is_open());
     });
-    model::check("latch: two arrive, one too many, a waiter leaves", {}, [] {
+    model::check("latch: two arrive, one too many, a waiter leaves", [] {
         gate g(1);
         node w(1);
         g.enqueue(w);
@@ -481,7 +471,7 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
         waiting.join();
         MODEL_REQUIRE(e.is_set());
     });
-    model::check("event: two time out, and no waiter is left", {}, [] {
+    model::check("event: two time out, and no waiter is left", [] {
         gate g(1);
         node a(1);
         node b(1);
@@ -511,7 +501,7 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
 }
 
 TEST_CASE("event: a wait that is stopped while it is let through has one outcome", "[gate]") {
-    model::check("event: stop against set", {}, [] {
+    model::check("event: stop against set", [] {
         gate g(1);
         var<int> set{0};
         var<int> stopped{0};
@@ -528,14 +518,14 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
         w.park(deadline::never());
         MODEL_REQUIRE((w.outcome() == wait_status::granted ? set : stopped) == 1);
     });
-    model::check("event: stopped before it is queued, or while", {}, [] {
+    model::check("event: stopped before it is queued, or while", [] {
         gate g(1);
         node w(1);
         stop_at_any_time(g, w);
         g.require_no_waiters("gate", &g);
         MODEL_REQUIRE(g.arrive(1) && g.is_open());
     });
-    model::check("event: the waiter gives up, and looks", {}, [] {
+    model::check("event: the waiter gives up, and looks", [] {
         gate g(1);
         var<int> data{0};
         node w(1);
@@ -553,7 +543,7 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
         }
         MODEL_REQUIRE(data == 1);
     });
-    model::check("event: two in the queue are stopped", {}, [] {
+    model::check("event: two in the queue are stopped", [] {
         gate g(1);
         node a(1);
         node b(1);
@@ -571,8 +561,6 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
 }
 
 // ---- More threads
-
-namespace {
 
 // Two wait, one of them for a time only, two arrive.
 void two_wait_and_two_arrive() {
@@ -600,8 +588,6 @@ void two_wait_and_two_arrive() {
     MODEL_REQUIRE(l.try_wait());
 }
 
-} // namespace
-
 TEST_CASE("latch: two wait and two arrive", "[gate]") {
     model::check("latch: four threads", random(10'000, {.timeouts = 1}), two_wait_and_two_arrive);
 }
@@ -613,7 +599,7 @@ TEST_CASE("latch: two wait and two arrive, for long", "[gate][.long]") {
 }
 
 TEST_CASE("event: two that come, one that sets", "[gate][.long]") {
-    model::check("event: two waiters", {}, [] {
+    model::check("event: two waiters", [] {
         gate g(1);
         var<int> data{0};
         node a(1);
@@ -631,6 +617,8 @@ TEST_CASE("event: two that come, one that sets", "[gate][.long]") {
         second.join();
         MODEL_REQUIRE(a.outcome() == wait_status::granted && b.outcome() == wait_status::granted);
     });
-    model::check("latch: destroyed under two that arrive", {},
+    model::check("latch: destroyed under two that arrive",
                  [] { two_write_and_call(new latch(2), count_down, [](latch& l) { l.wait(); }); });
 }
+
+} // namespace

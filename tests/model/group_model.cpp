@@ -63,11 +63,9 @@ member& spawn(group& g, home& h, link&& what, bool fails = false) {
     return *m;
 }
 
-} // namespace
-
 TEST_CASE("task_group: may be destroyed as soon as a join has returned, after all children",
           "[group]") {
-    model::check("group, two children", {}, [] {
+    model::check("group, two children", [] {
         home h;
         var<int> x{0};
         var<int> y{0};
@@ -83,7 +81,7 @@ TEST_CASE("task_group: may be destroyed as soon as a join has returned, after al
 }
 
 TEST_CASE("task_group: a join that follows a spawn waits for that child", "[group]") {
-    model::check("group, spawn, end", {}, [] {
+    model::check("group, spawn, end", [] {
         home h;
         var<int> x{0};
         var<int> y{0};
@@ -112,7 +110,7 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
         MODEL_REQUIRE(what == progress::none || what == progress::stopped);
         model::record(what == progress::none ? "never" : "stopped");
     };
-    model::check("group, cancel, going idle", {}, cancelled);
+    model::check("group, cancel, going idle", cancelled);
     CHECK(model::outcomes({}, cancelled) == "never stopped");
     model::check("group, failure, join, at random", at_random(), [] {
         home h;
@@ -145,8 +143,6 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
 }
 
 // ---- Joins from several sides
-
-namespace {
 
 // Threads join while the last child ends elsewhere. The last of them destroys the group.
 void joined_by(int joiners, bool cancelled) {
@@ -207,8 +203,6 @@ void joined_by_a_coroutine_and_a_thread(bool cancelled) {
     delete g;
 }
 
-} // namespace
-
 TEST_CASE("task_group: joins from several sides each return after the last child", "[group]") {
     auto some = at_random();
     some.runs = 1'000;
@@ -222,12 +216,10 @@ TEST_CASE("task_group: joins from several sides each return after the last child
 }
 
 TEST_CASE("task_group: a thread joins and cancels, in every execution", "[group][.long]") {
-    model::check("one thread joins and cancels", {}, [] { joined_by(1, true); });
+    model::check("one thread joins and cancels", [] { joined_by(1, true); });
 }
 
 // ---- A group with a limit
-
-namespace {
 
 using semaphore = bide::basic_semaphore<platform>;
 
@@ -239,11 +231,9 @@ link spawns(group& g, semaphore& room, member& m) {
     m.begin();
 }
 
-} // namespace
-
 TEST_CASE("task_group: room that a child leaves goes to the next spawner, and the group may end",
           "[group]") {
-    model::check("limit 1, two spawn", {}, [] {
+    model::check("limit 1, two spawn", [] {
         home h;
         var<int> x{0};
         auto* const room = new semaphore(1);
@@ -283,7 +273,7 @@ TEST_CASE("task_group: room that a child leaves goes to the next spawner, and th
         delete g;
         delete room;
     });
-    model::check("limit 1, a coroutine waits for room, a thread joins and destroys", {}, [] {
+    model::check("limit 1, a coroutine waits for room, a thread joins and destroys", [] {
         home h;
         var<int> x{0};
         auto* const room = new semaphore(1);
@@ -304,8 +294,6 @@ TEST_CASE("task_group: room that a child leaves goes to the next spawner, and th
 }
 
 // ---- A cancelled task that waits for its group
-
-namespace {
 
 // A task that waits for the end of its group, and destroys the group as soon as it resumes.
 class owner final : public model::chain<platform> {
@@ -428,14 +416,12 @@ void cancelled_before() {
     MODEL_REQUIRE(o.was_stopped && (what == progress::none || what == progress::stopped));
 }
 
-} // namespace
-
 TEST_CASE("task_group: a cancelled joiner resumes once, after the children", "[group]") {
-    model::check("owner, cancel", {}, cancelled_while_it_waits);
+    model::check("owner, cancel", cancelled_while_it_waits);
     CHECK(model::outcomes({}, cancelled_while_it_waits) == "never stopped");
-    model::check("owner, cancel, child's end", {}, cancelled_while_a_child_ends);
+    model::check("owner, cancel, child's end", cancelled_while_a_child_ends);
     CHECK(model::outcomes({}, cancelled_while_a_child_ends) == "joined stopped stopped, ended");
-    model::check("owner, cancelled before, child's begin", {}, cancelled_before);
+    model::check("owner, cancelled before, child's begin", cancelled_before);
 }
 
 TEST_CASE("task_group: a joiner may be cancelled while a child starts", "[group]") {
@@ -444,20 +430,16 @@ TEST_CASE("task_group: a joiner may be cancelled while a child starts", "[group]
 }
 
 TEST_CASE("task_group: a joiner may be cancelled while a child begins to wait", "[group][.long]") {
-    model::check("owner, cancel, child's begin", {}, cancelled_while_a_child_begins);
+    model::check("owner, cancel, child's begin", cancelled_while_a_child_begins);
 }
-
-namespace {
 
 link joins(group& g, var<int>& went_on) {
     static_cast<void>(co_await g.of_all().async_wait().as_result());
     went_on = went_on + 1;
 }
 
-} // namespace
-
 TEST_CASE("task_group: the destruction of a waiting coroutine cancels the children", "[group]") {
-    model::check("destroyed, child's begin", {}, [] {
+    model::check("destroyed, child's begin", [] {
         home h;
         tokens t(0);
         var<progress> what{progress::none};
@@ -502,13 +484,13 @@ TEST_CASE("task_group: a cancellation reaches the members of a nested group", "[
         MODEL_REQUIRE(what == progress::taken || what == progress::stopped);
         MODEL_REQUIRE(inner_ended == 1 || inner_ended == 10);
     };
-    model::check("owner, group in group, cancel, end", {}, nested);
+    model::check("owner, group in group, cancel, end", nested);
 }
 
 // ---- The body of run()
 
 TEST_CASE("task_group: the end of all members comes after the body and the children", "[group]") {
-    model::check("body, child", {}, [] {
+    model::check("body, child", [] {
         home h;
         var<int> x{0};
         var<int> y{0};
@@ -523,7 +505,7 @@ TEST_CASE("task_group: the end of all members comes after the body and the child
         o.require_over();
         MODEL_REQUIRE(x == 1 && y == 1 && !o.was_stopped);
     });
-    model::check("body that joins its child", {}, [] {
+    model::check("body that joins its child", [] {
         home h;
         var<int> x{0};
         var<int> seen{0};
@@ -565,8 +547,6 @@ TEST_CASE("task_group: the end of all members comes after the body and the child
 
 // ---- The ended children of a join_set
 
-namespace {
-
 struct ended_child : children::child {
     var<int> number{0};
 };
@@ -581,8 +561,6 @@ int next_of(children& from) {
                ? static_cast<int>(static_cast<ended_child&>(from.take_reserved()).number)
                : 0;
 }
-
-} // namespace
 
 TEST_CASE(
     "join_set: each outcome is returned once, and then each waiter learns that no child is left",
@@ -611,7 +589,7 @@ TEST_CASE(
         other.join();
         third.join();
     };
-    model::check("two end, one asks three times", {}, [&] { one_asks(false); });
+    model::check("two end, one asks three times", [&] { one_asks(false); });
     model::check("two end elsewhere, one asks three times", at_random(), [&] { one_asks(true); });
     const auto two_ask = [] {
         children c;
@@ -631,7 +609,7 @@ TEST_CASE(
         MODEL_REQUIRE(mine + got == 1);
     };
     model::check("two ask, one ends, one is stopped", at_random(), two_ask);
-    model::check("a reservation is given up, one asks", {}, [] {
+    model::check("a reservation is given up, one asks", [] {
         children c;
         ended_child a;
         a.number = 1;
@@ -644,7 +622,7 @@ TEST_CASE(
         });
         MODEL_REQUIRE(next_of(c) == 1);
     });
-    model::check("cancelled: none before all have ended", {}, [] {
+    model::check("cancelled: none before all have ended", [] {
         children c;
         ended_child a;
         a.number = 1;
@@ -670,7 +648,7 @@ TEST_CASE(
     using node = bide::basic_waiter<platform>;
     using bide::wait_status;
     // Its time is over before it is queued.
-    model::check("an attempt, one ends", {}, [] {
+    model::check("an attempt, one ends", [] {
         children c;
         ended_child a;
         a.number = 1;
@@ -683,7 +661,7 @@ TEST_CASE(
         MODEL_REQUIRE(next_of(c) == 1);
     });
     // The other case of its choice is chosen before, or it is.
-    model::check("two cases, a child for each", {}, [] {
+    model::check("two cases, a child for each", [] {
         children one;
         children two;
         ended_child a;
@@ -705,3 +683,5 @@ TEST_CASE(
         model::record(takes_second ? "second" : "first");
     });
 }
+
+} // namespace

@@ -67,9 +67,9 @@ void in_two_chunks() {
 } // namespace
 
 TEST_CASE("growing_table: threads that make one object at a time get the same", "[growing_table]") {
-    model::check("two make, one of them finds", {}, [] { made_by(2, 0); });
-    model::check("two make, in a chunk of two", {}, [] { made_by(2, 3); });
-    model::check("three make, one of them finds", {}, [] { made_by(3, 0); });
-    model::check("two chunks", {}, in_two_chunks);
+    model::check("two make, one of them finds", [] { made_by(2, 0); });
+    model::check("two make, in a chunk of two", [] { made_by(2, 3); });
+    model::check("three make, one of them finds", [] { made_by(3, 0); });
+    model::check("two chunks", in_two_chunks);
     CHECK(model::outcomes({}, [] { made_by(2, 0); }) == "found not");
 }

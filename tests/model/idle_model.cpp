@@ -131,7 +131,7 @@ private:
 };
 
 TEST_CASE("idle: a worker that sleeps or is about to runs an injected job", "[idle]") {
-    model::check("one worker, one job", {}, [] {
+    model::check("one worker, one job", [] {
         crew<1> c;
         job j;
         model::thread worker([&] { c.work(0); });

@@ -21,7 +21,7 @@ using mutex = bide::basic_mutex<model::platform_without_lock_sleep>;
 } // namespace
 
 TEST_CASE("keyed_mutex: a key has one holder, and is freed after the last one", "[keyed_mutex]") {
-    model::check("keyed_mutex: two lock a key", {}, [] {
+    model::check("keyed_mutex: two lock a key", [] {
         keyed_mutex m(1);
         var<int> data{0};
         const auto work = [&] {
@@ -33,7 +33,7 @@ TEST_CASE("keyed_mutex: a key has one holder, and is freed after the last one", 
         other.join();
         MODEL_REQUIRE(data == 2);
     });
-    model::check("keyed_mutex: two keys in one bucket, one comes and one goes", {}, [] {
+    model::check("keyed_mutex: two keys in one bucket, one comes and one goes", [] {
         keyed_mutex m(1);
         auto first = m.lock(1);
         model::thread other([&] { const auto held = m.lock(2); });
@@ -77,7 +77,7 @@ TEST_CASE("keyed_mutex: three threads lock two keys", "[keyed_mutex]") {
 
 TEST_CASE("scoped_lock: two that name the mutexes in other orders do not deadlock",
           "[keyed_mutex]") {
-    model::check("scoped_lock: two threads, two mutexes", {}, [] {
+    model::check("scoped_lock: two threads, two mutexes", [] {
         mutex m[2];
         var<int> data{0};
         model::thread other([&] {

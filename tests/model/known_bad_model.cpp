@@ -207,8 +207,6 @@ constexpr protocol closing[] = {
      "x?0:1 [0]p=1 [0]y.rel=1 [0]z@1 | x+=2 [1]y.acq@1 [1]p [1]z=1", failure::none},
 };
 
-} // namespace
-
 TEST_CASE("known bad: of a pair, an access that is not ordered loses a wake", "[known_bad]") {
     expect(pairs);
 }
@@ -241,8 +239,6 @@ TEST_CASE("known bad: a closed flag beside the tail loses an accepted item", "[k
 
 // ---- The last access
 
-namespace {
-
 // A waiter, as the releaser sees it. It may sleep elsewhere than on its own word.
 struct node {
     word granted{0};
@@ -271,17 +267,13 @@ void one_grant(void (*grant)(node*) noexcept) {
     delete n;
 }
 
-} // namespace
-
 TEST_CASE("known bad: a releaser that reads the node after the grant reads freed memory",
           "[known_bad]") {
     model::find("grant, then read", failure::lifetime, {}, [] { one_grant(grant_and_then_read); });
-    model::check("read, then grant", {}, [] { one_grant(read_and_then_grant); });
+    model::check("read, then grant", [] { one_grant(read_and_then_grant); });
 }
 
 // ---- A ring whose slots are claimed and published in two steps
-
-namespace {
 
 class spin_lock {
 public:
@@ -429,18 +421,18 @@ template <class Ring> void two_senders_two_receivers() {
 
 constexpr model::options at_random{.how = model::options::method::pct};
 
-} // namespace
-
 TEST_CASE("known bad: a claimed slot that is taken for empty strands an item", "[known_bad]") {
     model::find("one wake for one item", failure::lost_wakeup, {},
                 two_senders_two_receivers<one_wake_for_one_item>);
     model::find("one wake for one item, at random", failure::lost_wakeup, at_random,
                 two_senders_two_receivers<one_wake_for_one_item>);
-    model::check("a wake is an item", {}, two_senders_two_receivers<wake_is_an_item>);
+    model::check("a wake is an item", two_senders_two_receivers<wake_is_an_item>);
     model::check("the taker wakes the next, at random", at_random,
                  two_senders_two_receivers<taker_wakes_the_next>);
 }
 
 TEST_CASE("known bad: no item is stranded where the taker wakes the next", "[known_bad][.long]") {
-    model::check("the taker wakes the next", {}, two_senders_two_receivers<taker_wakes_the_next>);
+    model::check("the taker wakes the next", two_senders_two_receivers<taker_wakes_the_next>);
 }
+
+} // namespace

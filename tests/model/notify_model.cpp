@@ -102,7 +102,7 @@ TEST_CASE("notify: what comes before a notification comes before the waits that 
         n.wait();
         MODEL_REQUIRE(data == 1);
     });
-    model::check("notify: the permit of two that notify", {}, [] {
+    model::check("notify: the permit of two that notify", [] {
         notify n;
         var<int> left{0};
         var<int> right{0};
@@ -124,7 +124,7 @@ TEST_CASE("notify: what comes before a notification comes before the waits that 
         MODEL_REQUIRE(left == 1 && right == 1);
         MODEL_REQUIRE(!n.try_wait());
     });
-    model::check("notify: one in the queue, one that comes", {}, [] {
+    model::check("notify: one in the queue, one that comes", [] {
         queue q;
         var<int> data{0};
         queued first(q);
@@ -144,7 +144,7 @@ TEST_CASE("notify: what comes before a notification comes before the waits that 
 }
 
 TEST_CASE("notify: each notify_one() lets one waiter through or is stored", "[notify]") {
-    model::check("notify: two notify, one waits, one comes", {}, [] {
+    model::check("notify: two notify, one waits, one comes", [] {
         queue q;
         queued first(q);
         model::thread other([&] { q.notify_one(); });
@@ -152,7 +152,7 @@ TEST_CASE("notify: each notify_one() lets one waiter through or is stored", "[no
         other.join();
         MODEL_REQUIRE(first.outcome() == wait_status::granted && q.try_take() && !q.try_take());
     });
-    model::check("notify: one for one, and one for all", {}, [] {
+    model::check("notify: one for one, and one for all", [] {
         queue q;
         queued a(q);
         queued b(q);
@@ -184,7 +184,7 @@ TEST_CASE("notify: a waiter that is let through may destroy it", "[notify]") {
 }
 
 TEST_CASE("notify: a waiter that gives up takes nothing with it", "[notify]") {
-    model::check("notify: cancel against notify_one", {}, [] {
+    model::check("notify: cancel against notify_one", [] {
         queue q;
         queued a(q);
         queued b(q);
@@ -206,7 +206,7 @@ TEST_CASE("notify: a waiter that gives up takes nothing with it", "[notify]") {
         waiting.join();
         MODEL_REQUIRE(n.try_wait() == !in_time);
     });
-    model::check("notify: stopped before it is queued, or while", {}, [] {
+    model::check("notify: stopped before it is queued, or while", [] {
         queue q;
         node w(1);
         stop_at_any_time(q, w);
@@ -216,7 +216,7 @@ TEST_CASE("notify: a waiter that gives up takes nothing with it", "[notify]") {
 
 TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the queue",
           "[notify]") {
-    model::check("notify: the end of a listener against notify_one", {}, [] {
+    model::check("notify: the end of a listener against notify_one", [] {
         queue q;
         queue::seat s;
         q.enable(s);
@@ -226,7 +226,7 @@ TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the
         telling.join();
         MODEL_REQUIRE(next.outcome() == wait_status::granted && !q.try_take());
     });
-    model::check("notify: the wait of a listener against two that notify", {}, [] {
+    model::check("notify: the wait of a listener against two that notify", [] {
         queue q;
         queue::seat s;
         node mine(1);
@@ -242,7 +242,7 @@ TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the
         MODEL_REQUIRE(mine.outcome() == wait_status::granted);
         MODEL_REQUIRE(next.outcome() == wait_status::granted && !q.try_take());
     });
-    model::check("notify: a stop of a listener's wait against notify_one", {}, [] {
+    model::check("notify: a stop of a listener's wait against notify_one", [] {
         queue q;
         queue::seat s;
         node mine(1);
@@ -265,7 +265,7 @@ test::detached first_of(bide::basic_notify<awake>& n, bide::basic_event<awake>& 
 }
 
 TEST_CASE("notify: a select takes the notification if it chooses it, and only then", "[notify]") {
-    model::check("notify: notify_one against an event", {}, [] {
+    model::check("notify: notify_one against an event", [] {
         bide::basic_notify<awake> n;
         bide::basic_event<awake> e;
         int chosen = -1;

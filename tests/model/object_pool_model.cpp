@@ -72,7 +72,7 @@ template <class Platform = quiet> struct scene {
 } // namespace
 
 TEST_CASE("object_pool: the objects are never more than the limit", "[object_pool]") {
-    model::check("object_pool: two borrow the only object", {}, [] {
+    model::check("object_pool: two borrow the only object", [] {
         scene s(of(1));
         model::thread other([&] { s.borrow(); });
         s.borrow();
@@ -81,7 +81,7 @@ TEST_CASE("object_pool: the objects are never more than the limit", "[object_poo
         MODEL_REQUIRE(s.all.made == 1);
         s.end();
     });
-    model::check("object_pool: one discards, one borrows", {}, [] {
+    model::check("object_pool: one discards, one borrows", [] {
         scene s(of(1));
         model::thread other([&] {
             auto held = s.p->acquire();

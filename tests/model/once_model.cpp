@@ -25,10 +25,10 @@ TEST_CASE("once: one of two callers initialises, and both see it", "[once]") {
         other.join();
         MODEL_REQUIRE(f.is_set());
     };
-    model::check("once_flag: two call", {}, two_call);
+    model::check("once_flag: two call", two_call);
     model::check("once_flag: two call, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, two_call);
-    model::check("once_flag: one initialises, one looks and destroys it", {}, [] {
+    model::check("once_flag: one initialises, one looks and destroys it", [] {
         auto* const f = new flag;
         var<int> data{0};
         model::thread other([&, f] { f->call([&] { data = 1; }); });
@@ -38,7 +38,7 @@ TEST_CASE("once: one of two callers initialises, and both see it", "[once]") {
         MODEL_REQUIRE(data == 1);
         delete f; // though the other call has not returned
     });
-    model::check("once_cell: two make it, one uses it", {}, [] {
+    model::check("once_cell: two make it, one uses it", [] {
         bide::once_cell<int, platform> cell;
         model::thread other([&] { MODEL_REQUIRE(cell.get_or_init([] { return 7; }) == 7); });
         if (const int* const seen = cell.get()) {
@@ -49,7 +49,7 @@ TEST_CASE("once: one of two callers initialises, and both see it", "[once]") {
 }
 
 TEST_CASE("once: a caller that fails hands its turn on", "[once]") {
-    model::check("once_flag: one fails, one initialises", {}, [] {
+    model::check("once_flag: one fails, one initialises", [] {
         flag f;
         var<int> data{0};
         model::thread failing([&] {
@@ -64,7 +64,7 @@ TEST_CASE("once: a caller that fails hands its turn on", "[once]") {
         failing.join();
         MODEL_REQUIRE(f.is_set() && data >= 1 && data <= 2);
     });
-    model::check("once_flag: one fails, two wait, one of them is stopped", {}, [] {
+    model::check("once_flag: one fails, two wait, one of them is stopped", [] {
         queue q(0); // the turn is taken
         var<int> data{0};
         node a(1);
@@ -93,7 +93,7 @@ TEST_CASE("once: a caller that fails hands its turn on", "[once]") {
 }
 
 TEST_CASE("once: the turn that succeeds lets all waiters through", "[once]") {
-    model::check("once_flag: one waits, one comes, the turn is set", {}, [] {
+    model::check("once_flag: one waits, one comes, the turn is set", [] {
         flag f;
         var<int> data{0};
         auto turn = f.begin();

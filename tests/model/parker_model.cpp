@@ -52,13 +52,13 @@ TEST_CASE("parker: an unpark before or during the park ends it", "[parker]") {
         p.park();
         MODEL_REQUIRE(done == 1);
     };
-    model::check("one unpark", {}, body);
+    model::check("one unpark", body);
     model::check("one unpark, spurious returns", {.spurious = 3}, body);
 }
 
 TEST_CASE("parker: the writes of each unpark are seen, also if a token was there already",
           "[parker]") {
-    model::check("two unparkers", {}, two_unparkers(false));
+    model::check("two unparkers", two_unparkers(false));
     model::check("two unparkers, spurious returns", {.spurious = 1}, two_unparkers(false));
     model::check("two unparkers, time-outs", {.timeouts = 1}, two_unparkers(true));
 }
@@ -80,12 +80,12 @@ TEST_CASE("parker: a token on top of another publishes the writes between them",
             p.park();
         }
     };
-    model::check("two unparks of one notifier", {}, body);
+    model::check("two unparks of one notifier", body);
     model::check("two unparks of one notifier, spurious returns", {.spurious = 1}, body);
 }
 
 TEST_CASE("parker: several tokens count as one", "[parker]") {
-    model::check("two unparks, then three polls", {}, [] {
+    model::check("two unparks, then three polls", [] {
         parker p;
         var<int> left{0};
         var<int> right{0};
@@ -138,7 +138,7 @@ TEST_CASE("parker: the owner may destroy it as soon as it has the token", "[park
         p.reset();
         MODEL_REQUIRE(done == 1);
     };
-    model::check("destroyed after park", {}, body);
+    model::check("destroyed after park", body);
     model::check("destroyed after a park that timed out", {.spurious = 1, .timeouts = 1}, body);
     // Not after a time-out: the unpark may still follow.
     model::find("destroyed without a token", model::failure::lifetime, {.timeouts = 1}, [] {
@@ -168,6 +168,6 @@ TEST_CASE("parker: two threads pass a token to and fro", "[parker]") {
         }
         MODEL_REQUIRE(ball == 4);
     };
-    model::check("two parkers, two rounds", {}, body);
+    model::check("two parkers, two rounds", body);
     model::check("two parkers, two rounds, spurious returns", {.spurious = 1}, body);
 }

@@ -114,7 +114,7 @@ auto reading_body(int items, std::uint32_t tokens) {
 }
 
 TEST_CASE("pipeline: the turn and the item meet in one thread", "[pipeline]") {
-    model::check("a turn against an item", {}, [] {
+    model::check("a turn against an item", [] {
         bide::detail::basic_pipeline_queue<platform, item> queue(2);
         var<int> done{0};
         const auto run = [&](int expected) {
@@ -178,7 +178,7 @@ void slot_is_used_again() {
 }
 
 TEST_CASE("pipeline: a slot is used again after its place has passed the stage", "[pipeline]") {
-    model::check("three items, two slots", {}, slot_is_used_again);
+    model::check("three items, two slots", slot_is_used_again);
 }
 
 // One thread reads twice, and another one reads then, or between.
@@ -198,9 +198,9 @@ void read_by_another() {
 }
 
 TEST_CASE("pipeline: one thread at a time reads the source, and all see its end", "[pipeline]") {
-    model::check("3 reads, 2 tokens", {}, read_by_another);
-    model::check("no item, 1 token", {}, reading_body(0, 1));
-    model::check("1 item, 1 token", {}, reading_body(1, 1));
+    model::check("3 reads, 2 tokens", read_by_another);
+    model::check("no item, 1 token", reading_body(0, 1));
+    model::check("1 item, 1 token", reading_body(1, 1));
     check_at_random("4 items, 2 tokens", 20'000, reading_body(4, 2));
 }
 

@@ -87,11 +87,11 @@ void take_tokens(bool drives) {
 }
 
 TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver", "[pool]") {
-    model::check("a bed on a futex", {}, [] { take_token(false); });
+    model::check("a bed on a futex", [] { take_token(false); });
     model::check("a bed on a futex, spurious", {.spurious = 1}, [] { take_token(false); });
-    model::check("a bed in the driver", {}, [] { take_token(true); });
-    model::check("two tokens, on a futex", {}, [] { take_tokens(false); });
-    model::check("two tokens, in the driver", {}, [] { take_tokens(true); });
+    model::check("a bed in the driver", [] { take_token(true); });
+    model::check("two tokens, on a futex", [] { take_tokens(false); });
+    model::check("two tokens, in the driver", [] { take_tokens(true); });
 }
 
 TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the last one did",
@@ -112,13 +112,13 @@ TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the
         MODEL_REQUIRE(seat.is_free());
         model::record(std::to_string(d.visits));
     };
-    model::check("two in turn", {}, two);
+    model::check("two in turn", two);
     CHECK(model::outcomes({}, two) == "1 2");
 }
 
 TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, or is seen by it",
           "[pool]") {
-    model::check("leave, sleep beside it", {}, [] {
+    model::check("leave, sleep beside it", [] {
         quiet_driver d;
         bide::detail::basic_driver_lock<platform> seat(&d);
         bide::basic_idle<platform> idle(2);
@@ -172,12 +172,12 @@ TEST_CASE("timer_leader: the leader sleeps until a nearer timer, or its adder wa
         MODEL_REQUIRE(missed || mine == 5);
         MODEL_REQUIRE(mine == 5 || mine == before);
     };
-    model::check("add, keep", {}, [=] { one(never); });
-    model::check("add, keep a later one", {}, [=] { one(9); });
+    model::check("add, keep", [=] { one(never); });
+    model::check("add, keep a later one", [=] { one(9); });
 }
 
 TEST_CASE("timer_leader: a leader that resigns sees a timer that relied on it", "[pool]") {
-    model::check("add, resign, keep", {}, [] {
+    model::check("add, resign, keep", [] {
         schedule s;
         std::int64_t mine = never;
         s.add(5);
@@ -235,10 +235,10 @@ void passed_on(int passers, bool there) {
 
 TEST_CASE("worker_ownership: a blocked worker is transferred once, or its thread keeps it",
           "[pool]") {
-    model::check("one looks for a replacement", {}, [] { passed_on(1, true); });
-    model::check("one looks, no replacement", {}, [] { passed_on(1, false); });
-    model::check("two look for a replacement", {}, [] { passed_on(2, true); });
-    model::check("two look, no replacement", {}, [] { passed_on(2, false); });
+    model::check("one looks for a replacement", [] { passed_on(1, true); });
+    model::check("one looks, no replacement", [] { passed_on(1, false); });
+    model::check("two look for a replacement", [] { passed_on(2, true); });
+    model::check("two look, no replacement", [] { passed_on(2, false); });
     CHECK(model::outcomes({}, [] { passed_on(1, true); }) == "mine passed");
     CHECK(model::outcomes({}, [] { passed_on(1, false); }) == "mine");
 }
@@ -289,13 +289,13 @@ TEST_CASE("pool: a blocked worker is transferred by its thread or by the last sl
         woken.join();
         MODEL_REQUIRE(passed.load(std::memory_order_relaxed) == 1);
     };
-    model::check("block, the last sleeper goes", {}, [=] { one(false); });
-    model::check("block, the last sleeper is woken", {}, [=] { one(true); });
+    model::check("block, the last sleeper goes", [=] { one(false); });
+    model::check("block, the last sleeper is woken", [=] { one(true); });
 }
 
 TEST_CASE("worker: the end of a task is counted after the tasks that it spawned", "[pool]") {
     // A task that is counted spawns another one and ends. The other one ends elsewhere.
-    model::check("spawned, completed", {}, [] {
+    model::check("spawned, completed", [] {
         struct counts {
             bide::detail::basic_counter<platform> spawned;
             bide::detail::basic_counter<platform> completed;
@@ -367,7 +367,7 @@ void even_out() {
 
 TEST_CASE("pool: a worker that goes to sleep sees a job that moves between two rings, or is woken",
           "[pool]") {
-    model::check("two owners even out, a worker goes to sleep", {}, even_out);
+    model::check("two owners even out, a worker goes to sleep", even_out);
 }
 
 // ---- All of it
@@ -697,14 +697,14 @@ void pushes_and_goes_on(int others, std::int64_t nap = 0) {
 }
 
 TEST_CASE("pool: an injected job is run, whichever worker sleeps", "[pool]") {
-    model::check("one worker, one job", {}, [] { from_outside(workers(1), {any}); });
+    model::check("one worker, one job", [] { from_outside(workers(1), {any}); });
     check_at_random("two workers, one job, at random", [] { from_outside(workers(2), {any}); });
     check_at_random("two workers, two jobs, at random",
                     [] { from_outside(workers(2), {any, any}); });
 }
 
 TEST_CASE("pool: another worker runs what a busy worker pushes", "[pool]") {
-    model::check("pushed into a LIFO slot", {}, [] { pushed_beside(1); });
+    model::check("pushed into a LIFO slot", [] { pushed_beside(1); });
     check_at_random("pushed into a LIFO slot and a ring, at random", [] { pushed_beside(2); });
     check_at_random("a job pushes and goes on, at random", [] { pushes_and_goes_on(1); });
     check_at_random("a job pushes two and goes on, at random", [] { pushes_and_goes_on(2); });
@@ -747,7 +747,7 @@ TEST_CASE("pool: stop() ends all workers, in every state", "[pool]") {
         threads.clear();
         c.check_end();
     };
-    model::check("stop one worker", {}, [=] { stopped(1); });
+    model::check("stop one worker", [=] { stopped(1); });
     check_at_random("stop two workers, at random", [=] { stopped(2); });
 }
 
@@ -800,7 +800,7 @@ void kept_for_a_job(bool from_outside) {
 }
 
 TEST_CASE("pool: an earlier timer reaches a sleeping worker", "[pool]") {
-    model::check("the only timer", {}, [] { nearer_timer(false); });
+    model::check("the only timer", [] { nearer_timer(false); });
     check_at_random("a nearer timer, at random", [] { nearer_timer(true); });
     check_at_random("a later timer, at random", 2, later_timer);
 }
@@ -811,7 +811,7 @@ TEST_CASE("pool: a worker sleeps for the timers while another one runs", "[pool]
 }
 
 TEST_CASE("pool: an earlier and a later timer, in every execution", "[pool][.long]") {
-    model::check("a nearer timer", {}, [] { nearer_timer(true); });
+    model::check("a nearer timer", [] { nearer_timer(true); });
     model::check("a later timer", {.timeouts = 2}, later_timer);
 }
 
@@ -973,7 +973,7 @@ TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or i
 }
 
 TEST_CASE("pool: a pinned job and its thread, in every execution", "[pool][.long]") {
-    model::check("one worker, one pinned job", {}, [] { from_outside(workers(1), {pinned(0)}); });
+    model::check("one worker, one pinned job", [] { from_outside(workers(1), {pinned(0)}); });
 }
 
 // ---- The driver

@@ -35,15 +35,15 @@ using sender = sender_of<core>;
 
 TEST_CASE("priority_channel: an item reaches the waiter, which may destroy the channel",
           "[priority_channel]") {
-    model::check("priority: one item", {}, one_item<priority<awake>>);
-    model::check("sliding: one item", {}, one_item<sliding<awake>>);
+    model::check("priority: one item", one_item<priority<awake>>);
+    model::check("sliding: one item", one_item<sliding<awake>>);
     model::check("priority: one item, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, one_item_for_a_sleeper<core>);
 }
 
 TEST_CASE("priority_channel: a sender that waits goes in when an item comes out",
           "[priority_channel]") {
-    model::check("priority: two items through one place", {}, [] {
+    model::check("priority: two items through one place", [] {
         core c(1);
         put(c, 2);
         sender s(1);
@@ -56,8 +56,8 @@ TEST_CASE("priority_channel: a sender that waits goes in when an item comes out"
 
 TEST_CASE("priority_channel: what was sent before close is received, and then it is closed",
           "[priority_channel]") {
-    model::check("priority: send, close", {}, send_and_close<core>);
-    model::check("priority: close against a sender that waits, and a receive", {}, [] {
+    model::check("priority: send, close", send_and_close<core>);
+    model::check("priority: close against a sender that waits, and a receive", [] {
         core c(1);
         put(c, 2);
         sender s(1);
@@ -72,7 +72,7 @@ TEST_CASE("priority_channel: what was sent before close is received, and then it
         MODEL_REQUIRE((s.outcome() == wait_status::closed) == (s.value.value == 1));
         MODEL_REQUIRE(!c.close() && c.size() == 0);
     });
-    model::check("priority: close against senders that wait, or come to wait", {}, [] {
+    model::check("priority: close against senders that wait, or come to wait", [] {
         core c(1);
         put(c, 4);
         sender first(1);
@@ -86,7 +86,7 @@ TEST_CASE("priority_channel: what was sent before close is received, and then it
         MODEL_REQUIRE(first.value.value == 1 && second.value.value == 2);
         MODEL_REQUIRE(take(c) == 4 && take(c) == 0);
     });
-    model::check("sliding: close against send", {}, [] {
+    model::check("sliding: close against send", [] {
         window c(1);
         close_against_send(c);
     });
@@ -147,9 +147,9 @@ void two_displace_and_two_take() {
 
 TEST_CASE("priority_channel: two senders and two receivers get one item each",
           "[priority_channel]") {
-    model::check("priority: two senders, one that waits", {}, two_send_and_one_waits<core>);
-    model::check("priority: two receivers, a batch", {}, two_wait_for_a_batch<core>);
-    model::check("priority: three senders, then in order", {}, [] {
+    model::check("priority: two senders, one that waits", two_send_and_one_waits<core>);
+    model::check("priority: two receivers, a batch", two_wait_for_a_batch<core>);
+    model::check("priority: three senders, then in order", [] {
         core c(3);
         put(c, 2);
         model::thread one([&] { put(c, 1); });
@@ -157,7 +157,7 @@ TEST_CASE("priority_channel: two senders and two receivers get one item each",
         one.join();
         MODEL_REQUIRE(take(c) == 3 && take(c) == 2 && take(c) == 1);
     });
-    model::check("sliding: two senders, one that takes", {}, [] {
+    model::check("sliding: two senders, one that takes", [] {
         window c(1);
         int theirs = 0;
         model::thread other([&] { theirs = displace(c, 1); });
@@ -183,8 +183,8 @@ TEST_CASE("priority_channel: two senders and two receivers get one item each, fo
 }
 
 TEST_CASE("priority_channel: its size is that of one instant", "[priority_channel]") {
-    model::check("priority: size of what comes and goes", {}, size_of_what_comes_and_goes<core>);
-    model::check("priority: a thread that looks", {}, [] {
+    model::check("priority: size of what comes and goes", size_of_what_comes_and_goes<core>);
+    model::check("priority: a thread that looks", [] {
         auto* const c = new priority<platform>(1);
         model::thread sending([c] { MODEL_REQUIRE(c->send(item(7))); });
         while (c->empty()) {
@@ -199,9 +199,9 @@ TEST_CASE("priority_channel: its size is that of one instant", "[priority_channe
 
 TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effect",
           "[priority_channel]") {
-    model::check("priority: a receiver gives up against a send", {},
+    model::check("priority: a receiver gives up against a send",
                  a_receiver_gives_up_against_a_send<core>);
-    model::check("priority: a sender gives up against a receive, another waits behind it", {}, [] {
+    model::check("priority: a sender gives up against a receive, another waits behind it", [] {
         core c(1);
         put(c, 4);
         sender s(1);
@@ -227,11 +227,11 @@ TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effec
         sending.join();
         MODEL_REQUIRE(mine == 2 && try_recv(c) == (sent ? 1 : 0));
     });
-    model::check("priority: stopped before it is queued, or while", {},
+    model::check("priority: stopped before it is queued, or while",
                  a_receiver_is_stopped_at_any_time<core>);
-    model::check("priority: an item is passed on, to a waiter or a new receiver", {},
+    model::check("priority: an item is passed on, to a waiter or a new receiver",
                  an_item_is_passed_on<core>);
-    model::check("priority: an item comes back, another is sent, another closes", {}, [] {
+    model::check("priority: an item comes back, another is sent, another closes", [] {
         core c(1);
         item gone(1);
         bool passed = false;
@@ -252,8 +252,8 @@ TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effec
 
 TEST_CASE("priority_channel: one choice of two waits happens once", "[priority_channel]") {
     const auto ring = [](void*) noexcept {};
-    model::check("priority: one choice, two channels", {}, one_choice_of_two_channels<core>);
-    model::check("priority: one choice, a send and a receive, of two channels", {}, [ring] {
+    model::check("priority: one choice, two channels", one_choice_of_two_channels<core>);
+    model::check("priority: one choice, a send and a receive, of two channels", [ring] {
         core full(1);
         core empty(1);
         put(full, 4);
@@ -274,7 +274,7 @@ TEST_CASE("priority_channel: one choice of two waits happens once", "[priority_c
         s.cancel(full);
         r.cancel(empty);
     });
-    model::check("priority: one choice, both sides of one channel", {}, [ring] {
+    model::check("priority: one choice, both sides of one channel", [ring] {
         core c(2);
         bide::basic_choice<awake> choice;
         receiver r;

@@ -51,10 +51,10 @@ TEST_CASE("rate_limiter: each token has one owner", "[rate_limiter]") {
         in.require(static_cast<int>(taken));
         model::record(taken == 1 ? "both back" : taken == 2 ? "one back" : "none back");
     };
-    model::check("three take", {}, [=] { three_take(false); });
-    model::check("three take, two give back", {}, [=] { three_take(true); });
+    model::check("three take", [=] { three_take(false); });
+    model::check("three take, two give back", [=] { three_take(true); });
     CHECK(model::outcomes({}, [=] { three_take(true); }) == "both back none back one back");
-    model::check("two take what is there, of one", {}, [] {
+    model::check("two take what is there, of one", [] {
         tokens all(0, 1, 10, 1);
         var<int> taken{0};
         model::thread a([&] {

@@ -38,7 +38,7 @@ TEST_CASE("ready_queue: a post reaches the owner, sleeping or awake", "[ready_qu
         MODEL_REQUIRE(got->number == 7);
         MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
     };
-    model::check("one post", {}, body);
+    model::check("one post", body);
     model::check("one post, spurious", {.spurious = 2, .weak_failures = 1}, body);
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("ready_queue: two runnables of one poster are popped in order", "[read
         MODEL_REQUIRE(pop(queue)->number == 2);
         MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
     };
-    model::check("two posts", {}, body);
+    model::check("two posts", body);
     model::check("two posts, spurious", {.spurious = 1, .weak_failures = 1}, body);
 }
 
@@ -105,7 +105,7 @@ void three_posts() {
 
 TEST_CASE("ready_queue: runnables of two posters are popped once, in order for each poster",
           "[ready_queue]") {
-    model::check("two posters", {}, [] { two_posters(deadline::never()); });
+    model::check("two posters", [] { two_posters(deadline::never()); });
     model::options random;
     random.how = model::options::method::pct;
     random.runs = 10'000;
@@ -115,7 +115,7 @@ TEST_CASE("ready_queue: runnables of two posters are popped once, in order for e
 
 TEST_CASE("ready_queue: runnables of two posters are popped once, in every execution",
           "[ready_queue][.long]") {
-    model::check("two posters, three posts", {}, three_posts);
+    model::check("two posters, three posts", three_posts);
     model::check("two posters, spurious", {.spurious = 1, .weak_failures = 1},
                  [] { two_posters(deadline::never()); });
     model::check("time-out against two posters", {.timeouts = 1}, [] { two_posters(soon); });
@@ -164,7 +164,7 @@ TEST_CASE("ready_queue: the owner and another thread post", "[ready_queue]") {
 
 TEST_CASE("ready_queue: a popped runnable may be posted again when the owner allows it",
           "[ready_queue]") {
-    model::check("one runnable to and fro", {}, [] {
+    model::check("one runnable to and fro", [] {
         ready_queue there;
         ready_queue back;
         numbered ball;
@@ -197,7 +197,7 @@ TEST_CASE("ready_queue: a runnable may make the owner destroy the queue and the 
         r.reset();
     };
     model::check("destroyed after the pop", {.spurious = 1, .timeouts = 1}, body);
-    model::check("destroyed after the last of two pops", {}, [] {
+    model::check("destroyed after the last of two pops", [] {
         auto queue = std::make_unique<ready_queue>();
         auto left = std::make_unique<numbered>();
         auto right = std::make_unique<numbered>();

@@ -200,7 +200,7 @@ TEST_CASE("ring: is said to be full, or empty, only where it is", "[ring]") {
             MODEL_REQUIRE(how.mine == '+' ? r.push(20) == attempt::done : r.pop() != 0);
         });
     }
-    model::check("ring: size, between two and one", {}, [] {
+    model::check("ring: size, between two and one", [] {
         tube r(2);
         r.push(1);
         model::thread other([&] {
@@ -214,7 +214,7 @@ TEST_CASE("ring: is said to be full, or empty, only where it is", "[ring]") {
 
 // Four threads: one pushes, one pops, and the two that look must agree on which came first.
 TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
-    model::check("ring: two look at the size", {}, [] {
+    model::check("ring: two look at the size", [] {
         tube r(2);
         r.push(1);
         std::size_t here = 0;
@@ -235,7 +235,7 @@ TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
         int popped;
     };
     for (const steps n : {steps{2, 1, 1, 1}, steps{3, 1, 2, 1}, steps{3, 2, 1, 2}}) {
-        model::check("ring: one finds it full, one empty", {}, [n] {
+        model::check("ring: one finds it full, one empty", [n] {
             tube r(n.capacity);
             for (int i = 1; i <= n.inside; ++i) {
                 r.push(i);
@@ -264,7 +264,7 @@ TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
         });
     }
     // A thread that finds the position at an unpublished slot looks for a newer one.
-    model::check("ring: full at a second look, one finds it empty", {}, [] {
+    model::check("ring: full at a second look, one finds it empty", [] {
         tube r(2);
         r.push(1);
         r.push(2);
@@ -283,7 +283,7 @@ TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
         looking.join();
         MODEL_REQUIRE(full != attempt::not_now || empty != attempt::not_now);
     });
-    model::check("ring: empty at a second look, one finds it full", {}, [] {
+    model::check("ring: empty at a second look, one finds it full", [] {
         tube r(2);
         attempt full{};
         model::thread moving([&] {
@@ -301,7 +301,7 @@ TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
 }
 
 TEST_CASE("ring: an item that is being moved is neither there nor gone", "[ring]") {
-    model::check("ring: busy", {}, [] {
+    model::check("ring: busy", [] {
         tube r(1);
         model::thread pushing([&] { r.push(1); });
         int v = 0;
@@ -315,13 +315,13 @@ TEST_CASE("ring: an item that is being moved is neither there nor gone", "[ring]
 // ---- Many at a time
 
 TEST_CASE("ring: a batch is as many as there are", "[ring]") {
-    model::check("ring: a batch against single pops", {}, [] {
+    model::check("ring: a batch against single pops", [] {
         tube r(2);
         model::thread pushing([&] { MODEL_REQUIRE(r.push_some(1, 2) == 2); });
         MODEL_REQUIRE(r.get() == 1);
         MODEL_REQUIRE(r.get() == 2);
     });
-    model::check("ring: single pushes against a batch", {}, [] {
+    model::check("ring: single pushes against a batch", [] {
         tube r(2);
         model::thread pushing([&] {
             r.push(1);
@@ -331,7 +331,7 @@ TEST_CASE("ring: a batch is as many as there are", "[ring]") {
         pushing.join();
         MODEL_REQUIRE(sum + r.pop() + r.pop() == 3);
     });
-    model::check("ring: two batches that are pushed", {}, [] {
+    model::check("ring: two batches that are pushed", [] {
         tube r(3);
         std::size_t other = 0;
         model::thread pushing([&] { other = r.push_some(1, 2); });
@@ -342,7 +342,7 @@ TEST_CASE("ring: a batch is as many as there are", "[ring]") {
             (other > 0 ? 1 : 0) + (other > 1 ? 2 : 0) + (mine > 0 ? 10 : 0) + (mine > 1 ? 11 : 0);
         MODEL_REQUIRE(r.pop_some(3) == expected);
     });
-    model::check("ring: two batches that are popped", {}, [] {
+    model::check("ring: two batches that are popped", [] {
         tube r(3);
         r.push_some(1, 3);
         int other = 0;
@@ -356,7 +356,7 @@ TEST_CASE("ring: a batch is as many as there are", "[ring]") {
 // ---- Closing
 
 TEST_CASE("ring: what was pushed before it was closed is popped before closed is said", "[ring]") {
-    model::check("ring: close against a push", {}, [] {
+    model::check("ring: close against a push", [] {
         tube r(1);
         attempt pushed{};
         var<int> data{0};
@@ -373,7 +373,7 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
         MODEL_REQUIRE((pushed == attempt::done) == (v == 1));
         MODEL_REQUIRE(v == 1 || pushed == attempt::closed);
     });
-    model::check("ring: close against a pop", {}, [] {
+    model::check("ring: close against a pop", [] {
         tube r(1);
         r.push(1);
         var<int> data{0};
@@ -389,7 +389,7 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
         MODEL_REQUIRE(why == attempt::not_now || why == attempt::closed);
         MODEL_REQUIRE(r.is_closed() && r.push(2) == attempt::closed);
     });
-    model::check("ring: close against a batch", {}, [] {
+    model::check("ring: close against a batch", [] {
         tube r(2);
         std::size_t pushed = 0;
         model::thread pushing([&] { pushed = r.push_some(1, 2); });
@@ -402,7 +402,7 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
         pushing.join();
         MODEL_REQUIRE(sum == (pushed == 2 ? 3 : 0));
     });
-    model::check("ring: close against close", {}, [] {
+    model::check("ring: close against close", [] {
         tube r(1);
         bool other = false;
         model::thread closing([&] { other = r.close(); });
@@ -414,13 +414,13 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
 
 // The owner knows only that its own steps are over and what it popped or had room for.
 TEST_CASE("ring: may be destroyed when what was pushed has come", "[ring]") {
-    model::check("ring: destroyed by the thread that pops", {}, [] {
+    model::check("ring: destroyed by the thread that pops", [] {
         auto* const r = new tube(1);
         model::thread pushing([r] { r->push(1); });
         r->get();
         delete r;
     });
-    model::check("ring: destroyed by the thread that pushes", {}, [] {
+    model::check("ring: destroyed by the thread that pushes", [] {
         auto* const r = new tube(1);
         r->push(1);
         model::thread popping([r] { r->pop(); });
@@ -432,7 +432,7 @@ TEST_CASE("ring: may be destroyed when what was pushed has come", "[ring]") {
 // ---- Positions
 
 TEST_CASE("ring: goes on where its positions wrap", "[ring]") {
-    model::check("ring: eight laps are all of an eight-bit position", {}, [] {
+    model::check("ring: eight laps are all of an eight-bit position", [] {
         basic_tube<std::uint8_t> r(14);
         for (int lap = 0; lap < 7; ++lap) {
             r.push_some(1, 14);
@@ -514,10 +514,10 @@ void all_at_once() {
 }
 
 TEST_CASE("ring: two push and one pops, one pushes and two pop", "[ring]") {
-    model::check("ring: two push, one pops, through one", {}, [] { two_push_one_pops(1); });
-    model::check("ring: two push, one pops, through two", {}, [] { two_push_one_pops(2); });
-    model::check("ring: one pushes, two pop, through one", {}, [] { one_pushes_two_pop(1); });
-    model::check("ring: one pushes, two pop, through two", {}, [] { one_pushes_two_pop(2); });
+    model::check("ring: two push, one pops, through one", [] { two_push_one_pops(1); });
+    model::check("ring: two push, one pops, through two", [] { two_push_one_pops(2); });
+    model::check("ring: one pushes, two pop, through one", [] { one_pushes_two_pop(1); });
+    model::check("ring: one pushes, two pop, through two", [] { one_pushes_two_pop(2); });
 }
 
 TEST_CASE("ring: two push, two pop, one closes", "[ring]") {

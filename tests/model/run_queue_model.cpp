@@ -219,8 +219,8 @@ template <unsigned Capacity> auto two_thieves(int before, bool owner_works) {
 
 TEST_CASE("run_queue: each job comes out once, beside two thieves", "[run_queue]") {
     check("ring of 4: two thieves", "ring of 4: two thieves, weak", two_thieves<4>(3, false));
-    model::check("ring of 2: an owner and two thieves", {}, two_thieves<2>(2, true));
-    model::check("ring of 4: an owner and two thieves", {}, two_thieves<4>(4, true));
+    model::check("ring of 2: an owner and two thieves", two_thieves<2>(2, true));
+    model::check("ring of 4: an owner and two thieves", two_thieves<4>(4, true));
 }
 
 TEST_CASE("run_queue: each job comes out once, from a ring that grows beside a thief",
@@ -231,8 +231,7 @@ TEST_CASE("run_queue: each job comes out once, from a ring that grows beside a t
           owner_and_thief<2, 4>(2, 0, 2, 2));
     check("2 to 8 slots: pop, push four, beside a steal", "2 to 8 slots: pop, push, steal, weak",
           owner_and_thief<2, 8>(2, 1, 4, 1));
-    model::check("2 to 8 slots: push four beside two steals", {},
-                 owner_and_thief<2, 8>(1, 0, 4, 2));
+    model::check("2 to 8 slots: push four beside two steals", owner_and_thief<2, 8>(1, 0, 4, 2));
 }
 
 // The owner shrinks the ring and makes it grow again, beside a thief.
@@ -274,7 +273,7 @@ TEST_CASE("run_queue: each job comes out once, from a ring that shrinks beside t
           "[run_queue]") {
     check("8 slots: pop, trim, push, beside a steal", "8 slots: pop, trim, push, a steal, weak",
           [] { owner_that_trims(1); });
-    model::check("8 slots: pop, trim, push, beside two steals", {}, [] { owner_that_trims(2); });
+    model::check("8 slots: pop, trim, push, beside two steals", [] { owner_that_trims(2); });
 }
 
 TEST_CASE("run_queue: a ring grows, or the new job overflows beside a thief", "[run_queue]") {
@@ -375,11 +374,11 @@ template <unsigned Capacity, unsigned Max> auto balance(int theirs, int mine, bo
 
 TEST_CASE("run_queue: each job comes out once, from two rings that are evened out beside a thief",
           "[run_queue]") {
-    model::check("a longer ring is evened out, a steal from it", {}, balance<4, 4>(4, 1, true));
-    model::check("a longer ring is evened out, a steal from the shorter", {},
+    model::check("a longer ring is evened out, a steal from it", balance<4, 4>(4, 1, true));
+    model::check("a longer ring is evened out, a steal from the shorter",
                  balance<4, 4>(4, 1, false));
-    model::check("a growing ring is evened out, a steal from it", {}, balance<2, 8>(5, 1, true));
-    model::check("a growing ring is evened out, a steal from the shorter", {},
+    model::check("a growing ring is evened out, a steal from it", balance<2, 8>(5, 1, true));
+    model::check("a growing ring is evened out, a steal from the shorter",
                  balance<2, 8>(5, 1, false));
 }
 
@@ -399,13 +398,13 @@ template <class Queue, class Push> void push_and_announce(const Queue& q, Push p
 
 TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees the announcement",
           "[run_queue]") {
-    model::check("a push, an announcement", {}, [] {
+    model::check("a push, an announcement", [] {
         run_queue<2> q;
         jobs all;
         bag over;
         push_and_announce(q, [&] { all.push(q, over); });
     });
-    model::check("a push that grows, an announcement", {}, [] {
+    model::check("a push that grows, an announcement", [] {
         run_queue<2, 4> q;
         jobs all;
         bag over;
@@ -416,7 +415,7 @@ TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees 
             all.push(q, over, 3);
         });
     });
-    model::check("a thief's push, an announcement", {}, [] {
+    model::check("a thief's push, an announcement", [] {
         run_queue<4> q;
         run_queue<4> mine;
         jobs all;

@@ -17,7 +17,7 @@ constexpr std::ptrdiff_t rest = all - (all / 2 + 1); // what an upgrade takes
 constexpr auto all_of_them = static_cast<permit_queue::word>(all);
 
 TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
-    model::check("shared_mutex: two writers", {}, &two_lock_it<shared_mutex>);
+    model::check("shared_mutex: two writers", &two_lock_it<shared_mutex>);
     model::check("shared_mutex: a writer and a reader", {.weak_failures = 1}, [] {
         shared_mutex m;
         var<int> a{0};
@@ -30,15 +30,15 @@ TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
         increment(a);
         increment(b);
     });
-    model::check("shared_mutex: a writer and a thread that tries to read", {},
+    model::check("shared_mutex: a writer and a thread that tries to read",
                  &one_writes_one_tries_to_read<shared_mutex>);
-    model::check("shared_mutex: a reader and a thread that tries to write", {},
+    model::check("shared_mutex: a reader and a thread that tries to write",
                  &one_reads_one_tries_to_write<shared_mutex>);
 }
 
 TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
-    model::check("shared_mutex: two readers", {}, &two_read<shared_mutex>);
-    model::check("shared_mutex: two readers leave, a writer waits", {}, [] {
+    model::check("shared_mutex: two readers", &two_read<shared_mutex>);
+    model::check("shared_mutex: two readers leave, a writer waits", [] {
         permit_queue q(all - 2);
         var<int> data{0};
         queued writer(q, all);
@@ -51,7 +51,7 @@ TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
         await(writer);
         increment(data);
     });
-    model::check("shared_mutex: all readers behind a writer enter at once", {}, [] {
+    model::check("shared_mutex: all readers behind a writer enter at once", [] {
         permit_queue q(0);
         var<int> data{0};
         queued a(q);
@@ -70,7 +70,7 @@ TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
 }
 
 TEST_CASE("shared_mutex: no reader overtakes a writer that waits", "[shared_mutex]") {
-    model::check("shared_mutex: a reader that comes behind a writer", {}, [] {
+    model::check("shared_mutex: a reader that comes behind a writer", [] {
         permit_queue q(all - 1);
         var<int> data{0};
         queued writer(q, all);
@@ -134,22 +134,21 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
         }
         MODEL_REQUIRE(q.available() == 0);
     };
-    model::check("shared_mutex: an upgrade, and a reader that leaves", {},
+    model::check("shared_mutex: an upgrade, and a reader that leaves",
                  [=] { upgrade_and_reader(false); });
-    model::check("shared_mutex: an upgrade, a reader that leaves, a writer in the queue", {},
+    model::check("shared_mutex: an upgrade, a reader that leaves, a writer in the queue",
                  [=] { upgrade_and_reader(true); });
-    model::check("shared_mutex: an upgrade that need not wait, and a reader at the same lock", {},
-                 [] {
-                     permit_queue q(rest + 1);
-                     model::thread reader([&] {
-                         node shared(1);
-                         MODEL_REQUIRE(q.enqueue(shared) == wait_status::granted);
-                     });
-                     node upgrade(rest);
-                     MODEL_REQUIRE(q.enqueue_first(upgrade) == wait_status::granted);
-                     reader.join();
-                     MODEL_REQUIRE(q.available() == 0);
-                 });
+    model::check("shared_mutex: an upgrade that need not wait, and a reader at the same lock", [] {
+        permit_queue q(rest + 1);
+        model::thread reader([&] {
+            node shared(1);
+            MODEL_REQUIRE(q.enqueue(shared) == wait_status::granted);
+        });
+        node upgrade(rest);
+        MODEL_REQUIRE(q.enqueue_first(upgrade) == wait_status::granted);
+        reader.join();
+        MODEL_REQUIRE(q.available() == 0);
+    });
     model::check("shared_mutex: an upgrade that gives up, a reader, a writer in the queue",
                  {.timeouts = 1}, [] {
                      permit_queue q(rest - 1);
@@ -168,7 +167,7 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
                      await(writer);
                      MODEL_REQUIRE(q.available() == 0);
                  });
-    model::check("shared_mutex: two upgradable readers, one after the other", {}, [] {
+    model::check("shared_mutex: two upgradable readers, one after the other", [] {
         shared_mutex m;
         var<int> data{0};
         const auto work = [&] {
@@ -188,9 +187,9 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
 
 TEST_CASE("shared_mutex: there is no moment between the writer and the reader it turns into",
           "[shared_mutex]") {
-    model::check("shared_mutex: downgrade against a writer", {},
+    model::check("shared_mutex: downgrade against a writer",
                  &one_downgrades_one_writes<shared_mutex>);
-    model::check("shared_mutex: downgrade lets a reader in", {}, [] {
+    model::check("shared_mutex: downgrade lets a reader in", [] {
         shared_mutex m;
         var<int> data{0};
         m.lock();
@@ -223,7 +222,7 @@ TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in",
         waiting.join();
         MODEL_REQUIRE(q.available() == all - 2);
     });
-    model::check("shared_mutex: a writer is stopped while the last reader leaves", {}, [] {
+    model::check("shared_mutex: a writer is stopped while the last reader leaves", [] {
         permit_queue q(all - 1);
         var<int> data{0};
         queued writer(q, all);
@@ -269,7 +268,7 @@ TEST_CASE("shared_mutex: readers pass a writer only when it gives up", "[shared_
 }
 
 TEST_CASE("shared_mutex: the last owner may destroy it", "[shared_mutex]") {
-    model::check("shared_mutex: destroyed by a writer", {}, &a_writer_destroys_it<shared_mutex>);
+    model::check("shared_mutex: destroyed by a writer", &a_writer_destroys_it<shared_mutex>);
 }
 
 void two_readers_and_two_writers() {

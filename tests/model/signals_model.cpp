@@ -63,10 +63,10 @@ struct all_of_a_watch {
 // ---- Oneshot
 
 TEST_CASE("oneshot: a value reaches the receiver, with what came before it", "[signals]") {
-    model::check("oneshot: send, receive", {}, sent_and_destroyed<all_of_a_oneshot<quick>>);
-    model::check("oneshot: send, receive, and the lock's waiters sleep", {},
+    model::check("oneshot: send, receive", sent_and_destroyed<all_of_a_oneshot<quick>>);
+    model::check("oneshot: send, receive, and the lock's waiters sleep",
                  sent_and_destroyed<all_of_a_oneshot<platform>>);
-    model::check("oneshot: a receiver that tries destroys everything", {}, [] {
+    model::check("oneshot: a receiver that tries destroys everything", [] {
         auto* const both = new auto(oneshot());
         model::thread sending([both] { MODEL_REQUIRE(std::move(both->first).send(7)); });
         const bool received = both->second.try_recv().has_value();
@@ -76,7 +76,7 @@ TEST_CASE("oneshot: a value reaches the receiver, with what came before it", "[s
 }
 
 TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
-    model::check("oneshot: the sender goes without sending", {}, [] {
+    model::check("oneshot: the sender goes without sending", [] {
         std::optional both(oneshot());
         auto from = std::move(both->second);
         var<int> before{0};
@@ -84,7 +84,7 @@ TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
         MODEL_REQUIRE(number(from.recv()) == -1);
         MODEL_REQUIRE(before == 1);
     });
-    model::check("oneshot: the receiver goes, and is waited for", {}, [] {
+    model::check("oneshot: the receiver goes, and is waited for", [] {
         std::optional both(oneshot());
         auto to = std::move(both->first);
         var<int> before{0};
@@ -93,7 +93,7 @@ TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
         MODEL_REQUIRE(before == 1);
         MODEL_REQUIRE(!std::move(to).send(1));
     });
-    model::check("oneshot: both go at once, with a value or without", {}, [] {
+    model::check("oneshot: both go at once, with a value or without", [] {
         auto both = oneshot();
         const bool sends = model::choose(2) == 0;
         model::thread going([&both] { const auto gone = std::move(both.second); });
@@ -106,7 +106,7 @@ TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
 }
 
 TEST_CASE("oneshot: the last to go frees what all have left", "[signals]") {
-    model::check("oneshot: both ends and an operation go at once", {}, [] {
+    model::check("oneshot: both ends and an operation go at once", [] {
         auto both = oneshot();
         std::optional op(both.second.async_recv());
         model::thread dropping([&op] { op.reset(); });
@@ -117,7 +117,7 @@ TEST_CASE("oneshot: the last to go frees what all have left", "[signals]") {
 }
 
 TEST_CASE("oneshot: close() leaves what was sent, and fails what was not", "[signals]") {
-    model::check("oneshot: send against close", {}, [] {
+    model::check("oneshot: send against close", [] {
         auto [to, from] = oneshot();
         bool sent = false;
         model::thread sending([&sent, t = &to] { sent = std::move(*t).send(7).has_value(); });
@@ -138,7 +138,7 @@ TEST_CASE("oneshot: a wait that is cancelled leaves the value", "[signals]") {
         }
         MODEL_REQUIRE(got == 7);
     });
-    model::check("oneshot: a choice that falls elsewhere, against send", {}, [] {
+    model::check("oneshot: a choice that falls elsewhere, against send", [] {
         auto [to, from] = oneshot();
         choice c;
         test::contested wait(from.async_recv().as_case(), c);
@@ -154,7 +154,7 @@ TEST_CASE("oneshot: a wait that is cancelled leaves the value", "[signals]") {
         }
         MODEL_REQUIRE(got == 7);
     });
-    model::check("oneshot: one choice, two senders", {}, [] {
+    model::check("oneshot: one choice, two senders", [] {
         auto [to, from] = oneshot();
         auto [other_to, other_from] = oneshot();
         choice c;
@@ -178,8 +178,8 @@ TEST_CASE("oneshot: a wait that is cancelled leaves the value", "[signals]") {
 // ---- Broadcast
 
 TEST_CASE("broadcast: a value reaches a subscriber, with what came before it", "[signals]") {
-    model::check("broadcast: send, receive", {}, sent_and_destroyed<all_of_a_broadcast>);
-    model::check("broadcast: one in the queue, one that comes", {}, [] {
+    model::check("broadcast: send, receive", sent_and_destroyed<all_of_a_broadcast>);
+    model::check("broadcast: one in the queue, one that comes", [] {
         broadcast b(1);
         auto s = b.subscribe();
         auto t = b.subscribe();
@@ -194,7 +194,7 @@ TEST_CASE("broadcast: a value reaches a subscriber, with what came before it", "
 }
 
 TEST_CASE("broadcast: a value is copied before it is pushed out, or missed", "[signals]") {
-    model::check("broadcast: two sends, one receives, capacity 1", {}, [] {
+    model::check("broadcast: two sends, one receives, capacity 1", [] {
         broadcast b(1);
         auto s = b.subscribe();
         model::thread sending([&] {
@@ -206,7 +206,7 @@ TEST_CASE("broadcast: a value is copied before it is pushed out, or missed", "[s
         MODEL_REQUIRE(got ? *got == 1 : got.error().missed == 1);
         MODEL_REQUIRE(number(s.try_recv()) == 2);
     });
-    model::check("broadcast: two receive what a third pushes out", {}, [] {
+    model::check("broadcast: two receive what a third pushes out", [] {
         broadcast b(1);
         auto s = b.subscribe();
         auto t = b.subscribe();
@@ -222,7 +222,7 @@ TEST_CASE("broadcast: a value is copied before it is pushed out, or missed", "[s
 }
 
 TEST_CASE("broadcast: no subscriber waits for what will not come", "[signals]") {
-    model::check("broadcast: the end, with a value before it", {}, [] {
+    model::check("broadcast: the end, with a value before it", [] {
         std::optional<broadcast> b(std::in_place, 1u);
         auto s = b->subscribe();
         model::thread sending([&] {
@@ -247,8 +247,8 @@ TEST_CASE("broadcast: no subscriber waits for what will not come", "[signals]") 
 // ---- Watch
 
 TEST_CASE("watch: a version reaches a waiter, with what came before it", "[signals]") {
-    model::check("watch: send, changed", {}, sent_and_destroyed<all_of_a_watch>);
-    model::check("watch: the last version, then the end, and it goes", {}, [] {
+    model::check("watch: send, changed", sent_and_destroyed<all_of_a_watch>);
+    model::check("watch: the last version, then the end, and it goes", [] {
         auto* const w = new watch;
         auto r = w->subscribe();
         model::thread sending([w] {
@@ -261,7 +261,7 @@ TEST_CASE("watch: a version reaches a waiter, with what came before it", "[signa
 }
 
 TEST_CASE("watch: a value is copied before it goes", "[signals]") {
-    model::check("watch: get against send", {}, [] {
+    model::check("watch: get against send", [] {
         watch w;
         auto r = w.subscribe();
         model::thread sending([&] { w.send(7); });
@@ -270,7 +270,7 @@ TEST_CASE("watch: a value is copied before it goes", "[signals]") {
         sending.join();
         MODEL_REQUIRE(r.has_changed() && r.see() == 7 && !r.has_changed());
     });
-    model::check("watch: two copy what a third replaces", {}, [] {
+    model::check("watch: two copy what a third replaces", [] {
         watch w;
         auto r = w.subscribe();
         auto s = w.subscribe();
@@ -281,7 +281,7 @@ TEST_CASE("watch: a value is copied before it goes", "[signals]") {
 }
 
 TEST_CASE("watch: no modification is lost", "[signals][promise.watch-modify]") {
-    model::check("watch: modify, twice", {}, [] {
+    model::check("watch: modify, twice", [] {
         watch w;
         const auto more = [&] { w.modify([](value& n) { n = n + 1; }); };
         model::thread other(more);
@@ -289,7 +289,7 @@ TEST_CASE("watch: no modification is lost", "[signals][promise.watch-modify]") {
         other.join();
         MODEL_REQUIRE(w.get() == 2);
     });
-    model::check("watch: modify against send", {}, [] {
+    model::check("watch: modify against send", [] {
         watch w;
         auto r = w.subscribe();
         model::thread sending([&] { MODEL_REQUIRE(w.send(10)); });
@@ -299,7 +299,7 @@ TEST_CASE("watch: no modification is lost", "[signals][promise.watch-modify]") {
         MODEL_REQUIRE(last == 10 || last == 11);
         MODEL_REQUIRE(r.has_changed());
     });
-    model::check("watch: get against modify", {}, [] {
+    model::check("watch: get against modify", [] {
         watch w;
         auto r = w.subscribe();
         model::thread changing([&] { w.modify([](value& n) { n = n + 1; }); });
@@ -316,7 +316,7 @@ TEST_CASE("watch: no modification is lost", "[signals][promise.watch-modify]") {
         });
         w.modify([](value& n) { n = n + 1; });
     });
-    model::check("watch: modify against close", {}, [] {
+    model::check("watch: modify against close", [] {
         watch w;
         model::thread closing([&] { w.close(); });
         const bool modified = w.modify([](value& n) { n = n + 1; });
@@ -327,7 +327,7 @@ TEST_CASE("watch: no modification is lost", "[signals][promise.watch-modify]") {
 }
 
 TEST_CASE("watch: see() marks what it has copied, and no more", "[signals]") {
-    model::check("watch: see against send", {}, [] {
+    model::check("watch: see against send", [] {
         watch w;
         auto r = w.subscribe();
         model::thread sending([&] { w.send(7); });

@@ -95,9 +95,9 @@ TEST_CASE("task_state: a wake reaches a task that is entering its wait", "[task_
         });
         MODEL_REQUIRE(s.n.taken == times);
     };
-    model::check("wake, going idle", {}, [=] { woken(1); });
+    model::check("wake, going idle", [=] { woken(1); });
     model::check("wake, going idle, weak", {.weak_failures = 1}, [=] { woken(1); });
-    model::check("wake, going idle, twice", {}, [=] { woken(2); });
+    model::check("wake, going idle, twice", [=] { woken(2); });
 }
 
 TEST_CASE("task_state: a cancellation ends a wait, or the wait does not begin", "[task_state]") {
@@ -107,10 +107,10 @@ TEST_CASE("task_state: a cancellation ends a wait, or the wait does not begin", 
         MODEL_REQUIRE(s.n.stopped == (s.c.never_ran ? 0 : 1));
         model::record(s.c.never_ran ? "never" : "stopped");
     };
-    model::check("cancel, going idle", {}, one);
+    model::check("cancel, going idle", one);
     model::check("cancel, going idle, weak", {.weak_failures = 1}, one);
     CHECK(model::outcomes({}, one) == "never stopped");
-    model::check("cancel, a wait that is refused", {}, [] {
+    model::check("cancel, a wait that is refused", [] {
         scene s(take, 2, true);
         s.t.give();
         s.begin_beside([&] { MODEL_REQUIRE(s.cancel()); });
@@ -126,12 +126,12 @@ TEST_CASE("task_state: a wait is ended by its wake or by a cancellation", "[task
         MODEL_REQUIRE(s.waits() == (s.c.never_ran ? 0 : 1));
         model::record(s.c.never_ran ? "never" : s.n.taken == 1 ? "taken" : "stopped");
     };
-    model::check("cancel, wake", {}, one);
+    model::check("cancel, wake", one);
     CHECK(model::outcomes({}, one) == "never stopped taken");
 }
 
 TEST_CASE("task_state: one of two cancellers ends the wait", "[task_state]") {
-    model::check("two cancellers", {}, [] {
+    model::check("two cancellers", [] {
         scene s(take, 1, true);
         s.n.news = 1;
         s.begin_beside([&] { s.c.cancel(); }, [&] { s.c.cancel(); });
@@ -152,7 +152,7 @@ TEST_CASE("task_state: the canceller that stops the task gives the reason", "[ta
         MODEL_REQUIRE(s.c.never_ran || s.seen == s.c.reason());
         model::record(s.c.reason() == cancel_reason::timeout ? "timeout" : "user");
     };
-    model::check("two cancellers, reasons", {}, two);
+    model::check("two cancellers, reasons", two);
     CHECK(model::outcomes({}, two) == "timeout user");
 }
 
@@ -173,9 +173,9 @@ TEST_CASE("task_state: a task whose operations are all ready is stopped when its
                       : s.n.stopped == 1 ? "late"
                                          : "stopped");
     };
-    model::check("cancel, all ready", {}, one);
+    model::check("cancel, all ready", one);
     CHECK(model::outcomes({}, one) == "late never stopped taken");
-    model::check("cancel, ready or given meanwhile", {}, [] {
+    model::check("cancel, ready or given meanwhile", [] {
         scene s(take, budget, false);
         s.n.news = 1;
         s.begin_beside([&] { s.c.cancel(); }, [&] { s.t.give(); });
@@ -186,7 +186,7 @@ TEST_CASE("task_state: a task whose operations are all ready is stopped when its
 
 TEST_CASE("task_state: a task that is woken while it is interrupted is posted once, and active",
           "[task_state]") {
-    model::check("wake, claim", {}, [] {
+    model::check("wake, claim", [] {
         state s(1, false);
         MODEL_REQUIRE(s.begin_wait());
         bool by_wake = false;
@@ -247,7 +247,7 @@ link watch_stop(scene& s) {
 
 TEST_CASE("task_state: a shield keeps a cancellation from taking effect until its end",
           "[task_state]") {
-    model::check("cancel, shielded", {}, [] {
+    model::check("cancel, shielded", [] {
         scene s(take_shielded);
         model::thread canceller([&] { s.cancel(); });
         s.c.begin();
@@ -275,7 +275,7 @@ TEST_CASE("task_state: the task that removes a shield sees the writes before the
         MODEL_REQUIRE(s.is_cancelled());
         model::record(cancelled ? "before" : "after");
     };
-    model::check("cancel, unshield", {}, one);
+    model::check("cancel, unshield", one);
     CHECK(model::outcomes({}, one) == "after before");
 }
 
@@ -289,11 +289,11 @@ TEST_CASE("task_state: a cancellation stops the stop token", "[task_state]") {
             model::record(!s.token ? "never" : in_time ? "stopped" : "late");
         };
     };
-    model::check("cancel, get_stop_token", {}, seen_by(watch_stop));
+    model::check("cancel, get_stop_token", seen_by(watch_stop));
     CHECK(model::outcomes({}, seen_by(watch_stop)) == "late never stopped");
-    model::check("cancel, unshield, token", {}, seen_by(unshield_and_see));
-    model::check("cancel, is_cancelled, token", {}, seen_by(ask_and_see));
-    model::check("cancel, wait, token", {}, seen_by(wait_and_see));
+    model::check("cancel, unshield, token", seen_by(unshield_and_see));
+    model::check("cancel, is_cancelled, token", seen_by(ask_and_see));
+    model::check("cancel, wait, token", seen_by(wait_and_see));
 }
 
 // ---- The end: the outcome and the references
@@ -320,7 +320,7 @@ struct spawned {
 };
 
 TEST_CASE("task_state: the outcome is taken or discarded, once", "[task_state]") {
-    model::check("join, end", {}, [] {
+    model::check("join, end", [] {
         spawned s(nothing());
         s.start();
         s.c.ended_gate().wait();
@@ -328,7 +328,7 @@ TEST_CASE("task_state: the outcome is taken or discarded, once", "[task_state]")
         s.c.forgo();
         s.require_end(0);
     });
-    model::check("detach, end", {}, [] {
+    model::check("detach, end", [] {
         spawned s(nothing());
         s.start();
         s.c.touched[0] = 1;
@@ -343,12 +343,12 @@ TEST_CASE("task_state: the outcome is taken or discarded, once", "[task_state]")
         s.c.forgo();
         s.require_end(ended ? 0 : 1);
     };
-    model::check("ask whether it has ended, end", {}, [=] { learned(false); });
-    model::check("cancel, end", {}, [=] { learned(true); });
+    model::check("ask whether it has ended, end", [=] { learned(false); });
+    model::check("cancel, end", [=] { learned(true); });
 }
 
 TEST_CASE("task_state: the last reference destroys the task, after all accesses", "[task_state]") {
-    model::check("three references", {}, [] {
+    model::check("three references", [] {
         spawned s(nothing());
         s.c.add_reference();
         s.start();
@@ -361,7 +361,7 @@ TEST_CASE("task_state: the last reference destroys the task, after all accesses"
         other.join();
         s.require_end(2);
     });
-    model::check("refused", {}, [] {
+    model::check("refused", [] {
         spawned s(nothing());
         s.worker.emplace([&c = s.c] { c.refuse(); });
         s.c.ended_gate().wait();
@@ -372,7 +372,7 @@ TEST_CASE("task_state: the last reference destroys the task, after all accesses"
 }
 
 TEST_CASE("task_state: the shutdown of the scheduler ends a wait", "[task_state]") {
-    model::check("close, going idle", {}, [] {
+    model::check("close, going idle", [] {
         tokens t(0);
         notes n;
         n.news = 1;

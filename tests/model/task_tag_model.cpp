@@ -29,7 +29,7 @@ private:
 } // namespace
 
 TEST_CASE("task_tag: a thread that finds a text sees what was written before it", "[task_tag]") {
-    model::check("two texts in a table of two", {}, [] {
+    model::check("two texts in a table of two", [] {
         table all;
         var<int> before[2]{var<int>{0}, var<int>{0}};
         std::uint8_t numbers[2]{};
@@ -43,7 +43,7 @@ TEST_CASE("task_tag: a thread that finds a text sees what was written before it"
         other.join();
         MODEL_REQUIRE(numbers[0] + numbers[1] == 3);
     });
-    model::check("one text, added twice", {}, [] {
+    model::check("one text, added twice", [] {
         table all;
         std::uint8_t numbers[2]{};
         const char texts[2][2] = {"a", "a"};
@@ -55,7 +55,7 @@ TEST_CASE("task_tag: a thread that finds a text sees what was written before it"
         MODEL_REQUIRE(all.find_or_add("b") == 2);
         MODEL_REQUIRE(all.find_or_add("c") == 0);
     });
-    model::check("a text is read by its number", {}, [] {
+    model::check("a text is read by its number", [] {
         table all;
         var<int> before{0};
         model::thread other([&] {
@@ -69,7 +69,7 @@ TEST_CASE("task_tag: a thread that finds a text sees what was written before it"
 }
 
 TEST_CASE("task_tag: a dump sees the text of the name and of the tag that it finds", "[task_tag]") {
-    model::check("a task sets its name and its tag", {}, [] {
+    model::check("a task sets its name and its tag", [] {
         model::task_home<platform> home;
         labelled t(home);
         var<int> text{0};

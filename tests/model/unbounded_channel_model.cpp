@@ -22,8 +22,8 @@ using waiting = receiver_of<core>;
 
 TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the channel",
           "[unbounded_channel]") {
-    model::check("unbounded: one item", {}, one_item<channel<awake>>);
-    model::check("unbounded: a thread that looks", {}, [] {
+    model::check("unbounded: one item", one_item<channel<awake>>);
+    model::check("unbounded: a thread that looks", [] {
         auto* const c = new channel<platform>;
         model::thread sending([c] { MODEL_REQUIRE(c->send(item(7))); });
         while (c->empty()) {
@@ -36,7 +36,7 @@ TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the 
 }
 
 TEST_CASE("unbounded_channel: items come in order, over segments", "[unbounded_channel]") {
-    model::check("unbounded: three items", {}, [] {
+    model::check("unbounded: three items", [] {
         auto* const c = new core;
         put(*c, 1);
         put(*c, 2); // the first segment is full
@@ -52,8 +52,8 @@ TEST_CASE("unbounded_channel: items come in order, over segments", "[unbounded_c
 
 TEST_CASE("unbounded_channel: what was sent before close is received, and then it is closed",
           "[unbounded_channel]") {
-    model::check("unbounded: send, close", {}, send_and_close<core>);
-    model::check("unbounded: close against send", {}, [] {
+    model::check("unbounded: send, close", send_and_close<core>);
+    model::check("unbounded: close against send", [] {
         channel<awake> c;
         bool sent = false;
         model::thread sending([&] { sent = c.send(item(1)).has_value(); });
@@ -63,7 +63,7 @@ TEST_CASE("unbounded_channel: what was sent before close is received, and then i
         MODEL_REQUIRE(now == (sent ? 1 : 0)); // never later
         MODEL_REQUIRE(!c.close() && c.is_closed() && c.empty());
     });
-    model::check("unbounded: two close", {}, [] {
+    model::check("unbounded: two close", [] {
         channel<platform> c;
         bool other = false;
         model::thread closing([&] { other = c.close(); });
@@ -77,9 +77,9 @@ TEST_CASE("unbounded_channel: what was sent before close is received, and then i
 
 TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch",
           "[unbounded_channel]") {
-    model::check("unbounded: two senders", {}, two_send_and_one_waits<core>);
-    model::check("unbounded: two receivers", {}, two_wait_for_a_batch<core>);
-    model::check("unbounded: two take", {}, [] {
+    model::check("unbounded: two senders", two_send_and_one_waits<core>);
+    model::check("unbounded: two receivers", two_wait_for_a_batch<core>);
+    model::check("unbounded: two take", [] {
         core c;
         put(c, 1);
         int theirs = 0;
@@ -151,7 +151,7 @@ void two_pass_on_beside_a_waiter() {
 
 TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order",
           "[unbounded_channel]") {
-    model::check("unbounded: two take what comes", {}, [] {
+    model::check("unbounded: two take what comes", [] {
         core c;
         put(c, 1);
         put(c, 2);
@@ -175,7 +175,7 @@ TEST_CASE("unbounded_channel: receivers that take the senders' items keep the or
 
 TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order, for long",
           "[unbounded_channel][.long]") {
-    model::check("unbounded: two send and receive", {}, two_send_and_receive);
+    model::check("unbounded: two send and receive", two_send_and_receive);
     model::options o = random(100'000);
     o.depth = 5;
     o.weak_failures = 1;
@@ -193,7 +193,7 @@ TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a c
             MODEL_REQUIRE(take(c) == n);
         }
     };
-    model::check("unbounded: a used channel, a waiter", {}, [use] {
+    model::check("unbounded: a used channel, a waiter", [use] {
         core c;
         use(c);
         waiting r;
@@ -201,7 +201,7 @@ TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a c
         wait_in(c, r);
         MODEL_REQUIRE(r.take() == 7);
     });
-    model::check("unbounded: a used channel, close against send", {}, [use] {
+    model::check("unbounded: a used channel, close against send", [use] {
         core c;
         use(c);
         close_against_send(c);
@@ -209,15 +209,15 @@ TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a c
 }
 
 TEST_CASE("unbounded_channel: its size is that of one instant", "[unbounded_channel]") {
-    model::check("unbounded: size of one item that comes and goes", {},
+    model::check("unbounded: size of one item that comes and goes",
                  size_of_what_comes_and_goes<core>);
-    model::check("unbounded: size, one sends and one receives", {}, [] {
+    model::check("unbounded: size, one sends and one receives", [] {
         core c;
         model::thread sending([&] { put(c, 1); });
         model::thread receiving([&] { take(c); });
         MODEL_REQUIRE(c.size() <= 1);
     });
-    model::check("unbounded: size of an item that goes and comes back", {}, [] {
+    model::check("unbounded: size of an item that goes and comes back", [] {
         core c;
         put(c, 1);
         model::thread other([&] {
@@ -230,7 +230,7 @@ TEST_CASE("unbounded_channel: its size is that of one instant", "[unbounded_chan
 
 TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was sent before",
           "[unbounded_channel]") {
-    model::check("unbounded: closed, and nothing left", {}, [] {
+    model::check("unbounded: closed, and nothing left", [] {
         core c;
         var<int> news{0};
         model::thread sending([&] {
@@ -254,7 +254,7 @@ TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was 
 
 TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves it inside",
           "[unbounded_channel]") {
-    model::check("unbounded: cancel against send", {}, a_receiver_gives_up_against_a_send<core>);
+    model::check("unbounded: cancel against send", a_receiver_gives_up_against_a_send<core>);
     model::check("unbounded: time-out against send", {.timeouts = 1}, [] {
         channel<awake> c;
         model::thread sending([&] { MODEL_REQUIRE(c.send(item(1))); });
@@ -262,11 +262,11 @@ TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves i
         sending.join();
         MODEL_REQUIRE((got ? got->take() : 0) + try_recv(c) == 1);
     });
-    model::check("unbounded: stopped before it is queued, or while", {},
+    model::check("unbounded: stopped before it is queued, or while",
                  a_receiver_is_stopped_at_any_time<core>);
-    model::check("unbounded: an item is passed on, to a waiter or a new receiver", {},
+    model::check("unbounded: an item is passed on, to a waiter or a new receiver",
                  an_item_is_passed_on<core>);
-    model::check("unbounded: an item comes back, another is received", {}, [] {
+    model::check("unbounded: an item comes back, another is received", [] {
         core c;
         put(c, 2);
         item gone(1);
@@ -275,7 +275,7 @@ TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves i
         passing.join();
         MODEL_REQUIRE(got != 0 && got + take(c) == 3 && c.size() == 0);
     });
-    model::check("unbounded: an item comes back, another closes", {}, [] {
+    model::check("unbounded: an item comes back, another closes", [] {
         core c;
         item gone(1);
         bool passed = false;
@@ -289,8 +289,8 @@ TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves i
 }
 
 TEST_CASE("unbounded_channel: one choice of two channels gets one item", "[unbounded_channel]") {
-    model::check("unbounded: one choice", {}, one_choice_of_two_channels<core>);
-    model::check("unbounded: one choice, both at once", {}, [] {
+    model::check("unbounded: one choice", one_choice_of_two_channels<core>);
+    model::check("unbounded: one choice, both at once", [] {
         core a;
         core b;
         bide::basic_choice<awake> choice;
@@ -322,14 +322,14 @@ template <class Handle> auto give_up(std::optional<Handle>& h) {
 }
 
 TEST_CASE("handles: the last sender and the last receiver go at once", "[handles]") {
-    model::check("handles: unbounded, an item inside", {}, [] {
+    model::check("handles: unbounded, an item inside", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, platform>();
         MODEL_REQUIRE(tx.send(item(1)));
         std::optional<sender<platform>> last(std::move(tx));
         model::thread leaving(give_up(last));
         const auto gone = std::move(rx);
     });
-    model::check("handles: bounded, an item inside", {}, [] {
+    model::check("handles: bounded, an item inside", [] {
         auto [tx, rx] = bide::make_channel<item, awake>(1);
         MODEL_REQUIRE(tx.try_send(item(1)));
         std::optional<bide::basic_sender<item, awake>> last(std::move(tx));
@@ -340,7 +340,7 @@ TEST_CASE("handles: the last sender and the last receiver go at once", "[handles
 
 TEST_CASE("handles: a send against the last receiver is received, discarded or comes back",
           "[handles]") {
-    model::check("handles: send, last receiver", {}, [] {
+    model::check("handles: send, last receiver", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, platform>();
         std::optional<receiver<platform>> last(std::move(rx));
         model::thread leaving(give_up(last));
@@ -354,7 +354,7 @@ TEST_CASE("handles: a send against the last receiver is received, discarded or c
 TEST_CASE(
     "handles: a thread that sees the channel closed sees what was done before each handle went",
     "[handles]") {
-    model::check("handles: two senders go", {}, [] {
+    model::check("handles: two senders go", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
         std::optional<sender<awake>> one(tx);
         std::optional<sender<awake>> two(std::move(tx));
@@ -365,7 +365,7 @@ TEST_CASE(
         MODEL_REQUIRE(!rx.recv());
         MODEL_REQUIRE(first == 1 && second == 1);
     });
-    model::check("handles: two receivers go", {}, [] {
+    model::check("handles: two receivers go", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
         std::optional<receiver<awake>> one(rx);
         std::optional<receiver<awake>> two(std::move(rx));
@@ -378,7 +378,7 @@ TEST_CASE(
             MODEL_REQUIRE(first == 1 && second == 1);
         }
     });
-    model::check("handles: copied while another goes", {}, [] {
+    model::check("handles: copied while another goes", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
         std::optional<sender<awake>> one(tx);
         model::thread leaving([&] {
@@ -397,7 +397,7 @@ template <class Receiver> test::detached receive_once(Receiver from, var<int>& g
 
 TEST_CASE("handles: an operation that waits keeps the channel, and may be the last to have it",
           "[handles]") {
-    model::check("handles: a coroutine that waits, the last sender", {}, [] {
+    model::check("handles: a coroutine that waits, the last sender", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
         std::optional<sender<awake>> last(std::move(tx));
         var<int> got{0};
@@ -406,7 +406,7 @@ TEST_CASE("handles: an operation that waits keeps the channel, and may be the la
         leaving.join();
         MODEL_REQUIRE(got == -1);
     });
-    model::check("handles: a coroutine that waits, a send, the last sender", {}, [] {
+    model::check("handles: a coroutine that waits, a send, the last sender", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
         var<int> got{0};
         std::optional<sender<awake>> last(std::move(tx));

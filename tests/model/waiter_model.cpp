@@ -36,7 +36,7 @@ TEST_CASE("waiter: a publication ends the park, and earlier writes are visible",
         MODEL_REQUIRE(w.outcome() == wait_status::granted);
         MODEL_REQUIRE(done == 1);
     };
-    model::check("publish against park", {}, body);
+    model::check("publish against park", body);
     model::check("publish against park, spurious", {.spurious = 2}, body);
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("waiter: the publication is the last access to the node", "[waiter]") 
                          w.await_outcome();
                      }
                  }));
-    model::check("destroyed after a look at the outcome", {},
+    model::check("destroyed after a look at the outcome",
                  body([](waiter& w) { MODEL_REQUIRE(w.await_outcome() == wait_status::granted); }));
     model::find("destroyed without an outcome", model::failure::lifetime, {.timeouts = 1}, [] {
         auto w = std::make_unique<waiter>();
@@ -95,7 +95,7 @@ TEST_CASE("waiter: the publication is the last access to the node", "[waiter]") 
 
 TEST_CASE("waiter: a waker runs once, after the outcome, and needs nothing of the node",
           "[waiter]") {
-    model::check("a foreign waker", {}, [] {
+    model::check("a foreign waker", [] {
         struct context {
             var<int> calls{0};
         } c;
@@ -232,7 +232,7 @@ TEST_CASE("waiter: a waiter is granted, or roused and then finds the reason", "[
         w.reset();
         MODEL_REQUIRE(done == 1);
     };
-    model::check("roused or granted", {}, body);
+    model::check("roused or granted", body);
     model::check("roused or granted, spurious", {.spurious = 2}, body);
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("waiter: a rouse and a grant at the same time end the wait once", "[wa
         w.reset();
         MODEL_REQUIRE(done == 1);
     };
-    model::check("rouse against grant", {}, body);
+    model::check("rouse against grant", body);
     model::check("rouse against grant, spurious", {.spurious = 1}, body);
 }
 
@@ -361,7 +361,7 @@ TEST_CASE("waiter: a token passes through three threads, also past a wait that e
 
 TEST_CASE("waiter: a token passes through three threads in every execution", "[waiter][.long]") {
     model::check("two waiters, one of them timed", {.timeouts = 1}, timed_and_untimed);
-    model::check("three takers of one token", {}, three_takers);
+    model::check("three takers of one token", three_takers);
 }
 
 // Does what thread_wait::stoppable() does. A thread stands for the stop token here, and its join
@@ -401,14 +401,14 @@ TEST_CASE("waiter: a stop before, during or after the wait ends it once", "[wait
         };
     };
     model::check("stop against queueing", {.spurious = 1}, body(false));
-    model::check("stop against queueing and grant", {}, body(true));
+    model::check("stop against queueing and grant", body(true));
 }
 
 // ---- Lists
 
 TEST_CASE("waiter: a list is published in order, and each node may be destroyed at once",
           "[waiter]") {
-    model::check("two of one list", {}, [] {
+    model::check("two of one list", [] {
         bide::basic_waiter_queue<platform> queue;
         auto first = std::make_unique<waiter>();
         auto second = std::make_unique<waiter>();
@@ -433,7 +433,7 @@ TEST_CASE("waiter: a list is published in order, and each node may be destroyed 
         MODEL_REQUIRE(done == 1);
     });
     // A thread that sees the second outcome also sees the first.
-    model::check("the first before the second", {}, [] {
+    model::check("the first before the second", [] {
         bide::basic_wake_list<platform> list;
         waiter first;
         waiter second;
@@ -491,11 +491,11 @@ TEST_CASE("waiter: a waker may end another wait of the same release", "[waiter]"
         MODEL_REQUIRE(!both.second && woken == 0);
         MODEL_REQUIRE(both.first.outcome() == wait_status::granted);
     };
-    model::check("a waker against a thread of the release", {}, [=] { awaits_another(false); });
-    model::check("two lists of one release", {}, [=] { awaits_another(true); });
+    model::check("a waker against a thread of the release", [=] { awaits_another(false); });
+    model::check("two lists of one release", [=] { awaits_another(true); });
     // await_outcome() on another thread ends when the node is published, the last access to the
     // node.
-    model::check("a waker and another thread", {}, [] {
+    model::check("a waker and another thread", [] {
         var<int> woken{0};
         two_of_one_release both(woken);
         auto third = std::make_unique<waiter>(1, bide::waker());
@@ -526,7 +526,7 @@ TEST_CASE("waiter: a close ends all waits and refuses new ones", "[waiter]") {
         second.join();
         MODEL_REQUIRE(t.waiters() == 0);
     };
-    model::check("close against two waits", {}, body);
+    model::check("close against two waits", body);
 }
 
 } // namespace
