@@ -68,8 +68,10 @@ protected:
     events emptied_;
 };
 
+} // namespace
+
 TEST_CASE("example: a message that is put is taken", "[example]") {
-    model::check("mailbox, 2 threads", [] {
+    model::check("mailbox, 2 threads", {}, [] {
         mailbox<model::platform> box;
         model::thread sender([&] { box.put(42); });
         BIDE_MODEL_REQUIRE(box.take() == 42);
@@ -77,7 +79,7 @@ TEST_CASE("example: a message that is put is taken", "[example]") {
 }
 
 TEST_CASE("example: a second message waits until the first is taken", "[example][.long]") {
-    model::check("mailbox, 2 threads, 2 messages", [] {
+    model::check("mailbox, 2 threads, 2 messages", {}, [] {
         mailbox<model::platform> box;
         model::thread sender([&] {
             box.put(1);
@@ -87,6 +89,8 @@ TEST_CASE("example: a second message waits until the first is taken", "[example]
         BIDE_MODEL_REQUIRE(box.take() == 2);
     });
 }
+
+namespace {
 
 template <class Mailbox> void two_senders() {
     Mailbox box;
@@ -98,8 +102,10 @@ template <class Mailbox> void two_senders() {
     BIDE_MODEL_REQUIRE(first + box.take() == 3);
 }
 
+} // namespace
+
 TEST_CASE("example: of two senders both get their message in", "[example]") {
-    model::check("mailbox, 3 threads", two_senders<mailbox<model::platform>>);
+    model::check("mailbox, 3 threads", {}, two_senders<mailbox<model::platform>>);
 }
 
 TEST_CASE("example: two senders and two receivers lose no message", "[example]") {
@@ -119,6 +125,8 @@ TEST_CASE("example: two senders and two receivers lose no message", "[example]")
 }
 
 // ---- Broken on purpose
+
+namespace {
 
 // No second look between prepare() and wait().
 template <class Platform> class hasty_mailbox : public mailbox<Platform> {
@@ -166,13 +174,15 @@ template <class Mailbox> void one_message() {
     BIDE_MODEL_REQUIRE(box.take() == 42);
 }
 
+} // namespace
+
 TEST_CASE("example: a receiver that does not look again sleeps on", "[example]") {
     model::find("no second look", model::failure::lost_wakeup, {},
                 one_message<hasty_mailbox<model::platform>>);
 }
 
 TEST_CASE("example: one event count for both sides needs three threads to fail", "[example]") {
-    model::check("one bell, 2 threads", one_message<one_bell_mailbox<model::platform>>);
+    model::check("one bell, 2 threads", {}, one_message<one_bell_mailbox<model::platform>>);
     model::find("one bell, 3 threads", model::failure::lost_wakeup, {},
                 two_senders<one_bell_mailbox<model::platform>>);
 }
@@ -180,5 +190,3 @@ TEST_CASE("example: one event count for both sides needs three threads to fail",
 TEST_CASE("example: a message that is not published is a race", "[example]") {
     model::find("relaxed", model::failure::race, {}, one_message<relaxed_mailbox<model::platform>>);
 }
-
-} // namespace
