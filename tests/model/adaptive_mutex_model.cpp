@@ -336,10 +336,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         node w(1);
         l.take_free();
         l.enqueue(w);
-        model::thread unlocking([&] {
-            data = 1;
-            l.unlock(&l);
-        });
+        model::thread unlocking(model::after_writing(data, [&] { l.unlock(&l); }));
         stop(l, w);
         while (w.outcome() != wait_status::granted && !l.barge()) {
             platform::pause();

@@ -62,10 +62,7 @@ TEST_CASE("barrier: two threads meet, and see what came before", "[barrier]") {
     model::check("barrier: one arrives, one looks and destroys it", [] {
         auto* const b = new barrier(2);
         var<int> data{0};
-        model::thread arriving([&, b] {
-            data = 1;
-            static_cast<void>(b->arrive());
-        });
+        model::thread arriving(model::after_writing(data, [b] { static_cast<void>(b->arrive()); }));
         const auto token = b->arrive();
         while (!b->try_wait(token)) {
             platform::pause();
@@ -76,10 +73,7 @@ TEST_CASE("barrier: two threads meet, and see what came before", "[barrier]") {
     model::check("barrier: one arrives, one waits and destroys it", [] {
         auto* const b = new barrier(2);
         var<int> data{0};
-        model::thread arriving([&, b] {
-            data = 1;
-            static_cast<void>(b->arrive());
-        });
+        model::thread arriving(model::after_writing(data, [b] { static_cast<void>(b->arrive()); }));
         b->arrive_and_wait();
         MODEL_REQUIRE(data == 1);
         delete b; // though the other call has not returned
@@ -130,10 +124,7 @@ TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
             await(a);
             MODEL_REQUIRE(left == 1 && right == 1);
         });
-        model::thread arriving([&, g] {
-            left = 1;
-            arrive(*g);
-        });
+        model::thread arriving(model::after_writing(left, [g] { arrive(*g); }));
         right = 1;
         arrive(*g);
         await(b);
@@ -153,10 +144,7 @@ TEST_CASE("barrier: a drop lowers what the next phase expects", "[barrier]") {
     model::check("barrier: one drops, one stays", [] {
         awake_barrier b(2);
         var<int> data{0};
-        model::thread dropping([&] {
-            data = 1;
-            b.arrive_and_drop();
-        });
+        model::thread dropping(model::after_writing(data, [&] { b.arrive_and_drop(); }));
         b.arrive_and_wait();
         MODEL_REQUIRE(data == 1);
         b.arrive_and_wait(); // alone
@@ -195,14 +183,8 @@ TEST_CASE("barrier: a wait that times out or is stopped leaves the queue", "[bar
         const auto phase = arrive(g);
         node w(phase);
         g.enqueue(w);
-        model::thread stopping([&] {
-            stopped = 1;
-            stop(g, w);
-        });
-        model::thread arriving([&] {
-            arrived = 1;
-            arrive(g);
-        });
+        model::thread stopping(model::after_writing(stopped, [&] { stop(g, w); }));
+        model::thread arriving(model::after_writing(arrived, [&] { arrive(g); }));
         w.park(deadline::never());
         MODEL_REQUIRE((w.outcome() == wait_status::granted ? arrived : stopped) == 1);
         stopping.join();

@@ -34,10 +34,7 @@ TEST_CASE("callback_wait: take() comes after the waker, and after what came befo
     const auto one = [] {
         semaphore s(0);
         var<int> data{0};
-        model::thread releasing([&] {
-            data = 1;
-            s.release();
-        });
+        model::thread releasing(model::after_writing(data, [&] { s.release(); }));
         {
             counter b;
             wait w(b.waker());

@@ -337,10 +337,7 @@ TEST_CASE("channel: a wait that is cancelled while it is served has one outcome"
         var<int> stopped{0};
         receiving a;
         a.enqueue(c);
-        model::thread stopping([&] {
-            stopped = 1;
-            stop(c, a);
-        });
+        model::thread stopping(model::after_writing(stopped, [&] { stop(c, a); }));
         model::thread other([&] { offer(c, 1); });
         await(a.w);
         MODEL_REQUIRE(a.outcome() == wait_status::granted ? a.take() == 1 : stopped == 1);
@@ -811,10 +808,7 @@ TEST_CASE("channel: what came before close is seen by a thread that sees it clos
     model::check("channel: close against is_closed()", [] {
         channel c(1);
         var<int> data{0};
-        model::thread closer([&] {
-            data = 1;
-            c.close();
-        });
+        model::thread closer(model::after_writing(data, [&] { c.close(); }));
         while (c.try_recv().error() != bide::errc::closed) {
             platform::pause();
         }

@@ -16,6 +16,14 @@ using namespace bide::model;
 void check(std::string_view name, const options& how, const body& run);
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }
 
+// What a thread does that writes plain data and then makes a call which publishes it.
+template <class Call> auto after_writing(var<int>& data, Call call) {
+    return [&data, call] {
+        data = 1;
+        call();
+    };
+}
+
 } // namespace model
 
 #define MODEL_REQUIRE(...) BIDE_MODEL_REQUIRE(__VA_ARGS__)

@@ -218,14 +218,9 @@ TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it i
         var<int> set{0};
         var<int> stopped{0};
         queued a(q, m);
-        model::thread stopping([&] {
-            stopped = 1;
-            MODEL_REQUIRE(!q.cancel(a.w, a.at, wait_status::stopped));
-        });
-        model::thread telling([&] {
-            set = 1;
-            q.notify_one();
-        });
+        model::thread stopping(model::after_writing(
+            stopped, [&] { MODEL_REQUIRE(!q.cancel(a.w, a.at, wait_status::stopped)); }));
+        model::thread telling(model::after_writing(set, [&] { q.notify_one(); }));
         await(a.w);
         MODEL_REQUIRE((a.at.outcome() == wait_status::granted ? set : stopped) == 1);
         m.unlock();

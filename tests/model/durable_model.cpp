@@ -402,10 +402,7 @@ TEST_CASE("durable: a caller of fence_gate sees what was done before earlier adm
         return [is_newer_in] {
             fence_gate gate;
             var<int> data{0};
-            model::thread newer([&] {
-                data = 1;
-                gate.admit(2);
-            });
+            model::thread newer(model::after_writing(data, [&] { gate.admit(2); }));
             MODEL_REQUIRE(!is_newer_in(gate) || data == 1);
             newer.join();
         };

@@ -24,10 +24,7 @@ TEST_CASE("event: set lets the waiter through, with what came before it", "[gate
     const auto one_waiter = [] {
         auto* const e = new event;
         var<int> data{0};
-        model::thread setting([&, e] {
-            data = 1;
-            e->set();
-        });
+        model::thread setting(model::after_writing(data, [e] { e->set(); }));
         e->wait();
         MODEL_REQUIRE(data == 1);
         delete e; // though the other one is inside of set() still
@@ -45,10 +42,7 @@ TEST_CASE("event: set lets the waiter through, with what came before it", "[gate
     model::check("event: a thread that looks", [] {
         auto* const e = new event;
         var<int> data{0};
-        model::thread setting([&, e] {
-            data = 1;
-            e->set();
-        });
+        model::thread setting(model::after_writing(data, [e] { e->set(); }));
         while (!e->is_set()) {
             platform::pause();
         }
@@ -84,10 +78,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
             a.park(deadline::never());
             MODEL_REQUIRE(data == 1);
         });
-        model::thread setting([&, g] {
-            data = 1;
-            g->arrive(1);
-        });
+        model::thread setting(model::after_writing(data, [g] { g->arrive(1); }));
         b.park(deadline::never());
         MODEL_REQUIRE(data == 1);
         delete g; // though the other calls have not returned
@@ -507,14 +498,8 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
         var<int> stopped{0};
         node w(1);
         g.enqueue(w);
-        model::thread stopping([&] {
-            stopped = 1;
-            stop(g, w);
-        });
-        model::thread setting([&] {
-            set = 1;
-            g.arrive(1);
-        });
+        model::thread stopping(model::after_writing(stopped, [&] { stop(g, w); }));
+        model::thread setting(model::after_writing(set, [&] { g.arrive(1); }));
         w.park(deadline::never());
         MODEL_REQUIRE((w.outcome() == wait_status::granted ? set : stopped) == 1);
     });
@@ -530,10 +515,7 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
         var<int> data{0};
         node w(1);
         g.enqueue(w);
-        model::thread setting([&] {
-            data = 1;
-            g.arrive(1);
-        });
+        model::thread setting(model::after_writing(data, [&] { g.arrive(1); }));
         if (g.cancel(w, wait_status::stopped)) {
             while (!g.is_open()) {
                 platform::pause();
@@ -576,10 +558,7 @@ void two_wait_and_two_arrive() {
             MODEL_REQUIRE(left == 1 && right == 1);
         }
     });
-    model::thread arriving([&] {
-        left = 1;
-        l.count_down();
-    });
+    model::thread arriving(model::after_writing(left, [&] { l.count_down(); }));
     right = 1;
     l.count_down();
     patient.join();

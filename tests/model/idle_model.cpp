@@ -451,10 +451,7 @@ TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found n
         platform::var<int> blocked{0};
         unsigned asleep = 0;
         i.announce(0, false, false);
-        model::thread blocking([&] {
-            blocked = 1;
-            asleep = i.add_blocked(1);
-        });
+        model::thread blocking(model::after_writing(blocked, [&] { asleep = i.add_blocked(1); }));
         MODEL_REQUIRE(i.wake_one() == 0);
         const bool needs_replacement = i.needs_replacement();
         MODEL_REQUIRE(!needs_replacement || blocked == 1);

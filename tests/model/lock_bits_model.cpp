@@ -91,10 +91,8 @@ TEST_CASE("lock_bits: changes of other threads to the word stay and publish thei
     model::check("a flag set beside the lock", {.weak_failures = 1}, [] {
         counter<> c;
         var<int> news{0};
-        model::thread outsider([&] {
-            news = 1;
-            c.word.fetch_or(flag, std::memory_order_release);
-        });
+        model::thread outsider(
+            model::after_writing(news, [&] { c.word.fetch_or(flag, std::memory_order_release); }));
         model::thread holder([&] { c.step(); });
         const std::uint32_t seen = lock::acquire(c.word);
         c.value = c.value + 1;

@@ -95,10 +95,7 @@ TEST_CASE("notify: what comes before a notification comes before the waits that 
     model::check("notify: one waits, one notifies one", {.spurious = 1, .weak_failures = 1}, [] {
         notify n;
         var<int> data{0};
-        model::thread telling([&] {
-            data = 1;
-            n.notify_one();
-        });
+        model::thread telling(model::after_writing(data, [&] { n.notify_one(); }));
         n.wait();
         MODEL_REQUIRE(data == 1);
     });

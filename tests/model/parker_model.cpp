@@ -1,5 +1,4 @@
 #include <bide/core/parker.hpp>
-#include <model/after_writing.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 

@@ -59,10 +59,7 @@ void take_token(bool drives) {
     quiet_driver d;
     sleeper s;
     var<int> news{0};
-    model::thread leaving([&] {
-        news = 1;
-        s.unpark(&d);
-    });
+    model::thread leaving(model::after_writing(news, [&] { s.unpark(&d); }));
     MODEL_REQUIRE(s.park(deadline::never(), drives ? &d : nullptr));
     MODEL_REQUIRE(news == 1);
     leaving.join();

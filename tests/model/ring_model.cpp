@@ -377,10 +377,7 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
         tube r(1);
         r.push(1);
         var<int> data{0};
-        model::thread closing([&] {
-            data = 1;
-            MODEL_REQUIRE(r.close());
-        });
+        model::thread closing(model::after_writing(data, [&] { MODEL_REQUIRE(r.close()); }));
         MODEL_REQUIRE(r.pop() == 1);
         attempt why{};
         MODEL_REQUIRE(r.pop(&why) == 0);

@@ -61,10 +61,7 @@ void pusher_and_stopper() {
     scene s;
     var<int> told{0};
     model::thread pusher([&] { s.loop.push(s.a); });
-    model::thread stopper([&] {
-        told = 1;
-        s.loop.stop_run();
-    });
+    model::thread stopper(model::after_writing(told, [&] { s.loop.stop_run(); }));
     s.run();
     MODEL_REQUIRE(told == 1);
     s.run_until(1);

@@ -2,7 +2,6 @@
 // No permit is made or lost, and the acquirer sees what came before the release.
 
 #include <bide/sync/semaphore.hpp>
-#include <model/after_writing.hpp>
 #include <model/queued.hpp>
 #include <support/test.hpp>
 

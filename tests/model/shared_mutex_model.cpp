@@ -1,7 +1,6 @@
 // shared_mutex: a writer is alone, readers are not; no waiter is passed over.
 
 #include <bide/sync/shared_mutex.hpp>
-#include <model/after_writing.hpp>
 #include <model/queued.hpp>
 #include <support/test.hpp>
 
@@ -116,10 +115,8 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
         if (a_writer_waits) {
             writer.emplace(q, all);
         }
-        model::thread reader([&] {
-            read = 1;
-            MODEL_REQUIRE(q.give(1, all_of_them));
-        });
+        model::thread reader(
+            model::after_writing(read, [&] { MODEL_REQUIRE(q.give(1, all_of_them)); }));
         node upgrade(rest);
         if (q.enqueue_first(upgrade) == wait_status::waiting) {
             upgrade.park(deadline::never());

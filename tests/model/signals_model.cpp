@@ -4,7 +4,6 @@
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/watch.hpp>
-#include <model/after_writing.hpp>
 #include <model/sync_support.hpp>
 #include <support/contested.hpp>
 #include <support/test.hpp>

@@ -95,10 +95,8 @@ TEST_CASE("stop_token: a stop orders what the standard says, and no more", "[sto
         model::stop_source source;
         var<int> registered{0};
         var<int> requested{0};
-        model::thread stopper([&] {
-            requested = 1;
-            MODEL_REQUIRE(source.request_stop());
-        });
+        model::thread stopper(
+            model::after_writing(requested, [&] { MODEL_REQUIRE(source.request_stop()); }));
         registered = 1;
         const model::stop_callback callback(source.get_token(), [&] {
             MODEL_REQUIRE(registered == 1); // on either thread

@@ -68,10 +68,7 @@ TEST_CASE("stoppable_wait: the waiter that learned of the stop sees what came be
         semaphore s(0);
         source stop;
         var<int> reason{0};
-        model::thread stopping([&] {
-            reason = 1;
-            stop.request_stop();
-        });
+        model::thread stopping(model::after_writing(reason, [&] { stop.request_stop(); }));
         MODEL_REQUIRE(!s.acquire(stop.get_token()));
         MODEL_REQUIRE(reason == 1);
     });

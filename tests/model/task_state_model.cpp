@@ -263,10 +263,7 @@ TEST_CASE("task_state: the task that removes a shield sees the writes before the
     const auto one = [] {
         state s(1, false);
         var<int> news{0};
-        model::thread canceller([&] {
-            news = 1;
-            s.cancel();
-        });
+        model::thread canceller(model::after_writing(news, [&] { s.cancel(); }));
         MODEL_REQUIRE(s.shield() && s.shield());
         MODEL_REQUIRE(!s.unshield());
         const bool cancelled = s.unshield();

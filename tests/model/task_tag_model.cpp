@@ -58,10 +58,8 @@ TEST_CASE("task_tag: a thread that finds a text sees what was written before it"
     model::check("a text is read by its number", [] {
         table all;
         var<int> before{0};
-        model::thread other([&] {
-            before = 1;
-            MODEL_REQUIRE(all.find_or_add("a") == 1);
-        });
+        model::thread other(
+            model::after_writing(before, [&] { MODEL_REQUIRE(all.find_or_add("a") == 1); }));
         if (all.text_of(1) != nullptr) {
             MODEL_REQUIRE(before == 1);
         }

@@ -4,7 +4,6 @@
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <model/after_writing.hpp>
 #include <model/core_support.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>

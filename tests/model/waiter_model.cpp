@@ -2,7 +2,6 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
-#include <model/after_writing.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 #include <support/tokens.hpp>
