@@ -49,9 +49,8 @@ enum class unlocks { at_once, once_it_sleeps };
 void overtaken(int rounds, unlocks when) {
     adaptive_lock l;
     var<int> data{0};
-    node head(1);
     l.take_free();
-    l.enqueue(head);
+    queued head(l);
     model::thread waiting([&] {
         l.await(head, deadline::never());
         increment(data);
@@ -103,11 +102,9 @@ TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_m
     model::check("adaptive_mutex: two in the queue", [] {
         adaptive_lock l;
         var<int> data{0};
-        node first(1);
-        node second(1);
         l.take_free();
-        l.enqueue(first);
-        l.enqueue(second);
+        queued first(l);
+        queued second(l);
         model::thread waiting([&] {
             l.await(first, deadline::never());
             increment(data);
@@ -245,11 +242,9 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mute
 void head_times_out() {
     adaptive_lock l;
     var<int> data{0};
-    node head(1);
-    node next(1, increments(data));
     l.take_free();
-    l.enqueue(head);
-    l.enqueue(next);
+    queued head(l);
+    queued next(l, 1, increments(data));
     model::thread waiting([&] {
         if (l.await(head, deadline::at_ns(1)) || !l.cancel(head, wait_status::timed_out)) {
             await(head);
@@ -275,11 +270,9 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive
     model::check("adaptive_mutex: stop of a head that was woken", [] {
         adaptive_lock l;
         var<int> data{0};
-        node head(1);
-        node next(1, increments(data));
         l.take_free();
-        l.enqueue(head);
-        l.enqueue(next);
+        queued head(l);
+        queued next(l, 1, increments(data));
         head.sleep(deadline::at_ns(0)); // asks to be woken
         l.unlock(&l);                   // wakes it: the mutex floats
         model::thread stopping([&] { stop(l, head); });
@@ -300,9 +293,8 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
     model::check("adaptive_mutex: stop against unlock", [] {
         adaptive_lock l;
         var<int> data{0};
-        node w(1);
         l.take_free();
-        l.enqueue(w);
+        queued w(l);
         model::thread stopping([&] { stop(l, w); });
         increment(data);
         l.unlock(&l);
@@ -313,9 +305,8 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
     model::check("adaptive_mutex: stop of a waiter that takes it", [] {
         adaptive_lock l;
         var<int> data{0};
-        node w(1);
         l.take_free();
-        l.enqueue(w);
+        queued w(l);
         model::thread waiting([&] {
             l.await(w, deadline::never());
             if (w.outcome() == wait_status::granted || l.barge()) {
@@ -333,9 +324,8 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
     model::check("adaptive_mutex: one stops, the other unlocks and locks", [] {
         adaptive_lock l;
         var<int> data{0};
-        node w(1);
         l.take_free();
-        l.enqueue(w);
+        queued w(l);
         model::thread unlocking(model::after_writing(data, [&] { l.unlock(&l); }));
         stop(l, w);
         while (w.outcome() != wait_status::granted && !l.barge()) {
@@ -359,11 +349,9 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
     model::check("adaptive_mutex: one behind the head is stopped", [] {
         adaptive_lock l;
         var<int> data{0};
-        node first(1);
-        node second(1);
         l.take_free();
-        l.enqueue(first);
-        l.enqueue(second);
+        queued first(l);
+        queued second(l);
         model::thread stopping([&] { stop(l, second); });
         increment(data);
         l.unlock(&l);

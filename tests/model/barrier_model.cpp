@@ -100,8 +100,7 @@ TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
         gate g(2);
         var<int> data{0};
         const auto phase = arrive(g);
-        node first(phase);
-        g.enqueue(first);
+        queued first(g, phase);
         model::thread second([&] {
             g.wait_until(phase, deadline::never());
             MODEL_REQUIRE(data == 1);
@@ -116,10 +115,8 @@ TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
         auto* const g = new gate(2);
         var<int> left{0};
         var<int> right{0};
-        node a(0);
-        node b(0);
-        g->enqueue(a);
-        g->enqueue(b);
+        queued a(*g, 0);
+        queued b(*g, 0);
         model::thread other([&] {
             await(a);
             MODEL_REQUIRE(left == 1 && right == 1);
@@ -181,8 +178,7 @@ TEST_CASE("barrier: a wait that times out or is stopped leaves the queue", "[bar
         var<int> arrived{0};
         var<int> stopped{0};
         const auto phase = arrive(g);
-        node w(phase);
-        g.enqueue(w);
+        queued w(g, phase);
         model::thread stopping(model::after_writing(stopped, [&] { stop(g, w); }));
         model::thread arriving(model::after_writing(arrived, [&] { arrive(g); }));
         w.park(deadline::never());
@@ -193,10 +189,8 @@ TEST_CASE("barrier: a wait that times out or is stopped leaves the queue", "[bar
     });
     model::check("barrier: a waiter leaves while two arrive", [] {
         gate g(2);
-        node w(0);
-        node stays(0);
-        g.enqueue(w);
-        g.enqueue(stays);
+        queued w(g, 0);
+        queued stays(g, 0);
         model::thread arriving([&] { arrive(g); });
         if (!g.cancel(w, wait_status::stopped)) {
             await(w);

@@ -257,9 +257,8 @@ TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind i
                  {.timeouts = 1}, [] {
                      permits p;
                      MODEL_REQUIRE(p.try_take_one());
-                     node writer(permits::all);
                      node reader(1);
-                     p.enqueue(writer);
+                     queued writer(p, permits::all);
                      p.in_queue().enqueue(reader);
                      model::thread waiting([&] {
                          if (!writer.park(deadline::at_ns(1))) {

@@ -21,15 +21,6 @@ using awake_core = basic_core<awake>;
 using awake_receiving = basic_receiving<awake>;
 using awake_sending = basic_sending<awake>;
 
-// One case for each capacity.
-template <class Body>
-void check(const std::string& name, std::vector<std::size_t> capacities, model::options o,
-           const Body& body) {
-    for (const std::size_t n : capacities) {
-        model::check(name + ", capacity " + std::to_string(n), o, [&body, n] { body(n); });
-    }
-}
-
 // A channel and two waits of one side: to receive from an empty channel, or to send into a full one.
 template <class Wait> struct scene {
     static constexpr bool receives = Wait::which == side::receiving;
@@ -198,8 +189,7 @@ TEST_CASE("channel: two that come are served by one, for long", "[channel][.long
 TEST_CASE("channel: a waiter is served once, while another thread tries", "[channel]") {
     check("channel: one queued to receive, one tries, one sends", {0, 1, 2}, {}, [](std::size_t n) {
         awake_core c(n);
-        awake_receiving a;
-        a.enqueue(c);
+        awake_receiving a(c);
         int b = 0;
         model::thread trying([&] { b = poll(c); });
         model::thread sending([&] { put(c, 1); });
@@ -240,8 +230,7 @@ struct received_items {
 // but not if its 1 is behind the slot that the first one has claimed and not published.
 void two_of_one_sender(std::size_t n, bool tries, bool closes) {
     awake_core c(n);
-    awake_receiving waits;
-    waits.enqueue(c);
+    awake_receiving waits(c);
     std::array<bool, 2> sent{};
     bool other_sent = false;
     const auto into_ring = [&c](item i) {
@@ -292,8 +281,7 @@ TEST_CASE("channel: an item for a waiting receiver does not overtake another of 
 TEST_CASE("channel: a wait that is cancelled while it is served has one outcome", "[channel]") {
     check("channel: a receiver that is cancelled", {0, 1}, {}, [](std::size_t n) {
         core c(n);
-        receiving a;
-        a.enqueue(c);
+        receiving a(c);
         wait_status sent{};
         model::thread other([&] { sent = offer(c, 1); });
         const bool cancelled = a.cancel(c);
@@ -311,8 +299,7 @@ TEST_CASE("channel: a wait that is cancelled while it is served has one outcome"
         if (n == 1) {
             offer(c, 1);
         }
-        sending a(2);
-        a.enqueue(c);
+        sending a(c, 2);
         int got = 0;
         model::thread other([&] { got = poll(c); });
         const bool cancelled = a.cancel(c);
@@ -322,10 +309,8 @@ TEST_CASE("channel: a wait that is cancelled while it is served has one outcome"
     });
     check("channel: the first of two receivers is cancelled", {0, 1}, {}, [](std::size_t n) {
         awake_core c(n);
-        awake_receiving a;
-        awake_receiving b;
-        a.enqueue(c);
-        b.enqueue(c);
+        awake_receiving a(c);
+        awake_receiving b(c);
         model::thread other([&] { put(c, 1); });
         const bool cancelled = a.cancel(c);
         await((cancelled ? b : a).w);
@@ -335,8 +320,7 @@ TEST_CASE("channel: a wait that is cancelled while it is served has one outcome"
     check("channel: stopped by another", {0, 1}, {}, [](std::size_t n) {
         core c(n);
         var<int> stopped{0};
-        receiving a;
-        a.enqueue(c);
+        receiving a(c);
         model::thread stopping(model::after_writing(stopped, [&] { stop(c, a); }));
         model::thread other([&] { offer(c, 1); });
         await(a.w);
@@ -428,8 +412,7 @@ test::detached send_detached(basic_channel<awake>& c, int v, var<int>& sent) {
 TEST_CASE("channel: an item of a receiver that is destroyed goes to the next waiter", "[channel]") {
     check("channel: passed on to a waiter", {0, 1}, {}, [](std::size_t n) {
         core c(n);
-        receiving next;
-        next.enqueue(c);
+        receiving next(c);
         item late(1);
         bool passed = false;
         model::thread passing([&] { passed = c.pass_on(late); });
@@ -441,10 +424,8 @@ TEST_CASE("channel: an item of a receiver that is destroyed goes to the next wai
     });
     check("channel: passed on to the second of two", {0, 1}, {}, [](std::size_t n) {
         core c(n);
-        receiving first;
-        receiving next;
-        first.enqueue(c);
-        next.enqueue(c);
+        receiving first(c);
+        receiving next(c);
         item late(1);
         model::thread passing([&] { MODEL_REQUIRE(c.pass_on(late)); });
         const bool cancelled = first.cancel(c);
@@ -561,8 +542,7 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
               for (std::size_t i = 0; i < n; ++i) {
                   offer(c, 1);
               }
-              sending waits(100);
-              waits.enqueue(c);
+              sending waits(c, 100);
               passing_on<core> back{c, 10};
               model::thread passing([&] { back(); });
               int sum = poll(c);
@@ -574,8 +554,7 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
           });
     check("channel: two come back, a receiver waits", {0, 1}, {}, [](std::size_t n) {
         core c(n);
-        receiving waits;
-        waits.enqueue(c);
+        receiving waits(c);
         passing_on<core> one{c, 1};
         passing_on<core> two{c, 2};
         model::thread passing([&] { one(); });
@@ -588,8 +567,7 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
     check("channel: comes back, a receiver waits, another is sent", {0, 1, 2}, {},
           [](std::size_t n) {
               core c(n);
-              receiving waits;
-              waits.enqueue(c);
+              receiving waits(c);
               passing_on<core> back{c, 1};
               model::thread passing([&] { back(); });
               const bool sent = offer(c, 2) == wait_status::granted;
@@ -621,8 +599,7 @@ TEST_CASE("channel: nothing comes back into a channel that was closed and draine
     });
     check("channel: comes back, a receiver waits, another closes", {0, 1}, {}, [](std::size_t n) {
         core c(n);
-        receiving waits;
-        waits.enqueue(c);
+        receiving waits(c);
         passing_on<core> back{c, 1};
         model::thread passing([&] { back(); });
         c.close();
@@ -736,10 +713,8 @@ TEST_CASE("channel: a send that was accepted before close is received", "[channe
     });
     check("channel: close, a send and a receiver that waits", {0, 1}, {}, [](std::size_t n) {
         awake_core c(n);
-        awake_receiving a;
-        awake_receiving b;
-        a.enqueue(c);
-        b.enqueue(c);
+        awake_receiving a(c);
+        awake_receiving b(c);
         wait_status sent{};
         model::thread sending([&] { sent = offer(c, 1); });
         model::thread closing([&] { MODEL_REQUIRE(c.close()); });
@@ -769,10 +744,8 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
     check("channel: waiting senders get their items back, but for one", {1}, {}, [](std::size_t n) {
         awake_core c(n);
         offer(c, 1);
-        awake_sending a(10);
-        awake_sending b(20);
-        a.enqueue(c);
-        b.enqueue(c);
+        awake_sending a(c, 10);
+        awake_sending b(c, 20);
         int got = 0;
         model::thread receiving([&] { got = get(c); });
         model::thread closing([&] { c.close(); });
@@ -787,10 +760,8 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
     check("channel: close against close and a wait that is cancelled", {0, 1}, {},
           [](std::size_t n) {
               awake_core c(n);
-              awake_receiving a;
-              awake_receiving b;
-              a.enqueue(c);
-              b.enqueue(c);
+              awake_receiving a(c);
+              awake_receiving b(c);
               bool other = false;
               model::thread closing([&] { other = c.close(); });
               const bool cancelled = a.cancel(c);
@@ -819,9 +790,8 @@ TEST_CASE("channel: what came before close is seen by a thread that sees it clos
 TEST_CASE("channel: a batch serves every waiter", "[channel]") {
     check("channel: two queued receivers, one batch", {0, 1, 2}, {}, [](std::size_t n) {
         auto* const c = new awake_core(n);
-        awake_receiving a;
         awake_receiving b;
-        a.enqueue(*c);
+        awake_receiving a(*c);
         model::thread coming([&, c] { wait_in(*c, b); });
         model::thread sending([c] { put_all(*c, {1, 2}); });
         await(a.w);
@@ -834,9 +804,8 @@ TEST_CASE("channel: a batch serves every waiter", "[channel]") {
         for (std::size_t i = 1; i <= n; ++i) {
             offer(c, 1);
         }
-        awake_sending a(10);
         awake_sending b(20);
-        a.enqueue(c);
+        awake_sending a(c, 10);
         model::thread coming([&] { wait_in(c, b); });
         int got = 0;
         std::size_t count = 0;

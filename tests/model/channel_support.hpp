@@ -103,34 +103,37 @@ template <class Platform> int get(basic_core<Platform>& c) noexcept {
     return v;
 }
 
-// A node, and what it is to bring or to take along. Whose it is looks, and does not sleep.
-template <class Platform> struct basic_receiving {
-    using core = basic_core<Platform>;
-    static constexpr side which = side::receiving;
+// A node, and what it is to bring or to take along. Whose it is looks, and does not sleep. With a channel, it waits there
+// when the body begins.
+template <class Core, class Platform, side Which> struct basic_wait {
+    using core = Core;
+    static constexpr side which = Which;
 
-    basic_receiving() noexcept { w.carry(to); }
-    wait_status enqueue(core& c) noexcept { return c.enqueue(w, which); }
-    bool cancel(core& c) noexcept { return c.cancel(w, which, wait_status::stopped); }
+    wait_status enqueue(Core& c) noexcept { return c.enqueue(w, Which); }
+    bool cancel(Core& c) noexcept { return c.cancel(w, Which, wait_status::stopped); }
     wait_status outcome() const noexcept { return w.outcome(); }
+
+    bide::basic_waiter<Platform> w;
+};
+template <class Core, class Platform>
+struct receiving_from : basic_wait<Core, Platform, side::receiving> {
+    receiving_from() noexcept { this->w.carry(to); }
+    explicit receiving_from(Core& c) noexcept : receiving_from() { this->enqueue(c); }
     int take() noexcept { return value_of(std::exchange(got, std::nullopt)); }
 
     std::optional<item> got;
     bide::detail::destination to{got};
-    bide::basic_waiter<Platform> w;
 };
-template <class Platform> struct basic_sending {
-    using core = basic_core<Platform>;
-    static constexpr side which = side::sending;
-
-    explicit basic_sending(int v) noexcept : value(v) { w.carry(value); }
-    wait_status enqueue(core& c) noexcept { return c.enqueue(w, which); }
-    bool cancel(core& c) noexcept { return c.cancel(w, which, wait_status::stopped); }
-    wait_status outcome() const noexcept { return w.outcome(); }
+template <class Core, class Platform>
+struct sending_to : basic_wait<Core, Platform, side::sending> {
+    explicit sending_to(int v) noexcept : value(v) { this->w.carry(value); }
+    sending_to(Core& c, int v) noexcept : sending_to(v) { this->enqueue(c); }
     bool is_gone() const noexcept { return value.value == 0; }
 
     item value;
-    bide::basic_waiter<Platform> w;
 };
+template <class Platform> using basic_receiving = receiving_from<basic_core<Platform>, Platform>;
+template <class Platform> using basic_sending = sending_to<basic_core<Platform>, Platform>;
 
 // What a stop does, on the thread that requests it (thread_wait::stoppable).
 template <class Core, class Wait> void stop(Core& c, Wait& wait) {
@@ -145,6 +148,15 @@ template <class Core, class Wait> wait_status wait_in(Core& c, Wait& wait) {
         await(wait.w);
     }
     return wait.outcome();
+}
+
+// One case for each capacity.
+template <class Body>
+void check(const std::string& name, std::vector<std::size_t> capacities, model::options o,
+           const Body& body) {
+    for (const std::size_t n : capacities) {
+        model::check(name + ", capacity " + std::to_string(n), o, [&body, n] { body(n); });
+    }
 }
 
 } // namespace channel_model

@@ -5,7 +5,7 @@
 
 #include <bide/model/check.hpp>
 
-#include <string_view>
+#include <string>
 
 namespace model {
 
@@ -15,6 +15,12 @@ using namespace bide::model;
 // explored: all, if there are no more, and else as many at random.
 void check(std::string_view name, const options& how, const body& run);
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }
+
+// Also with spurious failures of weak compare-exchanges.
+inline void check_weak(const std::string& name, const body& run) {
+    check(name, run);
+    check(name + ", weak", {.weak_failures = 1}, run);
+}
 
 // What a thread does that writes plain data and then makes a call which publishes it.
 template <class Call> auto after_writing(var<int>& data, Call call) {

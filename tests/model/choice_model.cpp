@@ -107,87 +107,76 @@ TEST_CASE("choice: exactly one of two releasers decides it", "[choice]") {
 
 TEST_CASE("choice: of two waits on two channels one gets an item, and the other item stays",
           "[choice]") {
-    for (const std::size_t n : {0U, 1U}) {
-        model::check(n == 0 ? "choice: two senders and one receiver on either, capacity 0"
-                            : "choice: two senders and one receiver on either",
-                     {}, [n] {
-                         core left(n);
-                         core right(n);
-                         choice c;
-                         receiving a;
-                         receiving b;
-                         contest(c, a, b);
-                         a.enqueue(left);
-                         b.enqueue(right);
-                         wait_status other{};
-                         model::thread sending([&] { other = offer(left, 1); });
-                         const wait_status mine = offer(right, 2);
-                         sending.join();
-                         MODEL_REQUIRE(a.got.has_value() != b.got.has_value());
-                         a.cancel(left);
-                         b.cancel(right);
-                         MODEL_REQUIRE(n == 0 ? mine != other
-                                              : mine == wait_status::granted &&
-                                                    other == wait_status::granted);
-                         const int taken = a.got ? a.take() : b.take();
-                         MODEL_REQUIRE(taken + poll(left) + poll(right) ==
-                                       (mine == wait_status::granted ? 2 : 0) +
-                                           (other == wait_status::granted ? 1 : 0));
-                     });
-        model::check(n == 0 ? "choice: two receivers and one sender on either, capacity 0"
-                            : "choice: two receivers and one sender on either",
-                     {}, [n] {
-                         core left(n);
-                         core right(n);
-                         if (n == 1) {
-                             offer(left, 1);
-                             offer(right, 2);
-                         }
-                         choice c;
-                         sending a(10);
-                         sending b(20);
-                         contest(c, a, b);
-                         a.enqueue(left);
-                         b.enqueue(right);
-                         int other = 0;
-                         model::thread receiving([&] { other = poll(left); });
-                         const int mine = poll(right);
-                         receiving.join();
-                         MODEL_REQUIRE(a.is_gone() != b.is_gone());
-                         a.cancel(left);
-                         b.cancel(right);
-                         MODEL_REQUIRE(mine + other + poll(left) + poll(right) ==
-                                       (a.is_gone() ? 10 : 20) + (n == 1 ? 3 : 0));
-                     });
-    }
+    check("choice: two senders and one receiver on either", {0, 1}, {}, [](std::size_t n) {
+        core left(n);
+        core right(n);
+        choice c;
+        receiving a;
+        receiving b;
+        contest(c, a, b);
+        a.enqueue(left);
+        b.enqueue(right);
+        wait_status other{};
+        model::thread sending([&] { other = offer(left, 1); });
+        const wait_status mine = offer(right, 2);
+        sending.join();
+        MODEL_REQUIRE(a.got.has_value() != b.got.has_value());
+        a.cancel(left);
+        b.cancel(right);
+        MODEL_REQUIRE(n == 0 ? mine != other
+                             : mine == wait_status::granted && other == wait_status::granted);
+        const int taken = a.got ? a.take() : b.take();
+        MODEL_REQUIRE(taken + poll(left) + poll(right) ==
+                      (mine == wait_status::granted ? 2 : 0) +
+                          (other == wait_status::granted ? 1 : 0));
+    });
+    check("choice: two receivers and one sender on either", {0, 1}, {}, [](std::size_t n) {
+        core left(n);
+        core right(n);
+        if (n == 1) {
+            offer(left, 1);
+            offer(right, 2);
+        }
+        choice c;
+        sending a(10);
+        sending b(20);
+        contest(c, a, b);
+        a.enqueue(left);
+        b.enqueue(right);
+        int other = 0;
+        model::thread receiving([&] { other = poll(left); });
+        const int mine = poll(right);
+        receiving.join();
+        MODEL_REQUIRE(a.is_gone() != b.is_gone());
+        a.cancel(left);
+        b.cancel(right);
+        MODEL_REQUIRE(mine + other + poll(left) + poll(right) ==
+                      (a.is_gone() ? 10 : 20) + (n == 1 ? 3 : 0));
+    });
 }
 
 // The wait that is not chosen is not the last in its queue.
 TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen", "[choice]") {
-    for (const std::size_t n : {0U, 1U}) {
-        model::check(n == 0 ? "choice: an item for the one behind, capacity 0"
-                            : "choice: an item for the one behind",
-                     {}, [n] {
-                         awake_core left(n);
-                         awake_core right(n);
-                         awake_choice c;
-                         awake_receiving a;
-                         awake_receiving b;
-                         awake_receiving behind;
-                         contest(c, a, b);
-                         a.enqueue(left);
-                         b.enqueue(right);
-                         behind.enqueue(left);
-                         model::thread sending([&] { put(left, 1); });
-                         offer(right, 2);
-                         sending.join();
-                         MODEL_REQUIRE(a.got ? !b.got : b.got && behind.got);
-                         if (a.got) {
-                             b.cancel(right);
-                             behind.cancel(left);
-                         }
-                     });
-    }
+    check("choice: an item for the one behind", {0, 1}, {}, [](std::size_t n) {
+        awake_core left(n);
+        awake_core right(n);
+        awake_choice c;
+        awake_receiving a;
+        awake_receiving b;
+        awake_receiving behind;
+        contest(c, a, b);
+        a.enqueue(left);
+        b.enqueue(right);
+        behind.enqueue(left);
+        model::thread sending([&] { put(left, 1); });
+        offer(right, 2);
+        sending.join();
+        MODEL_REQUIRE(a.got ? !b.got : b.got && behind.got);
+        if (a.got) {
+            b.cancel(right);
+            behind.cancel(left);
+        }
+    });
     model::check("choice: permits that came in part", [] {
         permit_queue q(1);
         gate g(1);

@@ -70,9 +70,9 @@ template <class Mutex> void two_wait(bool all) {
 }
 
 // A waiter of `m` that is queued, and whose owner only looks.
-struct queued {
+struct queued_in {
     template <class Mutex>
-    queued(condition_queue& q, Mutex& m) : at(lock_kind(std::unique_lock(m, std::defer_lock))) {
+    queued_in(condition_queue& q, Mutex& m) : at(lock_kind(std::unique_lock(m, std::defer_lock))) {
         m.lock();
         MODEL_REQUIRE(q.enqueue(w, at) == wait_status::waiting);
         m.unlock();
@@ -82,11 +82,11 @@ struct queued {
 };
 
 // Passes the mutex through the two waiters, as far as they are granted it. Returns their number.
-template <class Mutex> int pass_through(Mutex& m, queued& a, queued& b) {
+template <class Mutex> int pass_through(Mutex& m, queued_in& a, queued_in& b) {
     bool passed[2] = {};
     int n = 0;
     for (int again = 0; again < 2; ++again) {
-        for (queued* const one : {&a, &b}) {
+        for (queued_in* const one : {&a, &b}) {
             bool& done = passed[one == &a ? 0 : 1];
             if (!done && one->w.is_complete()) {
                 done = true;
@@ -128,8 +128,8 @@ TEST_CASE("condition_variable: each of two waiters gets its notification and the
     model::check("condition: two in the queue, two that notify one", [] {
         awake_mutex m;
         condition_queue q;
-        queued a(q, m);
-        queued b(q, m);
+        queued_in a(q, m);
+        queued_in b(q, m);
         model::thread other([&] { q.notify_one(); });
         q.notify_one();
         other.join();
@@ -139,8 +139,8 @@ TEST_CASE("condition_variable: each of two waiters gets its notification and the
         awake_mutex m;
         condition_queue q;
         var<int> data{0};
-        queued a(q, m);
-        queued b(q, m);
+        queued_in a(q, m);
+        queued_in b(q, m);
         model::thread locking([&] {
             const std::scoped_lock held(m);
             increment(data);
@@ -193,8 +193,8 @@ TEST_CASE("condition_variable: a wait that times out has the mutex, and one outc
     model::check("condition: the time-out of one, a notification", {.timeouts = 1}, [] {
         awake_mutex m;
         condition_queue q;
-        queued impatient(q, m);
-        queued patient(q, m);
+        queued_in impatient(q, m);
+        queued_in patient(q, m);
         model::thread waiting([&] {
             if (!impatient.w.park(deadline::at_ns(1))) {
                 MODEL_REQUIRE(!q.cancel(impatient.w, impatient.at, wait_status::timed_out));
@@ -217,7 +217,7 @@ TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it i
         condition_queue q;
         var<int> set{0};
         var<int> stopped{0};
-        queued a(q, m);
+        queued_in a(q, m);
         model::thread stopping(model::after_writing(
             stopped, [&] { MODEL_REQUIRE(!q.cancel(a.w, a.at, wait_status::stopped)); }));
         model::thread telling(model::after_writing(set, [&] { q.notify_one(); }));
@@ -228,8 +228,8 @@ TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it i
     model::check("condition: stop of the first against notify_one", [] {
         awake_mutex m;
         condition_queue q;
-        queued a(q, m);
-        queued b(q, m);
+        queued_in a(q, m);
+        queued_in b(q, m);
         model::thread stopping([&] { q.cancel(a.w, a.at, wait_status::stopped); });
         q.notify_one();
         stopping.join();
@@ -265,8 +265,8 @@ TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the
         awake_mutex m;
         std::optional<condition_queue> q(std::in_place);
         condition_queue& gone = *q;
-        queued a(*q, m);
-        queued b(*q, m);
+        queued_in a(*q, m);
+        queued_in b(*q, m);
         model::thread locking([&] {
             m.lock();
             m.unlock();

@@ -26,27 +26,8 @@ template <class Core> int take(Core& c) {
     return value_of(std::move(got));
 }
 
-// A receiver and a sender that wait, in the hand of the body.
-template <class Core> struct receiver_of {
-    std::optional<item> got;
-    bide::detail::destination to{got};
-    bide::basic_waiter<awake> w;
-
-    receiver_of() { w.carry(to); }
-    wait_status enqueue(Core& c) { return c.enqueue(w, side::receiving); }
-    bool cancel(Core& c) { return c.cancel(w, side::receiving, wait_status::stopped); }
-    wait_status outcome() const { return w.outcome(); }
-    int take() { return value_of(std::exchange(got, std::nullopt)); }
-};
-template <class Core> struct sender_of {
-    item value;
-    bide::basic_waiter<awake> w;
-
-    explicit sender_of(int n) : value(n) { w.carry(value); }
-    wait_status enqueue(Core& c) { return c.enqueue(w, side::sending); }
-    bool cancel(Core& c) { return c.cancel(w, side::sending, wait_status::stopped); }
-    wait_status outcome() const { return w.outcome(); }
-};
+template <class Core> using receiver_of = receiving_from<Core, awake>;
+template <class Core> using sender_of = sending_to<Core, awake>;
 
 // With room for so many items.
 template <class Core> auto make(std::size_t room) {

@@ -51,7 +51,7 @@ private:
 };
 
 TEST_CASE("event_count: a notification reaches the waiter", "[event_count]") {
-    const auto body = [] {
+    model::check("one waiter", {.spurious = 2}, [] {
         event_count changes;
         atomic<int> ready{0};
         var<int> message{0};
@@ -62,9 +62,7 @@ TEST_CASE("event_count: a notification reaches the waiter", "[event_count]") {
         });
         await(changes, [&] { return ready.load(std::memory_order_acquire) != 0; });
         MODEL_REQUIRE(message == 42);
-    };
-    model::check("one waiter", body);
-    model::check("one waiter, spurious returns", {.spurious = 2}, body);
+    });
 }
 
 TEST_CASE("event_count: the epoch publishes the condition, even if that is written relaxed",
@@ -128,7 +126,7 @@ TEST_CASE("event_count: a withdrawn announcement does not affect a later wait", 
 }
 
 TEST_CASE("event_count: a wait that timed out does not affect a later one", "[event_count]") {
-    const auto body = [] {
+    model::check("time-out against notify", {.spurious = 1, .timeouts = 1}, [] {
         event_count changes;
         atomic<int> ready{0};
         model::thread notifier([&] {
@@ -136,9 +134,7 @@ TEST_CASE("event_count: a wait that timed out does not affect a later one", "[ev
             changes.notify_one();
         });
         await(changes, [&] { return ready.load(relaxed) != 0; }, soon);
-    };
-    model::check("time-out against notify", {.timeouts = 1}, body);
-    model::check("time-out against notify, spurious", {.spurious = 1, .timeouts = 1}, body);
+    });
 }
 
 TEST_CASE("event_count: the items of two notifiers reach one waiter", "[event_count]") {

@@ -95,20 +95,13 @@ template <unsigned First, std::size_t Forks> auto nested(int steals, int steals_
     };
 }
 
-// Also with spurious failures of weak compare-exchanges.
-void check(const char* name, const char* weak_name, const model::body& body) {
-    model::check(name, {}, body);
-    model::check(weak_name, {.weak_failures = 1}, body);
-}
-
 TEST_CASE("fork_deque: the last job is the owner's or the thief's", "[fork_deque]") {
-    check("a fork, a thief", "a fork, a thief, weak", nested<1, 1>(1));
-    check("a fork, two thieves", "a fork, two thieves, weak", nested<1, 1>(1, 1));
+    model::check_weak("a fork, a thief", nested<1, 1>(1));
+    model::check_weak("a fork, two thieves", nested<1, 1>(1, 1));
 }
 
 TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
-    check("two forks, a thief comes twice", "two forks, a thief comes twice, weak",
-          nested<4, 2>(2));
+    model::check_weak("two forks, a thief comes twice", nested<4, 2>(2));
     model::check("two forks, two thieves", nested<4, 2>(1, 1));
     // The third is private until the first two are stolen.
     model::check("three forks, a thief comes three times", nested<4, 3>(3));
@@ -169,7 +162,7 @@ TEST_CASE("fork_deque: a slot is used again after its job has ended", "[fork_deq
             }
         };
     };
-    check("two forks in turn, a thief", "two forks in turn, a thief, weak", one_by_one(2, 0));
+    model::check_weak("two forks in turn, a thief", one_by_one(2, 0));
     model::check("two forks in turn, two thieves", one_by_one(1, 1));
 }
 
@@ -282,7 +275,7 @@ TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is w
     using idle = bide::basic_idle<platform>;
     constexpr unsigned none = idle::none;
     // Worker 0 goes to sleep, 1 has the deque.
-    check("a push publishes", "a push publishes, weak", [] {
+    model::check_weak("a push publishes", [] {
         idle i(2);
         deque<1> d;
         job j;
@@ -300,7 +293,7 @@ TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is w
         MODEL_REQUIRE(woken == 0);
     });
     // Two public jobs were stolen: two are private.
-    check("a pop publishes", "a pop publishes, weak", [] {
+    model::check_weak("a pop publishes", [] {
         idle i(2);
         deque<4> d;
         job all[4];

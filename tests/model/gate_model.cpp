@@ -55,8 +55,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
     model::check("event: one in the queue, one that comes", [] {
         gate g(1);
         var<int> data{0};
-        node first(1);
-        g.enqueue(first);
+        queued first(g);
         model::thread second([&] {
             g.wait();
             MODEL_REQUIRE(data == 1);
@@ -70,10 +69,8 @@ TEST_CASE("event: set lets all through", "[gate]") {
     model::check("event: two in the queue, the first through destroys it", [] {
         auto* const g = new gate(1);
         var<int> data{0};
-        node a(1);
-        node b(1);
-        g->enqueue(a);
-        g->enqueue(b);
+        queued a(*g);
+        queued b(*g);
         model::thread other([&] {
             a.park(deadline::never());
             MODEL_REQUIRE(data == 1);
@@ -105,8 +102,7 @@ TEST_CASE("event: a waiter that was let through stays let through", "[gate]") {
     model::check("event: set and reset at once", [] {
         gate g(1);
         var<int> data{0};
-        node w(1);
-        g.enqueue(w);
+        queued w(g);
         model::thread waiting([&] {
             w.park(deadline::never());
             MODEL_REQUIRE(data == 1);
@@ -267,8 +263,7 @@ TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]
         gate g(1);
         model::atomic<int> left{0};
         model::atomic<int> right{0};
-        node w(1);
-        g.enqueue(w);
+        queued w(g);
         model::thread setting([&] {
             left.store(1, order::relaxed);
             g.arrive(1);
@@ -388,8 +383,7 @@ TEST_CASE("latch: every count_down comes before the waiters that are let through
     });
     model::check("latch: two arrive, one in the queue", [] {
         auto* const g = new gate(2);
-        node w(1);
-        g->enqueue(w);
+        queued w(*g);
         two_write_and_call(g, [](gate& of) { of.arrive(1); }, [&w](gate&) { await(w); });
     });
     model::check("latch: two arrive and wait for each other", [] {
@@ -431,8 +425,7 @@ TEST_CASE("latch: is not counted down below zero", "[gate]") {
     });
     model::check("latch: two arrive, one too many, a waiter leaves", [] {
         gate g(1);
-        node w(1);
-        g.enqueue(w);
+        queued w(g);
         bool mine = false;
         bool other = false;
         model::thread arriving([&] {
@@ -464,10 +457,8 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
     });
     model::check("event: two time out, and no waiter is left", [] {
         gate g(1);
-        node a(1);
-        node b(1);
-        g.enqueue(a);
-        g.enqueue(b);
+        queued a(g);
+        queued b(g);
         model::thread waiting([&] { MODEL_REQUIRE(g.cancel(a, wait_status::timed_out)); });
         MODEL_REQUIRE(g.cancel(b, wait_status::timed_out));
         waiting.join();
@@ -496,8 +487,7 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
         gate g(1);
         var<int> set{0};
         var<int> stopped{0};
-        node w(1);
-        g.enqueue(w);
+        queued w(g);
         model::thread stopping(model::after_writing(stopped, [&] { stop(g, w); }));
         model::thread setting(model::after_writing(set, [&] { g.arrive(1); }));
         w.park(deadline::never());
@@ -513,8 +503,7 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
     model::check("event: the waiter gives up, and looks", [] {
         gate g(1);
         var<int> data{0};
-        node w(1);
-        g.enqueue(w);
+        queued w(g);
         model::thread setting(model::after_writing(data, [&] { g.arrive(1); }));
         if (g.cancel(w, wait_status::stopped)) {
             while (!g.is_open()) {
@@ -527,12 +516,9 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
     });
     model::check("event: two in the queue are stopped", [] {
         gate g(1);
-        node a(1);
-        node b(1);
-        node c(1);
-        g.enqueue(a);
-        g.enqueue(b);
-        g.enqueue(c);
+        queued a(g);
+        queued b(g);
+        queued c(g);
         model::thread stopping([&] { stop(g, a); });
         stop(g, c);
         stopping.join();

@@ -145,12 +145,6 @@ TEST_CASE("idle: a worker that sleeps or is about to runs an injected job", "[id
 
 constexpr unsigned none = idle::none;
 
-// Also with spurious failures of weak compare-exchanges.
-void check(const std::string& name, const model::body& body) {
-    model::check(name, {}, body);
-    model::check(name + ", weak", {.weak_failures = 1}, body);
-}
-
 // One of the two workers that push found this sleeper.
 bool is_woken_once(unsigned sleeper, unsigned a, unsigned b) {
     return (a == sleeper && b == none) || (a == none && b == sleeper);
@@ -191,7 +185,7 @@ struct scene {
 };
 
 TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push", "[idle]") {
-    check("push, announce", [] {
+    model::check_weak("push, announce", [] {
         scene s(2);
         s.push_beside();
         s.i.announce(0, false, false);
@@ -200,7 +194,7 @@ TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push", "[idle]
         MODEL_REQUIRE(s.woken == 0 || (s.woken == none && seen));
         s.require_counts(s.woken == 0 ? 0 : 1, s.woken == 0 ? 1 : 0);
     });
-    check("push, announce, retract", [] {
+    model::check_weak("push, announce, retract", [] {
         scene s(2);
         s.push_beside();
         s.i.announce(0, s.i.start_search(), false);
@@ -212,7 +206,7 @@ TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push", "[idle]
 }
 
 TEST_CASE("idle: one of two pushes wakes the sleeper, and the other one is deferred", "[idle]") {
-    check("two pushes, one sleeper", [] {
+    model::check_weak("two pushes, one sleeper", [] {
         scene s(3);
         s.i.announce(0, false, false);
         s.i.announce(2, false, false);
@@ -228,7 +222,7 @@ TEST_CASE("idle: one of two pushes wakes the sleeper, and the other one is defer
 }
 
 TEST_CASE("idle: a push that relies on a searcher wakes a worker later", "[idle]") {
-    check("push, the searcher ends", [] {
+    model::check_weak("push, the searcher ends", [] {
         scene s(3);
         s.i.announce(0, false, false);
         MODEL_REQUIRE(s.i.start_search());
@@ -238,7 +232,7 @@ TEST_CASE("idle: a push that relies on a searcher wakes a worker later", "[idle]
         MODEL_REQUIRE(is_woken_once(0, s.woken, next));
         s.require_counts(0, 1);
     });
-    check("push, the last of two searchers ends", [] {
+    model::check_weak("push, the last of two searchers ends", [] {
         scene s(4);
         unsigned other = none;
         s.i.announce(0, false, false);
@@ -251,7 +245,7 @@ TEST_CASE("idle: a push that relies on a searcher wakes a worker later", "[idle]
         s.require_counts(0, 1);
     });
     // The searcher goes to sleep, looks, and finds another job.
-    check("push, the searcher announces", [] {
+    model::check_weak("push, the searcher announces", [] {
         scene s(3);
         s.i.announce(0, false, false);
         MODEL_REQUIRE(s.i.start_search());
@@ -306,12 +300,12 @@ TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, o
         MODEL_REQUIRE(i.sleepers() == (woken == 0 ? 0 : 1));
         MODEL_REQUIRE(i.searching() == (woken == 0 ? 1 : 0));
     };
-    check("more, announce", [=] { moved(true); });
-    check("more, beside another searcher, announce", [=] { moved(false); });
+    model::check_weak("more, announce", [=] { moved(true); });
+    model::check_weak("more, beside another searcher, announce", [=] { moved(false); });
 }
 
 TEST_CASE("idle: at most half of the workers search", "[idle]") {
-    check("two begin to search", [] {
+    model::check_weak("two begin to search", [] {
         scene s(2);
         bool other = false;
         model::thread searching([&] { other = s.i.start_search(); });
@@ -324,7 +318,7 @@ TEST_CASE("idle: at most half of the workers search", "[idle]") {
 
 TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another watcher", "[idle]") {
     // Worker 0 watches, 1 sleeps, 2 pushes.
-    check("a LIFO push, the watcher goes", [] {
+    model::check_weak("a LIFO push, the watcher goes", [] {
         scene s(3);
         MODEL_REQUIRE(s.i.announce(0, false, true));
         MODEL_REQUIRE(!s.i.announce(1, false, true));
@@ -335,7 +329,7 @@ TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another wa
         MODEL_REQUIRE(is_woken_once(1, s.woken, next));
         s.require_counts(0, 1);
     });
-    check("a LIFO push, a watcher comes", [] {
+    model::check_weak("a LIFO push, a watcher comes", [] {
         scene s(2);
         s.push_into_slot_beside();
         MODEL_REQUIRE(s.i.announce(0, false, true));
@@ -370,7 +364,7 @@ struct pinned_scene : scene {
 TEST_CASE(
     "idle: a push of a pinned job wakes the worker of its thread, or the thread sees the push",
     "[idle]") {
-    check("a pinned push, announce", [] {
+    model::check_weak("a pinned push, announce", [] {
         pinned_scene s(2);
         s.i.announce(1, false, false); // another sleeper, which is not woken
         s.push_pinned_beside();
@@ -380,7 +374,7 @@ TEST_CASE(
         MODEL_REQUIRE(s.is_woken || seen);
         s.require_counts(s.is_woken ? 1 : 2, s.is_woken ? 1 : 0);
     });
-    check("a pinned push, announce, retract", [] {
+    model::check_weak("a pinned push, announce, retract", [] {
         pinned_scene s(2);
         s.push_pinned_beside();
         s.i.announce(0, s.i.start_search(), false);
@@ -394,7 +388,7 @@ TEST_CASE(
 TEST_CASE("idle: a push of a pinned job reaches a thread that changes its worker or loses it",
           "[idle]") {
     // Another thread sleeps in the worker that the thread had.
-    check("a pinned push, another worker", [] {
+    model::check_weak("a pinned push, another worker", [] {
         pinned_scene s(3);
         s.i.announce(0, false, false);
         s.push_pinned_beside();
@@ -405,7 +399,7 @@ TEST_CASE("idle: a push of a pinned job reaches a thread that changes its worker
         MODEL_REQUIRE(s.is_woken || seen);
         MODEL_REQUIRE(seen || (s.i.retract(0) && !s.i.retract(1))); // it is 1 that was woken
     });
-    check("a pinned push, no worker", [] {
+    model::check_weak("a pinned push, no worker", [] {
         pinned_scene s(1);
         s.push_pinned_beside();
         s.mine.set_owned(s.mine.none);
@@ -417,7 +411,7 @@ TEST_CASE("idle: a push of a pinned job reaches a thread that changes its worker
 
 TEST_CASE("idle: a job for any worker finds one beside a pinned job", "[idle]") {
     // Worker 0 sleeps, and takes the pinned job first.
-    check("a pinned push, a push", [] {
+    model::check_weak("a pinned push, a push", [] {
         pinned_scene s(3);
         s.i.announce(0, false, false);
         s.i.announce(1, false, false);
@@ -430,7 +424,7 @@ TEST_CASE("idle: a job for any worker finds one beside a pinned job", "[idle]") 
         s.require_counts(0, 1);
     });
     // Worker 0 watches, and a push into a slot relies on that.
-    check("a pinned push to the watcher, a LIFO push", [] {
+    model::check_weak("a pinned push to the watcher, a LIFO push", [] {
         pinned_scene s(3);
         MODEL_REQUIRE(s.i.announce(0, false, true));
         MODEL_REQUIRE(!s.i.announce(1, false, true));
@@ -446,7 +440,7 @@ TEST_CASE("idle: a job for any worker finds one beside a pinned job", "[idle]") 
 
 TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found no sleeper",
           "[idle]") {
-    check("away, the last sleeper wakes", [] {
+    model::check_weak("away, the last sleeper wakes", [] {
         idle i(2);
         platform::var<int> blocked{0};
         unsigned asleep = 0;

@@ -1,7 +1,7 @@
 // mutex: one owner at a time, in the order in which they came. The last owner may destroy it.
 
 #include <bide/sync/mutex.hpp>
-#include <model/queued.hpp>
+#include <model/sync_support.hpp>
 #include <support/test.hpp>
 
 using namespace sync_model;

@@ -4,7 +4,7 @@
 #include <bide/channel/select.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/notify.hpp>
-#include <model/queued.hpp>
+#include <model/sync_support.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>
 

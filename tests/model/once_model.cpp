@@ -67,10 +67,8 @@ TEST_CASE("once: a caller that fails hands its turn on", "[once]") {
     model::check("once_flag: one fails, two wait, one of them is stopped", [] {
         queue q(0); // the turn is taken
         var<int> data{0};
-        node a(1);
-        node b(1);
-        q.enqueue(a);
-        q.enqueue(b);
+        queued a(q);
+        queued b(q);
         model::thread failing([&] {
             increment(data);
             q.give(1);

@@ -44,15 +44,13 @@ auto two_unparkers(bool times_out) {
 } // namespace
 
 TEST_CASE("parker: an unpark before or during the park ends it", "[parker]") {
-    const auto body = [] {
+    model::check("one unpark", {.spurious = 3}, [] {
         parker p;
         var<int> done{0};
         model::thread notifier(model::after_writing(done, [&] { p.unpark(); }));
         p.park();
         MODEL_REQUIRE(done == 1);
-    };
-    model::check("one unpark", body);
-    model::check("one unpark, spurious returns", {.spurious = 3}, body);
+    });
 }
 
 TEST_CASE("parker: the writes of each unpark are seen, also if a token was there already",
@@ -63,7 +61,7 @@ TEST_CASE("parker: the writes of each unpark are seen, also if a token was there
 }
 
 TEST_CASE("parker: a token on top of another publishes the writes between them", "[parker]") {
-    const auto body = [] {
+    model::check("two unparks of one notifier", {.spurious = 1}, [] {
         parker p;
         var<int> first{0};
         atomic<int> second{0};
@@ -78,9 +76,7 @@ TEST_CASE("parker: a token on top of another publishes the writes between them",
         while (second.load(relaxed) == 0) {
             p.park();
         }
-    };
-    model::check("two unparks of one notifier", body);
-    model::check("two unparks of one notifier, spurious returns", {.spurious = 1}, body);
+    });
 }
 
 TEST_CASE("parker: several tokens count as one", "[parker]") {
@@ -104,7 +100,7 @@ TEST_CASE("parker: several tokens count as one", "[parker]") {
 }
 
 TEST_CASE("parker: a token that arrives with the time-out is taken or stays", "[parker]") {
-    const auto body = [] {
+    model::check("time-out against unpark", {.spurious = 1, .timeouts = 1}, [] {
         parker p;
         var<int> done{0};
         model::thread notifier(model::after_writing(done, [&] { p.unpark(); }));
@@ -113,9 +109,7 @@ TEST_CASE("parker: a token that arrives with the time-out is taken or stays", "[
         }
         MODEL_REQUIRE(done == 1);
         MODEL_REQUIRE(!p.park_until(deadline::poll()));
-    };
-    model::check("time-out against unpark", {.timeouts = 1}, body);
-    model::check("time-out against unpark, spurious", {.spurious = 1, .timeouts = 1}, body);
+    });
     CHECK(model::outcomes({.timeouts = 1}, [] {
               parker p;
               model::thread notifier([&] { p.unpark(); });

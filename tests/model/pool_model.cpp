@@ -84,8 +84,7 @@ void take_tokens(bool drives) {
 }
 
 TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver", "[pool]") {
-    model::check("a bed on a futex", [] { take_token(false); });
-    model::check("a bed on a futex, spurious", {.spurious = 1}, [] { take_token(false); });
+    model::check("a bed on a futex", {.spurious = 1}, [] { take_token(false); });
     model::check("a bed in the driver", [] { take_token(true); });
     model::check("two tokens, on a futex", [] { take_tokens(false); });
     model::check("two tokens, in the driver", [] { take_tokens(true); });

@@ -204,10 +204,8 @@ TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effec
     model::check("priority: a sender gives up against a receive, another waits behind it", [] {
         core c(1);
         put(c, 4);
-        sender s(1);
-        sender behind(2);
-        s.enqueue(c);
-        behind.enqueue(c);
+        sender s(c, 1);
+        sender behind(c, 2);
         int got = 0;
         model::thread receiving([&] { got = take(c); });
         const bool gone = s.cancel(c);

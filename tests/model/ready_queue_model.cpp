@@ -123,7 +123,7 @@ TEST_CASE("ready_queue: runnables of two posters are popped once, in every execu
 
 TEST_CASE("ready_queue: a post that arrives with the time-out is popped or stays",
           "[ready_queue]") {
-    const auto body = [] {
+    model::check("time-out against post", {.spurious = 1, .timeouts = 1}, [] {
         ready_queue queue;
         numbered r;
         model::thread poster([&] { post(queue, r, 7); });
@@ -134,9 +134,7 @@ TEST_CASE("ready_queue: a post that arrives with the time-out is popped or stays
         MODEL_REQUIRE(got == &r);
         MODEL_REQUIRE(got->number == 7);
         MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
-    };
-    model::check("time-out against post", {.timeouts = 1}, body);
-    model::check("time-out against post, spurious", {.spurious = 1, .timeouts = 1}, body);
+    });
     CHECK(model::outcomes({.timeouts = 1}, [] {
               ready_queue queue;
               numbered r;

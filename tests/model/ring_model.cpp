@@ -113,60 +113,47 @@ using tube = basic_tube<stamp>;
 // ---- One at a time
 
 TEST_CASE("ring: items come out in the order in which one thread put them in", "[ring]") {
-    for (const std::size_t capacity : {1U, 2U}) {
-        model::check(capacity == 1 ? "ring: three through one" : "ring: three through two", {},
-                     [=] {
-                         tube r(capacity);
-                         model::thread pushing([&] {
-                             for (int i = 1; i <= 3; ++i) {
-                                 r.put(i);
-                             }
-                         });
-                         for (int i = 1; i <= 3; ++i) {
-                             MODEL_REQUIRE(r.get() == i);
-                         }
-                     });
-    }
+    check("ring: three through it", {1, 2}, {}, [](std::size_t capacity) {
+        tube r(capacity);
+        model::thread pushing([&] {
+            for (int i = 1; i <= 3; ++i) {
+                r.put(i);
+            }
+        });
+        for (int i = 1; i <= 3; ++i) {
+            MODEL_REQUIRE(r.get() == i);
+        }
+    });
 }
 
 TEST_CASE("ring: two push at once, and none is lost", "[ring]") {
-    for (const std::size_t capacity : {1U, 2U}) {
-        const auto body = [=] {
-            tube r(capacity);
-            attempt other{};
-            model::thread pushing([&] { other = r.push(1); });
-            const attempt mine = r.push(2);
-            pushing.join();
-            const bool both = other == attempt::done && mine == attempt::done;
-            MODEL_REQUIRE(both == (capacity == 2) && r.size() == capacity);
-            MODEL_REQUIRE(other == attempt::done || mine == attempt::done);
-            const int sum = r.pop() + r.pop();
-            MODEL_REQUIRE(sum == (both ? 3 : other == attempt::done ? 1 : 2));
-        };
-        model::check(capacity == 1 ? "ring: two push, room for one" : "ring: two push", {}, body);
-        model::check(capacity == 1 ? "ring: two push, room for one, weak" : "ring: two push, weak",
-                     {.weak_failures = 1}, body);
-    }
+    check("ring: two push", {1, 2}, {.weak_failures = 1}, [](std::size_t capacity) {
+        tube r(capacity);
+        attempt other{};
+        model::thread pushing([&] { other = r.push(1); });
+        const attempt mine = r.push(2);
+        pushing.join();
+        const bool both = other == attempt::done && mine == attempt::done;
+        MODEL_REQUIRE(both == (capacity == 2) && r.size() == capacity);
+        MODEL_REQUIRE(other == attempt::done || mine == attempt::done);
+        const int sum = r.pop() + r.pop();
+        MODEL_REQUIRE(sum == (both ? 3 : other == attempt::done ? 1 : 2));
+    });
 }
 
 TEST_CASE("ring: two pop at once, and none comes twice", "[ring]") {
-    for (const std::size_t capacity : {1U, 2U}) {
-        const auto body = [=] {
-            tube r(capacity);
-            for (std::size_t i = 1; i <= capacity; ++i) {
-                r.push(static_cast<int>(i));
-            }
-            int other = 0;
-            model::thread popping([&] { other = r.pop(); });
-            const int mine = r.pop();
-            popping.join();
-            MODEL_REQUIRE(mine + other == (capacity == 1 ? 1 : 3));
-            MODEL_REQUIRE(r.is_empty() && r.size() == 0);
-        };
-        model::check(capacity == 1 ? "ring: two pop one" : "ring: two pop two", {}, body);
-        model::check(capacity == 1 ? "ring: two pop one, weak" : "ring: two pop two, weak",
-                     {.weak_failures = 1}, body);
-    }
+    check("ring: two pop", {1, 2}, {.weak_failures = 1}, [](std::size_t capacity) {
+        tube r(capacity);
+        for (std::size_t i = 1; i <= capacity; ++i) {
+            r.push(static_cast<int>(i));
+        }
+        int other = 0;
+        model::thread popping([&] { other = r.pop(); });
+        const int mine = r.pop();
+        popping.join();
+        MODEL_REQUIRE(mine + other == (capacity == 1 ? 1 : 3));
+        MODEL_REQUIRE(r.is_empty() && r.size() == 0);
+    });
 }
 
 // ---- Full and empty
@@ -511,10 +498,8 @@ void all_at_once() {
 }
 
 TEST_CASE("ring: two push and one pops, one pushes and two pop", "[ring]") {
-    model::check("ring: two push, one pops, through one", [] { two_push_one_pops(1); });
-    model::check("ring: two push, one pops, through two", [] { two_push_one_pops(2); });
-    model::check("ring: one pushes, two pop, through one", [] { one_pushes_two_pop(1); });
-    model::check("ring: one pushes, two pop, through two", [] { one_pushes_two_pop(2); });
+    check("ring: two push, one pops", {1, 2}, {}, two_push_one_pops);
+    check("ring: one pushes, two pop", {1, 2}, {}, one_pushes_two_pop);
 }
 
 TEST_CASE("ring: two push, two pop, one closes", "[ring]") {

@@ -121,25 +121,16 @@ auto owner_and_thief(int before, int pops, int pushes, int steals) {
     };
 }
 
-// Also with spurious failures of weak compare-exchanges.
-void check(const char* name, const char* weak_name, const model::body& body) {
-    model::check(name, {}, body);
-    model::check(weak_name, {.weak_failures = 1}, body);
-}
-
 TEST_CASE("run_queue: each job comes out once, beside a thief", "[run_queue]") {
-    check("ring of 2: push two, steal two", "ring of 2: push two, steal two, weak",
-          owner_and_thief<2>(0, 0, 2, 2));
-    check("ring of 2: pop, push, beside two steals", "ring of 2: pop, push, two steals, weak",
-          owner_and_thief<2>(2, 1, 1, 2));
-    check("ring of 4: pop two, push two, beside a steal", "ring of 4: pop, push, a steal, weak",
-          owner_and_thief<4>(3, 2, 2, 1));
-    check("ring of 4: pop three beside two steals", "ring of 4: pop three, two steals, weak",
-          owner_and_thief<4>(4, 3, 0, 2));
+    model::check_weak("ring of 2: push two, steal two", owner_and_thief<2>(0, 0, 2, 2));
+    model::check_weak("ring of 2: pop, push, beside two steals", owner_and_thief<2>(2, 1, 1, 2));
+    model::check_weak("ring of 4: pop two, push two, beside a steal",
+                      owner_and_thief<4>(3, 2, 2, 1));
+    model::check_weak("ring of 4: pop three beside two steals", owner_and_thief<4>(4, 3, 0, 2));
 }
 
 TEST_CASE("run_queue: a thief that reads an old tail takes no job twice", "[run_queue]") {
-    check("push, pop, beside a steal", "push, pop, beside a steal, weak", [] {
+    model::check_weak("push, pop, beside a steal", [] {
         run_queue<2> q(0xffff'ffff); // includes the wrap
         run_queue<2> theirs;
         jobs all;
@@ -158,14 +149,11 @@ TEST_CASE("run_queue: a thief that reads an old tail takes no job twice", "[run_
 }
 
 TEST_CASE("run_queue: each job comes out once, through overflow beside a thief", "[run_queue]") {
-    check("ring of 2, full: push, beside a steal", "ring of 2, full: push, a steal, weak",
-          owner_and_thief<2>(2, 0, 1, 1));
-    check("ring of 2, full: push two, beside two steals", "ring of 2, full: push, steal, weak",
-          owner_and_thief<2>(2, 0, 2, 2));
-    check("ring of 4, full: push two, beside a steal", "ring of 4, full: push two, a steal, weak",
-          owner_and_thief<4>(4, 0, 2, 1));
-    check("ring of 4: push, pop, push", "ring of 4: push, pop, push, weak",
-          owner_and_thief<4>(3, 1, 3, 2));
+    model::check_weak("ring of 2, full: push, beside a steal", owner_and_thief<2>(2, 0, 1, 1));
+    model::check_weak("ring of 2, full: push two, beside two steals",
+                      owner_and_thief<2>(2, 0, 2, 2));
+    model::check_weak("ring of 4, full: push two, beside a steal", owner_and_thief<4>(4, 0, 2, 1));
+    model::check_weak("ring of 4: push, pop, push", owner_and_thief<4>(3, 1, 3, 2));
 }
 
 TEST_CASE("run_queue: half of the ring and the new job overflow, or only the new job beside a "
@@ -218,19 +206,18 @@ template <unsigned Capacity> auto two_thieves(int before, bool owner_works) {
 }
 
 TEST_CASE("run_queue: each job comes out once, beside two thieves", "[run_queue]") {
-    check("ring of 4: two thieves", "ring of 4: two thieves, weak", two_thieves<4>(3, false));
+    model::check_weak("ring of 4: two thieves", two_thieves<4>(3, false));
     model::check("ring of 2: an owner and two thieves", two_thieves<2>(2, true));
     model::check("ring of 4: an owner and two thieves", two_thieves<4>(4, true));
 }
 
 TEST_CASE("run_queue: each job comes out once, from a ring that grows beside a thief",
           "[run_queue]") {
-    check("2 to 4 slots: push beside a steal", "2 to 4 slots: push, a steal, weak",
-          owner_and_thief<2, 4>(2, 0, 1, 1));
-    check("2 to 4 slots: push, pop, beside two steals", "2 to 4 slots: push, pop, steal, weak",
-          owner_and_thief<2, 4>(2, 0, 2, 2));
-    check("2 to 8 slots: pop, push four, beside a steal", "2 to 8 slots: pop, push, steal, weak",
-          owner_and_thief<2, 8>(2, 1, 4, 1));
+    model::check_weak("2 to 4 slots: push beside a steal", owner_and_thief<2, 4>(2, 0, 1, 1));
+    model::check_weak("2 to 4 slots: push, pop, beside two steals",
+                      owner_and_thief<2, 4>(2, 0, 2, 2));
+    model::check_weak("2 to 8 slots: pop, push four, beside a steal",
+                      owner_and_thief<2, 8>(2, 1, 4, 1));
     model::check("2 to 8 slots: push four beside two steals", owner_and_thief<2, 8>(1, 0, 4, 2));
 }
 
@@ -271,8 +258,7 @@ void owner_that_trims(int thieves) {
 
 TEST_CASE("run_queue: each job comes out once, from a ring that shrinks beside thieves",
           "[run_queue]") {
-    check("8 slots: pop, trim, push, beside a steal", "8 slots: pop, trim, push, a steal, weak",
-          [] { owner_that_trims(1); });
+    model::check_weak("8 slots: pop, trim, push, beside a steal", [] { owner_that_trims(1); });
     model::check("8 slots: pop, trim, push, beside two steals", [] { owner_that_trims(2); });
 }
 
@@ -292,7 +278,7 @@ TEST_CASE("run_queue: a ring grows, or the new job overflows beside a thief", "[
 }
 
 TEST_CASE("run_queue: a thief's ring grows beside a thief that steals from it", "[run_queue]") {
-    check("a growing thief is stolen from", "a growing thief is stolen from, weak", [] {
+    model::check_weak("a growing thief is stolen from", [] {
         run_queue<2, 8> mine;
         run_queue<2, 8> theirs;
         jobs all;
@@ -315,7 +301,7 @@ TEST_CASE("run_queue: a thief's ring grows beside a thief that steals from it", 
 }
 
 TEST_CASE("run_queue: a thief does not write where another thief still reads", "[run_queue]") {
-    check("a thief is stolen from", "a thief is stolen from, weak", [] {
+    model::check_weak("a thief is stolen from", [] {
         run_queue<4> q;
         run_queue<4> mine;
         run_queue<4> theirs;

@@ -94,16 +94,14 @@ template <std::size_t I, class Selected> int received(Selected& s) {
 // ---- One select
 
 TEST_CASE("select: takes an item from one of two channels", "[select]") {
-    for (const std::size_t n : {0U, 1U}) {
-        model::check(n == 0 ? "select: one sends, capacity 0" : "select: one sends", [n] {
-            channel idle(n);
-            auto* const c = new channel(n);
-            model::thread other([c] { MODEL_REQUIRE(send(*c, 1)); });
-            auto s = bide::select(on_recv(idle), on_recv(*c));
-            MODEL_REQUIRE(received<1>(s) == 1);
-            delete c; // though the other one is inside still
-        });
-    }
+    check("select: one sends", {0, 1}, {}, [](std::size_t n) {
+        channel idle(n);
+        auto* const c = new channel(n);
+        model::thread other([c] { MODEL_REQUIRE(send(*c, 1)); });
+        auto s = bide::select(on_recv(idle), on_recv(*c));
+        MODEL_REQUIRE(received<1>(s) == 1);
+        delete c; // though the other one is inside still
+    });
     model::check("select: one sends to both", [] {
         channel a(1);
         channel b(1);
@@ -170,22 +168,18 @@ TEST_CASE("select: a case that was not chosen takes no permit, no item, no place
 }
 
 TEST_CASE("select: a stop or an item, of which one happens and none is lost", "[select]") {
-    for (const std::size_t n : {0U, 1U}) {
-        model::check(n == 0 ? "select: a stop, then an item, capacity 0"
-                            : "select: a stop, then an item",
-                     {}, [n] {
-                         channel c(n);
-                         stop_source stop;
-                         bool sent = false;
-                         model::thread other([&] {
-                             stop.request();
-                             sent = try_send(c, 1);
-                         });
-                         auto chosen = bide::select(on_recv(c), stop.on_stop());
-                         other.join();
-                         MODEL_REQUIRE(received<0>(chosen) + try_recv(c) == (sent ? 1 : 0));
-                     });
-    }
+    check("select: a stop, then an item", {0, 1}, {}, [](std::size_t n) {
+        channel c(n);
+        stop_source stop;
+        bool sent = false;
+        model::thread other([&] {
+            stop.request();
+            sent = try_send(c, 1);
+        });
+        auto chosen = bide::select(on_recv(c), stop.on_stop());
+        other.join();
+        MODEL_REQUIRE(received<0>(chosen) + try_recv(c) == (sent ? 1 : 0));
+    });
     model::check("select: an item, then a stop", [] {
         channel c(1);
         stop_source stop;
@@ -371,10 +365,8 @@ void two_send(std::size_t n) {
 }
 
 void beside_others(const model::options& o) {
-    model::check("select: one behind it, capacity 0", o, [] { one_behind_it(0); });
-    model::check("select: one behind it", o, [] { one_behind_it(1); });
-    model::check("select: two send, capacity 0", o, [] { two_send(0); });
-    model::check("select: two send", o, [] { two_send(1); });
+    check("select: one behind it", {0, 1}, o, one_behind_it);
+    check("select: two send", {0, 1}, o, two_send);
 }
 
 TEST_CASE("select: beside a receiver, each item comes once", "[select]") {
@@ -430,9 +422,7 @@ void exchange(std::size_t n, bool crosswise) {
 }
 
 void that_meet(const model::options& o) {
-    model::check("select: sends against receives, capacity 0", o,
-                 [] { send_to_either_recv_from_either(0); });
-    model::check("select: sends against receives", o, [] { send_to_either_recv_from_either(1); });
+    check("select: sends against receives", {0, 1}, o, send_to_either_recv_from_either);
     model::check("select: a send and a receive each, capacity 0", o, [] { exchange(0, false); });
     model::check("select: a send and a receive each, crosswise, capacity 0", o,
                  [] { exchange(0, true); });

@@ -2,7 +2,7 @@
 // No permit is made or lost, and the acquirer sees what came before the release.
 
 #include <bide/sync/semaphore.hpp>
-#include <model/queued.hpp>
+#include <model/sync_support.hpp>
 #include <support/test.hpp>
 
 using namespace sync_model;

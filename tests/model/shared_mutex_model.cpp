@@ -1,7 +1,7 @@
 // shared_mutex: a writer is alone, readers are not; no waiter is passed over.
 
 #include <bide/sync/shared_mutex.hpp>
-#include <model/queued.hpp>
+#include <model/sync_support.hpp>
 #include <support/test.hpp>
 
 using namespace sync_model;

@@ -233,6 +233,15 @@ template <class Waiter> void await(const Waiter& w) {
     }
 }
 
+// A node that waits in the queue of a primitive when the body begins; whose it is looks, and does not sleep.
+struct queued : node {
+    template <class Queue>
+    explicit queued(Queue& in, std::ptrdiff_t n = 1, bide::waker wake = {}) : node(n, wake) {
+        in.enqueue(*this);
+    }
+    bool is_granted() const noexcept { return is_complete() && outcome() == wait_status::granted; }
+};
+
 // What a stop does, on the thread that requests it (thread_wait::stoppable).
 template <class Queue> void stop(Queue& q, node& w) {
     if (!w.is_complete() && q.cancel(w, wait_status::stopped)) {

@@ -26,7 +26,7 @@ constexpr deadline soon = deadline::at_ns(1'000'000);
 // ---- Publication
 
 TEST_CASE("waiter: a publication ends the park, and earlier writes are visible", "[waiter]") {
-    const auto body = [] {
+    model::check("publish against park", {.spurious = 2}, [] {
         waiter w;
         var<int> done{0};
         model::thread publisher(
@@ -34,13 +34,11 @@ TEST_CASE("waiter: a publication ends the park, and earlier writes are visible",
         MODEL_REQUIRE(w.park(deadline::never()));
         MODEL_REQUIRE(w.outcome() == wait_status::granted);
         MODEL_REQUIRE(done == 1);
-    };
-    model::check("publish against park", body);
-    model::check("publish against park, spurious", {.spurious = 2}, body);
+    });
 }
 
 TEST_CASE("waiter: a publication that arrives with the time-out ends the next park", "[waiter]") {
-    const auto body = [] {
+    model::check("publish against a time-out", {.spurious = 1, .timeouts = 1}, [] {
         waiter w;
         var<int> done{0};
         model::thread publisher(
@@ -51,9 +49,7 @@ TEST_CASE("waiter: a publication that arrives with the time-out ends the next pa
         }
         MODEL_REQUIRE(w.outcome() == wait_status::closed);
         MODEL_REQUIRE(done == 1);
-    };
-    model::check("publish against a time-out", {.timeouts = 1}, body);
-    model::check("publish against a time-out, spurious", {.spurious = 1, .timeouts = 1}, body);
+    });
     CHECK(model::outcomes({.timeouts = 1}, [] {
               waiter w;
               model::thread publisher([&] { w.publish(wait_status::granted); });
@@ -199,7 +195,7 @@ TEST_CASE("waiter: a rouse ends a sleep without an outcome", "[waiter]") {
 TEST_CASE("waiter: a waiter is granted, or roused and then finds the reason", "[waiter]") {
     // As in an adaptive mutex: a sleeping head is roused and finds the mutex free. A head that is
     // awake is granted the mutex.
-    const auto body = [] {
+    model::check("roused or granted", {.spurious = 2}, [] {
         auto p = std::make_unique<place<platform>>();
         auto w = std::make_unique<waiter>();
         var<int> done{0};
@@ -230,9 +226,7 @@ TEST_CASE("waiter: a waiter is granted, or roused and then finds the reason", "[
         p.reset();
         w.reset();
         MODEL_REQUIRE(done == 1);
-    };
-    model::check("roused or granted", body);
-    model::check("roused or granted, spurious", {.spurious = 2}, body);
+    });
 }
 
 TEST_CASE("waiter: a rouse and a grant at the same time end the wait once", "[waiter]") {
