@@ -1,8 +1,4 @@
 #include <bide/core/async_op.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/ready_queue.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/timer.hpp>
 #include <bide/sync/event.hpp>
 #include <model/check.hpp>
 #include <support/coroutines.hpp>

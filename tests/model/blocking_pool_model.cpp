@@ -1,6 +1,5 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/blocking_pool.hpp>
-#include <model/check.hpp>
 #include <model/thread_support.hpp>
 #include <support/test.hpp>
 

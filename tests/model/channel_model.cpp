@@ -2,7 +2,6 @@
 // up or closes. No waiter sleeps beside an item or room. No operation waits for a granted waiter.
 
 #include <bide/channel/channel.hpp>
-#include <bide/core/ready_queue.hpp>
 #include <model/channel_support.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>

@@ -1,4 +1,3 @@
-#include <bide/core/resume.hpp>
 #include <bide/sched/child_deque.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/check.hpp>

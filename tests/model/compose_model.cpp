@@ -2,15 +2,10 @@
 // accessed after its end. A cancellation ends the waits of all children, the winner ends those of
 // the losers.
 
-#include <bide/core/detail/worker_host.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/resume.hpp>
 #include <bide/sched/child_deque.hpp>
 #include <bide/task/detail/when_state.hpp>
-#include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
-#include <support/tokens.hpp>
 
 namespace {
 

@@ -1,7 +1,6 @@
 #include <bide/sched/fork_deque.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <support/test.hpp>
 
 // The forks of a thread: each job is run once, by its owner or by a thief, in whichever slot it

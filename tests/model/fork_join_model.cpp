@@ -1,13 +1,5 @@
-#include <bide/core/executor.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/fork_scope.hpp>
-#include <bide/sched/detail/fork_context.hpp>
-#include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/detail/pool.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <support/test.hpp>
 
 // A stolen arm and the thread that waits for it; and forks while workers go to sleep. The deque has

@@ -3,7 +3,6 @@
 // exhaustive search finds. Each program has a seed of its own, so that BIDE_TEST_SEED=<seed> and
 // BIDE_MODEL_PROGRAMS=1 repeat it; its text can be made a line of judge/litmus.txt.
 
-#include <model/check.hpp>
 #include <model/program.hpp>
 #include <support/test.hpp>
 

@@ -3,17 +3,10 @@
 // resumes once, after all members have ended, and blocks no thread meanwhile. Each outcome is
 // returned once.
 
-#include <bide/core/choice.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
-#include <support/tokens.hpp>
 
 namespace {
 

@@ -1,7 +1,6 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/detail/class_queues.hpp>
 #include <bide/sched/idle.hpp>
-#include <bide/sched/injector.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>

@@ -1,12 +1,5 @@
-#include <bide/core/deadline.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/join_set_child.hpp>
-#include <bide/task/cancel_reason.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 

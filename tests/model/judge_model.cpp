@@ -2,7 +2,6 @@
 // judge/ by judge/judge.py. The programs are the classic litmus tests (litmus.txt), the protocols of the library,
 // each reduced to the steps in which threads meet (cores.txt), and random ones (random.txt, circles.txt).
 
-#include <model/check.hpp>
 #include <model/program.hpp>
 #include <support/test.hpp>
 

@@ -4,7 +4,6 @@
 // here, a thread that misses the other one sleeps.
 
 #include <bide/core/futex.hpp>
-#include <model/check.hpp>
 #include <model/program.hpp>
 #include <support/test.hpp>
 

@@ -1,17 +1,9 @@
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/injector.hpp>
-#include <bide/task/detail/task_header.hpp>
-#include <bide/task/detail/task_registry.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <model/posted.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
-#include <support/tokens.hpp>
 
 // The end of a scheduler, with its real lists and tasks. shutdown() returns when every task has
 // ended and not before; each task runs or is refused; and the scheduler may be destroyed as soon as

@@ -1,7 +1,6 @@
 // Litmus tests of what herd7 does not know: threads that sleep, spin in vain, or fail for no reason. The
 // others are in judge/litmus.txt, for judge_model.cpp. How programs and outcomes are written: program.hpp.
 
-#include <model/check.hpp>
 #include <model/program.hpp>
 #include <support/test.hpp>
 

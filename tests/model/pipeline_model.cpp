@@ -1,11 +1,6 @@
 #include <bide/parallel/detail/pipeline.hpp>
-#include <bide/parallel/detail/pipeline_queue.hpp>
-#include <bide/parallel/detail/pipeline_source.hpp>
-#include <bide/parallel/detail/pipeline_work.hpp>
-#include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <support/test.hpp>
 
 // The threads of a pipeline: which one reads, runs a serial stage, or sleeps, and the end. What the source

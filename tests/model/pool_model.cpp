@@ -1,14 +1,5 @@
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/timer_queue.hpp>
-#include <bide/sched/detail/maintenance.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/worker.hpp>
-#include <bide/sched/driver.hpp>
-#include <bide/sched/idle.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <support/test.hpp>
 
 // The workers of a scheduler: first their parts, then all of it with real queues, timers and

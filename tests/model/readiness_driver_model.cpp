@@ -1,11 +1,6 @@
 #include <bide/channel/select.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/parker.hpp>
 #include <bide/sched/detail/readiness_driver.hpp>
-#include <bide/sched/driver.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 

@@ -1,7 +1,6 @@
 // The order in which a report shows steps, against random programs: it is an order that a machine could
 // have made, and it is sequentially consistent wherever there is such an order.
 
-#include <model/check.hpp>
 #include <model/program.hpp>
 #include <support/test.hpp>
 

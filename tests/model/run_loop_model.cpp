@@ -1,11 +1,5 @@
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/loop.hpp>
-#include <bide/task/detail/task_header.hpp>
-#include <bide/task/detail/task_registry.hpp>
-#include <model/check.hpp>
 #include <model/posted.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>

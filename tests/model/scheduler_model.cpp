@@ -1,19 +1,9 @@
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/sched/detail/pool_owner.hpp>
 #include <bide/sched/detail/scheduler_parts.hpp>
-#include <bide/sched/scheduler_options.hpp>
-#include <bide/sched/spawn_options.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_header.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <model/posted.hpp>
 #include <model/task_support.hpp>
 #include <model/thread_support.hpp>
 #include <support/test.hpp>
-#include <support/tokens.hpp>
 
 // A whole scheduler: its pool, its threads and its end, connected as in a program. Each task runs once
 // or is refused, also if workers block and only few threads may be started. shutdown() returns when

@@ -5,8 +5,6 @@
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/ready_queue.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <model/channel_support.hpp>

@@ -2,10 +2,7 @@
 // Whichever comes first, the release or the stop, what was released is taken or still there. The callback
 // runs on the thread that requests the stop, beside the wait and beside the end of the primitive.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/callback_wait.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/timer.hpp>
 #include <bide/sync/condition_variable.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>

@@ -1,11 +1,6 @@
-#include <bide/core/detail/worker_host.hpp>
-#include <bide/task/detail/task_control.hpp>
-#include <bide/task/detail/task_header.hpp>
 #include <bide/task/detail/task_state.hpp>
-#include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
-#include <support/tokens.hpp>
 
 // Tasks that wait, are woken, cancelled, joined and detached. Each suspension is ended once, and
 // not accessed afterwards. The outcome is taken or discarded once, and the memory is freed once.

@@ -1,6 +1,4 @@
-#include <bide/core/parker.hpp>
 #include <bide/core/timer.hpp>
-#include <bide/core/timer_queue.hpp>
 #include <model/check.hpp>
 #include <model/posted.hpp>
 #include <support/test.hpp>

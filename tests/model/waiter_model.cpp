@@ -1,7 +1,4 @@
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 #include <support/tokens.hpp>

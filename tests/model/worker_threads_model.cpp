@@ -1,10 +1,5 @@
-#include <bide/core/executor.hpp>
-#include <bide/core/waker.hpp>
-#include <bide/sched/detail/worker.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
-#include <bide/sched/scheduler_options.hpp>
 #include <model/at_random.hpp>
-#include <model/check.hpp>
 #include <model/posted.hpp>
 #include <model/thread_support.hpp>
 #include <support/test.hpp>
