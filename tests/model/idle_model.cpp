@@ -456,7 +456,8 @@ TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found n
 
 // ---- The whole: workers in their loop, and pushes by external threads and by workers
 
-// The first job has so many children, which follow it. The others are injected after it, or all at once.
+// A worker for each job. The first job pushes the next `children` jobs; the remaining jobs are injected after it. With
+// `at_once`, all jobs are injected in one push.
 template <unsigned Workers> model::body run_crew(int children, bool at_once = false) {
     return [=] {
         crew<Workers> c;

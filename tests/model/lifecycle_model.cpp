@@ -20,6 +20,8 @@ using tokens = test::basic_tokens<platform>;
 using link = model::link<platform>;
 using ledger = model::ledger<platform>;
 using cell = model::task_cell<platform>;
+using outcome = model::outcome<platform>;
+using job = model::calling_task<platform>;
 using bide::deadline;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
@@ -83,37 +85,6 @@ private:
     std::deque<worker> workers_;
     bide::basic_injector<platform> queue_;
     atomic<std::uint32_t> word_{0}; // a bit for each worker that sleeps
-};
-
-// The outcome of a task.
-struct wait_status {
-    var<int> ran{0};
-    var<int> refused{0};
-
-    bool is_decided() const noexcept { return ran + refused == 1; }
-};
-
-// A task that calls a function.
-class job final : public header {
-public:
-    job(home_type& home, bool kept, wait_status& becomes, std::function<void()> does = {})
-        : header(home, kept), becomes_(becomes), does_(std::move(does)) {}
-
-private:
-    std::coroutine_handle<> start() noexcept override {
-        if (does_) {
-            does_();
-        }
-        becomes_.ran = becomes_.ran + 1;
-        return {};
-    }
-    void never_start() noexcept override { becomes_.refused = becomes_.refused + 1; }
-    void settle() noexcept override {}
-    void discard_outcome() noexcept override {}
-    void destroy() noexcept override { delete this; }
-
-    wait_status& becomes_;
-    std::function<void()> does_;
 };
 
 // A scheduler whose workers and threads do what the model says, and what became of its tasks.
@@ -193,7 +164,7 @@ public:
     void post(bide::runnable& r) noexcept override { life.post(r); }
 
     const int count;
-    wait_status becomes[2];
+    outcome becomes[2];
     std::function<void()> at_end; // when no task is left
     var<int> over{0};
     small_pool all;
@@ -297,7 +268,7 @@ TEST_CASE(
 TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecycle]") {
     // The spawner is still in its call.
     const auto destroyed = [] {
-        wait_status becomes; // outlives the scheduler
+        outcome becomes; // outlives the scheduler
         auto s = std::make_unique<by_hand>(1);
         auto* const t = new job(*s, true, becomes);
         model::thread spawner([to = s.get(), t] { to->life.start(*t); });

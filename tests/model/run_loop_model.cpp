@@ -158,37 +158,16 @@ private:
     void task_ended() noexcept override { life.task_ended(); }
 };
 
-struct outcome {
-    var<int> ran{0};
-    var<int> refused{0};
-};
-
-class task final : public header {
-public:
-    task(home_type& of, outcome& becomes) : header(of, false), becomes_(becomes) {}
-
-private:
-    std::coroutine_handle<> start() noexcept override {
-        becomes_.ran = becomes_.ran + 1;
-        return {};
-    }
-    void never_start() noexcept override { becomes_.refused = becomes_.refused + 1; }
-    void settle() noexcept override {}
-    void discard_outcome() noexcept override {}
-    void destroy() noexcept override { delete this; }
-
-    outcome& becomes_;
-};
-
 void spawn_from_a_thread() {
-    outcome of;
+    model::outcome<platform> of;
     {
         home here;
-        model::thread spawner([&] { here.life.start(*new task(here, of)); });
+        model::thread spawner(
+            [&] { here.life.start(*new model::calling_task<platform>(here, false, of)); });
         here.run(); // returns before or after the task
         spawner.join();
     }
-    MODEL_REQUIRE(of.ran + of.refused == 1);
+    MODEL_REQUIRE(of.is_decided());
 }
 
 void destroyed_after_a_post() {

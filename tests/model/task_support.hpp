@@ -185,6 +185,41 @@ private:
     typename Platform::template var<int> outcome_{0};
 };
 
+// What became of a task that a scheduler runs or refuses.
+template <class Platform> struct outcome {
+    typename Platform::template var<int> ran{0};
+    typename Platform::template var<int> refused{0};
+
+    bool is_decided() const noexcept { return ran + refused == 1; }
+};
+
+// A task that calls a function.
+template <class Platform>
+class calling_task final : public bide::detail::basic_task_header<Platform> {
+    using header = bide::detail::basic_task_header<Platform>;
+
+public:
+    calling_task(typename header::home_type& home, bool kept, outcome<Platform>& becomes,
+                 std::function<void()> does = {})
+        : header(home, kept), becomes_(becomes), does_(std::move(does)) {}
+
+private:
+    std::coroutine_handle<> start() noexcept override {
+        if (does_) {
+            does_();
+        }
+        becomes_.ran = becomes_.ran + 1;
+        return {};
+    }
+    void never_start() noexcept override { becomes_.refused = becomes_.refused + 1; }
+    void settle() noexcept override {}
+    void discard_outcome() noexcept override {}
+    void destroy() noexcept override { delete this; }
+
+    outcome<Platform>& becomes_;
+    std::function<void()> does_;
+};
+
 } // namespace bide::model
 
 #endif
