@@ -30,7 +30,7 @@ void until_asleep(const auto& w) {
 
 // ---- Exclusion
 
-TEST_CASE("adaptive_mutex: two threads are never inside together", "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: two threads are never inside together") {
     const auto twice = &two_lock_it<mutex>;
     model::check("adaptive_mutex: two threads", twice);
     model::check("adaptive_mutex: two threads, woken for no reason", {.spurious = 1}, twice);
@@ -94,7 +94,7 @@ void overtaken_too_often(unlocks when, int most = most_overtakes) {
     l.unlock(&l);
 }
 
-TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: the head of the queue is not forgotten") {
     model::check("adaptive_mutex: one waits, one unlocks", {.spurious = 1},
                  [] { overtaken(0, unlocks::at_once); });
     model::check("adaptive_mutex: one waits, one unlocks and overtakes", random(10'000),
@@ -118,7 +118,7 @@ TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_m
     });
 }
 
-TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often", "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often") {
     static_assert(most_overtakes <= 4, "few enough to be counted by a model");
     model::check("adaptive_mutex: two overtake a head that is late", [] {
         adaptive_lock l;
@@ -168,7 +168,7 @@ TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often", "[
 }
 
 TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often, at any moment",
-          "[adaptive_mutex][.long]") {
+          "[.long]") {
     model::check("adaptive_mutex: one overtakes at any moment",
                  [] { overtaken(1, unlocks::at_once); });
     model::check("adaptive_mutex: one overtakes as often as it can", bounded(1),
@@ -183,8 +183,7 @@ struct late_platform : platform {
     static std::int64_t now() noexcept { return local<clock>().ns += 1'000'000; }
 };
 
-TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it",
-          "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it") {
     REQUIRE(most_overtakes > 2); // or it is handed the mutex anyway
     // The first wake begins its max_overtake_time; at the second wake it is over.
     model::check("adaptive_mutex: overtaken twice is enough", random(10'000),
@@ -193,7 +192,7 @@ TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is han
 
 // ---- Handing over
 
-TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex") {
     model::check("adaptive_mutex: a waker and a thread that tries", [] {
         adaptive_lock l;
         struct owner {
@@ -264,7 +263,7 @@ void head_times_out() {
     MODEL_REQUIRE(data >= 2);
 }
 
-TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on") {
     model::check("adaptive_mutex: time-out of a head that was woken",
                  random(10'000, {.timeouts = 1}), head_times_out);
     model::check("adaptive_mutex: stop of a head that was woken", [] {
@@ -288,8 +287,7 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive
                  &one_times_out_or_locks_it<mutex>);
 }
 
-TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to one",
-          "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to one") {
     model::check("adaptive_mutex: stop against unlock", [] {
         adaptive_lock l;
         var<int> data{0};
@@ -428,8 +426,7 @@ struct case_at_the_head {
     awake_node next{1};
 };
 
-TEST_CASE("adaptive_mutex: of a lock and an event in one select exactly one happens",
-          "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: of a lock and an event in one select exactly one happens") {
     model::check("adaptive_mutex: select against unlock and set, two threads", [] {
         awake_mutex m;
         bide::basic_event<awake> e;
@@ -454,8 +451,7 @@ TEST_CASE("adaptive_mutex: of a lock and an event in one select exactly one happ
                  [] { lock_or_event(true); });
 }
 
-TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waiter behind",
-          "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waiter behind") {
     model::check("adaptive_mutex: a lost head, one behind it that sleeps or does not", [] {
         case_at_the_head s;
         s.choice.decide();
@@ -543,13 +539,12 @@ void three_threads() {
     MODEL_REQUIRE(data == 5 - in_vain && m.try_lock());
 }
 
-TEST_CASE("adaptive_mutex: three threads are never inside together", "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: three threads are never inside together") {
     model::check("adaptive_mutex: three threads", random(10'000, {.timeouts = 1, .clock_jumps = 1}),
                  three_threads);
 }
 
-TEST_CASE("adaptive_mutex: three threads are never inside together, for long",
-          "[adaptive_mutex][.long]") {
+TEST_CASE("adaptive_mutex: three threads are never inside together, for long", "[.long]") {
     const model::options o =
         for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1, .clock_jumps = 1});
     model::check("adaptive_mutex: three threads, long", o, three_threads);

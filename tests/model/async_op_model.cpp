@@ -54,7 +54,7 @@ template <class P> void give(tokens<P>& to, notes& n) noexcept {
     to.give();
 }
 
-TEST_CASE("async_op: a coroutine resumes once, on the giver's thread or on its own", "[async_op]") {
+TEST_CASE("async_op: a coroutine resumes once, on the giver's thread or on its own") {
     model::check("one coroutine", [] {
         tokens<platform> t(0);
         notes n;
@@ -83,7 +83,7 @@ template <class P> detached take_and_destroy(std::unique_ptr<tokens<P>>& from, n
     from.reset();
 }
 
-TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it resumes", "[async_op]") {
+TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it resumes") {
     model::check("the primitive is destroyed", [] {
         auto t = std::make_unique<tokens<platform>>(0);
         notes n;
@@ -95,7 +95,7 @@ TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it resum
     });
 }
 
-TEST_CASE("async_op: a token passes through two coroutines", "[async_op]") {
+TEST_CASE("async_op: a token passes through two coroutines") {
     model::check("two coroutines on one thread", [] {
         tokens<awake> t(0);
         notes n;
@@ -120,7 +120,7 @@ TEST_CASE("async_op: a token passes through two coroutines", "[async_op]") {
     });
 }
 
-TEST_CASE("async_op: coroutines of two threads resume once each", "[async_op][.long]") {
+TEST_CASE("async_op: coroutines of two threads resume once each", "[.long]") {
     model::check("two threads and a giver", [] {
         tokens<awake> t(0);
         notes n;
@@ -143,7 +143,7 @@ template <class P> detached take_on(ready_queue<P>& where, tokens<P>& from, note
     token.keep();
 }
 
-TEST_CASE("async_op: a coroutine resumes on its executor and may destroy it", "[async_op]") {
+TEST_CASE("async_op: a coroutine resumes on its executor and may destroy it") {
     const auto body = [] {
         tokens<awake> t(0);
         auto mine = std::make_unique<ready_queue<awake>>();
@@ -198,8 +198,7 @@ template <class P> awaited take_awaited(tokens<P>& from, notes& n) {
     token.keep();
 }
 
-TEST_CASE("async_op: a thread waits for a coroutine that ends on another one, and destroys it",
-          "[async_op]") {
+TEST_CASE("async_op: a thread waits for a coroutine that ends on another one, and destroys it") {
     const auto body = [] {
         tokens<platform> t(0);
         notes n;
@@ -264,7 +263,7 @@ template <class P> awaited parent(tokens<P>& from, notes& n) {
     MODEL_REQUIRE(n.seen == 2);
 }
 
-TEST_CASE("async_op: the parent continues on the thread that resumed the child", "[async_op]") {
+TEST_CASE("async_op: the parent continues on the thread that resumed the child") {
     model::check("a parent and two children", [] {
         tokens<platform> t(1);
         notes n;
@@ -297,8 +296,7 @@ template <class P> held take_and_kill(tokens<P>& from, std::optional<held>& vict
     victim.reset();
 }
 
-TEST_CASE("async_op: a destroyed coroutine leaves the queue while other waits begin and end",
-          "[async_op]") {
+TEST_CASE("async_op: a destroyed coroutine leaves the queue while other waits begin and end") {
     const auto body = [] {
         tokens<awake> t(0);
         notes n;
@@ -316,8 +314,7 @@ TEST_CASE("async_op: a destroyed coroutine leaves the queue while other waits be
     model::check("destroyed beside another wait that times out", {.timeouts = 1}, body);
 }
 
-TEST_CASE("async_op: a coroutine that is destroyed before it sees its grant gives it back",
-          "[async_op]") {
+TEST_CASE("async_op: a coroutine that is destroyed before it sees its grant gives it back") {
     model::check("destroyed with a grant", [] {
         tokens<platform> t(0);
         ready_queue<platform> mine; // destroyed with its runnables, which do not run
@@ -359,8 +356,7 @@ held take_inline_and_kill(inline_executor& here, tokens<P>& from, std::optional<
     victim.reset();
 }
 
-TEST_CASE("async_op: a coroutine that resumes in a release destroys another, granted or not",
-          "[async_op]") {
+TEST_CASE("async_op: a coroutine that resumes in a release destroys another, granted or not") {
     const auto body = [](int given, int by_other) {
         return [given, by_other] {
             tokens<awake> t(0);
@@ -400,8 +396,7 @@ template <class P> held wait_for(event_on<P>& e, notes& n) {
     n.seen = n.seen + 1;
 }
 
-TEST_CASE("async_op: a coroutine destroyed after its grant does not access the primitive",
-          "[async_op]") {
+TEST_CASE("async_op: a coroutine destroyed after its grant does not access the primitive") {
     model::check("the primitive is gone when the second is destroyed", [] {
         auto e = std::make_unique<bide::basic_event<awake>>();
         notes n;
@@ -479,7 +474,7 @@ void destroyed_against_time_out() {
     MODEL_REQUIRE(t.available() == 1);
 }
 
-TEST_CASE("async_op: a time-out and a grant end a wait once", "[async_op]") {
+TEST_CASE("async_op: a time-out and a grant end a wait once") {
     model::options random;
     random.how = model::options::method::pct;
     const auto against_grant = [] { time_out(gives::at_once); };
@@ -490,7 +485,7 @@ TEST_CASE("async_op: a time-out and a grant end a wait once", "[async_op]") {
                  [] { time_out(gives::elsewhere); });
 }
 
-TEST_CASE("async_op: a time-out does not access a destroyed coroutine", "[async_op]") {
+TEST_CASE("async_op: a time-out does not access a destroyed coroutine") {
     model::options random;
     random.how = model::options::method::pct;
     model::check("destroyed against time-out, at random", random, destroyed_against_time_out);
@@ -498,7 +493,7 @@ TEST_CASE("async_op: a time-out does not access a destroyed coroutine", "[async_
 
 TEST_CASE("async_op: a time-out ends a wait once, and accesses no destroyed coroutine, in every "
           "execution",
-          "[async_op][.long]") {
+          "[.long]") {
     model::check("a time-out", [] { time_out(gives::afterwards); });
     model::check("grant against time-out", [] { time_out(gives::at_once); });
     model::check("destroyed against time-out", destroyed_against_time_out);

@@ -65,12 +65,12 @@ template <template <class> class Atomic> bool has_the_values_of_the_standard() {
 
 } // namespace
 
-TEST_CASE("atomic: one of the checker has the values that std::atomic has", "[atomic]") {
+TEST_CASE("atomic: one of the checker has the values that std::atomic has") {
     CHECK(has_the_values_of_the_standard<std::atomic>());
     model::check("one thread", [] { MODEL_REQUIRE(has_the_values_of_the_standard<atomic>()); });
 }
 
-TEST_CASE("atomic: a wait ends when it is notified of another value", "[atomic]") {
+TEST_CASE("atomic: a wait ends when it is notified of another value") {
     const auto wait_for_one = [](bool notified) {
         atomic<int> flag{0};
         model::var<int> data{0};
@@ -108,7 +108,7 @@ TEST_CASE("atomic: a wait ends when it is notified of another value", "[atomic]"
     });
 }
 
-TEST_CASE("atomic: a flag locks", "[atomic]") {
+TEST_CASE("atomic: a flag locks") {
     const auto locked = [](std::memory_order unlock) {
         return [unlock] {
             model::atomic_flag held;

@@ -41,7 +41,7 @@ void two_phases() {
     right = 2;
 }
 
-TEST_CASE("barrier: two threads meet, and see what came before", "[barrier]") {
+TEST_CASE("barrier: two threads meet, and see what came before") {
     const auto meet = [] {
         barrier b(2);
         var<int> left{0};
@@ -80,8 +80,7 @@ TEST_CASE("barrier: two threads meet, and see what came before", "[barrier]") {
     });
 }
 
-TEST_CASE("barrier: the completion function runs once, between the arrivals and the waits",
-          "[barrier]") {
+TEST_CASE("barrier: the completion function runs once, between the arrivals and the waits") {
     model::check("barrier: completion", [] {
         var<int> completed{0};
         const auto complete = [&completed]() noexcept { increment(completed); };
@@ -95,7 +94,7 @@ TEST_CASE("barrier: the completion function runs once, between the arrivals and 
     });
 }
 
-TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
+TEST_CASE("barrier: the last arrival lets all waiters through") {
     model::check("barrier: one in the queue, one that comes", [] {
         gate g(2);
         var<int> data{0};
@@ -137,7 +136,7 @@ TEST_CASE("barrier: the last arrival lets all waiters through", "[barrier]") {
     });
 }
 
-TEST_CASE("barrier: a drop lowers what the next phase expects", "[barrier]") {
+TEST_CASE("barrier: a drop lowers what the next phase expects") {
     model::check("barrier: one drops, one stays", [] {
         awake_barrier b(2);
         var<int> data{0};
@@ -159,7 +158,7 @@ TEST_CASE("barrier: a drop lowers what the next phase expects", "[barrier]") {
     });
 }
 
-TEST_CASE("barrier: a wait that times out or is stopped leaves the queue", "[barrier]") {
+TEST_CASE("barrier: a wait that times out or is stopped leaves the queue") {
     model::check("barrier: time-out against the last arrival", {.timeouts = 1}, [] {
         barrier b(2);
         var<int> data{0};
@@ -227,12 +226,12 @@ void three_meet_twice() {
     meet(0);
 }
 
-TEST_CASE("barrier: three threads meet twice", "[barrier]") {
+TEST_CASE("barrier: three threads meet twice") {
     model::check("barrier: three threads, two phases", random(10'000, {.timeouts = 1}),
                  three_meet_twice);
 }
 
-TEST_CASE("barrier: three threads meet twice, for long", "[barrier][.long]") {
+TEST_CASE("barrier: three threads meet twice, for long", "[.long]") {
     model::check("barrier: two phases, long", two_phases);
     model::check("barrier: three threads, two phases, long",
                  for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), three_meet_twice);

@@ -43,7 +43,7 @@ void require_free(permits& p) {
     MODEL_REQUIRE(p.in_queue().available() == permits::all);
 }
 
-TEST_CASE("biased_shared_mutex: a writer is alone", "[biased_shared_mutex]") {
+TEST_CASE("biased_shared_mutex: a writer is alone") {
     model::check("biased_shared_mutex: two writers", &two_lock_it<narrow>);
     model::check("biased_shared_mutex: two that try to write", &two_try_it<narrow>);
     model::check("biased_shared_mutex: a writer and a reader", [] {
@@ -65,7 +65,7 @@ TEST_CASE("biased_shared_mutex: a writer is alone", "[biased_shared_mutex]") {
                  &one_reads_one_tries_to_write<mutex>);
 }
 
-TEST_CASE("biased_shared_mutex: readers are inside together", "[biased_shared_mutex]") {
+TEST_CASE("biased_shared_mutex: readers are inside together") {
     model::check("biased_shared_mutex: two readers by one slot", &two_read<mutex>);
     model::check("biased_shared_mutex: two readers leave, a writer waits", random(20'000), [] {
         permits p;
@@ -103,8 +103,7 @@ TEST_CASE("biased_shared_mutex: readers are inside together", "[biased_shared_mu
                  });
 }
 
-TEST_CASE("biased_shared_mutex: a reader that leaves elsewhere gives its permit back",
-          "[biased_shared_mutex]") {
+TEST_CASE("biased_shared_mutex: a reader that leaves elsewhere gives its permit back") {
     model::check("biased_shared_mutex: a reader leaves by another slot, a writer comes", [] {
         permits p;
         var<int> data{0};
@@ -147,8 +146,7 @@ TEST_CASE("biased_shared_mutex: a reader that leaves elsewhere gives its permit 
                  });
 }
 
-TEST_CASE("biased_shared_mutex: it is biased again, and no writer is left behind",
-          "[biased_shared_mutex]") {
+TEST_CASE("biased_shared_mutex: it is biased again, and no writer is left behind") {
     model::check("biased_shared_mutex: a read that makes it biased, and a writer", [] {
         narrow m;
         var<int> data{0};
@@ -207,7 +205,7 @@ TEST_CASE("biased_shared_mutex: it is biased again, and no writer is left behind
     });
 }
 
-TEST_CASE("biased_shared_mutex: no reader overtakes a writer that waits", "[biased_shared_mutex]") {
+TEST_CASE("biased_shared_mutex: no reader overtakes a writer that waits") {
     model::check("biased_shared_mutex: a reader that comes behind a writer", [] {
         permits p;
         var<int> data{0};
@@ -235,7 +233,7 @@ TEST_CASE("biased_shared_mutex: no reader overtakes a writer that waits", "[bias
 }
 
 TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind it in",
-          "[biased_shared_mutex][promise.biased-writer-turn]") {
+          "[promise.biased-writer-turn]") {
     model::check("biased_shared_mutex: a writer times out while a reader leaves", {.timeouts = 1},
                  [] {
                      mutex m;
@@ -295,13 +293,12 @@ TEST_CASE("biased_shared_mutex: a writer that gives up lets the readers behind i
                  });
 }
 
-TEST_CASE("biased_shared_mutex: a downgrade leaves no moment for a writer",
-          "[biased_shared_mutex]") {
+TEST_CASE("biased_shared_mutex: a downgrade leaves no moment for a writer") {
     model::check("biased_shared_mutex: downgrade against a writer",
                  &one_downgrades_one_writes<mutex>);
 }
 
-TEST_CASE("biased_shared_mutex: the last owner may destroy it", "[biased_shared_mutex]") {
+TEST_CASE("biased_shared_mutex: the last owner may destroy it") {
     model::check("biased_shared_mutex: destroyed by a writer", &a_writer_destroys_it<mutex>);
     model::check("biased_shared_mutex: destroyed by a writer that tries", [] {
         auto* const m = new mutex;
@@ -349,13 +346,12 @@ void two_readers_and_two_writers() {
     m.unlock();
 }
 
-TEST_CASE("biased_shared_mutex: two readers and two writers", "[biased_shared_mutex]") {
+TEST_CASE("biased_shared_mutex: two readers and two writers") {
     model::check("biased_shared_mutex: four threads", random(10'000, {.timeouts = 1}),
                  two_readers_and_two_writers);
 }
 
-TEST_CASE("biased_shared_mutex: two readers and two writers, for long",
-          "[biased_shared_mutex][.long]") {
+TEST_CASE("biased_shared_mutex: two readers and two writers, for long", "[.long]") {
     model::check("biased_shared_mutex: four threads, long",
                  for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}),
                  two_readers_and_two_writers);

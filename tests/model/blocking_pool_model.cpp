@@ -144,7 +144,7 @@ model::options at_random(int timeouts) {
 
 } // namespace
 
-TEST_CASE("blocking_pool: a runnable that is taken runs once", "[blocking_pool]") {
+TEST_CASE("blocking_pool: a runnable that is taken runs once") {
     model::check("two posts, threads stay", at_random(0), [] { posted_twice(1ms); });
     model::check("two posts, threads may leave", at_random(1), [] { posted_twice(1ms); });
     model::check("two posts, threads leave at once", at_random(1), [] { posted_twice(0ms); });
@@ -155,20 +155,18 @@ TEST_CASE("blocking_pool: a runnable that is taken runs once", "[blocking_pool]"
     model::check("limit raised", at_random(0), raised_for_one_that_is_queued);
 }
 
-TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution",
-          "[blocking_pool][.long]") {
+TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution", "[.long]") {
     model::check("two posts, threads stay", [] { posted_twice(1ms); });
     model::check("two posts, threads leave at once", [] { posted_twice(0ms); });
     model::check("tried", tried);
 }
 
-TEST_CASE("blocking_pool: finish() returns after all that was taken has run", "[blocking_pool]") {
+TEST_CASE("blocking_pool: finish() returns after all that was taken has run") {
     model::check("two threads finish, threads stay", at_random(0), finished_by_two);
     model::check("two threads finish, threads may leave", at_random(1), finished_by_two);
     CHECK(model::outcomes(at_random(1), finished_by_two) == "refused taken");
 }
 
-TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool",
-          "[blocking_pool]") {
+TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool") {
     model::check("destroyed after the work", at_random(1), destroyed_after_the_work);
 }

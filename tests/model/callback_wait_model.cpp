@@ -29,8 +29,7 @@ void await_end(const wait& w) {
     }
 }
 
-TEST_CASE("callback_wait: take() comes after the waker, and after what came before the release",
-          "[callback_wait]") {
+TEST_CASE("callback_wait: take() comes after the waker, and after what came before the release") {
     model::check("callback_wait: taken", {.spurious = 1, .weak_failures = 1}, [] {
         semaphore s(0);
         var<int> data{0};
@@ -49,7 +48,7 @@ TEST_CASE("callback_wait: take() comes after the waker, and after what came befo
     });
 }
 
-TEST_CASE("callback_wait: a cancel beside the release", "[callback_wait]") {
+TEST_CASE("callback_wait: a cancel beside the release") {
     model::check("callback_wait: cancelled", [] {
         semaphore s(0);
         model::thread releasing([&] { s.release(); });
@@ -99,8 +98,8 @@ struct taker {
     }
 };
 
-TEST_CASE("callback_wait: a waker takes the wait and begins it again while another thread releases",
-          "[callback_wait]") {
+TEST_CASE(
+    "callback_wait: a waker takes the wait and begins it again while another thread releases") {
     model::check("callback_wait: begun again", bounded(3), [] {
         semaphore s(0);
         taker t{s};
@@ -116,7 +115,7 @@ TEST_CASE("callback_wait: a waker takes the wait and begins it again while anoth
     });
 }
 
-TEST_CASE("callback_wait: a waker cancels another wait of the same release", "[callback_wait]") {
+TEST_CASE("callback_wait: a waker cancels another wait of the same release") {
     model::check("callback_wait: two of one release", bounded(3), [] {
         semaphore s(0);
         counter b;

@@ -60,7 +60,7 @@ template <class Wait> struct scene {
 
 // ---- Two threads
 
-TEST_CASE("channel: what one sends another receives, in order", "[channel]") {
+TEST_CASE("channel: what one sends another receives, in order") {
     const auto one_item = [](std::size_t n) {
         auto* const c = new channel(n);
         model::thread other([c] { MODEL_REQUIRE(send(*c, 1)); });
@@ -85,8 +85,7 @@ TEST_CASE("channel: what one sends another receives, in order", "[channel]") {
     });
 }
 
-TEST_CASE("channel: a sender that waits for room gets it, and may destroy the channel",
-          "[channel]") {
+TEST_CASE("channel: a sender that waits for room gets it, and may destroy the channel") {
     check("channel: a full one", {1}, {}, [](std::size_t n) {
         auto* const c = new channel(n);
         try_send(*c, 1);
@@ -146,26 +145,25 @@ void two_items(std::size_t n) {
     MODEL_REQUIRE(recv(c) == 2);
 }
 
-TEST_CASE("channel: a waiter is served by the threads that come, each of which may be the last",
-          "[channel]") {
+TEST_CASE("channel: a waiter is served by the threads that come, each of which may be the last") {
     check("channel: two queued receivers, two send", {0, 1, 2}, {}, two_queued<awake_receiving>);
     check("channel: two queued senders, two receive", {0, 1, 2}, {}, two_queued<awake_sending>);
 }
 
-TEST_CASE("channel: a new waiter and a queued waiter are both served", "[channel]") {
+TEST_CASE("channel: a new waiter and a queued waiter are both served") {
     check("channel: one queued to receive, one comes, one sends", {0, 1, 2}, {},
           one_queued_and_one_comes<awake_receiving>);
     check("channel: one queued to send, one comes, one receives", {0, 1}, {},
           one_queued_and_one_comes<awake_sending>);
 }
 
-TEST_CASE("channel: two that come are served by one", "[channel]") {
+TEST_CASE("channel: two that come are served by one") {
     check("channel: two receive, one sends", {0, 1, 2}, random(3'000), two_come<awake_receiving>);
     check("channel: two send, one receives", {0, 1, 2}, random(3'000), two_come<awake_sending>);
     check("channel: two items", {0, 1}, random(3'000), two_items);
 }
 
-TEST_CASE("channel: two that come are served by one, for long", "[channel][.long]") {
+TEST_CASE("channel: two that come are served by one, for long", "[.long]") {
     model::options o = random(100'000);
     o.depth = 5;
     check("channel: two receive, one sends, long", {0, 1, 2}, o, two_come<awake_receiving>);
@@ -185,15 +183,15 @@ TEST_CASE("channel: two that come are served by one, for long", "[channel][.long
     });
 }
 
-TEST_CASE("channel: a waiter is served once, while another thread tries", "[channel]") {
+TEST_CASE("channel: a waiter is served once, while another thread tries") {
     check("channel: one queued to receive, one tries, one sends", {0, 1, 2}, {}, [](std::size_t n) {
         awake_core c(n);
         awake_receiving a(c);
         int b = 0;
         model::thread trying([&] { b = poll(c); });
-        model::thread sending([&] { put(c, 1); });
+        model::thread sender([&] { put(c, 1); });
         const wait_status mine = n == 0 ? wait_status::waiting : offer(c, 2);
-        sending.join();
+        sender.join();
         trying.join();
         const int left = poll(c);
         MODEL_REQUIRE(a.outcome() == wait_status::granted || a.cancel(c));
@@ -265,8 +263,7 @@ void two_of_one_sender(std::size_t n, bool tries, bool closes) {
     MODEL_REQUIRE((waits.outcome() == wait_status::closed) == !got.at_once[0]);
 }
 
-TEST_CASE("channel: an item for a waiting receiver does not overtake another of its sender",
-          "[channel]") {
+TEST_CASE("channel: an item for a waiting receiver does not overtake another of its sender") {
     check("channel: one waits, two send, one of them twice", {1, 2, 3}, {},
           [](std::size_t n) { two_of_one_sender(n, false, false); });
     check("channel: one waits, one tries, two send, one of them twice", {2}, random(5'000),
@@ -277,7 +274,7 @@ TEST_CASE("channel: an item for a waiting receiver does not overtake another of 
 
 // ---- Giving up
 
-TEST_CASE("channel: a wait that is cancelled while it is served has one outcome", "[channel]") {
+TEST_CASE("channel: a wait that is cancelled while it is served has one outcome") {
     check("channel: a receiver that is cancelled", {0, 1}, {}, [](std::size_t n) {
         core c(n);
         receiving a(c);
@@ -342,7 +339,7 @@ TEST_CASE("channel: a wait that is cancelled while it is served has one outcome"
     });
 }
 
-TEST_CASE("channel: a time-out loses no item and makes none", "[channel]") {
+TEST_CASE("channel: a time-out loses no item and makes none") {
     check("channel: a receiver that times out", {0, 1}, {.timeouts = 1}, [](std::size_t n) {
         basic_channel<awake> c(n);
         int got = 0;
@@ -408,7 +405,7 @@ test::detached send_detached(basic_channel<awake>& c, int v, var<int>& sent) {
     sent = done ? 1 : 2;
 }
 
-TEST_CASE("channel: an item of a receiver that is destroyed goes to the next waiter", "[channel]") {
+TEST_CASE("channel: an item of a receiver that is destroyed goes to the next waiter") {
     check("channel: passed on to a waiter", {0, 1}, {}, [](std::size_t n) {
         core c(n);
         receiving next(c);
@@ -455,12 +452,12 @@ TEST_CASE("channel: an item of a receiver that is destroyed goes to the next wai
         bide::basic_ready_queue<awake> mine; // which is dropped with what is inside
         int got = 0;
         var<int> next{0};
-        model::thread sending([&] { send(c, 1); });
+        model::thread sender([&] { send(c, 1); });
         {
             test::held h = recv_held(mine, c, got);
             h.start();
             recv_detached(c, next);
-            sending.join(); // its send has returned
+            sender.join(); // its send has returned
         }
         if (got == 0 && next == 0) {
             send(c, 2);
@@ -515,8 +512,7 @@ void comes_back_beside_a_send(std::size_t n, bool is_queued) {
     MODEL_REQUIRE(n == 0 ? back.passed != sent : n == 1 || (back.passed && sent));
 }
 
-TEST_CASE("channel: an item that comes back is received once, or there is no room for it",
-          "[channel]") {
+TEST_CASE("channel: an item that comes back is received once, or there is no room for it") {
     check("channel: comes back, another is received", {0, 1, 2}, {}, [](std::size_t n) {
         core c(n);
         passing_on<core> back{c, 1};
@@ -582,7 +578,7 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
           [](std::size_t n) { comes_back_beside_a_send(n, false); });
 }
 
-TEST_CASE("channel: nothing comes back into a channel that was closed and drained", "[channel]") {
+TEST_CASE("channel: nothing comes back into a channel that was closed and drained") {
     check("channel: comes back, another closes", {0, 1, 2}, {}, [](std::size_t n) {
         core c(n);
         passing_on<core> back{c, 1};
@@ -649,20 +645,20 @@ void destroyed_with_its_item(std::size_t n, bool closes) {
     MODEL_REQUIRE(c.size() == 0);
 }
 
-TEST_CASE("channel: a coroutine that is destroyed gives its item back", "[channel]") {
+TEST_CASE("channel: a coroutine that is destroyed gives its item back") {
     check("channel: destroyed with its item, another tries", {0, 1, 2}, {},
           [](std::size_t n) { destroyed_with_its_item(n, false); });
     check("channel: destroyed with its item, another closes", {0, 1, 2}, {},
           [](std::size_t n) { destroyed_with_its_item(n, true); });
 }
 
-TEST_CASE("channel: coroutines wait beside threads", "[channel]") {
+TEST_CASE("channel: coroutines wait beside threads") {
     check("channel: a coroutine receives", {0, 1}, {}, [](std::size_t n) {
         basic_channel<awake> c(n);
         var<int> got{0};
-        model::thread sending([&] { send(c, 1); });
+        model::thread sender([&] { send(c, 1); });
         recv_detached(c, got);
-        sending.join();
+        sender.join();
         MODEL_REQUIRE(got == 1);
     });
     check("channel: a coroutine sends", {0, 1}, {}, [](std::size_t n) {
@@ -672,9 +668,9 @@ TEST_CASE("channel: coroutines wait beside threads", "[channel]") {
         }
         var<int> sent{0};
         int got = 0;
-        model::thread receiving([&] { got = recv(c); });
+        model::thread receiver([&] { got = recv(c); });
         send_detached(c, 2, sent);
-        receiving.join();
+        receiver.join();
         MODEL_REQUIRE(sent == 1);
         MODEL_REQUIRE(got + try_recv(c) == (n == 1 ? 3 : 2));
     });
@@ -682,11 +678,11 @@ TEST_CASE("channel: coroutines wait beside threads", "[channel]") {
 
 // ---- Closing
 
-TEST_CASE("channel: a send that was accepted before close is received", "[channel]") {
+TEST_CASE("channel: a send that was accepted before close is received") {
     check("channel: close against a send that does not wait", {0, 1}, {}, [](std::size_t n) {
         core c(n);
         wait_status sent{};
-        model::thread sending([&] { sent = offer(c, 1); });
+        model::thread sender([&] { sent = offer(c, 1); });
         MODEL_REQUIRE(c.close());
         int got = 0;
         int one = 0;
@@ -696,7 +692,7 @@ TEST_CASE("channel: a send that was accepted before close is received", "[channe
             what = poll(c, one);
         }
         MODEL_REQUIRE(what == wait_status::closed);
-        sending.join();
+        sender.join();
         MODEL_REQUIRE(got == (sent == wait_status::granted ? 1 : 0));
     });
     check("channel: close against a send that waits", {0, 1}, {}, [](std::size_t n) {
@@ -705,9 +701,9 @@ TEST_CASE("channel: a send that was accepted before close is received", "[channe
             try_send(c, 1);
         }
         bool sent = false;
-        model::thread sending([&] { sent = send(c, 2); });
+        model::thread sender([&] { sent = send(c, 2); });
         MODEL_REQUIRE(c.close());
-        sending.join();
+        sender.join();
         MODEL_REQUIRE(!sent && try_recv(c) == static_cast<int>(n) && try_recv(c) == 0);
     });
     check("channel: close, a send and a receiver that waits", {0, 1}, {}, [](std::size_t n) {
@@ -715,21 +711,21 @@ TEST_CASE("channel: a send that was accepted before close is received", "[channe
         awake_receiving a(c);
         awake_receiving b(c);
         wait_status sent{};
-        model::thread sending([&] { sent = offer(c, 1); });
+        model::thread sender([&] { sent = offer(c, 1); });
         model::thread closing([&] { MODEL_REQUIRE(c.close()); });
         await(a.w);
         await(b.w);
-        sending.join();
+        sender.join();
         closing.join();
         MODEL_REQUIRE(a.got.has_value() == (sent == wait_status::granted) && !b.got);
         MODEL_REQUIRE(b.outcome() == wait_status::closed && c.is_closed() && c.size() == 0);
     });
 }
 
-TEST_CASE("channel: close ends every wait", "[channel]") {
+TEST_CASE("channel: close ends every wait") {
     check("channel: close against a new receiver", {0, 1}, {}, [](std::size_t n) {
         channel c(n);
-        model::thread receiving([&] { MODEL_REQUIRE(recv(c) == 0); });
+        model::thread receiver([&] { MODEL_REQUIRE(recv(c) == 0); });
         MODEL_REQUIRE(c.close());
     });
     check("channel: close against a new sender", {0, 1}, {}, [](std::size_t n) {
@@ -737,7 +733,7 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
         if (n == 1) {
             try_send(c, 1);
         }
-        model::thread sending([&] { MODEL_REQUIRE(!send(c, 2)); });
+        model::thread sender([&] { MODEL_REQUIRE(!send(c, 2)); });
         MODEL_REQUIRE(c.close());
     });
     check("channel: waiting senders get their items back, but for one", {1}, {}, [](std::size_t n) {
@@ -746,11 +742,11 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
         awake_sending a(c, 10);
         awake_sending b(c, 20);
         int got = 0;
-        model::thread receiving([&] { got = get(c); });
+        model::thread receiver([&] { got = get(c); });
         model::thread closing([&] { c.close(); });
         await(a.w);
         await(b.w);
-        receiving.join();
+        receiver.join();
         closing.join();
         MODEL_REQUIRE(got == 1 && b.outcome() == wait_status::closed && !b.is_gone());
         MODEL_REQUIRE(a.is_gone() == (a.outcome() == wait_status::granted));
@@ -774,7 +770,7 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
 
 // ---- Many at a time
 
-TEST_CASE("channel: what came before close is seen by a thread that sees it closed", "[channel]") {
+TEST_CASE("channel: what came before close is seen by a thread that sees it closed") {
     model::check("channel: close against is_closed()", [] {
         channel c(1);
         var<int> data{0};
@@ -786,13 +782,13 @@ TEST_CASE("channel: what came before close is seen by a thread that sees it clos
     });
 }
 
-TEST_CASE("channel: a batch serves every waiter", "[channel]") {
+TEST_CASE("channel: a batch serves every waiter") {
     check("channel: two queued receivers, one batch", {0, 1, 2}, {}, [](std::size_t n) {
         auto* const c = new awake_core(n);
         awake_receiving b;
         awake_receiving a(*c);
         model::thread coming([&, c] { wait_in(*c, b); });
-        model::thread sending([c] { put_all(*c, {1, 2}); });
+        model::thread sender([c] { put_all(*c, {1, 2}); });
         await(a.w);
         coming.join();
         delete c; // though the other one is inside still
@@ -808,11 +804,11 @@ TEST_CASE("channel: a batch serves every waiter", "[channel]") {
         model::thread coming([&] { wait_in(c, b); });
         int got = 0;
         std::size_t count = 0;
-        model::thread receiving([&] {
+        model::thread receiver([&] {
             count = c.recv_n([&got](item& i) noexcept { got += item(std::move(i)).take(); }, 2);
         });
         await(a.w);
-        receiving.join();
+        receiver.join();
         while (count < 2) {
             got += get(c);
             ++count;
@@ -848,12 +844,12 @@ template <class Wait> void served_after_it_left(std::size_t n) {
     delete s; // though the other one is inside still
 }
 
-TEST_CASE("channel: a receiver that has its item may destroy the channel", "[channel]") {
+TEST_CASE("channel: a receiver that has its item may destroy the channel") {
     check("channel: an item for a receiver that left", {1}, {}, served_after_it_left<receiving>);
     check("channel: room for a sender that left", {1}, {}, served_after_it_left<sending>);
     check("channel: a batch", {2}, {}, [](std::size_t n) {
         auto* const c = new core(n);
-        model::thread sending([c] { put_all(*c, {1, 2}); });
+        model::thread sender([c] { put_all(*c, {1, 2}); });
         MODEL_REQUIRE(get(*c) == 1);
         MODEL_REQUIRE(get(*c) == 2);
         delete c; // though the other one is inside still
@@ -910,14 +906,13 @@ void all_at_once() {
     MODEL_REQUIRE(received + received_in_time == sent + sent_in_time);
 }
 
-TEST_CASE("channel: all that is sent is received, whatever happens at once", "[channel]") {
+TEST_CASE("channel: all that is sent is received, whatever happens at once") {
     model::check("channel: two send, two receive", random(5'000), two_and_two);
     model::check("channel: two send, two receive, one closes", random(3'000, {.timeouts = 1}),
                  all_at_once);
 }
 
-TEST_CASE("channel: all that is sent is received, whatever happens at once, for long",
-          "[channel][.long]") {
+TEST_CASE("channel: all that is sent is received, whatever happens at once, for long", "[.long]") {
     model::options o = for_long();
     model::check("channel: two send, two receive, long", o, two_and_two);
     o.timeouts = o.spurious = o.weak_failures = 1;

@@ -40,8 +40,7 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-TEST_CASE("checker: an atomic that is destroyed while another thread may use it is found",
-          "[checker]") {
+TEST_CASE("checker: an atomic that is destroyed while another thread may use it is found") {
     const auto destroy = [](std::memory_order last) {
         return [=] {
             auto word = std::make_unique<atomic<int>>(0);
@@ -56,7 +55,7 @@ TEST_CASE("checker: an atomic that is destroyed while another thread may use it 
     CHECK(found(destroy(relaxed)) == failure::lifetime);
 }
 
-TEST_CASE("checker: memory that is left, and memory that is freed twice, are found", "[checker]") {
+TEST_CASE("checker: memory that is left, and memory that is freed twice, are found") {
     // volatile: the compiler need not allocate what is unused.
     CHECK(found([] {
               void* volatile p = ::operator new(1);
@@ -73,7 +72,7 @@ TEST_CASE("checker: memory that is left, and memory that is freed twice, are fou
           }) == failure::lifetime);
 }
 
-TEST_CASE("checker: std::terminate and exceptions are found", "[checker]") {
+TEST_CASE("checker: std::terminate and exceptions are found") {
     CHECK(found([] { std::terminate(); }) == failure::terminated);
     CHECK(found([] { throw std::runtime_error("on its way out"); }) == failure::terminated);
     CHECK(contains(model::explore({}, [] { throw std::runtime_error("on its way"); }).message,
@@ -86,7 +85,7 @@ TEST_CASE("checker: std::terminate and exceptions are found", "[checker]") {
           }) == failure::none);
 }
 
-TEST_CASE("checker: exceptions are of the thread that throws them", "[checker]") {
+TEST_CASE("checker: exceptions are of the thread that throws them") {
     CHECK(found([] {
               atomic<int> word{0};
               const auto run = [&](int mine) {
@@ -137,7 +136,7 @@ TEST_CASE("checker: exceptions are of the thread that throws them", "[checker]")
     CHECK(std::current_exception() == nullptr);
 }
 
-TEST_CASE("checker: a model that is too large is an error, not a success", "[checker]") {
+TEST_CASE("checker: a model that is too large is an error, not a success") {
     const auto three_changes = [] {
         atomic<int> word{0};
         model::thread other([&] {
@@ -157,8 +156,7 @@ TEST_CASE("checker: a model that is too large is an error, not a success", "[che
 }
 
 TEST_CASE("checker: a trace names the thread, the operation, the order, the store that was read, "
-          "and the line",
-          "[checker]") {
+          "and the line") {
     const auto v = model::explore({}, [] {
         atomic<int> flag{0};
         model::name(flag, "flag");
@@ -347,7 +345,7 @@ TEST_CASE(
     CHECK(contains(model::to_dot(model::explore({}, synchronised), {}, synchronised), "rf, sw"));
 }
 
-TEST_CASE("checker: a path replays its execution, and no other", "[checker]") {
+TEST_CASE("checker: a path replays its execution, and no other") {
     for (const auto how : {options::method::exhaustive, options::method::enumerate,
                            options::method::bounded, options::method::pct}) {
         const auto body = passing(relaxed, acquire);
@@ -363,7 +361,7 @@ TEST_CASE("checker: a path replays its execution, and no other", "[checker]") {
     }
 }
 
-TEST_CASE("checker: choose() takes each value, assume() leaves executions out", "[checker]") {
+TEST_CASE("checker: choose() takes each value, assume() leaves executions out") {
     const auto all = [] { model::record(std::to_string(model::choose(3))); };
     const auto odd = [] {
         const int n = model::choose(4);
@@ -375,7 +373,7 @@ TEST_CASE("checker: choose() takes each value, assume() leaves executions out", 
     CHECK(model::outcomes({.how = options::method::enumerate}, odd) == "1 3");
 }
 
-TEST_CASE("checker: a daemon may sleep when all is over, a thread may not", "[checker]") {
+TEST_CASE("checker: a daemon may sleep when all is over, a thread may not") {
     const auto serve = [](bool as_daemon) {
         return [=] {
             auto& word = *new atomic<std::uint32_t>(0); // outlives the body, as the daemon does
@@ -391,7 +389,7 @@ TEST_CASE("checker: a daemon may sleep when all is over, a thread may not", "[ch
     CHECK(found(serve(false)) == failure::lost_wakeup);
 }
 
-TEST_CASE("checker: what lay in freed memory is not accessed", "[checker]") {
+TEST_CASE("checker: what lay in freed memory is not accessed") {
     // volatile: the compiler does not look through it, and does not say what we know.
     CHECK(found([] {
               var<int>* volatile data = new var<int>(1);
@@ -410,14 +408,14 @@ TEST_CASE("checker: what lay in freed memory is not accessed", "[checker]") {
           }) == failure::lifetime);
 }
 
-TEST_CASE("checker: a check that nothing passes is an error", "[checker]") {
+TEST_CASE("checker: a check that nothing passes is an error") {
     CHECK(found([] {
               model::assume(false);
               MODEL_REQUIRE(false);
           }) == failure::empty);
 }
 
-TEST_CASE("checker: a spin may contain a fence, and must read", "[checker]") {
+TEST_CASE("checker: a spin may contain a fence, and must read") {
     CHECK(found([] {
               atomic<int> flag{0};
               model::thread other([&] { flag.store(1, release); });
@@ -491,7 +489,7 @@ template <lock_loop How> void two_and_three_threads() {
     }
 }
 
-TEST_CASE("checker: a loop that waits is found without a pause", "[checker]") {
+TEST_CASE("checker: a loop that waits is found without a pause") {
     two_and_three_threads<lock_loop::exchange>();
     two_and_three_threads<lock_loop::compare_exchange>();
     two_and_three_threads<lock_loop::load_first>();
@@ -515,7 +513,7 @@ TEST_CASE("checker: a loop that waits is found without a pause", "[checker]") {
     }
 }
 
-TEST_CASE("checker: a loop that gives up after some rounds is none that waits", "[checker]") {
+TEST_CASE("checker: a loop that gives up after some rounds is none that waits") {
     for (const auto how : {options::method::exhaustive, options::method::enumerate}) {
         CHECK(model::outcomes({.how = how}, [] {
                   atomic<int> flag{0};
@@ -529,8 +527,7 @@ TEST_CASE("checker: a loop that gives up after some rounds is none that waits", 
     }
 }
 
-TEST_CASE("checker: of threads that wait for the same object, each order is explored once",
-          "[checker]") {
+TEST_CASE("checker: of threads that wait for the same object, each order is explored once") {
     const auto served = [](int threads) {
         return [threads] {
             atomic<int> next{0};
@@ -558,7 +555,7 @@ TEST_CASE("checker: of threads that wait for the same object, each order is expl
     CHECK(model::explore({}, served(5)).executions == 120);
 }
 
-TEST_CASE("checker: a loop that waits for two objects ends as often as it can", "[checker]") {
+TEST_CASE("checker: a loop that waits for two objects ends as often as it can") {
     using condition = bool (*)(int, int);
     // Each holds in the end.
     for (const condition holds : {condition([](int a, int b) { return a != 0 && b == 1; }),
@@ -592,7 +589,7 @@ TEST_CASE("checker: a loop that waits for two objects ends as often as it can", 
     }
 }
 
-TEST_CASE("checker: a way into a loop that waits is replayed", "[checker]") {
+TEST_CASE("checker: a way into a loop that waits is replayed") {
     const auto body = [] {
         spin_lock<lock_loop::exchange> lock;
         var<int> sum{0};
@@ -648,7 +645,7 @@ std::uint64_t in_a_run(std::string_view name, failure expected, const options& h
     return count;
 }
 
-TEST_CASE("checker: several processes explore what one does", "[checker]") {
+TEST_CASE("checker: several processes explore what one does") {
     const auto body = [] { eight_stores_and_reads([] {}); };
     const auto alone = model::explore({.jobs = 1}, body);
     const auto together = model::explore({.jobs = 3}, body);
@@ -660,7 +657,7 @@ TEST_CASE("checker: several processes explore what one does", "[checker]") {
     CHECK(model::explore({.jobs = 3, .max_executions = 5'000}, body).what == failure::too_large);
 }
 
-TEST_CASE("checker: a failure in one of several processes is reported, its end too", "[checker]") {
+TEST_CASE("checker: a failure in one of several processes is reported, its end too") {
     const ::pid_t first = ::getpid();
     const auto v = model::explore({.jobs = 3}, [first] {
         eight_stores_and_reads([first] { MODEL_REQUIRE(::getpid() == first); });
@@ -693,7 +690,7 @@ template <class Last> void threads_that_start_threads(int first, Last last) {
     last(word.load(relaxed));
 }
 
-TEST_CASE("checker: threads that start threads are the same ones in a replay", "[checker]") {
+TEST_CASE("checker: threads that start threads are the same ones in a replay") {
     for (const int starter : {1, 2}) {
         for (const auto how : {options::method::exhaustive, options::method::bounded}) {
             const auto body = [starter] {
@@ -710,8 +707,7 @@ TEST_CASE("checker: threads that start threads are the same ones in a replay", "
     }
 }
 
-TEST_CASE("checker: threads that start threads are the same ones in all processes and runs",
-          "[checker]") {
+TEST_CASE("checker: threads that start threads are the same ones in all processes and runs") {
     // Each value leads to other threads first.
     const auto body = [] {
         threads_that_start_threads(model::choose(3) - 1,
@@ -735,7 +731,7 @@ TEST_CASE("checker: threads that start threads are the same ones in all processe
     std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("checker: an exploration that was stopped goes on in the next run", "[checker]") {
+TEST_CASE("checker: an exploration that was stopped goes on in the next run") {
     const auto folder =
         std::filesystem::temp_directory_path() / ("bide_state_" + std::to_string(::getpid()));
     ::setenv("BIDE_MODEL_STATE", folder.c_str(), 1);

@@ -94,7 +94,7 @@ auto forks(int steals, int steals_of_another = 0) {
 
 } // namespace
 
-TEST_CASE("child_deque: each child is taken once, by its parent or a thief", "[child_deque]") {
+TEST_CASE("child_deque: each child is taken once, by its parent or a thief") {
     model::check("one child, a thief", forks<4, 1>(1));
     model::check("two children, a thief", forks<4, 2>(2));
     model::check("three children, a thief", forks<4, 3>(2));
@@ -102,7 +102,7 @@ TEST_CASE("child_deque: each child is taken once, by its parent or a thief", "[c
     model::check("two children, two thieves", forks<4, 2>(1, 1));
 }
 
-TEST_CASE("child_deque: a slot is used again after its child was taken", "[child_deque]") {
+TEST_CASE("child_deque: a slot is used again after its child was taken") {
     const auto in_turn = [](int steals, int steals_of_another) {
         return [=] {
             deque<1> d;
@@ -131,7 +131,7 @@ TEST_CASE("child_deque: a slot is used again after its child was taken", "[child
     model::check("three children in one slot, two thieves", in_turn(1, 1));
 }
 
-TEST_CASE("child_deque: each child is taken once, also if its worker takes all", "[child_deque]") {
+TEST_CASE("child_deque: each child is taken once, also if its worker takes all") {
     const auto takes_all = [](int steals, int steals_of_another) {
         return [=] {
             deque<2> d;
@@ -163,7 +163,7 @@ TEST_CASE("child_deque: each child is taken once, also if its worker takes all",
     model::check("two children, two thieves", takes_all(1, 1));
 }
 
-TEST_CASE("child_deque: take_back() takes the newest child alone", "[child_deque]") {
+TEST_CASE("child_deque: take_back() takes the newest child alone") {
     model::check("not the newest", [] {
         deque<2> d;
         child a;
@@ -177,8 +177,7 @@ TEST_CASE("child_deque: take_back() takes the newest child alone", "[child_deque
     });
 }
 
-TEST_CASE("child_deque: a worker that goes to sleep sees the children, or is woken",
-          "[child_deque][idle]") {
+TEST_CASE("child_deque: a worker that goes to sleep sees the children, or is woken", "[idle]") {
     model::check("a push beside an announcement", [] {
         deque<2> d;
         child c;

@@ -66,7 +66,7 @@ using passing = waiting<gate>;
 
 // ---- Alone
 
-TEST_CASE("choice: exactly one of two releasers decides it", "[choice]") {
+TEST_CASE("choice: exactly one of two releasers decides it") {
     model::check("choice: two claim it", [] {
         choice c;
         var<int> by{0};
@@ -105,8 +105,7 @@ TEST_CASE("choice: exactly one of two releasers decides it", "[choice]") {
 
 // ---- Two releasers
 
-TEST_CASE("choice: of two waits on two channels one gets an item, and the other item stays",
-          "[choice]") {
+TEST_CASE("choice: of two waits on two channels one gets an item, and the other item stays") {
     check("choice: two senders and one receiver on either", {0, 1}, {}, [](std::size_t n) {
         core left(n);
         core right(n);
@@ -117,9 +116,9 @@ TEST_CASE("choice: of two waits on two channels one gets an item, and the other 
         a.enqueue(left);
         b.enqueue(right);
         wait_status other{};
-        model::thread sending([&] { other = offer(left, 1); });
+        model::thread sender([&] { other = offer(left, 1); });
         const wait_status mine = offer(right, 2);
-        sending.join();
+        sender.join();
         MODEL_REQUIRE(a.got.has_value() != b.got.has_value());
         a.cancel(left);
         b.cancel(right);
@@ -144,9 +143,9 @@ TEST_CASE("choice: of two waits on two channels one gets an item, and the other 
         a.enqueue(left);
         b.enqueue(right);
         int other = 0;
-        model::thread receiving([&] { other = poll(left); });
+        model::thread receiver([&] { other = poll(left); });
         const int mine = poll(right);
-        receiving.join();
+        receiver.join();
         MODEL_REQUIRE(a.is_gone() != b.is_gone());
         a.cancel(left);
         b.cancel(right);
@@ -156,7 +155,7 @@ TEST_CASE("choice: of two waits on two channels one gets an item, and the other 
 }
 
 // The wait that is not chosen is not the last in its queue.
-TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen", "[choice]") {
+TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen") {
     check("choice: an item for the one behind", {0, 1}, {}, [](std::size_t n) {
         awake_core left(n);
         awake_core right(n);
@@ -168,9 +167,9 @@ TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen",
         a.enqueue(left);
         b.enqueue(right);
         behind.enqueue(left);
-        model::thread sending([&] { put(left, 1); });
+        model::thread sender([&] { put(left, 1); });
         offer(right, 2);
-        sending.join();
+        sender.join();
         MODEL_REQUIRE(a.got ? !b.got : b.got && behind.got);
         if (a.got) {
             b.cancel(right);
@@ -258,7 +257,7 @@ TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen",
 }
 
 // The first wait is decided while the second is queued, and the other way round.
-TEST_CASE("choice: a wait is queued while another wait of its choice is decided", "[choice]") {
+TEST_CASE("choice: a wait is queued while another wait of its choice is decided") {
     model::check("choice: an item while permits are asked for", [] {
         awake_core from(1);
         permit_queue q(1);
@@ -266,10 +265,10 @@ TEST_CASE("choice: a wait is queued while another wait of its choice is decided"
         awake_receiving a;
         acquiring b;
         contest(c, a, b);
-        model::thread sending([&] { put(from, 1); });
+        model::thread sender([&] { put(from, 1); });
         queue_both(c, from, a, q, b);
         await_either(from, a, q, b);
-        sending.join();
+        sender.join();
         MODEL_REQUIRE(a.got.has_value() != b.is_granted());
         MODEL_REQUIRE(q.available() == (a.got ? 1 : 0) && from.size() == (a.got ? 0 : 1));
     });
@@ -280,10 +279,10 @@ TEST_CASE("choice: a wait is queued while another wait of its choice is decided"
         awake_receiving a;
         passing b;
         contest(c, a, b);
-        model::thread sending([&] { put(from, 1); });
+        model::thread sender([&] { put(from, 1); });
         queue_both(c, from, a, g, b);
         await_either(from, a, g, b);
-        sending.join();
+        sender.join();
         MODEL_REQUIRE(a.got.has_value() != b.is_granted());
         MODEL_REQUIRE(from.size() == (a.got ? 0 : 1));
     });
@@ -381,14 +380,13 @@ void two_that_queue_the_second(bool sends) {
     MODEL_REQUIRE(sent != yours.end());
 }
 
-TEST_CASE("choice: two choices that could meet on two channels meet on one", "[choice]") {
+TEST_CASE("choice: two choices that could meet on two channels meet on one") {
     model::check("choice: the sends are queued, then the receives",
                  [] { two_that_queue_the_second(false); });
     model::check("choice: two that queue both", random(5'000), two_that_queue_both);
 }
 
-TEST_CASE("choice: two choices that could meet on two channels meet on one, for long",
-          "[choice][.long]") {
+TEST_CASE("choice: two choices that could meet on two channels meet on one, for long", "[.long]") {
     model::check("choice: the receives are queued, then the sends",
                  [] { two_that_queue_the_second(true); });
     model::options o = random(200'000);
@@ -396,7 +394,7 @@ TEST_CASE("choice: two choices that could meet on two channels meet on one, for 
     model::check("choice: two that queue both, long", o, two_that_queue_both);
 }
 
-TEST_CASE("choice: it does not match its own two cases", "[choice]") {
+TEST_CASE("choice: it does not match its own two cases") {
     model::check("choice: sends and receives on one channel", [] {
         awake_core c(0);
         awake_choice mine;
@@ -438,7 +436,7 @@ TEST_CASE("choice: it does not match its own two cases", "[choice]") {
 }
 
 // Two releasers decide at once. One of them finds no item and abandons its claim.
-TEST_CASE("choice: an abandoned claim hides no wait from another releaser", "[choice]") {
+TEST_CASE("choice: an abandoned claim hides no wait from another releaser") {
     model::check("choice: claimed in vain by one, in earnest by the other", [] {
         awake_core left(0);
         awake_core right(1);

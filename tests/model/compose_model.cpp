@@ -131,7 +131,7 @@ private:
 
 } // namespace
 
-TEST_CASE("when_all: the parent resumes once, after all children have ended", "[compose]") {
+TEST_CASE("when_all: the parent resumes once, after all children have ended") {
     const auto two = [] {
         tokens s(0);
         tokens t(0);
@@ -156,8 +156,7 @@ TEST_CASE("when_all: the parent resumes once, after all children have ended", "[
     });
 }
 
-TEST_CASE("when_all: a cancelled parent resumes after its children, which are cancelled",
-          "[compose]") {
+TEST_CASE("when_all: a cancelled parent resumes after its children, which are cancelled") {
     const auto one = [] {
         tokens s(0);
         tokens t(1);
@@ -185,8 +184,7 @@ TEST_CASE("when_all: a cancelled parent resumes after its children, which are ca
     });
 }
 
-TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled loser",
-          "[compose]") {
+TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled loser") {
     const auto race = [] {
         tokens s(0);
         tokens t(0);
@@ -225,8 +223,7 @@ TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled
     });
 }
 
-TEST_CASE("when_all: children in place, taken back or stolen, end before the parent resumes",
-          "[compose]") {
+TEST_CASE("when_all: children in place, taken back or stolen, end before the parent resumes") {
     const auto beside_a_thief = [](int first, int second) {
         return [=] {
             tokens s(first);
@@ -260,7 +257,7 @@ TEST_CASE("when_all: children in place, taken back or stolen, end before the par
     model::check("in place, both wait, a thief", at_random(), beside_a_thief(0, 0));
 }
 
-TEST_CASE("when_all: a cancelled parent resumes after its children in place", "[compose]") {
+TEST_CASE("when_all: a cancelled parent resumes after its children in place") {
     const auto cancelled = [](int first, int second, bool steals) {
         return [=] {
             tokens s(first);

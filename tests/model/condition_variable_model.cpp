@@ -98,8 +98,7 @@ template <class Mutex> int pass_through(Mutex& m, queued_in& a, queued_in& b) {
     return n;
 }
 
-TEST_CASE("condition_variable: no notification is lost between the unlock and the sleep",
-          "[condition_variable]") {
+TEST_CASE("condition_variable: no notification is lost between the unlock and the sleep") {
     using mutex = bide::basic_mutex<platform>;
     model::check("condition: notified under the lock",
                  &one_waits<std::unique_lock<mutex>, platform, true>);
@@ -117,8 +116,7 @@ TEST_CASE("condition_variable: no notification is lost between the unlock and th
                  &one_waits<std::shared_lock<bide::basic_shared_mutex<awake>>, awake, false>);
 }
 
-TEST_CASE("condition_variable: each of two waiters gets its notification and the mutex",
-          "[condition_variable]") {
+TEST_CASE("condition_variable: each of two waiters gets its notification and the mutex") {
     model::check("condition: two wait, notify_all", random(10'000),
                  [] { two_wait<awake_mutex>(true); });
     model::check("condition: two wait, notify_one twice", random(10'000),
@@ -158,7 +156,7 @@ TEST_CASE("condition_variable: each of two waiters gets its notification and the
     });
 }
 
-TEST_CASE("condition_variable: two wait and two notify, for long", "[condition_variable][.long]") {
+TEST_CASE("condition_variable: two wait and two notify, for long", "[.long]") {
     model::options o = random(300'000);
     o.depth = 5;
     o.spurious = o.weak_failures = 1;
@@ -169,8 +167,7 @@ TEST_CASE("condition_variable: two wait and two notify, for long", "[condition_v
     model::check("condition: two wait, bounded", bounded(1), [] { two_wait<awake_mutex>(true); });
 }
 
-TEST_CASE("condition_variable: a wait that times out has the mutex, and one outcome",
-          "[condition_variable]") {
+TEST_CASE("condition_variable: a wait that times out has the mutex, and one outcome") {
     model::check("condition: time-out against notify_one", {.timeouts = 1}, [] {
         awake_mutex m;
         condition<awake> changed;
@@ -210,8 +207,7 @@ TEST_CASE("condition_variable: a wait that times out has the mutex, and one outc
     });
 }
 
-TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it is notified first",
-          "[condition_variable]") {
+TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it is notified first") {
     model::check("condition: stop against notify_one", [] {
         awake_mutex m;
         condition_queue q;
@@ -259,8 +255,7 @@ TEST_CASE("condition_variable: a stop moves the waiter to the mutex, unless it i
     });
 }
 
-TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the mutex only",
-          "[condition_variable]") {
+TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the mutex only") {
     model::check("condition: destroyed after notify_all", [] {
         awake_mutex m;
         std::optional<condition_queue> q(std::in_place);
@@ -323,8 +318,7 @@ test::detached take(awake_mutex& m, condition<awake>& changed, var<int>& items) 
     items = items - 1;
 }
 
-TEST_CASE("condition_variable: a coroutine looks again after each notification",
-          "[condition_variable]") {
+TEST_CASE("condition_variable: a coroutine looks again after each notification") {
     model::check("condition: a coroutine, two notifications", [] {
         awake_mutex m;
         condition<awake> changed;

@@ -316,25 +316,23 @@ void grant_to(int waiters) {
 } // namespace
 
 TEST_CASE(
-    "durable: a change that one reader drains is signalled to the other waiters of the process",
-    "[durable]") {
+    "durable: a change that one reader drains is signalled to the other waiters of the process") {
     model::check("durable: one waits, another looks", random(10'000), [] { look_after(1, 1); });
     model::check("durable: the other looks twice", random(10'000), [] { look_after(2, 1); });
     model::check("durable: there are two changes", random(10'000), [] { look_after(1, 2); });
 }
 
-TEST_CASE("durable: a watch that is not needed any more is closed, and no change is lost",
-          "[durable]") {
+TEST_CASE("durable: a watch that is not needed any more is closed, and no change is lost") {
     model::check("durable: one waits, another closes the watch", random(10'000), stop_watching);
 }
 
 TEST_CASE("durable: a waiter in the queue is told by the process that grants it its permits",
-          "[durable][promise.durable-directed-wake]") {
+          "[promise.durable-directed-wake]") {
     model::check("durable: one waits, two pass on", random(10'000), [] { grant_to(1); });
     model::check("durable: two wait, two pass on", random(10'000), [] { grant_to(2); });
 }
 
-TEST_CASE("durable: a waiter is told of each change that its read has not seen", "[durable]") {
+TEST_CASE("durable: a waiter is told of each change that its read has not seen") {
     model::check("durable: one waits, one changes", [] {
         place p;
         model::thread changing([&] { p.change(1); });
@@ -359,7 +357,7 @@ TEST_CASE("durable: a waiter is told of each change that its read has not seen",
     });
 }
 
-TEST_CASE("durable: fence_gate admits no token after a larger one", "[durable]") {
+TEST_CASE("durable: fence_gate admits no token after a larger one") {
     model::check("durable: two at a gate", {.weak_failures = 1}, [] {
         fence_gate gate;
         model::thread older([&] {
@@ -375,8 +373,7 @@ TEST_CASE("durable: fence_gate admits no token after a larger one", "[durable]")
     });
 }
 
-TEST_CASE("durable: a caller of fence_gate sees what was done before earlier admissions",
-          "[durable]") {
+TEST_CASE("durable: a caller of fence_gate sees what was done before earlier admissions") {
     const auto next_one = [](bool came_before) {
         return [came_before] {
             fence_gate gate;

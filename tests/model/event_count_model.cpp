@@ -50,7 +50,7 @@ private:
     atomic<int> count_{0};
 };
 
-TEST_CASE("event_count: a notification reaches the waiter", "[event_count]") {
+TEST_CASE("event_count: a notification reaches the waiter") {
     model::check("one waiter", {.spurious = 2}, [] {
         event_count changes;
         atomic<int> ready{0};
@@ -65,8 +65,7 @@ TEST_CASE("event_count: a notification reaches the waiter", "[event_count]") {
     });
 }
 
-TEST_CASE("event_count: the epoch publishes the condition, even if that is written relaxed",
-          "[event_count]") {
+TEST_CASE("event_count: the epoch publishes the condition, even if that is written relaxed") {
     model::check("a relaxed condition", {.spurious = 1}, [] {
         event_count changes;
         atomic<int> ready{0};
@@ -91,7 +90,7 @@ TEST_CASE("event_count: the epoch publishes the condition, even if that is writt
     });
 }
 
-TEST_CASE("event_count: a waiter without a second check sleeps for ever", "[event_count]") {
+TEST_CASE("event_count: a waiter without a second check sleeps for ever") {
     model::find("no second look", model::failure::lost_wakeup, {}, [] {
         event_count changes;
         atomic<int> ready{0};
@@ -105,7 +104,7 @@ TEST_CASE("event_count: a waiter without a second check sleeps for ever", "[even
     });
 }
 
-TEST_CASE("event_count: a withdrawn announcement does not affect a later wait", "[event_count]") {
+TEST_CASE("event_count: a withdrawn announcement does not affect a later wait") {
     const auto body = [] {
         event_count changes;
         items left;
@@ -125,7 +124,7 @@ TEST_CASE("event_count: a withdrawn announcement does not affect a later wait", 
     model::check("two waits of one, spurious returns", {.spurious = 1}, body);
 }
 
-TEST_CASE("event_count: a wait that timed out does not affect a later one", "[event_count]") {
+TEST_CASE("event_count: a wait that timed out does not affect a later one") {
     model::check("time-out against notify", {.spurious = 1, .timeouts = 1}, [] {
         event_count changes;
         atomic<int> ready{0};
@@ -137,7 +136,7 @@ TEST_CASE("event_count: a wait that timed out does not affect a later one", "[ev
     });
 }
 
-TEST_CASE("event_count: the items of two notifiers reach one waiter", "[event_count]") {
+TEST_CASE("event_count: the items of two notifiers reach one waiter") {
     const auto body = [] {
         event_count changes;
         atomic<int> left{0};
@@ -155,7 +154,7 @@ TEST_CASE("event_count: the items of two notifiers reach one waiter", "[event_co
     model::check("two notifiers", body);
 }
 
-TEST_CASE("event_count: notify_all reaches all waiters", "[event_count]") {
+TEST_CASE("event_count: notify_all reaches all waiters") {
     const auto body = [](auto notify) {
         return [notify] {
             event_count changes;
@@ -183,16 +182,14 @@ void two_items(deadline first_until) {
     changes.notify_one();
 }
 
-TEST_CASE("event_count: one notification for each of two items reaches two waiters",
-          "[event_count]") {
+TEST_CASE("event_count: one notification for each of two items reaches two waiters") {
     model::options random;
     random.how = model::options::method::pct;
     random.spurious = random.timeouts = 1;
     model::check("two waiters, two items, at random", random, [] { two_items(soon); });
 }
 
-TEST_CASE("event_count: one notification for each item is enough in every execution",
-          "[event_count][.long]") {
+TEST_CASE("event_count: one notification for each item is enough in every execution", "[.long]") {
     model::check("two waiters, two items", [] { two_items(deadline::never()); });
     model::check("two waiters, one of them timed", {.timeouts = 1}, [] { two_items(soon); });
 }

@@ -94,12 +94,12 @@ template <unsigned First, std::size_t Forks> auto nested(int steals, int steals_
     };
 }
 
-TEST_CASE("fork_deque: the last job is the owner's or the thief's", "[fork_deque]") {
+TEST_CASE("fork_deque: the last job is the owner's or the thief's") {
     model::check_weak("a fork, a thief", nested<1, 1>(1));
     model::check_weak("a fork, two thieves", nested<1, 1>(1, 1));
 }
 
-TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
+TEST_CASE("fork_deque: each job is run once, beside thieves") {
     model::check_weak("two forks, a thief comes twice", nested<4, 2>(2));
     model::check("two forks, two thieves", nested<4, 2>(1, 1));
     // The third is private until the first two are stolen.
@@ -121,7 +121,7 @@ TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
     });
 }
 
-TEST_CASE("fork_deque: each job is run once, whatever number is wanted", "[fork_deque]") {
+TEST_CASE("fork_deque: each job is run once, whatever number is wanted") {
     // The owner takes the public jobs back one by one, or publishes the third after the second theft.
     const auto wanting = [](std::uint32_t at_push, std::uint32_t at_pop, int steals, int others) {
         return [=] {
@@ -142,14 +142,14 @@ TEST_CASE("fork_deque: each job is run once, whatever number is wanted", "[fork_
     model::check("two are wanted, then three, a thief comes three times", wanting(2, 3, 3, 0));
 }
 
-TEST_CASE("fork_deque: each job is run once while its buffer grows", "[fork_deque]") {
+TEST_CASE("fork_deque: each job is run once while its buffer grows") {
     model::check("two forks of one that fits, a thief", nested<1, 2>(2));
     model::check("three forks of one that fits, a thief", nested<1, 3>(2));
     model::check("three forks of two that fit, a thief", nested<2, 3>(3));
     model::check("two forks of one that fits, two thieves", nested<1, 2>(1, 1));
 }
 
-TEST_CASE("fork_deque: a slot is used again after its job has ended", "[fork_deque]") {
+TEST_CASE("fork_deque: a slot is used again after its job has ended") {
     const auto one_by_one = [](int steals, int steals_of_another) {
         return [=] {
             deque<1> d;
@@ -165,7 +165,7 @@ TEST_CASE("fork_deque: a slot is used again after its job has ended", "[fork_deq
     model::check("two forks in turn, two thieves", one_by_one(1, 1));
 }
 
-TEST_CASE("fork_deque: a joiner that waits for a thief forks above the job", "[fork_deque]") {
+TEST_CASE("fork_deque: a joiner that waits for a thief forks above the job") {
     const auto waiting = [](int steals, int steals_of_another) {
         return [=] {
             deque<2> d;
@@ -199,8 +199,7 @@ template <class Deque> void require_next(Deque& d) {
     d.pop(d.depth() - 1);
 }
 
-TEST_CASE("fork_deque: the thief of the last public job requests, and no request is lost",
-          "[fork_deque]") {
+TEST_CASE("fork_deque: the thief of the last public job requests, and no request is lost") {
     model::check("four pushes beside two steals", [] {
         deque<4> d;
         job all[4];
@@ -269,8 +268,7 @@ TEST_CASE("fork_deque: the thief of the last public job requests, and no request
     });
 }
 
-TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is woken",
-          "[fork_deque]") {
+TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is woken") {
     using idle = bide::basic_idle<platform>;
     constexpr unsigned none = idle::none;
     // Worker 0 goes to sleep, 1 has the deque.
@@ -316,8 +314,7 @@ TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is w
 
 // ---- Larger
 
-TEST_CASE("fork_deque: each job is run once beside two thieves, in every execution",
-          "[fork_deque][.long]") {
+TEST_CASE("fork_deque: each job is run once beside two thieves, in every execution", "[.long]") {
     model::check("three forks, two thieves come twice", nested<2, 3>(2, 2));
     model::check("four forks, two thieves", nested<2, 4>(2, 1));
 }
@@ -346,7 +343,7 @@ template <unsigned First> auto tree(int depth, int steals) {
     };
 }
 
-TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves", "[fork_deque]") {
+TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves") {
     model::options random;
     random.runs = 4'000;
     random.weak_failures = 1;

@@ -43,7 +43,7 @@ bool steal_and_run(lane& from, lane& on) {
     return taken != nullptr;
 }
 
-TEST_CASE("fork_join: a join returns when its arm has ended, on either thread", "[fork_join]") {
+TEST_CASE("fork_join: a join returns when its arm has ended, on either thread") {
     const auto one = [](int thieves) {
         lanes l;
         var<int> ran{0};
@@ -68,7 +68,7 @@ TEST_CASE("fork_join: a join returns when its arm has ended, on either thread", 
     model::check("a join, two thieves", [=] { one(2); });
 }
 
-TEST_CASE("fork_join: one join after another on the same lane", "[fork_join]") {
+TEST_CASE("fork_join: one join after another on the same lane") {
     model::check("two joins, a thief", [] {
         lanes l;
         var<int> ran{0};
@@ -84,7 +84,7 @@ TEST_CASE("fork_join: one join after another on the same lane", "[fork_join]") {
     });
 }
 
-TEST_CASE("fork_join: the owner runs an arm that the thief gives back", "[fork_join]") {
+TEST_CASE("fork_join: the owner runs an arm that the thief gives back") {
     model::check("a join, an arm is given back", [] {
         lanes l;
         var<int> ran{0};
@@ -141,12 +141,12 @@ auto thrown(bool by_first, bool by_second, bool is_given_back) {
     };
 }
 
-TEST_CASE("fork_join: a join throws when both arms have ended", "[fork_join]") {
+TEST_CASE("fork_join: a join throws when both arms have ended") {
     model::check("the first arm throws", thrown(true, true, false));
     model::check("the second arm throws", thrown(false, true, false));
 }
 
-TEST_CASE("fork_join: an arm that is given back runs although the first one threw", "[fork_join]") {
+TEST_CASE("fork_join: an arm that is given back runs although the first one threw") {
     model::check("the first arm throws, the second is given back", thrown(true, false, true));
     model::check("both arms throw, the second is given back", thrown(true, true, true));
 }
@@ -186,12 +186,11 @@ void leapfrog(bool forks_after) {
 }
 
 TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked",
-          "[fork_join][promise.join-runs-own-arms]") {
+          "[promise.join-runs-own-arms]") {
     model::check("leapfrogging", [] { leapfrog(false); });
 }
 
-TEST_CASE("fork_join: a thread that waits for an arm runs no job that the thief forks after it",
-          "[fork_join]") {
+TEST_CASE("fork_join: a thread that waits for an arm runs no job that the thief forks after it") {
     check_at_random("leapfrogging, the thief goes on, at random", 20'000, [] { leapfrog(true); });
 }
 
@@ -222,7 +221,7 @@ void forked_beside(bool brief, bool is_newest = true) {
     MODEL_REQUIRE(all.idle().sleepers() == 0);
 }
 
-TEST_CASE("fork_join: a worker that goes to sleep finds a forked arm", "[fork_join]") {
+TEST_CASE("fork_join: a worker that goes to sleep finds a forked arm") {
     model::check("forked beside a worker", [] { forked_beside(false); });
     model::check("forked beside a worker, brief", [] { forked_beside(true); });
     model::check("forked beside a worker, on an older lane", [] { forked_beside(false, false); });
@@ -259,8 +258,7 @@ void published_by_pop() {
     all.drop_thread_lane();
 }
 
-TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a pop publishes",
-          "[fork_join]") {
+TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a pop publishes") {
     model::check("published by a pop, beside a worker", published_by_pop);
 }
 
@@ -333,15 +331,14 @@ void lent_again() {
     MODEL_REQUIRE(all.take_lane() == &lent); // there is no other
 }
 
-TEST_CASE("fork_join: external callers join beside workers until the last caller has left",
-          "[fork_join]") {
+TEST_CASE("fork_join: external callers join beside workers until the last caller has left") {
     check_at_random("a caller from elsewhere, a worker, at random", 3'000, [] { called(1, 1); });
     check_at_random("two callers from elsewhere, a worker, at random", 3'000, [] { called(2, 1); });
     check_at_random("two callers from elsewhere, two workers, at random", 2'000,
                     [] { called(2, 2); });
 }
 
-TEST_CASE("fork_join: a lane is taken again while its last thief leaves", "[fork_join]") {
+TEST_CASE("fork_join: a lane is taken again while its last thief leaves") {
     model::check("a lane is lent again", lent_again);
 }
 
@@ -390,8 +387,7 @@ void lane_is_handed_on(bool stolen, std::uint64_t chance) {
     MODEL_REQUIRE(all.take_lane() == second && all.take_lane() == first);
 }
 
-TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, or a new one",
-          "[fork_join]") {
+TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, or a new one") {
     model::check("a lane is handed on", [] { lane_is_handed_on(false, 0); });
     check_at_random("a lane is handed on, a thief, at random", 1'000,
                     [] { lane_is_handed_on(true, 0); });
@@ -505,30 +501,26 @@ void found_beside() {
     all.put_lane(mine);
 }
 
-TEST_CASE("fork_join: a scope returns when its functions have ended, on either thread",
-          "[fork_join]") {
+TEST_CASE("fork_join: a scope returns when its functions have ended, on either thread") {
     model::check("a function, a thief", [] { spawned(false, 1); });
     model::check("a function that spawns one, a thief", [] { spawned(true, 1); });
     check_at_random("a function that spawns one, two thieves, at random", 20'000,
                     [] { spawned(true, 2); });
 }
 
-TEST_CASE("fork_join: a function beside is run by a thief or at the end of the body",
-          "[fork_join]") {
+TEST_CASE("fork_join: a function beside is run by a thief or at the end of the body") {
     model::check("a function beside, a thief", [] { spawned_beside(false); });
     check_at_random("a function beside, a worker, at random", 3'000, [] { spawned_beside(true); });
 }
 
-TEST_CASE("fork_join: a worker that goes to sleep finds a function that is spawned beside",
-          "[fork_join]") {
+TEST_CASE("fork_join: a worker that goes to sleep finds a function that is spawned beside") {
     check_at_random("a function beside, a worker that goes to sleep, at random", 5'000,
                     found_beside);
 }
 
 // ---- What a loop tells about itself
 
-TEST_CASE("fork_progress: what the counted iterations wrote is visible, and so is their number",
-          "[fork_join]") {
+TEST_CASE("fork_progress: what the counted iterations wrote is visible, and so is their number") {
     model::check("two leaves, a thread that asks", [] {
         bide::basic_fork_progress<platform> progress;
         var<int> wrote[2] = {var<int>{0}, var<int>{0}};

@@ -75,7 +75,7 @@ template <int Looks> void taken_by_two() {
 
 } // namespace
 
-TEST_CASE("frame_depot: each batch has one taker, which sees all writes to it", "[frame_depot]") {
+TEST_CASE("frame_depot: each batch has one taker, which sees all writes to it") {
     model::check("two give, one takes", given_and_taken<0>);
     model::check("two take the same", taken_by_two<1>);
     CHECK(model::outcomes({}, given_and_taken<0>) == "0 1 2");

@@ -424,21 +424,19 @@ void fuzz_schedules(unsigned times, std::uint64_t first) {
     compare_with_some(repeated_sleepers, 500 * times, first);
 }
 
-TEST_CASE("fuzz: of atomics and fences every outcome is found, once, and no other", "[fuzz]") {
+TEST_CASE("fuzz: of atomics and fences every outcome is found, once, and no other") {
     fuzz_values(1, 1);
 }
 
-TEST_CASE("fuzz: a lost wakeup is found where there is one", "[fuzz]") { fuzz_sleepers(1, 1); }
+TEST_CASE("fuzz: a lost wakeup is found where there is one") { fuzz_sleepers(1, 1); }
 
-TEST_CASE("fuzz: a spin or a race that need not end well is found", "[fuzz]") {
-    fuzz_spins_and_races(1, 1);
-}
+TEST_CASE("fuzz: a spin or a race that need not end well is found") { fuzz_spins_and_races(1, 1); }
 
-TEST_CASE("fuzz: some of the schedules find some of the outcomes and no other", "[fuzz]") {
+TEST_CASE("fuzz: some of the schedules find some of the outcomes and no other") {
     fuzz_schedules(1, 1);
 }
 
-TEST_CASE("fuzz: ten times as many programs agree as well", "[fuzz][.long]") {
+TEST_CASE("fuzz: ten times as many programs agree as well", "[.long]") {
     constexpr std::uint64_t first = 1'000'000;
     fuzz_values(10, first);
     fuzz_sleepers(10, first);

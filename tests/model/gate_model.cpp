@@ -20,7 +20,7 @@ void count_down(latch& l) { l.count_down(); }
 
 // ---- Event
 
-TEST_CASE("event: set lets the waiter through, with what came before it", "[gate]") {
+TEST_CASE("event: set lets the waiter through, with what came before it") {
     const auto one_waiter = [] {
         auto* const e = new event;
         var<int> data{0};
@@ -51,7 +51,7 @@ TEST_CASE("event: set lets the waiter through, with what came before it", "[gate
     });
 }
 
-TEST_CASE("event: set lets all through", "[gate]") {
+TEST_CASE("event: set lets all through") {
     model::check("event: one in the queue, one that comes", [] {
         gate g(1);
         var<int> data{0};
@@ -98,7 +98,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
     });
 }
 
-TEST_CASE("event: a waiter that was let through stays let through", "[gate]") {
+TEST_CASE("event: a waiter that was let through stays let through") {
     model::check("event: set and reset at once", [] {
         gate g(1);
         var<int> data{0};
@@ -131,7 +131,7 @@ TEST_CASE("event: a waiter that was let through stays let through", "[gate]") {
     });
 }
 
-TEST_CASE("event: a reset that ended a set comes after it", "[gate]") {
+TEST_CASE("event: a reset that ended a set comes after it") {
     model::check("event: what came before the set is seen after the reset", [] {
         event e;
         model::atomic<int> data{0};
@@ -169,7 +169,7 @@ void take(auto& e, const auto&... items) {
 }
 
 TEST_CASE("event: set() on a set event comes before the reset() that ends it",
-          "[gate][promise.event-set-before-reset]") {
+          "[promise.event-set-before-reset]") {
     model::check("event: one sets a set event, one resets, looks, waits", {.weak_failures = 1}, [] {
         event e(true);
         model::atomic<int> item{0};
@@ -218,8 +218,7 @@ void one_sets_twice() {
     take(e, first, second);
 }
 
-TEST_CASE("event: one of two sets, at least, is not lost by a wait after a reset and a look",
-          "[gate]") {
+TEST_CASE("event: one of two sets, at least, is not lost by a wait after a reset and a look") {
     for (const bool is_set : {false, true}) {
         model::check(is_set ? "event: two set a set event, one resets, looks, waits once"
                             : "event: two set, one resets, looks, waits once",
@@ -238,7 +237,7 @@ TEST_CASE("event: one of two sets, at least, is not lost by a wait after a reset
     }
 }
 
-TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits", "[gate]") {
+TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits") {
     model::check("event: one sets twice, one resets, looks, waits", random(10'000), one_sets_twice);
     model::check("event: two set, one resets, looks, waits", random(10'000),
                  [] { two_set_one_takes(false); });
@@ -247,7 +246,7 @@ TEST_CASE("event: of two sets none is lost by a thread that resets, looks and wa
 }
 
 TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits, for long",
-          "[gate][.long]") {
+          "[.long]") {
     model::check("event: one sets twice, one resets, looks, waits, long", one_sets_twice);
     model::options o = random(300'000);
     o.depth = 5;
@@ -258,7 +257,7 @@ TEST_CASE("event: of two sets none is lost by a thread that resets, looks and wa
                  [] { two_set_one_takes(true); });
 }
 
-TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]") {
+TEST_CASE("event: set() on a set event counts for every kind of waiter") {
     model::check("event: a waiter in the queue, two that set, one that resets", [] {
         gate g(1);
         model::atomic<int> left{0};
@@ -325,8 +324,7 @@ TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]
     });
 }
 
-TEST_CASE("event: a reset that finds it unset comes after the sets that were reset before",
-          "[gate]") {
+TEST_CASE("event: a reset that finds it unset comes after the sets that were reset before") {
     model::check("event: two that reset, one sets", {.weak_failures = 1}, [] {
         event e(true);
         model::atomic<int> item{0};
@@ -346,7 +344,7 @@ TEST_CASE("event: a reset that finds it unset comes after the sets that were res
     });
 }
 
-TEST_CASE("event: a thread that sees it set sees what came before one of the sets", "[gate]") {
+TEST_CASE("event: a thread that sees it set sees what came before one of the sets") {
     model::check("event: two that set, one looks", [] {
         event e;
         model::atomic<int> left{0};
@@ -373,7 +371,7 @@ TEST_CASE("event: a thread that sees it set sees what came before one of the set
 
 // ---- Latch
 
-TEST_CASE("latch: every count_down comes before the waiters that are let through", "[gate]") {
+TEST_CASE("latch: every count_down comes before the waiters that are let through") {
     model::check("latch: two arrive, one looks", [] {
         two_write_and_call(new latch(2), count_down, [](latch& l) {
             while (!l.try_wait()) {
@@ -414,7 +412,7 @@ TEST_CASE("latch: every count_down comes before the waiters that are let through
     });
 }
 
-TEST_CASE("latch: is not counted down below zero", "[gate]") {
+TEST_CASE("latch: is not counted down below zero") {
     model::check("latch: two arrive, one too many", [] {
         gate g(3);
         bool other = false;
@@ -441,7 +439,7 @@ TEST_CASE("latch: is not counted down below zero", "[gate]") {
 
 // ---- Giving up
 
-TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
+TEST_CASE("event: a wait that times out leaves the queue") {
     model::check("event: time-out against set", {.timeouts = 1}, [] {
         event e;
         var<int> data{0};
@@ -482,7 +480,7 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
     });
 }
 
-TEST_CASE("event: a wait that is stopped while it is let through has one outcome", "[gate]") {
+TEST_CASE("event: a wait that is stopped while it is let through has one outcome") {
     model::check("event: stop against set", [] {
         gate g(1);
         var<int> set{0};
@@ -553,17 +551,17 @@ void two_wait_and_two_arrive() {
     MODEL_REQUIRE(l.try_wait());
 }
 
-TEST_CASE("latch: two wait and two arrive", "[gate]") {
+TEST_CASE("latch: two wait and two arrive") {
     model::check("latch: four threads", random(10'000, {.timeouts = 1}), two_wait_and_two_arrive);
 }
 
-TEST_CASE("latch: two wait and two arrive, for long", "[gate][.long]") {
+TEST_CASE("latch: two wait and two arrive, for long", "[.long]") {
     model::check("latch: four threads, long",
                  for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}),
                  two_wait_and_two_arrive);
 }
 
-TEST_CASE("event: two that come, one that sets", "[gate][.long]") {
+TEST_CASE("event: two that come, one that sets", "[.long]") {
     model::check("event: two waiters", [] {
         gate g(1);
         var<int> data{0};

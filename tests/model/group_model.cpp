@@ -56,8 +56,7 @@ member& spawn(group& g, home& h, link&& what, bool fails = false) {
     return *m;
 }
 
-TEST_CASE("task_group: may be destroyed as soon as a join has returned, after all children",
-          "[group]") {
+TEST_CASE("task_group: may be destroyed as soon as a join has returned, after all children") {
     model::check("group, two children", [] {
         home h;
         var<int> x{0};
@@ -73,7 +72,7 @@ TEST_CASE("task_group: may be destroyed as soon as a join has returned, after al
     });
 }
 
-TEST_CASE("task_group: a join that follows a spawn waits for that child", "[group]") {
+TEST_CASE("task_group: a join that follows a spawn waits for that child") {
     model::check("group, spawn, end", [] {
         home h;
         var<int> x{0};
@@ -89,7 +88,7 @@ TEST_CASE("task_group: a join that follows a spawn waits for that child", "[grou
     });
 }
 
-TEST_CASE("task_group: a failure or a cancellation ends the waits of all children", "[group]") {
+TEST_CASE("task_group: a failure or a cancellation ends the waits of all children") {
     const auto cancelled = [] {
         home h;
         tokens t(0);
@@ -196,7 +195,7 @@ void joined_by_a_coroutine_and_a_thread(bool cancelled) {
     delete g;
 }
 
-TEST_CASE("task_group: joins from several sides each return after the last child", "[group]") {
+TEST_CASE("task_group: joins from several sides each return after the last child") {
     auto some = at_random();
     some.runs = 1'000;
     model::check("one thread joins and cancels, at random", some, [] { joined_by(1, true); });
@@ -208,7 +207,7 @@ TEST_CASE("task_group: joins from several sides each return after the last child
                  [] { joined_by_a_coroutine_and_a_thread(true); });
 }
 
-TEST_CASE("task_group: a thread joins and cancels, in every execution", "[group][.long]") {
+TEST_CASE("task_group: a thread joins and cancels, in every execution", "[.long]") {
     model::check("one thread joins and cancels", [] { joined_by(1, true); });
 }
 
@@ -224,8 +223,7 @@ link spawns(group& g, semaphore& room, member& m) {
     m.begin();
 }
 
-TEST_CASE("task_group: room that a child leaves goes to the next spawner, and the group may end",
-          "[group]") {
+TEST_CASE("task_group: room that a child leaves goes to the next spawner, and the group may end") {
     model::check("limit 1, two spawn", [] {
         home h;
         var<int> x{0};
@@ -409,7 +407,7 @@ void cancelled_before() {
     MODEL_REQUIRE(o.was_stopped && (what == progress::none || what == progress::stopped));
 }
 
-TEST_CASE("task_group: a cancelled joiner resumes once, after the children", "[group]") {
+TEST_CASE("task_group: a cancelled joiner resumes once, after the children") {
     model::check("owner, cancel", cancelled_while_it_waits);
     CHECK(model::outcomes({}, cancelled_while_it_waits) == "never stopped");
     model::check("owner, cancel, child's end", cancelled_while_a_child_ends);
@@ -417,12 +415,12 @@ TEST_CASE("task_group: a cancelled joiner resumes once, after the children", "[g
     model::check("owner, cancelled before, child's begin", cancelled_before);
 }
 
-TEST_CASE("task_group: a joiner may be cancelled while a child starts", "[group]") {
+TEST_CASE("task_group: a joiner may be cancelled while a child starts") {
     model::check("owner, cancel, two children that run", at_random(), cancelled_while_children_run);
     model::check("owner, cancel, child's begin", at_random(), cancelled_while_a_child_begins);
 }
 
-TEST_CASE("task_group: a joiner may be cancelled while a child begins to wait", "[group][.long]") {
+TEST_CASE("task_group: a joiner may be cancelled while a child begins to wait", "[.long]") {
     model::check("owner, cancel, child's begin", cancelled_while_a_child_begins);
 }
 
@@ -431,7 +429,7 @@ link joins(group& g, var<int>& went_on) {
     went_on = went_on + 1;
 }
 
-TEST_CASE("task_group: the destruction of a waiting coroutine cancels the children", "[group]") {
+TEST_CASE("task_group: the destruction of a waiting coroutine cancels the children") {
     model::check("destroyed, child's begin", [] {
         home h;
         tokens t(0);
@@ -453,7 +451,7 @@ TEST_CASE("task_group: the destruction of a waiting coroutine cancels the childr
 }
 
 // A member of the outer group owns the inner group.
-TEST_CASE("task_group: a cancellation reaches the members of a nested group", "[group]") {
+TEST_CASE("task_group: a cancellation reaches the members of a nested group") {
     const auto nested = [] {
         home h;
         tokens t(0);
@@ -482,7 +480,7 @@ TEST_CASE("task_group: a cancellation reaches the members of a nested group", "[
 
 // ---- The body of run()
 
-TEST_CASE("task_group: the end of all members comes after the body and the children", "[group]") {
+TEST_CASE("task_group: the end of all members comes after the body and the children") {
     model::check("body, child", [] {
         home h;
         var<int> x{0};
@@ -556,8 +554,7 @@ int next_of(children& from) {
 }
 
 TEST_CASE(
-    "join_set: each outcome is returned once, and then each waiter learns that no child is left",
-    "[group]") {
+    "join_set: each outcome is returned once, and then each waiter learns that no child is left") {
     const auto one_asks = [](bool both_elsewhere) {
         children c;
         ended_child a;
@@ -636,8 +633,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "join_set: a wait that may not begin, or that a choice has decided against, takes nothing",
-    "[group]") {
+    "join_set: a wait that may not begin, or that a choice has decided against, takes nothing") {
     using node = bide::basic_waiter<platform>;
     using bide::wait_status;
     // Its time is over before it is queued.

@@ -66,7 +66,7 @@ void in_two_chunks() {
 
 } // namespace
 
-TEST_CASE("growing_table: threads that make one object at a time get the same", "[growing_table]") {
+TEST_CASE("growing_table: threads that make one object at a time get the same") {
     model::check("two make, one of them finds", [] { made_by(2, 0); });
     model::check("two make, in a chunk of two", [] { made_by(2, 3); });
     model::check("three make, one of them finds", [] { made_by(3, 0); });

@@ -129,7 +129,7 @@ private:
     std::array<bide::basic_parker<platform>, Workers> parkers_{};
 };
 
-TEST_CASE("idle: a worker that sleeps or is about to runs an injected job", "[idle]") {
+TEST_CASE("idle: a worker that sleeps or is about to runs an injected job") {
     model::check("one worker, one job", [] {
         crew<1> c;
         job j;
@@ -183,7 +183,7 @@ struct scene {
     std::optional<model::thread> pushing;
 };
 
-TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push", "[idle]") {
+TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push") {
     model::check_weak("push, announce", [] {
         scene s(2);
         s.push_beside();
@@ -204,7 +204,7 @@ TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push", "[idle]
     });
 }
 
-TEST_CASE("idle: one of two pushes wakes the sleeper, and the other one is deferred", "[idle]") {
+TEST_CASE("idle: one of two pushes wakes the sleeper, and the other one is deferred") {
     model::check_weak("two pushes, one sleeper", [] {
         scene s(3);
         s.i.announce(0, false, false);
@@ -220,7 +220,7 @@ TEST_CASE("idle: one of two pushes wakes the sleeper, and the other one is defer
     });
 }
 
-TEST_CASE("idle: a push that relies on a searcher wakes a worker later", "[idle]") {
+TEST_CASE("idle: a push that relies on a searcher wakes a worker later") {
     model::check_weak("push, the searcher ends", [] {
         scene s(3);
         s.i.announce(0, false, false);
@@ -277,8 +277,7 @@ struct loot {
     }
 };
 
-TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, or is woken",
-          "[idle]") {
+TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, or is woken") {
     const auto moved = [](bool by_last) {
         idle i(by_last ? 2 : 4);
         loot w;
@@ -303,7 +302,7 @@ TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, o
     model::check_weak("more, beside another searcher, announce", [=] { moved(false); });
 }
 
-TEST_CASE("idle: at most half of the workers search", "[idle]") {
+TEST_CASE("idle: at most half of the workers search") {
     model::check_weak("two begin to search", [] {
         scene s(2);
         bool other = false;
@@ -315,7 +314,7 @@ TEST_CASE("idle: at most half of the workers search", "[idle]") {
     });
 }
 
-TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another watcher", "[idle]") {
+TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another watcher") {
     // Worker 0 watches, 1 sleeps, 2 pushes.
     model::check_weak("a LIFO push, the watcher goes", [] {
         scene s(3);
@@ -361,8 +360,7 @@ struct pinned_scene : scene {
 };
 
 TEST_CASE(
-    "idle: a push of a pinned job wakes the worker of its thread, or the thread sees the push",
-    "[idle]") {
+    "idle: a push of a pinned job wakes the worker of its thread, or the thread sees the push") {
     model::check_weak("a pinned push, announce", [] {
         pinned_scene s(2);
         s.i.announce(1, false, false); // another sleeper, which is not woken
@@ -384,8 +382,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("idle: a push of a pinned job reaches a thread that changes its worker or loses it",
-          "[idle]") {
+TEST_CASE("idle: a push of a pinned job reaches a thread that changes its worker or loses it") {
     // Another thread sleeps in the worker that the thread had.
     model::check_weak("a pinned push, another worker", [] {
         pinned_scene s(3);
@@ -408,7 +405,7 @@ TEST_CASE("idle: a push of a pinned job reaches a thread that changes its worker
     });
 }
 
-TEST_CASE("idle: a job for any worker finds one beside a pinned job", "[idle]") {
+TEST_CASE("idle: a job for any worker finds one beside a pinned job") {
     // Worker 0 sleeps, and takes the pinned job first.
     model::check_weak("a pinned push, a push", [] {
         pinned_scene s(3);
@@ -437,8 +434,7 @@ TEST_CASE("idle: a job for any worker finds one beside a pinned job", "[idle]") 
     });
 }
 
-TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found no sleeper",
-          "[idle]") {
+TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found no sleeper") {
     model::check_weak("away, the last sleeper wakes", [] {
         idle i(2);
         platform::var<int> blocked{0};
@@ -480,7 +476,7 @@ template <unsigned Workers> model::body run_crew(int children, bool at_once = fa
     };
 }
 
-TEST_CASE("idle: each job finds a worker while a worker sleeps", "[idle]") {
+TEST_CASE("idle: each job finds a worker while a worker sleeps") {
     model::options few;
     few.how = model::options::method::bounded;
     few.preemptions = 0;
@@ -498,7 +494,7 @@ TEST_CASE("idle: each job finds a worker while a worker sleeps", "[idle]") {
 }
 
 // One of the two workers is the body, which has injected before the other begins.
-TEST_CASE("idle: each job finds a worker in every execution", "[idle][.long]") {
+TEST_CASE("idle: each job finds a worker in every execution", "[.long]") {
     for (const int children : {0, 1}) {
         const auto body = [=] {
             crew<2> c;

@@ -180,13 +180,12 @@ void sets_at_random(std::uint64_t runs) {
 
 } // namespace
 
-TEST_CASE("join_set: its destructor leaves no outcome to the thread that ran the child",
-          "[join_set]") {
+TEST_CASE("join_set: its destructor leaves no outcome to the thread that ran the child") {
     model::check("destroyed beside the last reference", [] { destroyed(1, false); });
     model::check("joined, destroyed", [] { joined(1, 1, false); });
 }
 
-TEST_CASE("join_set: each outcome is returned once or destroyed with the set", "[join_set]") {
+TEST_CASE("join_set: each outcome is returned once or destroyed with the set") {
     sets_at_random(500);
     model::options o;
     o.how = model::options::method::pct;
@@ -196,6 +195,6 @@ TEST_CASE("join_set: each outcome is returned once or destroyed with the set", "
 }
 
 TEST_CASE("join_set: each outcome is returned once or destroyed with the set, with more schedules",
-          "[join_set][.long]") {
+          "[.long]") {
     sets_at_random(20'000);
 }

@@ -107,7 +107,7 @@ bool has(std::string_view outcomes, std::string_view patterns) {
 
 } // namespace
 
-TEST_CASE("judge: the litmus tests have the outcomes that herd7 computes", "[judge]") {
+TEST_CASE("judge: the litmus tests have the outcomes that herd7 computes") {
     const auto rows = read("litmus");
     REQUIRE(rows.size() >= 100);
     for (const row& r : rows) {
@@ -119,8 +119,7 @@ TEST_CASE("judge: the litmus tests have the outcomes that herd7 computes", "[jud
 }
 
 TEST_CASE("judge: the cores of the protocols have the outcomes that herd7 computes, and these are "
-          "what they are for",
-          "[judge]") {
+          "what they are for") {
     const auto rows = read("cores");
     REQUIRE(rows.size() >= 50);
     for (const row& r : rows) {
@@ -139,12 +138,12 @@ TEST_CASE("judge: the cores of the protocols have the outcomes that herd7 comput
     }
 }
 
-TEST_CASE("judge: random programs have the outcomes that herd7 computes", "[judge]") {
+TEST_CASE("judge: random programs have the outcomes that herd7 computes") {
     REQUIRE(compare_random("random") >= 90);
     REQUIRE(compare_random("circles") >= 500);
 }
 
-TEST_CASE("judge: every schedule of the small ones has them, too", "[judge][.long]") {
+TEST_CASE("judge: every schedule of the small ones has them, too", "[.long]") {
     std::size_t compared = 0;
     for (const char* const group : {"litmus", "cores", "random", "circles"}) {
         for (const row& r : read(group)) {

@@ -20,7 +20,7 @@ using mutex = bide::basic_mutex<model::platform_without_lock_sleep>;
 
 } // namespace
 
-TEST_CASE("keyed_mutex: a key has one holder, and is freed after the last one", "[keyed_mutex]") {
+TEST_CASE("keyed_mutex: a key has one holder, and is freed after the last one") {
     model::check("keyed_mutex: two lock a key", [] {
         keyed_mutex m(1);
         var<int> data{0};
@@ -55,7 +55,7 @@ TEST_CASE("keyed_mutex: a key has one holder, and is freed after the last one", 
     });
 }
 
-TEST_CASE("keyed_mutex: three threads lock two keys", "[keyed_mutex]") {
+TEST_CASE("keyed_mutex: three threads lock two keys") {
     model::check("keyed_mutex: three threads", random(10'000), [] {
         keyed_mutex m(1);
         var<int> data[2] = {{0}, {0}};
@@ -75,8 +75,7 @@ TEST_CASE("keyed_mutex: three threads lock two keys", "[keyed_mutex]") {
     });
 }
 
-TEST_CASE("scoped_lock: two that name the mutexes in other orders do not deadlock",
-          "[keyed_mutex]") {
+TEST_CASE("scoped_lock: two that name the mutexes in other orders do not deadlock") {
     model::check("scoped_lock: two threads, two mutexes", [] {
         mutex m[2];
         var<int> data{0};

@@ -206,35 +206,26 @@ constexpr protocol closing[] = {
      "x?0:1 [0]p=1 [0]y.rel=1 [0]z@1 | x+=2 [1]y.acq@1 [1]p [1]z=1", failure::none},
 };
 
-TEST_CASE("known bad: of a pair, an access that is not ordered loses a wake", "[known_bad]") {
-    expect(pairs);
-}
+TEST_CASE("known bad: of a pair, an access that is not ordered loses a wake") { expect(pairs); }
 
-TEST_CASE("known bad: an epoch that is late or relaxed, or a hint, loses a wake", "[known_bad]") {
+TEST_CASE("known bad: an epoch that is late or relaxed, or a hint, loses a wake") {
     expect(event_counts);
 }
 
-TEST_CASE("known bad: a token that is not exchanged at both ends loses a wake", "[known_bad]") {
-    expect(parkers);
-}
+TEST_CASE("known bad: a token that is not exchanged at both ends loses a wake") { expect(parkers); }
 
-TEST_CASE("known bad: an unlock by a plain store swallows the sleeper's bit", "[known_bad]") {
-    expect(locks);
-}
+TEST_CASE("known bad: an unlock by a plain store swallows the sleeper's bit") { expect(locks); }
 
-TEST_CASE("known bad: a worker that announces too late, or too little, leaves a job to sleepers",
-          "[known_bad]") {
+TEST_CASE("known bad: a worker that announces too late, or too little, leaves a job to sleepers") {
     expect(idle_workers);
 }
 
-TEST_CASE("known bad: a wait that is decided twice loses its permit or its wake", "[known_bad]") {
+TEST_CASE("known bad: a wait that is decided twice loses its permit or its wake") {
     expect(semaphores);
     expect(waiter_lists);
 }
 
-TEST_CASE("known bad: a closed flag beside the tail loses an accepted item", "[known_bad]") {
-    expect(closing);
-}
+TEST_CASE("known bad: a closed flag beside the tail loses an accepted item") { expect(closing); }
 
 // ---- The last access
 
@@ -266,8 +257,7 @@ void one_grant(void (*grant)(node*) noexcept) {
     delete n;
 }
 
-TEST_CASE("known bad: a releaser that reads the node after the grant reads freed memory",
-          "[known_bad]") {
+TEST_CASE("known bad: a releaser that reads the node after the grant reads freed memory") {
     model::find("grant, then read", failure::lifetime, {}, [] { one_grant(grant_and_then_read); });
     model::check("read, then grant", [] { one_grant(read_and_then_grant); });
 }
@@ -420,7 +410,7 @@ template <class Ring> void two_senders_two_receivers() {
 
 constexpr model::options at_random{.how = model::options::method::pct};
 
-TEST_CASE("known bad: a claimed slot that is taken for empty strands an item", "[known_bad]") {
+TEST_CASE("known bad: a claimed slot that is taken for empty strands an item") {
     model::find("one wake for one item", failure::lost_wakeup, {},
                 two_senders_two_receivers<one_wake_for_one_item>);
     model::find("one wake for one item, at random", failure::lost_wakeup, at_random,
@@ -430,7 +420,7 @@ TEST_CASE("known bad: a claimed slot that is taken for empty strands an item", "
                  two_senders_two_receivers<taker_wakes_the_next>);
 }
 
-TEST_CASE("known bad: no item is stranded where the taker wakes the next", "[known_bad][.long]") {
+TEST_CASE("known bad: no item is stranded where the taker wakes the next", "[.long]") {
     model::check("the taker wakes the next", two_senders_two_receivers<taker_wakes_the_next>);
 }
 

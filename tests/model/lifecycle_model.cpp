@@ -199,7 +199,7 @@ struct taking {
 
 constexpr int none = -1;
 
-TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
+TEST_CASE("lifecycle: no task is left when the sums are equal") {
     // A worker runs a task that spawns another one, while a second worker adds up.
     model::check("two workers, one adds up", [] {
         by_hand s(2, 2, true);
@@ -214,7 +214,7 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
     });
 }
 
-TEST_CASE("lifecycle: a task of an external thread is waited for or refused", "[lifecycle]") {
+TEST_CASE("lifecycle: a task of an external thread is waited for or refused") {
     const auto spawned_beside = [] {
         by_hand s(1, 1, false);
         s.end_beside({[&] { s.spawn(0); }});
@@ -228,7 +228,7 @@ TEST_CASE("lifecycle: a task of an external thread is waited for or refused", "[
     });
 }
 
-TEST_CASE("lifecycle: a worker sees the end of the last blocking task", "[lifecycle]") {
+TEST_CASE("lifecycle: a worker sees the end of the last blocking task") {
     model::check("one task that blocks", [] {
         by_hand s(1, 1, true);
         s.end_beside({s.blocking(0)});
@@ -244,8 +244,7 @@ TEST_CASE("lifecycle: a worker sees the end of the last blocking task", "[lifecy
 }
 
 TEST_CASE(
-    "lifecycle: one caller of shutdown() ends the threads, and every caller returns after that",
-    "[lifecycle]") {
+    "lifecycle: one caller of shutdown() ends the threads, and every caller returns after that") {
     model::check("two callers", [] {
         by_hand s(1);
         s.shutdown();
@@ -265,7 +264,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecycle]") {
+TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler") {
     // The spawner is still in its call.
     const auto destroyed = [] {
         outcome becomes; // outlives the scheduler
@@ -285,8 +284,7 @@ TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecyc
     CHECK(model::outcomes({}, destroyed) == "ran refused");
 }
 
-TEST_CASE("lifecycle: an external caller is waited for or refused, and may be the last",
-          "[lifecycle]") {
+TEST_CASE("lifecycle: an external caller is waited for or refused, and may be the last") {
     // The scheduler is destroyed while the caller is still in its call.
     const auto entered = [] {
         var<int> ran{0};
@@ -327,8 +325,8 @@ struct posted_call : model::posted {
     atomic<bool> done{false};
 };
 
-TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler may be destroyed",
-          "[lifecycle]") {
+TEST_CASE(
+    "lifecycle: what is posted beside the end runs, and then the scheduler may be destroyed") {
     model::check("post, shutdown", [] {
         posted_call e;
         by_hand s(1);
@@ -380,13 +378,12 @@ void waits(bool given) {
     MODEL_REQUIRE(t.taken() + t.from.available() == (given ? 1 : 0));
 }
 
-TEST_CASE("lifecycle: a task that begins to wait beside the end is cancelled", "[lifecycle]") {
+TEST_CASE("lifecycle: a task that begins to wait beside the end is cancelled") {
     check_at_random("wait, shutdown", 2'000, [] { waits(false); });
     check_at_random("wait, shutdown, wake", 2'000, [] { waits(true); });
 }
 
-TEST_CASE("lifecycle: a task that begins to wait is cancelled, in every execution",
-          "[lifecycle][.long]") {
+TEST_CASE("lifecycle: a task that begins to wait is cancelled, in every execution", "[.long]") {
     model::check("wait, shutdown", [] { waits(false); });
 }
 
@@ -411,8 +408,7 @@ private:
     registry_type tasks_;
 };
 
-TEST_CASE("lifecycle: a task touches nothing of its home after it was counted as ended",
-          "[lifecycle]") {
+TEST_CASE("lifecycle: a task touches nothing of its home after it was counted as ended") {
     model::check("a task that waited, its home goes", [] {
         taking what;
         auto h = std::make_unique<brief_home>(1);

@@ -62,18 +62,18 @@ constexpr verdict_row verdicts[] = {
 
 } // namespace
 
-TEST_CASE("litmus: a sleeper is woken, and learns nothing else by that", "[litmus]") {
+TEST_CASE("litmus: a sleeper is woken, and learns nothing else by that") {
     for (const row& r : sleepers) {
         expect(r, method::exhaustive);
         expect(r, method::enumerate);
     }
 }
 
-TEST_CASE("litmus: each failure is found where it can happen and nowhere else", "[litmus]") {
+TEST_CASE("litmus: each failure is found where it can happen and nowhere else") {
     expect(verdicts);
 }
 
-TEST_CASE("litmus: what fails for no reason does so within its budget", "[litmus]") {
+TEST_CASE("litmus: what fails for no reason does so within its budget") {
     for (const method how : {method::exhaustive, method::enumerate}) {
         expect({"none", "x~0:1 || x", "0/1"}, how);
         expect({"one", "x~0:1 x~0:1 || x", "01/1 f0/1"}, how, {.weak_failures = 1});

@@ -55,7 +55,7 @@ template <class Lock = lock> model::body threads(std::vector<std::string> texts)
 
 } // namespace
 
-TEST_CASE("lock_bits: two threads never hold it at once", "[lock_bits]") {
+TEST_CASE("lock_bits: two threads never hold it at once") {
     model::check("two threads, two rounds", threads({"rr", "rr"}));
     model::check("two threads, spurious", {.spurious = 1, .weak_failures = 1},
                  threads({"r", "rr"}));
@@ -63,7 +63,7 @@ TEST_CASE("lock_bits: two threads never hold it at once", "[lock_bits]") {
                  threads<lock64>({"aa", "aa"}));
 }
 
-TEST_CASE("lock_bits: three threads never hold it at once, and each acquires it", "[lock_bits]") {
+TEST_CASE("lock_bits: three threads never hold it at once, and each acquires it") {
     model::check("three threads", threads({"r", "r", "r"}));
     model::check("three threads, release of the whole word", threads({"a", "r", "a"}));
     using awake = bide::lock_bits<model::platform_without_lock_sleep, std::uint32_t>;
@@ -71,12 +71,11 @@ TEST_CASE("lock_bits: three threads never hold it at once, and each acquires it"
                  threads<awake>({"r", "a", "r"}));
 }
 
-TEST_CASE("lock_bits: three threads each acquire it, also with spurious wakes",
-          "[lock_bits][.long]") {
+TEST_CASE("lock_bits: three threads each acquire it, also with spurious wakes", "[.long]") {
     model::check("three threads, spurious", {.spurious = 1}, threads({"r", "a", "r"}));
 }
 
-TEST_CASE("lock_bits: four threads at random", "[lock_bits]") {
+TEST_CASE("lock_bits: four threads at random") {
     model::options random;
     random.how = model::options::method::pct;
     random.depth = 4;
@@ -85,8 +84,7 @@ TEST_CASE("lock_bits: four threads at random", "[lock_bits]") {
     model::check("four threads, two rounds", random, threads({"ra", "ra", "ra", "ra"}));
 }
 
-TEST_CASE("lock_bits: changes of other threads to the word stay and publish their writes",
-          "[lock_bits]") {
+TEST_CASE("lock_bits: changes of other threads to the word stay and publish their writes") {
     constexpr std::uint32_t flag = 4;
     model::check("a flag set beside the lock", {.weak_failures = 1}, [] {
         counter<> c;
@@ -107,7 +105,7 @@ TEST_CASE("lock_bits: changes of other threads to the word stay and publish thei
     });
 }
 
-TEST_CASE("lock_bits: the next holder finds the word that release_as stored", "[lock_bits]") {
+TEST_CASE("lock_bits: the next holder finds the word that release_as stored") {
     constexpr std::uint32_t one = 4;
     model::check("a number in the word", {.spurious = 1}, [] {
         lock::atomic word{0};
@@ -130,7 +128,7 @@ TEST_CASE("lock_bits: the next holder finds the word that release_as stored", "[
 
 // A fast path releases data into the word. A holder takes that data out by release_as(). A third
 // thread sees both through the holder.
-TEST_CASE("lock_bits: release_as keeps the releases of other threads visible", "[lock_bits]") {
+TEST_CASE("lock_bits: release_as keeps the releases of other threads visible") {
     constexpr std::uint32_t posted = 4;
     constexpr std::uint32_t taken = 8;
     model::check("released into the word, passed on", [] {
@@ -154,8 +152,7 @@ TEST_CASE("lock_bits: release_as keeps the releases of other threads visible", "
 }
 
 // The primitives do this: one CAS changes their bits and releases the lock.
-TEST_CASE("lock_bits: a primitive's own step that releases wakes a sleeping waiter",
-          "[lock_bits]") {
+TEST_CASE("lock_bits: a primitive's own step that releases wakes a sleeping waiter") {
     constexpr std::uint32_t one = 4;
     model::check("let go by a CAS", {.spurious = 1, .weak_failures = 1}, [] {
         lock::atomic word{0};
@@ -180,7 +177,7 @@ TEST_CASE("lock_bits: a primitive's own step that releases wakes a sleeping wait
     });
 }
 
-TEST_CASE("lock_bits: the release is the last access to the word", "[lock_bits]") {
+TEST_CASE("lock_bits: the release is the last access to the word") {
     const auto body = [](auto let_go) {
         return [let_go] {
             auto c = std::make_unique<counter<>>();

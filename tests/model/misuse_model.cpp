@@ -82,7 +82,7 @@ void store_and_load() {
 
 #if CATCHES_CRASHES
 
-TEST_CASE("misuse: a body that crashes is reported with its steps", "[misuse]") {
+TEST_CASE("misuse: a body that crashes is reported with its steps") {
     const auto null = model::explore({}, [] {
         atomic<int*> place{nullptr};
         int value = 0;
@@ -109,7 +109,7 @@ TEST_CASE("misuse: a body that crashes is reported with its steps", "[misuse]") 
     CHECK(model::explore({}, store_and_load).what == failure::none); // nothing is left of it
 }
 
-TEST_CASE("misuse: what crashes outside of a body is not the checker's", "[misuse]") {
+TEST_CASE("misuse: what crashes outside of a body is not the checker's") {
     const auto crash = [] { std::abort(); };
     CHECK(WTERMSIG(process(crash).status) == SIGABRT);
     CHECK(WTERMSIG(process([&] {
@@ -123,7 +123,7 @@ TEST_CASE("misuse: what crashes outside of a body is not the checker's", "[misus
 
 #endif
 
-TEST_CASE("misuse: an operation outside of a body says that it is", "[misuse]") {
+TEST_CASE("misuse: an operation outside of a body says that it is") {
     const std::vector<std::function<void()>> all = {
         [] { model::choose(2); },
         [] { model::assume(false); },
@@ -146,8 +146,7 @@ TEST_CASE("misuse: an operation outside of a body says that it is", "[misuse]") 
     }
 }
 
-TEST_CASE("misuse: explorations of several threads take turns, and none is within another",
-          "[misuse]") {
+TEST_CASE("misuse: explorations of several threads take turns, and none is within another") {
     const auto nested = model::explore({}, [] { model::explore({}, store_and_load); });
     CHECK(nested.what == failure::terminated);
     CHECK(contains(nested.message, "explores another one"));
@@ -171,7 +170,7 @@ TEST_CASE("misuse: explorations of several threads take turns, and none is withi
     }
 }
 
-TEST_CASE("misuse: threads in a vector are joined once each", "[misuse]") {
+TEST_CASE("misuse: threads in a vector are joined once each") {
     CHECK(model::explore({}, [] {
               model::var<int> sums[3];
               {
@@ -186,7 +185,7 @@ TEST_CASE("misuse: threads in a vector are joined once each", "[misuse]") {
           }).what == failure::none);
 }
 
-TEST_CASE("misuse: shared data that was made before the body is a failure", "[misuse]") {
+TEST_CASE("misuse: shared data that was made before the body is a failure") {
     model::var<int> before{0};
     const auto read = model::explore({}, [&] { MODEL_REQUIRE(before == 0); });
     const auto written = model::explore({}, [&] {
@@ -202,7 +201,7 @@ TEST_CASE("misuse: shared data that was made before the body is a failure", "[mi
     CHECK(contains(message_of([&] { word.store(1); }), "not made by the body"));
 }
 
-TEST_CASE("misuse: a failure says what the body did", "[misuse]") {
+TEST_CASE("misuse: a failure says what the body did") {
     CHECK(contains(message_of([] { model::choose(0); }), "no values"));
     const auto uses_much = [] {
         const auto many = std::make_unique<char[]>(5 << 20);
@@ -234,8 +233,7 @@ TEST_CASE("misuse: a failure says what the body did", "[misuse]") {
 #endif
 }
 
-TEST_CASE("misuse: a body that does not repeat itself is found where its choices differ",
-          "[misuse]") {
+TEST_CASE("misuse: a body that does not repeat itself is found where its choices differ") {
     for (const auto how : {options::method::bounded, options::method::enumerate}) {
         int runs = 0;
         CHECK(model::explore({.how = how}, [&] {
@@ -252,7 +250,7 @@ TEST_CASE("misuse: a body that does not repeat itself is found where its choices
     }
 }
 
-TEST_CASE("misuse: a path that is none, or another body's, is said to be so", "[misuse]") {
+TEST_CASE("misuse: a path that is none, or another body's, is said to be so") {
     std::istringstream wrong(
         "g s x g0,0 g0:-5 g0:99999999999 g9 g-1 g0< g0<9.9 g0<i gabc g0*0 g0** s0:7 "
         "g0,1<255.65535 g; g0.0,; g9.9;0,1");
@@ -270,7 +268,7 @@ TEST_CASE("misuse: a path that is none, or another body's, is said to be so", "[
                    "BIDE_MODEL_REPLAY is no name|path"));
 }
 
-TEST_CASE("misuse: a file that cannot be written is said to be none", "[misuse]") {
+TEST_CASE("misuse: a file that cannot be written is said to be none") {
     const auto fails = [] { model::check("fails", [] { MODEL_REQUIRE(false); }); };
     const said drawn = process(fails, {{"BIDE_MODEL_DOT", "/no/such/folder/a.dot"}});
     CHECK(contains(drawn.text, "/no/such/folder/a.dot cannot be written"));
@@ -280,7 +278,7 @@ TEST_CASE("misuse: a file that cannot be written is said to be none", "[misuse]"
     CHECK(contains(saved.text, "is_long.state cannot be written"));
 }
 
-TEST_CASE("misuse: what was left of one body is not gone on with in another", "[misuse]") {
+TEST_CASE("misuse: what was left of one body is not gone on with in another") {
     const auto folder =
         std::filesystem::temp_directory_path() / ("bide_misuse_" + std::to_string(::getpid()));
     const auto stop = [](const char* name, auto body) {

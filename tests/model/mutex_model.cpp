@@ -35,19 +35,19 @@ auto threads(std::initializer_list<int> times) {
 
 // ---- Exclusion
 
-TEST_CASE("mutex: two threads are never inside together", "[mutex]") {
+TEST_CASE("mutex: two threads are never inside together") {
     model::check("mutex: two threads", threads({1, 1}));
     model::check("mutex: two threads, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, threads({1, 1}));
     model::check("mutex: two threads, one of them twice", threads({1, 2}));
 }
 
-TEST_CASE("mutex: try_lock takes a free one, and only a free one", "[mutex]") {
+TEST_CASE("mutex: try_lock takes a free one, and only a free one") {
     model::check("mutex: two that try", &two_try_it<mutex>);
     model::check("mutex: one that tries, one that locks", &one_tries_one_locks_it<mutex>);
 }
 
-TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
+TEST_CASE("mutex: three threads are never inside together") {
     model::check("mutex: one in the queue, one that comes", [] {
         permit_queue q(0); // a mutex that is locked
         var<int> data{0};
@@ -71,7 +71,7 @@ TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
     model::check("mutex: three threads", random(10'000), threads({1, 1, 1}));
 }
 
-TEST_CASE("mutex: three threads are never inside together, for long", "[mutex][.long]") {
+TEST_CASE("mutex: three threads are never inside together, for long", "[.long]") {
     model::check("mutex: three threads, random", for_long({.spurious = 1, .weak_failures = 1}),
                  threads({1, 1, 1}));
     model::check("mutex: three threads, bounded", bounded(1), threads({1, 1, 1}));
@@ -79,13 +79,13 @@ TEST_CASE("mutex: three threads are never inside together, for long", "[mutex][.
 
 // ---- The end
 
-TEST_CASE("mutex: the last owner may destroy it", "[mutex]") {
+TEST_CASE("mutex: the last owner may destroy it") {
     model::check("mutex: destroyed by the last of two", [] { last_one_destroys_it<mutex>(2); });
     model::check("mutex: destroyed by the last of three", random(10'000),
                  [] { last_one_destroys_it<mutex>(3); });
 }
 
-TEST_CASE("mutex: the last of three owners may destroy it, for long", "[mutex][.long]") {
+TEST_CASE("mutex: the last of three owners may destroy it, for long", "[.long]") {
     model::options o = random(300'000);
     o.depth = 5;
     model::check("mutex: destroyed by the last of three, long", o,
@@ -94,12 +94,12 @@ TEST_CASE("mutex: the last of three owners may destroy it, for long", "[mutex][.
 
 // ---- Giving up
 
-TEST_CASE("mutex: a lock that times out is not held, and one that is in time is", "[mutex]") {
+TEST_CASE("mutex: a lock that times out is not held, and one that is in time is") {
     model::check("mutex: time-out against unlock", {.timeouts = 1},
                  &one_times_out_or_locks_it<mutex>);
 }
 
-TEST_CASE("mutex: a stop that comes with the unlock leaves it to one of the two", "[mutex]") {
+TEST_CASE("mutex: a stop that comes with the unlock leaves it to one of the two") {
     model::check("mutex: stop against unlock", [] {
         permit_queue q(0);
         var<int> data{0};

@@ -23,7 +23,7 @@ bool is_through(const node& w) {
     return w.outcome() == wait_status::granted || w.outcome() == wait_status::all_let_go;
 }
 
-TEST_CASE("notify: a listener that looks and waits misses no notification", "[notify]") {
+TEST_CASE("notify: a listener that looks and waits misses no notification") {
     for (const bool all : {false, true}) {
         model::check(all ? "notify: listener against notify_all"
                          : "notify: listener against notify_one",
@@ -59,7 +59,7 @@ TEST_CASE("notify: a listener that looks and waits misses no notification", "[no
     });
 }
 
-TEST_CASE("notify: two consumers that listen miss none of two producers", "[notify]") {
+TEST_CASE("notify: two consumers that listen miss none of two producers") {
     model::check("notify: two items, each consumer takes one", random(20'000), [] {
         bide::basic_notify<awake> n;
         awake::atomic<int> items{0};
@@ -90,8 +90,7 @@ TEST_CASE("notify: two consumers that listen miss none of two producers", "[noti
     });
 }
 
-TEST_CASE("notify: what comes before a notification comes before the waits that it lets through",
-          "[notify]") {
+TEST_CASE("notify: what comes before a notification comes before the waits that it lets through") {
     model::check("notify: one waits, one notifies one", {.spurious = 1, .weak_failures = 1}, [] {
         notify n;
         var<int> data{0};
@@ -140,7 +139,7 @@ TEST_CASE("notify: what comes before a notification comes before the waits that 
     });
 }
 
-TEST_CASE("notify: each notify_one() lets one waiter through or is stored", "[notify]") {
+TEST_CASE("notify: each notify_one() lets one waiter through or is stored") {
     model::check("notify: two notify, one waits, one comes", [] {
         queue q;
         queued first(q);
@@ -163,7 +162,7 @@ TEST_CASE("notify: each notify_one() lets one waiter through or is stored", "[no
     });
 }
 
-TEST_CASE("notify: a waiter that is let through may destroy it", "[notify]") {
+TEST_CASE("notify: a waiter that is let through may destroy it") {
     for (const bool listens : {false, true}) {
         model::check(listens ? "notify: destroyed by a listener" : "notify: destroyed by a waiter",
                      {}, [listens] {
@@ -180,7 +179,7 @@ TEST_CASE("notify: a waiter that is let through may destroy it", "[notify]") {
     }
 }
 
-TEST_CASE("notify: a waiter that gives up takes nothing with it", "[notify]") {
+TEST_CASE("notify: a waiter that gives up takes nothing with it") {
     model::check("notify: cancel against notify_one", [] {
         queue q;
         queued a(q);
@@ -211,8 +210,7 @@ TEST_CASE("notify: a waiter that gives up takes nothing with it", "[notify]") {
     });
 }
 
-TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the queue",
-          "[notify]") {
+TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the queue") {
     model::check("notify: the end of a listener against notify_one", [] {
         queue q;
         queue::seat s;
@@ -261,7 +259,7 @@ test::detached first_of(bide::basic_notify<awake>& n, bide::basic_event<awake>& 
     chosen = static_cast<int>(s.index());
 }
 
-TEST_CASE("notify: a select takes the notification if it chooses it, and only then", "[notify]") {
+TEST_CASE("notify: a select takes the notification if it chooses it, and only then") {
     model::check("notify: notify_one against an event", [] {
         bide::basic_notify<awake> n;
         bide::basic_event<awake> e;
@@ -290,11 +288,11 @@ void four_threads() {
     patient.join();
 }
 
-TEST_CASE("notify: two wait and two notify", "[notify]") {
+TEST_CASE("notify: two wait and two notify") {
     model::check("notify: four threads", random(10'000, {.timeouts = 1}), four_threads);
 }
 
-TEST_CASE("notify: two wait and two notify, for long", "[notify][.long]") {
+TEST_CASE("notify: two wait and two notify, for long", "[.long]") {
     model::check("notify: four threads, long",
                  for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), four_threads);
 }

@@ -71,7 +71,7 @@ template <class Platform = quiet> struct scene {
 
 } // namespace
 
-TEST_CASE("object_pool: the objects are never more than the limit", "[object_pool]") {
+TEST_CASE("object_pool: the objects are never more than the limit") {
     model::check("object_pool: two borrow the only object", [] {
         scene s(of(1));
         model::thread other([&] { s.borrow(); });
@@ -108,7 +108,7 @@ TEST_CASE("object_pool: the objects are never more than the limit", "[object_poo
                  });
 }
 
-TEST_CASE("object_pool: a close and a trim among the borrowers", "[object_pool]") {
+TEST_CASE("object_pool: a close and a trim among the borrowers") {
     model::check("object_pool: one closes, one borrows", bounded(3), [] {
         scene s(of(1));
         s.p->acquire().reset();

@@ -12,7 +12,7 @@ namespace {
 using flag = bide::basic_once_flag<platform>;
 using queue = bide::detail::basic_permit_queue<platform>;
 
-TEST_CASE("once: one of two callers initialises, and both see it", "[once]") {
+TEST_CASE("once: one of two callers initialises, and both see it") {
     const auto two_call = [] {
         flag f;
         var<int> data{0};
@@ -48,7 +48,7 @@ TEST_CASE("once: one of two callers initialises, and both see it", "[once]") {
     });
 }
 
-TEST_CASE("once: a caller that fails hands its turn on", "[once]") {
+TEST_CASE("once: a caller that fails hands its turn on") {
     model::check("once_flag: one fails, one initialises", [] {
         flag f;
         var<int> data{0};
@@ -90,7 +90,7 @@ TEST_CASE("once: a caller that fails hands its turn on", "[once]") {
     });
 }
 
-TEST_CASE("once: the turn that succeeds lets all waiters through", "[once]") {
+TEST_CASE("once: the turn that succeeds lets all waiters through") {
     model::check("once_flag: one waits, one comes, the turn is set", [] {
         flag f;
         var<int> data{0};
@@ -140,11 +140,11 @@ void three_call() {
     MODEL_REQUIRE(f.is_set() && data <= 2);
 }
 
-TEST_CASE("once: of three callers one fails and one initialises", "[once]") {
+TEST_CASE("once: of three callers one fails and one initialises") {
     model::check("once_flag: three call", random(10'000), three_call);
 }
 
-TEST_CASE("once: of three callers one fails and one initialises, for long", "[once][.long]") {
+TEST_CASE("once: of three callers one fails and one initialises, for long", "[.long]") {
     model::check("once_flag: three call, long", for_long({.spurious = 1, .weak_failures = 1}),
                  three_call);
 }

@@ -43,7 +43,7 @@ auto two_unparkers(bool times_out) {
 
 } // namespace
 
-TEST_CASE("parker: an unpark before or during the park ends it", "[parker]") {
+TEST_CASE("parker: an unpark before or during the park ends it") {
     model::check("one unpark", {.spurious = 3}, [] {
         parker p;
         var<int> done{0};
@@ -53,14 +53,13 @@ TEST_CASE("parker: an unpark before or during the park ends it", "[parker]") {
     });
 }
 
-TEST_CASE("parker: the writes of each unpark are seen, also if a token was there already",
-          "[parker]") {
+TEST_CASE("parker: the writes of each unpark are seen, also if a token was there already") {
     model::check("two unparkers", two_unparkers(false));
     model::check("two unparkers, spurious returns", {.spurious = 1}, two_unparkers(false));
     model::check("two unparkers, time-outs", {.timeouts = 1}, two_unparkers(true));
 }
 
-TEST_CASE("parker: a token on top of another publishes the writes between them", "[parker]") {
+TEST_CASE("parker: a token on top of another publishes the writes between them") {
     model::check("two unparks of one notifier", {.spurious = 1}, [] {
         parker p;
         var<int> first{0};
@@ -79,7 +78,7 @@ TEST_CASE("parker: a token on top of another publishes the writes between them",
     });
 }
 
-TEST_CASE("parker: several tokens count as one", "[parker]") {
+TEST_CASE("parker: several tokens count as one") {
     model::check("two unparks, then three polls", [] {
         parker p;
         var<int> left{0};
@@ -99,7 +98,7 @@ TEST_CASE("parker: several tokens count as one", "[parker]") {
     });
 }
 
-TEST_CASE("parker: a token that arrives with the time-out is taken or stays", "[parker]") {
+TEST_CASE("parker: a token that arrives with the time-out is taken or stays") {
     model::check("time-out against unpark", {.spurious = 1, .timeouts = 1}, [] {
         parker p;
         var<int> done{0};
@@ -120,7 +119,7 @@ TEST_CASE("parker: a token that arrives with the time-out is taken or stays", "[
           }) == "000 001 010 100");
 }
 
-TEST_CASE("parker: the owner may destroy it as soon as it has the token", "[parker]") {
+TEST_CASE("parker: the owner may destroy it as soon as it has the token") {
     const auto body = [] {
         auto p = std::make_unique<parker>();
         var<int> done{0};
@@ -142,7 +141,7 @@ TEST_CASE("parker: the owner may destroy it as soon as it has the token", "[park
     });
 }
 
-TEST_CASE("parker: two threads pass a token to and fro", "[parker]") {
+TEST_CASE("parker: two threads pass a token to and fro") {
     const auto body = [] {
         parker mine;
         parker theirs;

@@ -108,7 +108,7 @@ auto reading_body(int items, std::uint32_t tokens) {
     };
 }
 
-TEST_CASE("pipeline: the turn and the item meet in one thread", "[pipeline]") {
+TEST_CASE("pipeline: the turn and the item meet in one thread") {
     model::check("a turn against an item", [] {
         bide::detail::basic_pipeline_queue<platform, item> queue(2);
         var<int> done{0};
@@ -172,7 +172,7 @@ void slot_is_used_again() {
     MODEL_REQUIRE(done == 3);
 }
 
-TEST_CASE("pipeline: a slot is used again after its place has passed the stage", "[pipeline]") {
+TEST_CASE("pipeline: a slot is used again after its place has passed the stage") {
     model::check("three items, two slots", slot_is_used_again);
 }
 
@@ -192,21 +192,21 @@ void read_by_another() {
     MODEL_REQUIRE(read == 3);
 }
 
-TEST_CASE("pipeline: one thread at a time reads the source, and all see its end", "[pipeline]") {
+TEST_CASE("pipeline: one thread at a time reads the source, and all see its end") {
     model::check("3 reads, 2 tokens", read_by_another);
     model::check("no item, 1 token", reading_body(0, 1));
     model::check("1 item, 1 token", reading_body(1, 1));
     check_at_random("4 items, 2 tokens", 20'000, reading_body(4, 2));
 }
 
-TEST_CASE("pipeline: a serial stage takes the items in order, one after the other", "[pipeline]") {
+TEST_CASE("pipeline: a serial stage takes the items in order, one after the other") {
     check_at_random("2 items, 2 tokens, 2 threads", 20'000, body(2, 2, 2));
     check_at_random("3 items, 1 token, 2 threads", 20'000, body(3, 1, 2));
     check_at_random("4 items, 2 tokens, 3 threads", 20'000, body(4, 2, 3));
     check_at_random("5 items, 4 tokens, 3 threads", 20'000, body(5, 4, 3));
 }
 
-TEST_CASE("pipeline: an unordered serial stage takes the items one after the other", "[pipeline]") {
+TEST_CASE("pipeline: an unordered serial stage takes the items one after the other") {
     check_at_random("2 items, 2 tokens, 2 threads", 20'000, unordered_body(2, 2, 2));
     check_at_random("4 items, 2 tokens, 3 threads", 20'000, unordered_body(4, 2, 3));
 }

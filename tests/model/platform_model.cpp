@@ -17,8 +17,7 @@ failure found(const model::body& run, const options& o = {}) { return model::exp
 
 } // namespace
 
-TEST_CASE("platform: sleeps end early, comparisons fail and the clock jumps as often as allowed",
-          "[platform]") {
+TEST_CASE("platform: sleeps end early, comparisons fail and the clock jumps as often as allowed") {
     const auto sleep = [] {
         atomic<std::uint32_t> word{0};
         model::thread other([&] {
@@ -57,8 +56,7 @@ TEST_CASE("platform: sleeps end early, comparisons fail and the clock jumps as o
     CHECK(model::outcomes({.clock_jumps = 1}, clock) == "later same");
 }
 
-TEST_CASE("platform: a timed sleep that no wake ends is a lost wakeup unless it may time out",
-          "[platform]") {
+TEST_CASE("platform: a timed sleep that no wake ends is a lost wakeup unless it may time out") {
     const auto sleep = [] {
         atomic<std::uint32_t> word{0};
         platform::futex_wait(word, std::uint32_t{0}, 1'000);
@@ -67,7 +65,7 @@ TEST_CASE("platform: a timed sleep that no wake ends is a lost wakeup unless it 
     CHECK(found(sleep, {.timeouts = 1}) == failure::none);
 }
 
-TEST_CASE("platform: each thread has its own local, made anew in each execution", "[platform]") {
+TEST_CASE("platform: each thread has its own local, made anew in each execution") {
     struct mine {
         int value = 0;
     };
@@ -85,7 +83,7 @@ TEST_CASE("platform: each thread has its own local, made anew in each execution"
           }) == "2");
 }
 
-TEST_CASE("platform: a wake may reach any of the sleepers, and one only", "[platform]") {
+TEST_CASE("platform: a wake may reach any of the sleepers, and one only") {
     const auto which = [] {
         atomic<std::uint32_t> word{0};
         atomic<int> asleep{0};
@@ -107,7 +105,7 @@ TEST_CASE("platform: a wake may reach any of the sleepers, and one only", "[plat
     CHECK(model::outcomes({.how = options::method::enumerate}, which) == "0 1 2");
 }
 
-TEST_CASE("platform: of a long word a futex compares the low half", "[platform]") {
+TEST_CASE("platform: of a long word a futex compares the low half") {
     CHECK(found([] {
               atomic<std::uint64_t> word{0};
               model::thread other([&] {

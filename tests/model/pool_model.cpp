@@ -74,15 +74,14 @@ void take_tokens(bool drives) {
     second.join();
 }
 
-TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver", "[pool]") {
+TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver") {
     model::check("a bed on a futex", {.spurious = 1}, [] { take_token(false); });
     model::check("a bed in the driver", [] { take_token(true); });
     model::check("two tokens, on a futex", [] { take_tokens(false); });
     model::check("two tokens, in the driver", [] { take_tokens(true); });
 }
 
-TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the last one did",
-          "[pool]") {
+TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the last one did") {
     const auto two = [] {
         quiet_driver d;
         bide::detail::basic_driver_lock<platform> seat(&d);
@@ -103,8 +102,7 @@ TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the
     CHECK(model::outcomes({}, two) == "1 2");
 }
 
-TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, or is seen by it",
-          "[pool]") {
+TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, or is seen by it") {
     model::check("leave, sleep beside it", [] {
         quiet_driver d;
         bide::detail::basic_driver_lock<platform> seat(&d);
@@ -146,8 +144,7 @@ struct schedule {
     }
 };
 
-TEST_CASE("timer_leader: the leader sleeps until a nearer timer, or its adder wakes a worker",
-          "[pool]") {
+TEST_CASE("timer_leader: the leader sleeps until a nearer timer, or its adder wakes a worker") {
     const auto one = [](std::int64_t before) {
         schedule s;
         s.add(before);
@@ -163,7 +160,7 @@ TEST_CASE("timer_leader: the leader sleeps until a nearer timer, or its adder wa
     model::check("add, keep a later one", [=] { one(9); });
 }
 
-TEST_CASE("timer_leader: a leader that resigns sees a timer that relied on it", "[pool]") {
+TEST_CASE("timer_leader: a leader that resigns sees a timer that relied on it") {
     model::check("add, resign, keep", [] {
         schedule s;
         std::int64_t mine = never;
@@ -220,8 +217,7 @@ void passed_on(int passers, bool there) {
     model::record(mine ? "mine" : "passed");
 }
 
-TEST_CASE("worker_ownership: a blocked worker is transferred once, or its thread keeps it",
-          "[pool]") {
+TEST_CASE("worker_ownership: a blocked worker is transferred once, or its thread keeps it") {
     model::check("one looks for a replacement", [] { passed_on(1, true); });
     model::check("one looks, no replacement", [] { passed_on(1, false); });
     model::check("two look for a replacement", [] { passed_on(2, true); });
@@ -230,8 +226,8 @@ TEST_CASE("worker_ownership: a blocked worker is transferred once, or its thread
     CHECK(model::outcomes({}, [] { passed_on(1, false); }) == "mine");
 }
 
-TEST_CASE("pool: a blocked worker is transferred by its thread or by the last sleeper that leaves",
-          "[pool]") {
+TEST_CASE(
+    "pool: a blocked worker is transferred by its thread or by the last sleeper that leaves") {
     // Worker 0 blocks. Worker 1 sleeps, and is woken by a push, or wakes by itself.
     const auto one = [](bool pushed) {
         bide::basic_idle<platform> idle(2);
@@ -280,7 +276,7 @@ TEST_CASE("pool: a blocked worker is transferred by its thread or by the last sl
     model::check("block, the last sleeper is woken", [=] { one(true); });
 }
 
-TEST_CASE("worker: the end of a task is counted after the tasks that it spawned", "[pool]") {
+TEST_CASE("worker: the end of a task is counted after the tasks that it spawned") {
     // A task that is counted spawns another one and ends. The other one ends elsewhere.
     model::check("spawned, completed", [] {
         struct counts {
@@ -352,8 +348,8 @@ void even_out() {
     MODEL_REQUIRE(shorter.ring.size() == 0 || sees || queues.idle().sleepers() == 0);
 }
 
-TEST_CASE("pool: a worker that goes to sleep sees a job that moves between two rings, or is woken",
-          "[pool]") {
+TEST_CASE(
+    "pool: a worker that goes to sleep sees a job that moves between two rings, or is woken") {
     model::check("two owners even out, a worker goes to sleep", even_out);
 }
 
@@ -683,22 +679,21 @@ void pushes_and_goes_on(int others, std::int64_t nap = 0) {
     s.end();
 }
 
-TEST_CASE("pool: an injected job is run, whichever worker sleeps", "[pool]") {
+TEST_CASE("pool: an injected job is run, whichever worker sleeps") {
     model::check("one worker, one job", [] { from_outside(workers(1), {any}); });
     check_at_random("two workers, one job, at random", [] { from_outside(workers(2), {any}); });
     check_at_random("two workers, two jobs, at random",
                     [] { from_outside(workers(2), {any, any}); });
 }
 
-TEST_CASE("pool: another worker runs what a busy worker pushes", "[pool]") {
+TEST_CASE("pool: another worker runs what a busy worker pushes") {
     model::check("pushed into a LIFO slot", [] { pushed_beside(1); });
     check_at_random("pushed into a LIFO slot and a ring, at random", [] { pushed_beside(2); });
     check_at_random("a job pushes and goes on, at random", [] { pushes_and_goes_on(1); });
     check_at_random("a job pushes two and goes on, at random", [] { pushes_and_goes_on(2); });
 }
 
-TEST_CASE("pool: a watcher takes a job that stays in a slot, and sleeps when no worker runs",
-          "[pool]") {
+TEST_CASE("pool: a watcher takes a job that stays in a slot, and sleeps when no worker runs") {
     check_at_random("two workers that nap, two jobs, at random", 2,
                     [] { from_outside({2, true, nullptr, 100'000}, {any, any}); });
     check_at_random("a job pushes and goes on, the other one naps, at random", 2,
@@ -707,7 +702,7 @@ TEST_CASE("pool: a watcher takes a job that stays in a slot, and sleeps when no 
 
 // Worker 0 has run as many jobs from its slot as it may in a row. One job is left there, and the
 // injector has one that both workers want: the worker that does not get it looks at the slot again.
-TEST_CASE("pool: a worker does not sleep while its own slot is full", "[pool]") {
+TEST_CASE("pool: a worker does not sleep while its own slot is full") {
     check_at_random("a slot, without stealing, at random", [] {
         shift s(workers(2, false), 2);
         s.push_local(0, 0);
@@ -718,7 +713,7 @@ TEST_CASE("pool: a worker does not sleep while its own slot is full", "[pool]") 
     });
 }
 
-TEST_CASE("pool: stop() ends all workers, in every state", "[pool]") {
+TEST_CASE("pool: stop() ends all workers, in every state") {
     const auto stopped = [](unsigned n) {
         crew c(0, workers(n));
         var<int> news{0};
@@ -786,18 +781,18 @@ void kept_for_a_job(bool from_outside) {
     MODEL_REQUIRE(b.rung == 1);
 }
 
-TEST_CASE("pool: an earlier timer reaches a sleeping worker", "[pool]") {
+TEST_CASE("pool: an earlier timer reaches a sleeping worker") {
     model::check("the only timer", [] { nearer_timer(false); });
     check_at_random("a nearer timer, at random", [] { nearer_timer(true); });
     check_at_random("a later timer, at random", 2, later_timer);
 }
 
-TEST_CASE("pool: a worker sleeps for the timers while another one runs", "[pool]") {
+TEST_CASE("pool: a worker sleeps for the timers while another one runs") {
     check_at_random("a job while a timer is kept, at random", 2, [] { kept_for_a_job(true); });
     check_at_random("a job before a timer is kept, at random", 2, [] { kept_for_a_job(false); });
 }
 
-TEST_CASE("pool: an earlier and a later timer, in every execution", "[pool][.long]") {
+TEST_CASE("pool: an earlier and a later timer, in every execution", "[.long]") {
     model::check("a nearer timer", [] { nearer_timer(true); });
     model::check("a later timer", {.timeouts = 2}, later_timer);
 }
@@ -866,8 +861,7 @@ void both_blocked() {
     s.end();
 }
 
-TEST_CASE("pool: a worker that blocks leaves its timers, children and last job to another thread",
-          "[pool]") {
+TEST_CASE("pool: a worker that blocks leaves its timers, children and last job to another thread") {
     check_at_random("one worker, blocked for a job that has yielded, at random",
                     [] { blocked_for_its_worker(workers(1), false); });
     check_at_random("two workers, one blocked for a job that has yielded, at random",
@@ -881,7 +875,7 @@ TEST_CASE("pool: a worker that blocks leaves its timers, children and last job t
                     [] { blocked_for_a_timer(2); });
 }
 
-TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps", "[pool]") {
+TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps") {
     check_at_random("one worker, blocked, at random", [] { blocked(workers(1), true); });
     check_at_random("one worker, blocked, a job from outside, at random",
                     [] { blocked(workers(1), false); });
@@ -935,14 +929,14 @@ void pinned_to_a_blocked_thread() {
     s.end();
 }
 
-TEST_CASE("pool: high and low jobs are run, whichever worker sleeps", "[pool]") {
+TEST_CASE("pool: high and low jobs are run, whichever worker sleeps") {
     check_at_random("one worker, two classes, at random",
                     [] { from_outside(workers(1), {low, high}); });
     check_at_random("two workers, two classes, at random",
                     [] { from_outside(workers(2), {low, high}); });
 }
 
-TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or is lost", "[pool]") {
+TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or is lost") {
     check_at_random("one worker, one pinned job, at random",
                     [] { from_outside(workers(1), {pinned(0)}); });
     check_at_random("two workers, two pinned jobs, at random",
@@ -959,13 +953,13 @@ TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or i
     check_at_random("pinned to a blocked thread, at random", pinned_to_a_blocked_thread);
 }
 
-TEST_CASE("pool: a pinned job and its thread, in every execution", "[pool][.long]") {
+TEST_CASE("pool: a pinned job and its thread, in every execution", "[.long]") {
     model::check("one worker, one pinned job", [] { from_outside(workers(1), {pinned(0)}); });
 }
 
 // ---- The driver
 
-TEST_CASE("pool: a wake reaches the worker in the driver, and another worker enters it", "[pool]") {
+TEST_CASE("pool: a wake reaches the worker in the driver, and another worker enters it") {
     check_at_random("one worker in the driver, at random", [] {
         quiet_driver d;
         from_outside({1, true, &d, 0}, {any});

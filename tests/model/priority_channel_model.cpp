@@ -33,16 +33,14 @@ using sender = sender_of<core>;
 
 // ---- One on each side
 
-TEST_CASE("priority_channel: an item reaches the waiter, which may destroy the channel",
-          "[priority_channel]") {
+TEST_CASE("priority_channel: an item reaches the waiter, which may destroy the channel") {
     model::check("priority: one item", one_item<priority<awake>>);
     model::check("sliding: one item", one_item<sliding<awake>>);
     model::check("priority: one item, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, one_item_for_a_sleeper<core>);
 }
 
-TEST_CASE("priority_channel: a sender that waits goes in when an item comes out",
-          "[priority_channel]") {
+TEST_CASE("priority_channel: a sender that waits goes in when an item comes out") {
     model::check("priority: two items through one place", [] {
         core c(1);
         put(c, 2);
@@ -54,8 +52,7 @@ TEST_CASE("priority_channel: a sender that waits goes in when an item comes out"
     });
 }
 
-TEST_CASE("priority_channel: what was sent before close is received, and then it is closed",
-          "[priority_channel]") {
+TEST_CASE("priority_channel: what was sent before close is received, and then it is closed") {
     model::check("priority: send, close", send_and_close<core>);
     model::check("priority: close against a sender that waits, and a receive", [] {
         core c(1);
@@ -145,8 +142,7 @@ void two_displace_and_two_take() {
     MODEL_REQUIRE(old[0] + old[1] + got[0] + got[1] + take(c) == 3 && c.size() == 0);
 }
 
-TEST_CASE("priority_channel: two senders and two receivers get one item each",
-          "[priority_channel]") {
+TEST_CASE("priority_channel: two senders and two receivers get one item each") {
     model::check("priority: two senders, one that waits", two_send_and_one_waits<core>);
     model::check("priority: two receivers, a batch", two_wait_for_a_batch<core>);
     model::check("priority: three senders, then in order", [] {
@@ -173,7 +169,7 @@ TEST_CASE("priority_channel: two senders and two receivers get one item each",
 }
 
 TEST_CASE("priority_channel: two senders and two receivers get one item each, for long",
-          "[priority_channel][.long]") {
+          "[.long]") {
     model::options o = random(100'000);
     o.depth = 5;
     o.weak_failures = 1;
@@ -182,7 +178,7 @@ TEST_CASE("priority_channel: two senders and two receivers get one item each, fo
     model::check("sliding: two displace, two take, long", o, two_displace_and_two_take);
 }
 
-TEST_CASE("priority_channel: its size is that of one instant", "[priority_channel]") {
+TEST_CASE("priority_channel: its size is that of one instant") {
     model::check("priority: size of what comes and goes", size_of_what_comes_and_goes<core>);
     model::check("priority: a thread that looks", [] {
         auto* const c = new priority<platform>(1);
@@ -197,8 +193,7 @@ TEST_CASE("priority_channel: its size is that of one instant", "[priority_channe
 
 // ---- Giving up
 
-TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effect",
-          "[priority_channel]") {
+TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effect") {
     model::check("priority: a receiver gives up against a send",
                  a_receiver_gives_up_against_a_send<core>);
     model::check("priority: a sender gives up against a receive, another waits behind it", [] {
@@ -248,7 +243,7 @@ TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effec
 
 // ---- Choices
 
-TEST_CASE("priority_channel: one choice of two waits happens once", "[priority_channel]") {
+TEST_CASE("priority_channel: one choice of two waits happens once") {
     const auto ring = [](void*) noexcept {};
     model::check("priority: one choice, two channels", one_choice_of_two_channels<core>);
     model::check("priority: one choice, a send and a receive, of two channels", [ring] {

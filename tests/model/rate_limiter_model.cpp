@@ -37,7 +37,7 @@ struct ledger {
 
 } // namespace
 
-TEST_CASE("rate_limiter: each token has one owner", "[rate_limiter]") {
+TEST_CASE("rate_limiter: each token has one owner") {
     const auto three_take = [](bool two_give_back) {
         ledger in;
         model::thread a([&] { in.take(two_give_back); });

@@ -471,8 +471,7 @@ void check(const char* name, bool all, const model::body& body) {
 
 } // namespace
 
-TEST_CASE("readiness_driver: a file that becomes ready ends every wait for it",
-          "[readiness_driver]") {
+TEST_CASE("readiness_driver: a file that becomes ready ends every wait for it") {
     check("one waits", true, one_waits);
     check("two wait for one direction, at random", false, [] { two_wait(true); });
     check("two wait, each for a direction, at random", false, [] { two_wait(false); });
@@ -481,8 +480,7 @@ TEST_CASE("readiness_driver: a file that becomes ready ends every wait for it",
     check("a file that hangs up, at random", false, hung_up);
 }
 
-TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the end of its file",
-          "[readiness_driver]") {
+TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the end of its file") {
     check("one is cancelled, at random", false, [] { cancelled(false); });
     check("one of two is cancelled, at random", false, [] { cancelled(true); });
     check("a wait after one that was cancelled, at random", false,
@@ -502,18 +500,17 @@ TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the en
     check("detached beside another entry", true, [] { detached(true); });
 }
 
-TEST_CASE("readiness_driver: a select of both directions takes one of them", "[readiness_driver]") {
+TEST_CASE("readiness_driver: a select of both directions takes one of them") {
     check("a select, at random", false, [] { selected(false); });
     check("a select of a file that is closed, at random", false, [] { selected(true); });
 }
 
-TEST_CASE("readiness_driver: a driver has one attachment at a time", "[readiness_driver]") {
+TEST_CASE("readiness_driver: a driver has one attachment at a time") {
     check("two attach", true, attached_in_turn);
     CHECK(model::outcomes({}, attached_in_turn) == "1 2");
 }
 
-TEST_CASE("readiness_driver: a wait beside the end of its file, in every execution",
-          "[readiness_driver][.long]") {
+TEST_CASE("readiness_driver: a wait beside the end of its file, in every execution", "[.long]") {
     check("forgotten", true, forgotten);
 }
 

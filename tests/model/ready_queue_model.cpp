@@ -28,7 +28,7 @@ void post(ready_queue& queue, numbered& r, int number) {
     queue.post(r);
 }
 
-TEST_CASE("ready_queue: a post reaches the owner, sleeping or awake", "[ready_queue]") {
+TEST_CASE("ready_queue: a post reaches the owner, sleeping or awake") {
     const auto body = [] {
         ready_queue queue;
         numbered r;
@@ -42,7 +42,7 @@ TEST_CASE("ready_queue: a post reaches the owner, sleeping or awake", "[ready_qu
     model::check("one post, spurious", {.spurious = 2, .weak_failures = 1}, body);
 }
 
-TEST_CASE("ready_queue: two runnables of one poster are popped in order", "[ready_queue]") {
+TEST_CASE("ready_queue: two runnables of one poster are popped in order") {
     const auto body = [] {
         ready_queue queue;
         numbered all[2];
@@ -103,8 +103,7 @@ void three_posts() {
     MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
 }
 
-TEST_CASE("ready_queue: runnables of two posters are popped once, in order for each poster",
-          "[ready_queue]") {
+TEST_CASE("ready_queue: runnables of two posters are popped once, in order for each poster") {
     model::check("two posters", [] { two_posters(deadline::never()); });
     model::options random;
     random.how = model::options::method::pct;
@@ -113,16 +112,14 @@ TEST_CASE("ready_queue: runnables of two posters are popped once, in order for e
     model::check("two posters, three posts, at random", random, three_posts);
 }
 
-TEST_CASE("ready_queue: runnables of two posters are popped once, in every execution",
-          "[ready_queue][.long]") {
+TEST_CASE("ready_queue: runnables of two posters are popped once, in every execution", "[.long]") {
     model::check("two posters, three posts", three_posts);
     model::check("two posters, spurious", {.spurious = 1, .weak_failures = 1},
                  [] { two_posters(deadline::never()); });
     model::check("time-out against two posters", {.timeouts = 1}, [] { two_posters(soon); });
 }
 
-TEST_CASE("ready_queue: a post that arrives with the time-out is popped or stays",
-          "[ready_queue]") {
+TEST_CASE("ready_queue: a post that arrives with the time-out is popped or stays") {
     model::check("time-out against post", {.spurious = 1, .timeouts = 1}, [] {
         ready_queue queue;
         numbered r;
@@ -147,7 +144,7 @@ TEST_CASE("ready_queue: a post that arrives with the time-out is popped or stays
           }) == "at_once in_time never");
 }
 
-TEST_CASE("ready_queue: the owner and another thread post", "[ready_queue]") {
+TEST_CASE("ready_queue: the owner and another thread post") {
     model::check("the owner posts, too", {.weak_failures = 1}, [] {
         ready_queue queue;
         numbered mine;
@@ -160,8 +157,7 @@ TEST_CASE("ready_queue: the owner and another thread post", "[ready_queue]") {
     });
 }
 
-TEST_CASE("ready_queue: a popped runnable may be posted again when the owner allows it",
-          "[ready_queue]") {
+TEST_CASE("ready_queue: a popped runnable may be posted again when the owner allows it") {
     model::check("one runnable to and fro", [] {
         ready_queue there;
         ready_queue back;
@@ -180,8 +176,7 @@ TEST_CASE("ready_queue: a popped runnable may be posted again when the owner all
     });
 }
 
-TEST_CASE("ready_queue: a runnable may make the owner destroy the queue and the runnable",
-          "[ready_queue]") {
+TEST_CASE("ready_queue: a runnable may make the owner destroy the queue and the runnable") {
     const auto body = [] {
         auto queue = std::make_unique<ready_queue>();
         auto r = std::make_unique<numbered>();

@@ -60,8 +60,7 @@ std::string wrong_step(const std::string& trace) {
 
 } // namespace
 
-TEST_CASE("report: steps are shown as a sequentially consistent machine makes them, if one can",
-          "[report]") {
+TEST_CASE("report: steps are shown as a sequentially consistent machine makes them, if one can") {
     std::mt19937 random(1);
     unsigned weak = 0;
     unsigned all = 0;

@@ -112,7 +112,7 @@ using tube = basic_tube<stamp>;
 
 // ---- One at a time
 
-TEST_CASE("ring: items come out in the order in which one thread put them in", "[ring]") {
+TEST_CASE("ring: items come out in the order in which one thread put them in") {
     check("ring: three through it", {1, 2}, {}, [](std::size_t capacity) {
         tube r(capacity);
         model::thread pushing([&] {
@@ -126,7 +126,7 @@ TEST_CASE("ring: items come out in the order in which one thread put them in", "
     });
 }
 
-TEST_CASE("ring: two push at once, and none is lost", "[ring]") {
+TEST_CASE("ring: two push at once, and none is lost") {
     check("ring: two push", {1, 2}, {.weak_failures = 1}, [](std::size_t capacity) {
         tube r(capacity);
         attempt other{};
@@ -141,7 +141,7 @@ TEST_CASE("ring: two push at once, and none is lost", "[ring]") {
     });
 }
 
-TEST_CASE("ring: two pop at once, and none comes twice", "[ring]") {
+TEST_CASE("ring: two pop at once, and none comes twice") {
     check("ring: two pop", {1, 2}, {.weak_failures = 1}, [](std::size_t capacity) {
         tube r(capacity);
         for (std::size_t i = 1; i <= capacity; ++i) {
@@ -159,7 +159,7 @@ TEST_CASE("ring: two pop at once, and none comes twice", "[ring]") {
 // ---- Full and empty
 
 // What one thread does first another sees first: so "full" and "empty" are of an instant.
-TEST_CASE("ring: is said to be full, or empty, only where it is", "[ring]") {
+TEST_CASE("ring: is said to be full, or empty, only where it is") {
     struct row {
         const char* name;
         std::size_t capacity;
@@ -200,7 +200,7 @@ TEST_CASE("ring: is said to be full, or empty, only where it is", "[ring]") {
 }
 
 // Four threads: one pushes, one pops, and the two that look must agree on which came first.
-TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
+TEST_CASE("ring: all see its positions move in the same order") {
     model::check("ring: two look at the size", [] {
         tube r(2);
         r.push(1);
@@ -287,7 +287,7 @@ TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
     });
 }
 
-TEST_CASE("ring: an item that is being moved is neither there nor gone", "[ring]") {
+TEST_CASE("ring: an item that is being moved is neither there nor gone") {
     model::check("ring: busy", [] {
         tube r(1);
         model::thread pushing([&] { r.push(1); });
@@ -301,7 +301,7 @@ TEST_CASE("ring: an item that is being moved is neither there nor gone", "[ring]
 
 // ---- Many at a time
 
-TEST_CASE("ring: a batch is as many as there are", "[ring]") {
+TEST_CASE("ring: a batch is as many as there are") {
     model::check("ring: a batch against single pops", [] {
         tube r(2);
         model::thread pushing([&] { MODEL_REQUIRE(r.push_some(1, 2) == 2); });
@@ -342,7 +342,7 @@ TEST_CASE("ring: a batch is as many as there are", "[ring]") {
 
 // ---- Closing
 
-TEST_CASE("ring: what was pushed before it was closed is popped before closed is said", "[ring]") {
+TEST_CASE("ring: what was pushed before it was closed is popped before closed is said") {
     model::check("ring: close against a push", [] {
         tube r(1);
         attempt pushed{};
@@ -397,7 +397,7 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
 // ---- Last touches
 
 // The owner knows only that its own steps are over and what it popped or had room for.
-TEST_CASE("ring: may be destroyed when what was pushed has come", "[ring]") {
+TEST_CASE("ring: may be destroyed when what was pushed has come") {
     model::check("ring: destroyed by the thread that pops", [] {
         auto* const r = new tube(1);
         model::thread pushing([r] { r->push(1); });
@@ -415,7 +415,7 @@ TEST_CASE("ring: may be destroyed when what was pushed has come", "[ring]") {
 
 // ---- Positions
 
-TEST_CASE("ring: goes on where its positions wrap", "[ring]") {
+TEST_CASE("ring: goes on where its positions wrap") {
     model::check("ring: eight laps are all of an eight-bit position", [] {
         basic_tube<std::uint8_t> r(14);
         for (int lap = 0; lap < 7; ++lap) {
@@ -497,12 +497,12 @@ void all_at_once() {
     MODEL_REQUIRE(out == in + sum);
 }
 
-TEST_CASE("ring: two push and one pops, one pushes and two pop", "[ring]") {
+TEST_CASE("ring: two push and one pops, one pushes and two pop") {
     check("ring: two push, one pops", {1, 2}, {}, two_push_one_pops);
     check("ring: one pushes, two pop", {1, 2}, {}, one_pushes_two_pop);
 }
 
-TEST_CASE("ring: two push, two pop, one closes", "[ring]") {
+TEST_CASE("ring: two push, two pop, one closes") {
     model::check("ring: four threads", random(10'000), all_at_once);
 }
 

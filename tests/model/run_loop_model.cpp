@@ -211,30 +211,29 @@ void stop_for_the_next_run() {
 
 } // namespace
 
-TEST_CASE("run_loop: each push runs once and wakes the loop",
-          "[run_loop][promise.run-loop-thread]") {
+TEST_CASE("run_loop: each push runs once and wakes the loop", "[promise.run-loop-thread]") {
     model::check("one push", {.spurious = 1}, [] { pushed(1); });
     model::check("two pushers", [] { pushed(2); });
 }
 
-TEST_CASE("run_loop: stop_run() ends a run and loses no push", "[run_loop]") {
+TEST_CASE("run_loop: stop_run() ends a run and loses no push") {
     model::check("a pusher and a stopper", pusher_and_stopper);
     model::check("a stop for the next run", stop_for_the_next_run);
 }
 
-TEST_CASE("run_loop: a second thread continues with what the first one has left", "[run_loop]") {
+TEST_CASE("run_loop: a second thread continues with what the first one has left") {
     model::check("two runners in turn", two_runners);
 }
 
 TEST_CASE("run_loop: a job that waits inside of the loop is woken, and no push is lost",
-          "[run_loop][promise.run-loop-groups]") {
+          "[promise.run-loop-groups]") {
     model::check("a wait inside, and its end", wait_inside);
     model::check("a wait inside, spurious returns", {.spurious = 1}, wait_inside);
     model::check("a wait inside, its end, and a stop", wait_inside_and_stop);
 }
 
 TEST_CASE("run_loop: with its lifecycle, no task and no post is lost at the end",
-          "[run_loop][promise.run-loop-destructor]") {
+          "[promise.run-loop-destructor]") {
     model::check("a task from a thread", spawn_from_a_thread);
     model::check("the end after the last post", destroyed_after_a_post);
     model::check("the end after a stop", destroyed_after_a_stop);

@@ -121,7 +121,7 @@ auto owner_and_thief(int before, int pops, int pushes, int steals) {
     };
 }
 
-TEST_CASE("run_queue: each job comes out once, beside a thief", "[run_queue]") {
+TEST_CASE("run_queue: each job comes out once, beside a thief") {
     model::check_weak("ring of 2: push two, steal two", owner_and_thief<2>(0, 0, 2, 2));
     model::check_weak("ring of 2: pop, push, beside two steals", owner_and_thief<2>(2, 1, 1, 2));
     model::check_weak("ring of 4: pop two, push two, beside a steal",
@@ -129,7 +129,7 @@ TEST_CASE("run_queue: each job comes out once, beside a thief", "[run_queue]") {
     model::check_weak("ring of 4: pop three beside two steals", owner_and_thief<4>(4, 3, 0, 2));
 }
 
-TEST_CASE("run_queue: a thief that reads an old tail takes no job twice", "[run_queue]") {
+TEST_CASE("run_queue: a thief that reads an old tail takes no job twice") {
     model::check_weak("push, pop, beside a steal", [] {
         run_queue<2> q(0xffff'ffff); // includes the wrap
         run_queue<2> theirs;
@@ -148,7 +148,7 @@ TEST_CASE("run_queue: a thief that reads an old tail takes no job twice", "[run_
     });
 }
 
-TEST_CASE("run_queue: each job comes out once, through overflow beside a thief", "[run_queue]") {
+TEST_CASE("run_queue: each job comes out once, through overflow beside a thief") {
     model::check_weak("ring of 2, full: push, beside a steal", owner_and_thief<2>(2, 0, 1, 1));
     model::check_weak("ring of 2, full: push two, beside two steals",
                       owner_and_thief<2>(2, 0, 2, 2));
@@ -157,8 +157,7 @@ TEST_CASE("run_queue: each job comes out once, through overflow beside a thief",
 }
 
 TEST_CASE("run_queue: half of the ring and the new job overflow, or only the new job beside a "
-          "thief",
-          "[run_queue]") {
+          "thief") {
     CHECK(model::outcomes({}, [] {
               run_queue<4> q;
               run_queue<4> theirs;
@@ -205,14 +204,13 @@ template <unsigned Capacity> auto two_thieves(int before, bool owner_works) {
     };
 }
 
-TEST_CASE("run_queue: each job comes out once, beside two thieves", "[run_queue]") {
+TEST_CASE("run_queue: each job comes out once, beside two thieves") {
     model::check_weak("ring of 4: two thieves", two_thieves<4>(3, false));
     model::check("ring of 2: an owner and two thieves", two_thieves<2>(2, true));
     model::check("ring of 4: an owner and two thieves", two_thieves<4>(4, true));
 }
 
-TEST_CASE("run_queue: each job comes out once, from a ring that grows beside a thief",
-          "[run_queue]") {
+TEST_CASE("run_queue: each job comes out once, from a ring that grows beside a thief") {
     model::check_weak("2 to 4 slots: push beside a steal", owner_and_thief<2, 4>(2, 0, 1, 1));
     model::check_weak("2 to 4 slots: push, pop, beside two steals",
                       owner_and_thief<2, 4>(2, 0, 2, 2));
@@ -256,13 +254,12 @@ void owner_that_trims(int thieves) {
     MODEL_REQUIRE(owner.in_order() && q.empty() && q.capacity() == 2);
 }
 
-TEST_CASE("run_queue: each job comes out once, from a ring that shrinks beside thieves",
-          "[run_queue]") {
+TEST_CASE("run_queue: each job comes out once, from a ring that shrinks beside thieves") {
     model::check_weak("8 slots: pop, trim, push, beside a steal", [] { owner_that_trims(1); });
     model::check("8 slots: pop, trim, push, beside two steals", [] { owner_that_trims(2); });
 }
 
-TEST_CASE("run_queue: a ring grows, or the new job overflows beside a thief", "[run_queue]") {
+TEST_CASE("run_queue: a ring grows, or the new job overflows beside a thief") {
     CHECK(model::outcomes({}, [] {
               run_queue<2, 4> q;
               run_queue<2, 4> theirs;
@@ -277,7 +274,7 @@ TEST_CASE("run_queue: a ring grows, or the new job overflows beside a thief", "[
           }) == "alone grown room");
 }
 
-TEST_CASE("run_queue: a thief's ring grows beside a thief that steals from it", "[run_queue]") {
+TEST_CASE("run_queue: a thief's ring grows beside a thief that steals from it") {
     model::check_weak("a growing thief is stolen from", [] {
         run_queue<2, 8> mine;
         run_queue<2, 8> theirs;
@@ -300,7 +297,7 @@ TEST_CASE("run_queue: a thief's ring grows beside a thief that steals from it", 
     });
 }
 
-TEST_CASE("run_queue: a thief does not write where another thief still reads", "[run_queue]") {
+TEST_CASE("run_queue: a thief does not write where another thief still reads") {
     model::check_weak("a thief is stolen from", [] {
         run_queue<4> q;
         run_queue<4> mine;
@@ -358,8 +355,7 @@ template <unsigned Capacity, unsigned Max> auto balance(int theirs, int mine, bo
     };
 }
 
-TEST_CASE("run_queue: each job comes out once, from two rings that are evened out beside a thief",
-          "[run_queue]") {
+TEST_CASE("run_queue: each job comes out once, from two rings that are evened out beside a thief") {
     model::check("a longer ring is evened out, a steal from it", balance<4, 4>(4, 1, true));
     model::check("a longer ring is evened out, a steal from the shorter",
                  balance<4, 4>(4, 1, false));
@@ -382,8 +378,7 @@ template <class Queue, class Push> void push_and_announce(const Queue& q, Push p
     MODEL_REQUIRE(seen || !empty);
 }
 
-TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees the announcement",
-          "[run_queue]") {
+TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees the announcement") {
     model::check("a push, an announcement", [] {
         run_queue<2> q;
         jobs all;

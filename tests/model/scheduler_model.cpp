@@ -533,22 +533,20 @@ void the_end(std::uint64_t runs) {
 
 } // namespace
 
-TEST_CASE("scheduler: every task runs, although workers block and few threads may be started",
-          "[scheduler]") {
+TEST_CASE("scheduler: every task runs, although workers block and few threads may be started") {
     workers_that_block(1'000);
 }
 
-TEST_CASE("scheduler: each task runs once or is refused, and the end comes after it",
-          "[scheduler]") {
+TEST_CASE("scheduler: each task runs once or is refused, and the end comes after it") {
     the_end(300);
 }
 
-TEST_CASE("scheduler: if a thread cannot be started, no thread is left", "[scheduler]") {
+TEST_CASE("scheduler: if a thread cannot be started, no thread is left") {
     model::check("no thread", [] { not_opened(0); });
     model::check("one of two threads", [] { not_opened(1); });
 }
 
-TEST_CASE("scheduler: all of this, with more schedules", "[scheduler][.long]") {
+TEST_CASE("scheduler: all of this, with more schedules", "[.long]") {
     workers_that_block(3'000);
     the_end(3'000);
 }

@@ -91,7 +91,7 @@ template <std::size_t I, class Selected> int received(Selected& s) {
 
 // ---- One select
 
-TEST_CASE("select: takes an item from one of two channels", "[select]") {
+TEST_CASE("select: takes an item from one of two channels") {
     check("select: one sends", {0, 1}, {}, [](std::size_t n) {
         channel idle(n);
         auto* const c = new channel(n);
@@ -114,7 +114,7 @@ TEST_CASE("select: takes an item from one of two channels", "[select]") {
     });
 }
 
-TEST_CASE("select: a case that was not chosen takes no permit, no item, no place", "[select]") {
+TEST_CASE("select: a case that was not chosen takes no permit, no item, no place") {
     model::check("select: an item or a permit", [] {
         channel c(1);
         semaphore s(0);
@@ -165,7 +165,7 @@ TEST_CASE("select: a case that was not chosen takes no permit, no item, no place
     });
 }
 
-TEST_CASE("select: a stop or an item, of which one happens and none is lost", "[select]") {
+TEST_CASE("select: a stop or an item, of which one happens and none is lost") {
     check("select: a stop, then an item", {0, 1}, {}, [](std::size_t n) {
         channel c(n);
         stop_source stop;
@@ -211,7 +211,7 @@ TEST_CASE("select: a stop or an item, of which one happens and none is lost", "[
 }
 
 // At each instant there is an item, or a stop is requested.
-TEST_CASE("select: without waiting, finds a stop that comes before the item goes", "[select]") {
+TEST_CASE("select: without waiting, finds a stop that comes before the item goes") {
     for (const bool stop_first : {true, false}) {
         model::check(stop_first ? "select: not stopped yet, then no item"
                                 : "select: no item, though stopped before",
@@ -243,7 +243,7 @@ TEST_CASE("select: without waiting, finds a stop that comes before the item goes
 }
 
 // At each instant there is an item in one of them.
-TEST_CASE("select: without waiting, finds what is there, wherever it goes", "[select]") {
+TEST_CASE("select: without waiting, finds what is there, wherever it goes") {
     model::check("select: an item in the second, then in the first", [] {
         channel a(1);
         channel b(1);
@@ -307,7 +307,7 @@ struct of_broadcast {
     auto one() { return on_recv(s); }
 };
 
-TEST_CASE("select: a case is decided on the choice before its outcome is published", "[select]") {
+TEST_CASE("select: a case is decided on the choice before its outcome is published") {
     decide<of_event>("select: an event that is set", [](auto& p) { p.e.set(); });
     decide<of_semaphore>("select: a semaphore that is released", [](auto& p) { p.s.release(); });
     decide<of_semaphore>("select: a semaphore that is closed", [](auto& p) { p.s.close(); });
@@ -367,9 +367,7 @@ void beside_others(const model::options& o) {
     check("select: two send", {0, 1}, o, two_send);
 }
 
-TEST_CASE("select: beside a receiver, each item comes once", "[select]") {
-    beside_others(random(3'000));
-}
+TEST_CASE("select: beside a receiver, each item comes once") { beside_others(random(3'000)); }
 
 // ---- Selects that meet
 
@@ -428,9 +426,9 @@ void that_meet(const model::options& o) {
                  [] { exchange(1, model::choose(2) == 0); });
 }
 
-TEST_CASE("select: two that select meet once", "[select]") { that_meet(random(3'000)); }
+TEST_CASE("select: two that select meet once") { that_meet(random(3'000)); }
 
-TEST_CASE("select: beside others, and where they meet, for long", "[select][.long]") {
+TEST_CASE("select: beside others, and where they meet, for long", "[.long]") {
     model::options o = random(200'000);
     o.depth = 5;
     beside_others(o);
@@ -448,7 +446,7 @@ test::held select_held(bide::basic_ready_queue<awake>& where, channel& a, channe
     got = received<0>(s) + received<1>(s);
 }
 
-TEST_CASE("select: a coroutine goes on once, when all its cases are queued", "[select]") {
+TEST_CASE("select: a coroutine goes on once, when all its cases are queued") {
     model::check("select: a coroutine, one sends to both", [] {
         channel a(1);
         channel b(1);
@@ -473,7 +471,7 @@ TEST_CASE("select: a coroutine goes on once, when all its cases are queued", "[s
 }
 
 // What a time-out of the whole select does, on a thread of its own.
-TEST_CASE("select: one that is ended from outside goes on once, after all are queued", "[select]") {
+TEST_CASE("select: one that is ended from outside goes on once, after all are queued") {
     model::check("select: ended while its cases are queued", [] {
         channel a(1);
         channel b(1);
@@ -500,7 +498,7 @@ TEST_CASE("select: one that is ended from outside goes on once, after all are qu
     });
 }
 
-TEST_CASE("select: the item of a select that is destroyed goes to a waiter", "[select]") {
+TEST_CASE("select: the item of a select that is destroyed goes to a waiter") {
     const auto body = [] {
         channel a(1);
         channel b(1);

@@ -26,8 +26,7 @@ bool is_granted(const waiter& w) { return w.is_complete() && w.outcome().has_val
 // ---- Acquire and release
 
 TEST_CASE("semaphore: a release reaches the waiter, with what came before it, and the waiter may "
-          "destroy it",
-          "[semaphore]") {
+          "destroy it") {
     const auto one_waiter = [](bool tries) {
         auto* const s = new semaphore(0);
         var<int> data{0};
@@ -57,7 +56,7 @@ TEST_CASE("semaphore: a release reaches the waiter, with what came before it, an
     });
 }
 
-TEST_CASE("semaphore: permits that come in parts bring what came before each", "[semaphore]") {
+TEST_CASE("semaphore: permits that come in parts bring what came before each") {
     model::check("semaphore: one to three permits in parts", [] {
         const int n = 1 + model::choose(3);
         semaphore s(0);
@@ -84,7 +83,7 @@ TEST_CASE("semaphore: permits that come in parts bring what came before each", "
     });
 }
 
-TEST_CASE("semaphore: two releasers serve one wait", "[semaphore]") {
+TEST_CASE("semaphore: two releasers serve one wait") {
     model::check("semaphore: two releasers, one queued", [] {
         auto* const s = new semaphore(0);
         queued_waiter w(*s, 2);
@@ -92,8 +91,7 @@ TEST_CASE("semaphore: two releasers serve one wait", "[semaphore]") {
     });
 }
 
-TEST_CASE("semaphore: two releasers and a thread that acquires and destroys",
-          "[semaphore][.long]") {
+TEST_CASE("semaphore: two releasers and a thread that acquires and destroys", "[.long]") {
     model::check("semaphore: destroyed under two releasers", [] {
         two_write_and_call(new semaphore(0), release_one, [](semaphore& s) { s.acquire(2); });
     });
@@ -110,7 +108,7 @@ TEST_CASE("semaphore: two releasers and a thread that acquires and destroys",
 
 // ---- First come, first served
 
-TEST_CASE("semaphore: the first waiter is granted first", "[semaphore]") {
+TEST_CASE("semaphore: the first waiter is granted first") {
     const auto newcomer = [](bool tries) {
         semaphore s(0);
         var<int> given{0};
@@ -149,7 +147,7 @@ TEST_CASE("semaphore: the first waiter is granted first", "[semaphore]") {
 }
 
 // The owner of the only permit writes its name; both have asked for it in a known order.
-TEST_CASE("semaphore: the permit goes from the first to the second", "[semaphore]") {
+TEST_CASE("semaphore: the permit goes from the first to the second") {
     model::check("semaphore: two that hand on", [] {
         semaphore s(0);
         var<int> last{0};
@@ -173,8 +171,7 @@ TEST_CASE("semaphore: the permit goes from the first to the second", "[semaphore
 
 // ---- Cancelling
 
-TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outcome",
-          "[semaphore]") {
+TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outcome") {
     model::check("semaphore: cancelled by its owner, which tries again", [] {
         semaphore s(0);
         var<int> data{0};
@@ -192,7 +189,7 @@ TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outco
     });
 }
 
-TEST_CASE("semaphore: what a cancelled wait had goes to those behind", "[semaphore]") {
+TEST_CASE("semaphore: what a cancelled wait had goes to those behind") {
     model::check("semaphore: the head is cancelled while a release comes", [] {
         const int had = model::choose(2);
         semaphore s(had);
@@ -228,7 +225,7 @@ TEST_CASE("semaphore: what a cancelled wait had goes to those behind", "[semapho
     });
 }
 
-TEST_CASE("semaphore: a time-out keeps no permit", "[semaphore]") {
+TEST_CASE("semaphore: a time-out keeps no permit") {
     model::check("semaphore: time-out against release", {.timeouts = 1}, [] {
         semaphore s(0);
         var<int> data{0};
@@ -290,8 +287,7 @@ template <class P> struct first_cancels_second {
     }
 };
 
-TEST_CASE("semaphore: a waker cancels another waiter, of the same release or of another's",
-          "[semaphore]") {
+TEST_CASE("semaphore: a waker cancels another waiter, of the same release or of another's") {
     model::check("semaphore: one release of two", [] {
         first_cancels_second<platform> both;
         model::thread releaser([&] { both.s.release(2); });
@@ -319,7 +315,7 @@ TEST_CASE("semaphore: a waker cancels another waiter, of the same release or of 
     });
 }
 
-TEST_CASE("semaphore: a foreign waker runs once, after the outcome is there", "[semaphore]") {
+TEST_CASE("semaphore: a foreign waker runs once, after the outcome is there") {
     model::check("semaphore: a waker and its data", [] {
         semaphore s(0);
         struct owner {
@@ -355,7 +351,7 @@ TEST_CASE("semaphore: a foreign waker runs once, after the outcome is there", "[
 
 // ---- Close, forget, overflow
 
-TEST_CASE("semaphore: close fails the present waiter and a later one", "[semaphore]") {
+TEST_CASE("semaphore: close fails the present waiter and a later one") {
     // No lock is held where wakers run.
     model::check("semaphore: a waker that comes back to the semaphore", [] {
         semaphore s(1);
@@ -424,7 +420,7 @@ TEST_CASE("semaphore: close fails the present waiter and a later one", "[semapho
     });
 }
 
-TEST_CASE("semaphore: a permit is either forgotten or acquired", "[semaphore]") {
+TEST_CASE("semaphore: a permit is either forgotten or acquired") {
     model::check("semaphore: forget against release and acquire", [] {
         semaphore s(0);
         var<int> data{0};
@@ -451,7 +447,7 @@ TEST_CASE("semaphore: a permit is either forgotten or acquired", "[semaphore]") 
     });
 }
 
-TEST_CASE("semaphore: no more than the limit is ever free", "[semaphore]") {
+TEST_CASE("semaphore: no more than the limit is ever free") {
     model::check("semaphore: two releases, room for one", [] {
         permit_queue q(1);
         bool other = false;
@@ -503,17 +499,16 @@ void all_at_once() {
     }
 }
 
-TEST_CASE("semaphore: permits are conserved, whatever happens at once", "[semaphore]") {
+TEST_CASE("semaphore: permits are conserved, whatever happens at once") {
     model::check("semaphore: four threads", random(10'000, {.timeouts = 1}), all_at_once);
 }
 
-TEST_CASE("semaphore: permits are conserved, whatever happens at once, for long",
-          "[semaphore][.long]") {
+TEST_CASE("semaphore: permits are conserved, whatever happens at once, for long", "[.long]") {
     model::check("semaphore: four threads, long",
                  for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), all_at_once);
 }
 
-TEST_CASE("semaphore: three go for the queue's lock at once", "[semaphore][.long]") {
+TEST_CASE("semaphore: three go for the queue's lock at once", "[.long]") {
     model::check("semaphore: two acquire, one releases", [] {
         permit_queue q(0);
         var<int> data{0};

@@ -15,7 +15,7 @@ constexpr std::ptrdiff_t all = permit_queue::max();
 constexpr std::ptrdiff_t rest = all - (all / 2 + 1); // what an upgrade takes
 constexpr auto all_of_them = static_cast<permit_queue::word>(all);
 
-TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
+TEST_CASE("shared_mutex: a writer is alone") {
     model::check("shared_mutex: two writers", &two_lock_it<shared_mutex>);
     model::check("shared_mutex: a writer and a reader", {.weak_failures = 1}, [] {
         shared_mutex m;
@@ -35,7 +35,7 @@ TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
                  &one_reads_one_tries_to_write<shared_mutex>);
 }
 
-TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
+TEST_CASE("shared_mutex: readers are inside together") {
     model::check("shared_mutex: two readers", &two_read<shared_mutex>);
     model::check("shared_mutex: two readers leave, a writer waits", [] {
         permit_queue q(all - 2);
@@ -68,7 +68,7 @@ TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
     });
 }
 
-TEST_CASE("shared_mutex: no reader overtakes a writer that waits", "[shared_mutex]") {
+TEST_CASE("shared_mutex: no reader overtakes a writer that waits") {
     model::check("shared_mutex: a reader that comes behind a writer", [] {
         permit_queue q(all - 1);
         var<int> data{0};
@@ -90,7 +90,7 @@ TEST_CASE("shared_mutex: no reader overtakes a writer that waits", "[shared_mute
     });
 }
 
-TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mutex]") {
+TEST_CASE("shared_mutex: an upgrade passes the writers that wait") {
     model::check("shared_mutex: an upgrade and a writer", {.weak_failures = 1}, [] {
         shared_mutex m;
         var<int> data{0};
@@ -182,8 +182,7 @@ TEST_CASE("shared_mutex: an upgrade passes the writers that wait", "[shared_mute
     });
 }
 
-TEST_CASE("shared_mutex: there is no moment between the writer and the reader it turns into",
-          "[shared_mutex]") {
+TEST_CASE("shared_mutex: there is no moment between the writer and the reader it turns into") {
     model::check("shared_mutex: downgrade against a writer",
                  &one_downgrades_one_writes<shared_mutex>);
     model::check("shared_mutex: downgrade lets a reader in", [] {
@@ -205,7 +204,7 @@ TEST_CASE("shared_mutex: there is no moment between the writer and the reader it
 }
 
 TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in",
-          "[shared_mutex][promise.giving-up-passes-on]") {
+          "[promise.giving-up-passes-on]") {
     model::check("shared_mutex: a writer times out", {.timeouts = 1}, [] {
         permit_queue q(all - 1);
         queued writer(q, all);
@@ -242,7 +241,7 @@ TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in",
     });
 }
 
-TEST_CASE("shared_mutex: readers pass a writer only when it gives up", "[shared_mutex][.long]") {
+TEST_CASE("shared_mutex: readers pass a writer only when it gives up", "[.long]") {
     model::check("shared_mutex: a writer with a time-out", {.timeouts = 1}, [] {
         shared_mutex m;
         var<int> data{0};
@@ -264,7 +263,7 @@ TEST_CASE("shared_mutex: readers pass a writer only when it gives up", "[shared_
     });
 }
 
-TEST_CASE("shared_mutex: the last owner may destroy it", "[shared_mutex]") {
+TEST_CASE("shared_mutex: the last owner may destroy it") {
     model::check("shared_mutex: destroyed by a writer", &a_writer_destroys_it<shared_mutex>);
 }
 
@@ -294,11 +293,11 @@ void two_readers_and_two_writers() {
     m.unlock();
 }
 
-TEST_CASE("shared_mutex: two readers and two writers", "[shared_mutex]") {
+TEST_CASE("shared_mutex: two readers and two writers") {
     model::check("shared_mutex: four threads", random(10'000), two_readers_and_two_writers);
 }
 
-TEST_CASE("shared_mutex: two readers and two writers, for long", "[shared_mutex][.long]") {
+TEST_CASE("shared_mutex: two readers and two writers, for long", "[.long]") {
     model::check("shared_mutex: four threads, long", for_long({.spurious = 1, .weak_failures = 1}),
                  two_readers_and_two_writers);
 }

@@ -61,7 +61,7 @@ struct all_of_a_watch {
 
 // ---- Oneshot
 
-TEST_CASE("oneshot: a value reaches the receiver, with what came before it", "[signals]") {
+TEST_CASE("oneshot: a value reaches the receiver, with what came before it") {
     model::check("oneshot: send, receive", sent_and_destroyed<all_of_a_oneshot<quick>>);
     model::check("oneshot: send, receive, and the lock's waiters sleep",
                  sent_and_destroyed<all_of_a_oneshot<platform>>);
@@ -74,7 +74,7 @@ TEST_CASE("oneshot: a value reaches the receiver, with what came before it", "[s
     });
 }
 
-TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
+TEST_CASE("oneshot: an end that goes is seen by the other") {
     model::check("oneshot: the sender goes without sending", [] {
         std::optional both(oneshot());
         auto from = std::move(both->second);
@@ -104,7 +104,7 @@ TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
     });
 }
 
-TEST_CASE("oneshot: the last to go frees what all have left", "[signals]") {
+TEST_CASE("oneshot: the last to go frees what all have left") {
     model::check("oneshot: both ends and an operation go at once", [] {
         auto both = oneshot();
         std::optional op(both.second.async_recv());
@@ -115,7 +115,7 @@ TEST_CASE("oneshot: the last to go frees what all have left", "[signals]") {
     });
 }
 
-TEST_CASE("oneshot: close() leaves what was sent, and fails what was not", "[signals]") {
+TEST_CASE("oneshot: close() leaves what was sent, and fails what was not") {
     model::check("oneshot: send against close", [] {
         auto [to, from] = oneshot();
         bool sent = false;
@@ -127,7 +127,7 @@ TEST_CASE("oneshot: close() leaves what was sent, and fails what was not", "[sig
     });
 }
 
-TEST_CASE("oneshot: a wait that is cancelled leaves the value", "[signals]") {
+TEST_CASE("oneshot: a wait that is cancelled leaves the value") {
     model::check("oneshot: time-out against send", {.timeouts = 1}, [] {
         auto [to, from] = oneshot();
         model::thread sending([t = &to] { MODEL_REQUIRE(std::move(*t).send(7)); });
@@ -176,7 +176,7 @@ TEST_CASE("oneshot: a wait that is cancelled leaves the value", "[signals]") {
 
 // ---- Broadcast
 
-TEST_CASE("broadcast: a value reaches a subscriber, with what came before it", "[signals]") {
+TEST_CASE("broadcast: a value reaches a subscriber, with what came before it") {
     model::check("broadcast: send, receive", sent_and_destroyed<all_of_a_broadcast>);
     model::check("broadcast: one in the queue, one that comes", [] {
         broadcast b(1);
@@ -192,7 +192,7 @@ TEST_CASE("broadcast: a value reaches a subscriber, with what came before it", "
     });
 }
 
-TEST_CASE("broadcast: a value is copied before it is pushed out, or missed", "[signals]") {
+TEST_CASE("broadcast: a value is copied before it is pushed out, or missed") {
     model::check("broadcast: two sends, one receives, capacity 1", [] {
         broadcast b(1);
         auto s = b.subscribe();
@@ -220,7 +220,7 @@ TEST_CASE("broadcast: a value is copied before it is pushed out, or missed", "[s
     });
 }
 
-TEST_CASE("broadcast: no subscriber waits for what will not come", "[signals]") {
+TEST_CASE("broadcast: no subscriber waits for what will not come") {
     model::check("broadcast: the end, with a value before it", [] {
         std::optional<broadcast> b(std::in_place, 1u);
         auto s = b->subscribe();
@@ -245,7 +245,7 @@ TEST_CASE("broadcast: no subscriber waits for what will not come", "[signals]") 
 
 // ---- Watch
 
-TEST_CASE("watch: a version reaches a waiter, with what came before it", "[signals]") {
+TEST_CASE("watch: a version reaches a waiter, with what came before it") {
     model::check("watch: send, changed", sent_and_destroyed<all_of_a_watch>);
     model::check("watch: the last version, then the end, and it goes", [] {
         auto* const w = new watch;
@@ -259,7 +259,7 @@ TEST_CASE("watch: a version reaches a waiter, with what came before it", "[signa
     });
 }
 
-TEST_CASE("watch: a value is copied before it goes", "[signals]") {
+TEST_CASE("watch: a value is copied before it goes") {
     model::check("watch: get against send", [] {
         watch w;
         auto r = w.subscribe();
@@ -279,7 +279,7 @@ TEST_CASE("watch: a value is copied before it goes", "[signals]") {
     });
 }
 
-TEST_CASE("watch: no modification is lost", "[signals][promise.watch-modify]") {
+TEST_CASE("watch: no modification is lost", "[promise.watch-modify]") {
     model::check("watch: modify, twice", [] {
         watch w;
         const auto more = [&] { w.modify([](value& n) { n = n + 1; }); };
@@ -325,7 +325,7 @@ TEST_CASE("watch: no modification is lost", "[signals][promise.watch-modify]") {
     });
 }
 
-TEST_CASE("watch: see() marks what it has copied, and no more", "[signals]") {
+TEST_CASE("watch: see() marks what it has copied, and no more") {
     model::check("watch: see against send", [] {
         watch w;
         auto r = w.subscribe();

@@ -29,7 +29,7 @@ struct box {
 
 } // namespace
 
-TEST_CASE("standard: a mutex excludes, and orders what it guards", "[standard]") {
+TEST_CASE("standard: a mutex excludes, and orders what it guards") {
     model::check("mutex, three threads", [] {
         model::mutex mutex;
         var<int> sum{0};
@@ -56,7 +56,7 @@ TEST_CASE("standard: a mutex excludes, and orders what it guards", "[standard]")
     });
 }
 
-TEST_CASE("standard: a condition variable wakes what waits, and nothing else does", "[standard]") {
+TEST_CASE("standard: a condition variable wakes what waits, and nothing else does") {
     const auto wait = [](bool notifies) {
         box b;
         model::thread putter([&] { b.put(notifies); });
@@ -86,7 +86,7 @@ TEST_CASE("standard: a condition variable wakes what waits, and nothing else doe
     });
 }
 
-TEST_CASE("standard: a wait for no time ends, one for ever does not", "[standard]") {
+TEST_CASE("standard: a wait for no time ends, one for ever does not") {
     model::check("no time", [] {
         box b;
         std::unique_lock lock(b.mutex);

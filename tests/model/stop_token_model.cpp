@@ -28,7 +28,7 @@ template <class Source, class Token> bool has_the_face_of_the_standard() {
 
 } // namespace
 
-TEST_CASE("stop_token: one of the checker answers as that of std does", "[stop_token]") {
+TEST_CASE("stop_token: one of the checker answers as that of std does") {
     CHECK(has_the_face_of_the_standard<std::stop_source, std::stop_token>());
     model::check("one thread", [] {
         const bool holds = has_the_face_of_the_standard<model::stop_source, model::stop_token>();
@@ -36,7 +36,7 @@ TEST_CASE("stop_token: one of the checker answers as that of std does", "[stop_t
     });
 }
 
-TEST_CASE("stop_token: a stop runs its callbacks, or they are taken back", "[stop_token]") {
+TEST_CASE("stop_token: a stop runs its callbacks, or they are taken back") {
     model::check("requested beside a callback's life", [] {
         model::stop_source source;
         var<int> runs{0};
@@ -90,7 +90,7 @@ TEST_CASE("stop_token: a stop runs its callbacks, or they are taken back", "[sto
     });
 }
 
-TEST_CASE("stop_token: a stop orders what the standard says, and no more", "[stop_token]") {
+TEST_CASE("stop_token: a stop orders what the standard says, and no more") {
     model::check("what a stop orders", [] {
         model::stop_source source;
         var<int> registered{0};

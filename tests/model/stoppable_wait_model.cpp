@@ -34,7 +34,7 @@ template <class Wait, class Release> void beside(const source& s, Wait wait, Rel
 }
 
 TEST_CASE("stoppable_wait: a semaphore's permit is taken, or still there",
-          "[stoppable_wait][promise.release-or-stop]") {
+          "[promise.release-or-stop]") {
     const auto one = [] {
         semaphore s(0);
         const source stop;
@@ -59,8 +59,7 @@ TEST_CASE("stoppable_wait: a semaphore's permit is taken, or still there",
     CHECK(model::outcomes({}, one) == "stopped taken");
 }
 
-TEST_CASE("stoppable_wait: the waiter that learned of the stop sees what came before the request",
-          "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: the waiter that learned of the stop sees what came before the request") {
     model::check("stoppable_wait: what came before", [] {
         semaphore s(0);
         source stop;
@@ -71,8 +70,7 @@ TEST_CASE("stoppable_wait: the waiter that learned of the stop sees what came be
     });
 }
 
-TEST_CASE("stoppable_wait: the primitive, the source and the token may end with the wait",
-          "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: the primitive, the source and the token may end with the wait") {
     model::check("stoppable_wait: destroyed by the waiter", [] {
         auto s = std::make_unique<semaphore>(0);
         auto stop = std::make_unique<source>();
@@ -94,7 +92,7 @@ TEST_CASE("stoppable_wait: the primitive, the source and the token may end with 
     });
 }
 
-TEST_CASE("stoppable_wait: two that wait with a token, and one release", "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: two that wait with a token, and one release") {
     model::check("stoppable_wait: two waiters, a release, then the stop", random(20'000), [] {
         semaphore s(0);
         source stop;
@@ -123,7 +121,7 @@ TEST_CASE("stoppable_wait: two that wait with a token, and one release", "[stopp
     });
 }
 
-TEST_CASE("stoppable_wait: a lock is held, or free", "[stoppable_wait][promise.release-or-stop]") {
+TEST_CASE("stoppable_wait: a lock is held, or free", "[promise.release-or-stop]") {
     model::check("stoppable_wait: mutex", [] {
         mutex m;
         const source stop;
@@ -161,7 +159,7 @@ TEST_CASE("stoppable_wait: a lock is held, or free", "[stoppable_wait][promise.r
                  });
 }
 
-TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition", "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition") {
     model::check("stoppable_wait: event", [] {
         bide::basic_event<awake> e;
         const source stop;
@@ -210,8 +208,7 @@ TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition", "[
     });
 }
 
-TEST_CASE("stoppable_wait: an item is received, or still there",
-          "[stoppable_wait][promise.release-or-stop]") {
+TEST_CASE("stoppable_wait: an item is received, or still there", "[promise.release-or-stop]") {
     const auto recv = [](std::size_t n) {
         basic_channel<awake> c(n);
         const source stop;
@@ -266,7 +263,7 @@ test::detached acquire(semaphore& from, token t, bool& taken, parker& ended) {
     ended.unpark();
 }
 
-TEST_CASE("stoppable_wait: a coroutine is resumed once", "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: a coroutine is resumed once") {
     model::check("stoppable_wait: async_acquire, stopped", [] {
         start_service();
         semaphore s(0);
@@ -292,7 +289,7 @@ TEST_CASE("stoppable_wait: a coroutine is resumed once", "[stoppable_wait]") {
     });
 }
 
-TEST_CASE("stoppable_wait: a callback_wait is granted, stopped or cancelled", "[stoppable_wait]") {
+TEST_CASE("stoppable_wait: a callback_wait is granted, stopped or cancelled") {
     model::check("stoppable_wait: callback_wait", [] {
         start_service();
         semaphore s(0);

@@ -70,15 +70,15 @@ auto posters(std::initializer_list<std::size_t> posts) {
 
 } // namespace
 
-TEST_CASE("strand: each job runs once, none at the same time as another, in the order of the posts",
-          "[strand]") {
+TEST_CASE(
+    "strand: each job runs once, none at the same time as another, in the order of the posts") {
     model::check("two post", posters({1, 1}));
     model::check("two post, one of them twice", posters({2, 1}));
     model::check("three post, two of them twice", at_random(), posters({2, 2, 1}));
 }
 
 // The owner waits until the runner has left.
-TEST_CASE("strand: may be destroyed when it is idle", "[strand]") {
+TEST_CASE("strand: may be destroyed when it is idle") {
     model::check("post, idle, destroy", [] {
         auto* const q = new queue;
         var<int> count{0};

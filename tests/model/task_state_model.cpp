@@ -80,7 +80,7 @@ struct scene {
     chain c;
 };
 
-TEST_CASE("task_state: a wake reaches a task that is entering its wait", "[task_state]") {
+TEST_CASE("task_state: a wake reaches a task that is entering its wait") {
     const auto woken = [](int times) {
         scene s(take, times, true);
         s.begin_beside([&] {
@@ -94,7 +94,7 @@ TEST_CASE("task_state: a wake reaches a task that is entering its wait", "[task_
     model::check("wake, going idle, twice", [=] { woken(2); });
 }
 
-TEST_CASE("task_state: a cancellation ends a wait, or the wait does not begin", "[task_state]") {
+TEST_CASE("task_state: a cancellation ends a wait, or the wait does not begin") {
     const auto one = [] {
         scene s(take, 1, true);
         s.begin_beside([&] { MODEL_REQUIRE(s.cancel()); });
@@ -111,7 +111,7 @@ TEST_CASE("task_state: a cancellation ends a wait, or the wait does not begin", 
     });
 }
 
-TEST_CASE("task_state: a wait is ended by its wake or by a cancellation", "[task_state]") {
+TEST_CASE("task_state: a wait is ended by its wake or by a cancellation") {
     const auto one = [] {
         scene s(take, 1, true);
         s.begin_beside([&] { s.cancel(); }, [&] { s.t.give(); });
@@ -123,7 +123,7 @@ TEST_CASE("task_state: a wait is ended by its wake or by a cancellation", "[task
     CHECK(model::outcomes({}, one) == "never stopped taken");
 }
 
-TEST_CASE("task_state: one of two cancellers ends the wait", "[task_state]") {
+TEST_CASE("task_state: one of two cancellers ends the wait") {
     model::check("two cancellers", [] {
         scene s(take, 1, true);
         s.n.news = 1;
@@ -137,7 +137,7 @@ link read_reason(scene& s) {
     s.seen = s.c.reason();
 }
 
-TEST_CASE("task_state: the canceller that stops the task gives the reason", "[task_state]") {
+TEST_CASE("task_state: the canceller that stops the task gives the reason") {
     const auto two = [] {
         scene s(read_reason);
         s.begin_beside([&] { s.c.cancel(cancel_reason::timeout); },
@@ -153,8 +153,7 @@ TEST_CASE("task_state: the canceller that stops the task gives the reason", "[ta
 
 constexpr int budget = bide::worker_local<platform>::whole_budget;
 
-TEST_CASE("task_state: a task whose operations are all ready is stopped when its budget is spent",
-          "[task_state]") {
+TEST_CASE("task_state: a task whose operations are all ready is stopped when its budget is spent") {
     const auto one = [] {
         scene s(take, 2 * budget, false);
         s.t.give();
@@ -177,8 +176,7 @@ TEST_CASE("task_state: a task whose operations are all ready is stopped when its
     });
 }
 
-TEST_CASE("task_state: a task that is woken while it is interrupted is posted once, and active",
-          "[task_state]") {
+TEST_CASE("task_state: a task that is woken while it is interrupted is posted once, and active") {
     model::check("wake, claim", [] {
         state s(1, false);
         MODEL_REQUIRE(s.begin_wait());
@@ -238,8 +236,7 @@ link watch_stop(scene& s) {
     co_return;
 }
 
-TEST_CASE("task_state: a shield keeps a cancellation from taking effect until its end",
-          "[task_state]") {
+TEST_CASE("task_state: a shield keeps a cancellation from taking effect until its end") {
     model::check("cancel, shielded", [] {
         scene s(take_shielded);
         model::thread canceller([&] { s.cancel(); });
@@ -251,8 +248,7 @@ TEST_CASE("task_state: a shield keeps a cancellation from taking effect until it
     });
 }
 
-TEST_CASE("task_state: the task that removes a shield sees the writes before the cancellation",
-          "[task_state]") {
+TEST_CASE("task_state: the task that removes a shield sees the writes before the cancellation") {
     const auto one = [] {
         state s(1, false);
         var<int> news{0};
@@ -269,7 +265,7 @@ TEST_CASE("task_state: the task that removes a shield sees the writes before the
     CHECK(model::outcomes({}, one) == "after before");
 }
 
-TEST_CASE("task_state: a cancellation stops the stop token", "[task_state]") {
+TEST_CASE("task_state: a cancellation stops the stop token") {
     const auto seen_by = [](link (*task)(scene&)) {
         return [task] {
             scene s(task);
@@ -309,7 +305,7 @@ struct spawned {
     std::optional<model::thread> worker;
 };
 
-TEST_CASE("task_state: the outcome is taken or discarded, once", "[task_state]") {
+TEST_CASE("task_state: the outcome is taken or discarded, once") {
     model::check("join, end", [] {
         spawned s(nothing());
         s.start();
@@ -337,7 +333,7 @@ TEST_CASE("task_state: the outcome is taken or discarded, once", "[task_state]")
     model::check("cancel, end", [=] { learned(true); });
 }
 
-TEST_CASE("task_state: the last reference destroys the task, after all accesses", "[task_state]") {
+TEST_CASE("task_state: the last reference destroys the task, after all accesses") {
     model::check("three references", [] {
         spawned s(nothing());
         s.c.add_reference();
@@ -361,7 +357,7 @@ TEST_CASE("task_state: the last reference destroys the task, after all accesses"
     });
 }
 
-TEST_CASE("task_state: the shutdown of the scheduler ends a wait", "[task_state]") {
+TEST_CASE("task_state: the shutdown of the scheduler ends a wait") {
     model::check("close, going idle", [] {
         tokens t(0);
         notes n;
@@ -375,7 +371,7 @@ TEST_CASE("task_state: the shutdown of the scheduler ends a wait", "[task_state]
     });
 }
 
-TEST_CASE("task_state: a wake, a cancellation, a join and the end may race", "[task_state]") {
+TEST_CASE("task_state: a wake, a cancellation, a join and the end may race") {
     model::check("wake, cancel, join, at random", at_random(), [] {
         tokens t(0);
         notes n;

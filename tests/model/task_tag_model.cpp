@@ -26,7 +26,7 @@ private:
 
 } // namespace
 
-TEST_CASE("task_tag: a thread that finds a text sees what was written before it", "[task_tag]") {
+TEST_CASE("task_tag: a thread that finds a text sees what was written before it") {
     model::check("two texts in a table of two", [] {
         table all;
         var<int> before[2]{var<int>{0}, var<int>{0}};
@@ -64,7 +64,7 @@ TEST_CASE("task_tag: a thread that finds a text sees what was written before it"
     });
 }
 
-TEST_CASE("task_tag: a dump sees the text of the name and of the tag that it finds", "[task_tag]") {
+TEST_CASE("task_tag: a dump sees the text of the name and of the tag that it finds") {
     model::check("a task sets its name and its tag", [] {
         model::task_home<platform> home;
         labelled t(home);

@@ -440,7 +440,7 @@ model::options at_random() {
 
 } // namespace
 
-TEST_CASE("timer: a timer fires once or is cancelled, and may be destroyed", "[timer]") {
+TEST_CASE("timer: a timer fires once or is cancelled, and may be destroyed") {
     model::check("cancelled or fired, added before the service starts",
                  [] { cancelled_or_fired(true); });
     CHECK(model::outcomes({}, [] { cancelled_or_fired(true); }) == "cancelled fired");
@@ -450,25 +450,24 @@ TEST_CASE("timer: a timer fires once or is cancelled, and may be destroyed", "[t
     model::check("two owners", at_random(), two_owners);
 }
 
-TEST_CASE("timer: a timer fires once or is cancelled, in every execution", "[timer][.long]") {
+TEST_CASE("timer: a timer fires once or is cancelled, in every execution", "[.long]") {
     model::check("fires once", fires_once);
     model::check("cancelled or fired", [] { cancelled_or_fired(false); });
     model::check("the other of two fires", the_other_fires);
 }
 
-TEST_CASE("timer: an earlier timer and a runnable wake a sleeping service", "[timer]") {
+TEST_CASE("timer: an earlier timer and a runnable wake a sleeping service") {
     model::check("a runnable", posted);
     model::check("a runnable between timers", at_random(), posted_between_timers);
     model::check("an earlier timer", at_random(), earlier_one_is_heard);
 }
 
-TEST_CASE("timer: an earlier timer wakes a sleeping service, in every execution",
-          "[timer][.long]") {
+TEST_CASE("timer: an earlier timer wakes a sleeping service, in every execution", "[.long]") {
     model::check("an earlier timer", earlier_one_is_heard);
     model::check("a runnable between timers", posted_between_timers);
 }
 
-TEST_CASE("timer: each posted runnable runs, even if resumers block", "[timer]") {
+TEST_CASE("timer: each posted runnable runs, even if resumers block") {
     model::check("posted twice", at_random(),
                  [] { posted_twice(watched::start().resumers, false); });
     model::check("posted by two", at_random(),
@@ -486,7 +485,7 @@ TEST_CASE("timer: each posted runnable runs, even if resumers block", "[timer]")
                  [] { first_blocks(start_service(), true); });
 }
 
-TEST_CASE("timer: each posted runnable runs, in many more schedules", "[timer][.long]") {
+TEST_CASE("timer: each posted runnable runs, in many more schedules", "[.long]") {
     model::options many = at_random();
     many.runs = 300'000;
     many.depth = 4;
@@ -498,17 +497,17 @@ TEST_CASE("timer: each posted runnable runs, in many more schedules", "[timer][.
     model::check("a surplus one leaves", many, surplus_leaves);
 }
 
-TEST_CASE("timer: a firing may cancel its timer and add it again", "[timer]") {
+TEST_CASE("timer: a firing may cancel its timer and add it again") {
     model::check("cancels and adds itself", {.max_executions = 500'000}, cancels_and_adds_itself);
 }
 
-TEST_CASE("timer: the service's sleep ends when the timer is due", "[timer]") {
+TEST_CASE("timer: the service's sleep ends when the timer is due") {
     model::check("sleeps until it is time", {.timeouts = 1, .max_executions = 500'000},
                  sleeps_until_it_is_time);
     CHECK(model::outcomes({.timeouts = 1}, sleeps_until_it_is_time) == "cancelled fired");
 }
 
-TEST_CASE("timer: a sleeping worker fires a timer that another worker added", "[timer]") {
+TEST_CASE("timer: a sleeping worker fires a timer that another worker added") {
     model::check("an earlier timer for a worker that sleeps for ever",
                  [] { handed_over(deadline::never(), 1); });
     model::check("an earlier timer for a worker that sleeps until later",
@@ -516,8 +515,7 @@ TEST_CASE("timer: a sleeping worker fires a timer that another worker added", "[
     model::check("two", at_random(), [] { handed_over(later, 2); });
 }
 
-TEST_CASE("timer: fired by two workers, it fires once or is cancelled, and may be destroyed",
-          "[timer]") {
+TEST_CASE("timer: fired by two workers, it fires once or is cancelled, and may be destroyed") {
     model::check("fired by one or cancelled", fired_by_one);
     CHECK(model::outcomes({}, fired_by_one) == "cancelled fired");
     model::check("fired by two", [] { fired_by_two(false); });

@@ -19,8 +19,7 @@ using waiting = receiver_of<core>;
 
 // ---- Send, receive, close
 
-TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the channel",
-          "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the channel") {
     model::check("unbounded: one item", one_item<channel<awake>>);
     model::check("unbounded: a thread that looks", [] {
         auto* const c = new channel<platform>;
@@ -34,7 +33,7 @@ TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the 
                  {.spurious = 1, .weak_failures = 1}, one_item_for_a_sleeper<core>);
 }
 
-TEST_CASE("unbounded_channel: items come in order, over segments", "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: items come in order, over segments") {
     model::check("unbounded: three items", [] {
         auto* const c = new core;
         put(*c, 1);
@@ -49,8 +48,7 @@ TEST_CASE("unbounded_channel: items come in order, over segments", "[unbounded_c
     });
 }
 
-TEST_CASE("unbounded_channel: what was sent before close is received, and then it is closed",
-          "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: what was sent before close is received, and then it is closed") {
     model::check("unbounded: send, close", send_and_close<core>);
     model::check("unbounded: close against send", [] {
         channel<awake> c;
@@ -74,8 +72,7 @@ TEST_CASE("unbounded_channel: what was sent before close is received, and then i
 
 // ---- Several
 
-TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch",
-          "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch") {
     model::check("unbounded: two senders", two_send_and_one_waits<core>);
     model::check("unbounded: two receivers", two_wait_for_a_batch<core>);
     model::check("unbounded: two take", [] {
@@ -148,8 +145,7 @@ void two_pass_on_beside_a_waiter() {
     MODEL_REQUIRE(r.take() + mine + take(c) + take(c) == 7 && c.size() == 0);
 }
 
-TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order",
-          "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order") {
     model::check("unbounded: two take what comes", [] {
         core c;
         put(c, 1);
@@ -173,7 +169,7 @@ TEST_CASE("unbounded_channel: receivers that take the senders' items keep the or
 }
 
 TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order, for long",
-          "[unbounded_channel][.long]") {
+          "[.long]") {
     model::check("unbounded: two send and receive", two_send_and_receive);
     model::options o = random(100'000);
     o.depth = 5;
@@ -183,8 +179,7 @@ TEST_CASE("unbounded_channel: receivers that take the senders' items keep the or
     model::check("unbounded: one comes back, one is sent, long", o, two_pass_on_beside_a_waiter);
 }
 
-TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a close",
-          "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a close") {
     // Leaves an empty segment on each side.
     const auto use = [](core& c) {
         for (int n = 1; n <= 2; ++n) {
@@ -207,7 +202,7 @@ TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a c
     });
 }
 
-TEST_CASE("unbounded_channel: its size is that of one instant", "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: its size is that of one instant") {
     model::check("unbounded: size of one item that comes and goes",
                  size_of_what_comes_and_goes<core>);
     model::check("unbounded: size, one sends and one receives", [] {
@@ -227,8 +222,7 @@ TEST_CASE("unbounded_channel: its size is that of one instant", "[unbounded_chan
     });
 }
 
-TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was sent before",
-          "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was sent before") {
     model::check("unbounded: closed, and nothing left", [] {
         core c;
         var<int> news{0};
@@ -251,8 +245,7 @@ TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was 
 
 // ---- Giving up
 
-TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves it inside",
-          "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves it inside") {
     model::check("unbounded: cancel against send", a_receiver_gives_up_against_a_send<core>);
     model::check("unbounded: time-out against send", {.timeouts = 1}, [] {
         channel<awake> c;
@@ -287,7 +280,7 @@ TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves i
     });
 }
 
-TEST_CASE("unbounded_channel: one choice of two channels gets one item", "[unbounded_channel]") {
+TEST_CASE("unbounded_channel: one choice of two channels gets one item") {
     model::check("unbounded: one choice", one_choice_of_two_channels<core>);
     model::check("unbounded: one choice, both at once", [] {
         core a;

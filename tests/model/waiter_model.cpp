@@ -22,7 +22,7 @@ constexpr deadline soon = deadline::at_ns(1'000'000);
 
 // ---- Publication
 
-TEST_CASE("waiter: a publication ends the park, and earlier writes are visible", "[waiter]") {
+TEST_CASE("waiter: a publication ends the park, and earlier writes are visible") {
     model::check("publish against park", {.spurious = 2}, [] {
         waiter w;
         var<int> done{0};
@@ -34,7 +34,7 @@ TEST_CASE("waiter: a publication ends the park, and earlier writes are visible",
     });
 }
 
-TEST_CASE("waiter: a publication that arrives with the time-out ends the next park", "[waiter]") {
+TEST_CASE("waiter: a publication that arrives with the time-out ends the next park") {
     model::check("publish against a time-out", {.spurious = 1, .timeouts = 1}, [] {
         waiter w;
         var<int> done{0};
@@ -56,7 +56,7 @@ TEST_CASE("waiter: a publication that arrives with the time-out ends the next pa
           }) == "00 01 11");
 }
 
-TEST_CASE("waiter: the publication is the last access to the node", "[waiter]") {
+TEST_CASE("waiter: the publication is the last access to the node") {
     const auto body = [](auto end) {
         return [end] {
             auto w = std::make_unique<waiter>();
@@ -85,8 +85,7 @@ TEST_CASE("waiter: the publication is the last access to the node", "[waiter]") 
     });
 }
 
-TEST_CASE("waiter: a waker runs once, after the outcome, and needs nothing of the node",
-          "[waiter]") {
+TEST_CASE("waiter: a waker runs once, after the outcome, and needs nothing of the node") {
     model::check("a foreign waker", [] {
         struct context {
             var<int> calls{0};
@@ -105,7 +104,7 @@ TEST_CASE("waiter: a waker runs once, after the outcome, and needs nothing of th
     });
 }
 
-TEST_CASE("waiter: it may wait again after a reset", "[waiter]") {
+TEST_CASE("waiter: it may wait again after a reset") {
     model::check("two waits of one node", {.spurious = 1}, [] {
         waiter w;
         atomic<int> again{0};
@@ -175,7 +174,7 @@ template <class Platform> struct place {
     }
 };
 
-TEST_CASE("waiter: a rouse ends a sleep without an outcome", "[waiter]") {
+TEST_CASE("waiter: a rouse ends a sleep without an outcome") {
     model::check("rouse until it finds a sleeper", {.spurious = 1}, [] {
         waiter w;
         model::thread rouser([&] {
@@ -189,7 +188,7 @@ TEST_CASE("waiter: a rouse ends a sleep without an outcome", "[waiter]") {
     });
 }
 
-TEST_CASE("waiter: a waiter is granted, or roused and then finds the reason", "[waiter]") {
+TEST_CASE("waiter: a waiter is granted, or roused and then finds the reason") {
     // As in an adaptive mutex: a sleeping head is roused and finds the mutex free. A head that is
     // awake is granted the mutex.
     model::check("roused or granted", {.spurious = 2}, [] {
@@ -226,7 +225,7 @@ TEST_CASE("waiter: a waiter is granted, or roused and then finds the reason", "[
     });
 }
 
-TEST_CASE("waiter: a rouse and a grant at the same time end the wait once", "[waiter]") {
+TEST_CASE("waiter: a rouse and a grant at the same time end the wait once") {
     const auto body = [] {
         place<awake> p;
         auto w = std::make_unique<bide::basic_waiter<awake>>();
@@ -245,7 +244,7 @@ TEST_CASE("waiter: a rouse and a grant at the same time end the wait once", "[wa
 
 // ---- The decision
 
-TEST_CASE("waiter: a time-out and a grant decide a wait once", "[waiter]") {
+TEST_CASE("waiter: a time-out and a grant decide a wait once") {
     const auto body = [] {
         tokens<platform> t(0);
         var<int> done{0};
@@ -266,7 +265,7 @@ TEST_CASE("waiter: a time-out and a grant decide a wait once", "[waiter]") {
     CHECK(model::outcomes({.timeouts = 1}, body) == "granted timed_out");
 }
 
-TEST_CASE("waiter: the granted owner may destroy the primitive", "[waiter]") {
+TEST_CASE("waiter: the granted owner may destroy the primitive") {
     const auto body = [](deadline until) {
         return [until] {
             auto t = std::make_unique<tokens<platform>>(0);
@@ -281,8 +280,7 @@ TEST_CASE("waiter: the granted owner may destroy the primitive", "[waiter]") {
     model::check("destroyed after a grant or a time-out", {.timeouts = 1}, body(soon));
 }
 
-TEST_CASE("waiter: if the time-out comes after the decision, the outcome is published",
-          "[waiter]") {
+TEST_CASE("waiter: if the time-out comes after the decision, the outcome is published") {
     // Does what thread_wait does, with a primitive that is destroyed at once.
     model::check("cancel against grant", {.timeouts = 1}, [] {
         auto p = std::make_unique<place<platform>>();
@@ -340,8 +338,7 @@ void three_takers() {
     MODEL_REQUIRE(t.available() == 1);
 }
 
-TEST_CASE("waiter: a token passes through three threads, also past a wait that ends early",
-          "[waiter]") {
+TEST_CASE("waiter: a token passes through three threads, also past a wait that ends early") {
     model::options random;
     random.how = model::options::method::pct;
     random.spurious = random.timeouts = 1;
@@ -349,14 +346,14 @@ TEST_CASE("waiter: a token passes through three threads, also past a wait that e
     model::check("three takers of one token, at random", random, three_takers);
 }
 
-TEST_CASE("waiter: a token passes through three threads in every execution", "[waiter][.long]") {
+TEST_CASE("waiter: a token passes through three threads in every execution", "[.long]") {
     model::check("two waiters, one of them timed", {.timeouts = 1}, timed_and_untimed);
     model::check("three takers of one token", three_takers);
 }
 
 // Does what thread_wait::stoppable() does. A thread stands for the stop token here, and its join
 // for the destructor of the callback.
-TEST_CASE("waiter: a stop before, during or after the wait ends it once", "[waiter]") {
+TEST_CASE("waiter: a stop before, during or after the wait ends it once") {
     const auto body = [](bool grants) {
         return [grants] {
             using node = bide::basic_waiter<awake>;
@@ -396,8 +393,7 @@ TEST_CASE("waiter: a stop before, during or after the wait ends it once", "[wait
 
 // ---- Lists
 
-TEST_CASE("waiter: a list is published in order, and each node may be destroyed at once",
-          "[waiter]") {
+TEST_CASE("waiter: a list is published in order, and each node may be destroyed at once") {
     model::check("two of one list", [] {
         bide::basic_waiter_queue<platform> queue;
         auto first = std::make_unique<waiter>();
@@ -457,7 +453,7 @@ struct two_of_one_release {
                                                  &woken))) {}
 };
 
-TEST_CASE("waiter: a waker may end another wait of the same release", "[waiter]") {
+TEST_CASE("waiter: a waker may end another wait of the same release") {
     const auto awaits_another = [](bool in_two_lists) {
         var<int> woken{0};
         two_of_one_release both(woken);
@@ -503,7 +499,7 @@ TEST_CASE("waiter: a waker may end another wait of the same release", "[waiter]"
     });
 }
 
-TEST_CASE("waiter: a close ends all waits and refuses new ones", "[waiter]") {
+TEST_CASE("waiter: a close ends all waits and refuses new ones") {
     const auto body = [] {
         tokens<awake> t(0);
         const auto take = [&] {

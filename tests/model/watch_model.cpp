@@ -43,7 +43,7 @@ void one_more(std::vector<std::string>& words, int& count) {
     ++count;
 }
 
-TEST_CASE("watch: what a lock guards is no race, what it does not guard is one", "[watch]") {
+TEST_CASE("watch: what a lock guards is no race, what it does not guard is one") {
     model::check("a vector of strings under a lock", twice(std::memory_order_release, one_more));
     model::find("under a lock that unlocks relaxed", failure::race,
                 twice(std::memory_order_relaxed, one_more));
@@ -69,7 +69,7 @@ TEST_CASE("watch: what a lock guards is no race, what it does not guard is one",
     });
 }
 
-TEST_CASE("watch: bytes of a word are apart, and reads are no races", "[watch]") {
+TEST_CASE("watch: bytes of a word are apart, and reads are no races") {
     model::check("two halves", [] {
         struct halves {
             short low = 0;
@@ -145,7 +145,7 @@ template <bool Frees> void two_pop() {
     }
 }
 
-TEST_CASE("watch: memory that was freed is not accessed", "[watch]") {
+TEST_CASE("watch: memory that was freed is not accessed") {
     model::check("nodes that are freed when all have looked", two_pop<false>);
     model::find("nodes that are freed at once", failure::lifetime, two_pop<true>);
     const auto v = model::find("a read behind a delete of the same thread", failure::lifetime, [] {

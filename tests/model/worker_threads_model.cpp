@@ -216,13 +216,12 @@ void served(int requesters) {
     s.t.finish();
 }
 
-TEST_CASE("worker_threads: finish() ends every thread, whatever it waits for", "[worker_threads]") {
+TEST_CASE("worker_threads: finish() ends every thread, whatever it waits for") {
     model::check("finish, one worker", [] { finished(1); });
     check_at_random("finish, two workers", 3'000, [] { finished(2); });
 }
 
-TEST_CASE("worker_threads: a worker that is blocked is found by a thread that begins to wait",
-          "[worker_threads]") {
+TEST_CASE("worker_threads: a worker that is blocked is found by a thread that begins to wait") {
     check_at_random("blocked, a thread waits", 3'000, [] { replaced(1, 0); });
     check_at_random("blocked, a thread waits or is started", 3'000, [] { replaced(1, 1); });
     check_at_random("blocked, two threads wait", 3'000, [] { replaced(2, 0); });
@@ -232,13 +231,12 @@ TEST_CASE("worker_threads: a worker that is blocked is found by a thread that be
 
 TEST_CASE("worker_threads: a worker that is blocked is found by a thread that begins to wait, with "
           "few preemptions",
-          "[worker_threads][.long]") {
+          "[.long]") {
     model::check("blocked, a thread waits", {.how = model::options::method::bounded},
                  [] { replaced(1, 0); });
 }
 
-TEST_CASE("worker_threads: a request is served, or its caller learns that it is not",
-          "[worker_threads]") {
+TEST_CASE("worker_threads: a request is served, or its caller learns that it is not") {
     model::check("two requests, no thread", refused_twice);
     check_at_random("two requests, a worker that is back", 3'000, served_again);
     check_at_random("two requests, one after the other", 3'000, [] { served(1); });
