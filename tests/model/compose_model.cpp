@@ -55,19 +55,36 @@ link compose(when_state::until what, tokens& first, tokens& second, report& r) {
     r.winner = both.winner();
 }
 
-class parent final : public model::chain<platform> {
-public:
-    parent(when_state::until what, tokens& first, tokens& second) noexcept
-        : chain(compose(what, first, second, r)) {}
+// A parent with two children, each of which takes a token of its own.
+struct scene {
+    scene(when_state::until what, int first, int second) noexcept
+        : s(first), t(second), c(compose(what, s, t, r)) {}
 
+    // Begins the parent beside one thread or two.
+    void begin_beside(const std::function<void()>& one, const std::function<void()>& two = {}) {
+        model::thread first(one);
+        std::optional<model::thread> second;
+        if (two) {
+            second.emplace(two);
+        }
+        c.begin();
+        first.join();
+        second.reset();
+        require_over();
+    }
     // Both children have ended, and the parent resumed once; or the parent never began.
     void require_over() noexcept {
-        MODEL_REQUIRE(ended == 1);
-        MODEL_REQUIRE(r.went_on == (never_ran ? 0 : 1));
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(r.went_on == (c.never_ran ? 0 : 1));
         MODEL_REQUIRE(r.what[0] != progress::begun && r.what[1] != progress::begun);
     }
+    // What a child has come to that waits when the parent is cancelled.
+    progress cancelled() const noexcept { return c.never_ran ? progress::none : progress::stopped; }
 
+    tokens s;
+    tokens t;
     report r;
+    model::chain<platform> c;
 };
 
 // The calling thread is a worker of the executor of model::chain, until the destructor. Without
@@ -132,103 +149,58 @@ private:
 } // namespace
 
 TEST_CASE("when_all: the parent resumes once, after all children have ended") {
-    const auto two = [] {
-        tokens s(0);
-        tokens t(0);
-        parent c(when_state::until::all, s, t);
-        model::thread first([&] { s.give(); });
-        model::thread second([&] { t.give(); });
-        c.begin();
-        first.join();
-        second.join();
-        c.require_over();
-        MODEL_REQUIRE(c.r.what[0] == progress::taken && c.r.what[1] == progress::taken);
-    };
-    model::check("all, two that end", two);
+    model::check("all, two that end", [] {
+        scene all(when_state::until::all, 0, 0);
+        all.begin_beside([&] { all.s.give(); }, [&] { all.t.give(); });
+        MODEL_REQUIRE(all.r.what[0] == progress::taken && all.r.what[1] == progress::taken);
+    });
     model::check("all, one that is ready", [] {
-        tokens s(1);
-        tokens t(0);
-        parent c(when_state::until::all, s, t);
-        model::thread second([&] { t.give(); });
-        c.begin();
-        second.join();
-        c.require_over();
+        scene all(when_state::until::all, 1, 0);
+        all.begin_beside([&] { all.t.give(); });
     });
 }
 
 TEST_CASE("when_all: a cancelled parent resumes after its children, which are cancelled") {
     const auto one = [] {
-        tokens s(0);
-        tokens t(1);
-        parent c(when_state::until::all, s, t);
-        model::thread canceller([&] { c.cancel(); });
-        c.begin();
-        canceller.join();
-        c.require_over();
-        MODEL_REQUIRE(c.r.what[0] == (c.never_ran ? progress::none : progress::stopped));
-        model::record(c.never_ran ? "never" : "stopped");
+        scene all(when_state::until::all, 0, 1);
+        all.begin_beside([&] { all.c.cancel(); });
+        MODEL_REQUIRE(all.r.what[0] == all.cancelled());
+        model::record(all.c.never_ran ? "never" : "stopped");
     };
     model::check("all, cancel", one);
     CHECK(model::outcomes({}, one) == "never stopped");
     model::check("all, cancel, end, at random", at_random(), [] {
-        tokens s(0);
-        tokens t(0);
-        parent c(when_state::until::all, s, t);
-        model::thread canceller([&] { c.cancel(); });
-        model::thread giver([&] { s.give(); });
-        c.begin();
-        canceller.join();
-        giver.join();
-        c.require_over();
-        MODEL_REQUIRE(c.r.what[1] == (c.never_ran ? progress::none : progress::stopped));
+        scene all(when_state::until::all, 0, 0);
+        all.begin_beside([&] { all.c.cancel(); }, [&] { all.s.give(); });
+        MODEL_REQUIRE(all.r.what[1] == all.cancelled());
     });
 }
 
 TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled loser") {
-    const auto race = [] {
-        tokens s(0);
-        tokens t(0);
-        parent c(when_state::until::first, s, t);
-        model::thread first([&] { s.give(); });
-        model::thread second([&] { t.give(); });
-        c.begin();
-        first.join();
-        second.join();
-        c.require_over();
-        MODEL_REQUIRE(c.r.winner < 2);
-        MODEL_REQUIRE(c.r.what[c.r.winner] == progress::taken);
-        MODEL_REQUIRE((c.r.what[0] == progress::taken) + s.available() == 1);
-        MODEL_REQUIRE((c.r.what[1] == progress::taken) + t.available() == 1);
-    };
-    model::check("any, two at once, at random", at_random(), race);
+    model::check("any, two at once, at random", at_random(), [] {
+        scene any(when_state::until::first, 0, 0);
+        any.begin_beside([&] { any.s.give(); }, [&] { any.t.give(); });
+        MODEL_REQUIRE(any.r.winner < 2);
+        MODEL_REQUIRE(any.r.what[any.r.winner] == progress::taken);
+        MODEL_REQUIRE((any.r.what[0] == progress::taken) + any.s.available() == 1);
+        MODEL_REQUIRE((any.r.what[1] == progress::taken) + any.t.available() == 1);
+    });
     model::check("any, one that waits", [] {
-        tokens s(0);
-        tokens t(0);
-        parent c(when_state::until::first, s, t);
-        model::thread second([&] { t.give(); });
-        c.begin();
-        second.join();
-        c.require_over();
-        MODEL_REQUIRE(c.r.winner == 1 && c.r.what[0] == progress::stopped);
+        scene any(when_state::until::first, 0, 0);
+        any.begin_beside([&] { any.t.give(); });
+        MODEL_REQUIRE(any.r.winner == 1 && any.r.what[0] == progress::stopped);
     });
     model::check("any, one that is ready, cancel", [] {
-        tokens s(0);
-        tokens t(1);
-        parent c(when_state::until::first, s, t);
-        model::thread canceller([&] { c.cancel(); });
-        c.begin();
-        canceller.join();
-        c.require_over();
-        MODEL_REQUIRE(c.never_ran || c.r.what[0] == progress::stopped);
+        scene any(when_state::until::first, 0, 1);
+        any.begin_beside([&] { any.c.cancel(); });
+        MODEL_REQUIRE(any.c.never_ran || any.r.what[0] == progress::stopped);
     });
 }
 
 TEST_CASE("when_all: children in place, taken back or stolen, end before the parent resumes") {
     const auto beside_a_thief = [](int first, int second) {
         return [=] {
-            tokens s(first);
-            tokens t(second);
-            parent c(when_state::until::all, s, t);
+            scene all(when_state::until::all, first, second);
             worker here(true);
             model::thread thief([&] {
                 worker there(false);
@@ -236,19 +208,19 @@ TEST_CASE("when_all: children in place, taken back or stolen, end before the par
             });
             model::thread giver([&] {
                 if (first == 0) {
-                    s.give();
+                    all.s.give();
                 }
                 if (second == 0) {
-                    t.give();
+                    all.t.give();
                 }
             });
-            c.begin();
+            all.c.begin();
             here.drain();
             giver.join();
             thief.join();
             here.drain();
-            c.require_over();
-            MODEL_REQUIRE(c.r.what[0] == progress::taken && c.r.what[1] == progress::taken);
+            all.require_over();
+            MODEL_REQUIRE(all.r.what[0] == progress::taken && all.r.what[1] == progress::taken);
         };
     };
     model::check("in place, two that are ready, a thief", beside_a_thief(1, 1));
@@ -260,27 +232,24 @@ TEST_CASE("when_all: children in place, taken back or stolen, end before the par
 TEST_CASE("when_all: a cancelled parent resumes after its children in place") {
     const auto cancelled = [](int first, int second, bool steals) {
         return [=] {
-            tokens s(first);
-            tokens t(second);
-            parent c(when_state::until::all, s, t);
+            scene all(when_state::until::all, first, second);
             worker here(true);
-            model::thread canceller([&] { c.cancel(); });
+            model::thread canceller([&] { all.c.cancel(); });
             model::thread thief([&] {
                 worker there(false);
                 if (steals) {
                     there.steal_from(here);
                 }
             });
-            c.begin();
+            all.c.begin();
             here.drain();
             canceller.join();
             thief.join();
             here.drain();
-            c.require_over();
+            all.require_over();
             for (const int i : {0, 1}) {
                 const bool ready = (i == 0 ? first : second) != 0;
-                MODEL_REQUIRE(ready ||
-                              c.r.what[i] == (c.never_ran ? progress::none : progress::stopped));
+                MODEL_REQUIRE(ready || all.r.what[i] == all.cancelled());
             }
         };
     };
