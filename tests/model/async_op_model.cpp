@@ -475,8 +475,7 @@ void destroyed_against_time_out() {
 }
 
 TEST_CASE("async_op: a time-out and a grant end a wait once") {
-    model::options random;
-    random.how = model::options::method::pct;
+    const model::options random{.how = model::options::method::pct};
     const auto against_grant = [] { time_out(gives::at_once); };
     model::check("a time-out, at random", random, [] { time_out(gives::afterwards); });
     model::check("grant against time-out, at random", random, against_grant);
@@ -486,8 +485,7 @@ TEST_CASE("async_op: a time-out and a grant end a wait once") {
 }
 
 TEST_CASE("async_op: a time-out does not access a destroyed coroutine") {
-    model::options random;
-    random.how = model::options::method::pct;
+    const model::options random{.how = model::options::method::pct};
     model::check("destroyed against time-out, at random", random, destroyed_against_time_out);
 }
 

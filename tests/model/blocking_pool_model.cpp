@@ -135,10 +135,7 @@ void raised_for_one_that_is_queued() {
 
 // With 0 time-outs, no thread leaves because its time is over.
 model::options at_random(int timeouts) {
-    model::options o;
-    o.timeouts = timeouts;
-    o.how = model::options::method::pct;
-    o.runs = 5'000;
+    const model::options o{.how = model::options::method::pct, .runs = 5'000, .timeouts = timeouts};
     return o;
 }
 

@@ -164,8 +164,7 @@ TEST_CASE("channel: two that come are served by one") {
 }
 
 TEST_CASE("channel: two that come are served by one, for long", "[.long]") {
-    model::options o = random(100'000);
-    o.depth = 5;
+    const model::options o = random(100'000, {.depth = 5});
     check("channel: two receive, one sends, long", {0, 1, 2}, o, two_come<awake_receiving>);
     check("channel: two send, one receives, long", {0, 1, 2}, o, two_come<awake_sending>);
     check("channel: two items, long", {0, 1}, o, two_items);

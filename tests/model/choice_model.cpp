@@ -389,8 +389,7 @@ TEST_CASE("choice: two choices that could meet on two channels meet on one") {
 TEST_CASE("choice: two choices that could meet on two channels meet on one, for long", "[.long]") {
     model::check("choice: the receives are queued, then the sends",
                  [] { two_that_queue_the_second(true); });
-    model::options o = random(200'000);
-    o.depth = 5;
+    const model::options o = random(200'000, {.depth = 5});
     model::check("choice: two that queue both, long", o, two_that_queue_both);
 }
 

@@ -157,9 +157,7 @@ TEST_CASE("condition_variable: each of two waiters gets its notification and the
 }
 
 TEST_CASE("condition_variable: two wait and two notify, for long", "[.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.spurious = o.weak_failures = 1;
+    const model::options o = for_long({.spurious = 1, .weak_failures = 1});
     model::check("condition: two wait, long", o,
                  [] { two_wait<awake_mutex>(model::choose(2) == 0); });
     model::check("condition: two wait with an adaptive_mutex, long", o,

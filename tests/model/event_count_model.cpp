@@ -183,9 +183,7 @@ void two_items(deadline first_until) {
 }
 
 TEST_CASE("event_count: one notification for each of two items reaches two waiters") {
-    model::options random;
-    random.how = model::options::method::pct;
-    random.spurious = random.timeouts = 1;
+    const model::options random{.how = model::options::method::pct, .spurious = 1, .timeouts = 1};
     model::check("two waiters, two items, at random", random, [] { two_items(soon); });
 }
 

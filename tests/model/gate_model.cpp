@@ -248,9 +248,7 @@ TEST_CASE("event: of two sets none is lost by a thread that resets, looks and wa
 TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits, for long",
           "[.long]") {
     model::check("event: one sets twice, one resets, looks, waits, long", one_sets_twice);
-    model::options o = random(300'000);
-    o.depth = 5;
-    o.spurious = o.weak_failures = 1;
+    const model::options o = for_long({.spurious = 1, .weak_failures = 1});
     model::check("event: two set, one resets, looks, waits, long", o,
                  [] { two_set_one_takes(false); });
     model::check("event: two set a set event, one resets, looks, waits, long", o,

@@ -477,14 +477,10 @@ template <unsigned Workers> model::body run_crew(int children, bool at_once = fa
 }
 
 TEST_CASE("idle: each job finds a worker while a worker sleeps") {
-    model::options few;
-    few.how = model::options::method::bounded;
-    few.preemptions = 0;
+    const model::options few{.how = model::options::method::bounded, .preemptions = 0};
     model::check("two workers, two jobs", few, run_crew<2>(0));
     model::check("two workers, a job and its child", few, run_crew<2>(1));
-    model::options random;
-    random.how = model::options::method::pct;
-    random.runs = 4'000;
+    const model::options random{.how = model::options::method::pct, .runs = 4'000};
     model::check("two workers, two jobs, at random", random, run_crew<2>(0));
     model::check("two workers, a job and its child, at random", random, run_crew<2>(1));
     model::check("three workers, three jobs, at random", random, run_crew<3>(0));

@@ -187,9 +187,7 @@ TEST_CASE("join_set: its destructor leaves no outcome to the thread that ran the
 
 TEST_CASE("join_set: each outcome is returned once or destroyed with the set") {
     sets_at_random(500);
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = 500;
+    const model::options o{.how = model::options::method::pct, .runs = 500};
     CHECK(model::outcomes(o, [] { destroyed(1); }) == "0 1");
     CHECK(model::outcomes(o, cancelled_and_joined) == "0 1");
 }

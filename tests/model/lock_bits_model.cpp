@@ -76,11 +76,8 @@ TEST_CASE("lock_bits: three threads each acquire it, also with spurious wakes", 
 }
 
 TEST_CASE("lock_bits: four threads at random") {
-    model::options random;
-    random.how = model::options::method::pct;
-    random.depth = 4;
-    random.runs = 10'000;
-    random.spurious = 1;
+    const model::options random{
+        .how = model::options::method::pct, .depth = 4, .runs = 10'000, .spurious = 1};
     model::check("four threads, two rounds", random, threads({"ra", "ra", "ra", "ra"}));
 }
 

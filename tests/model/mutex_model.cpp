@@ -86,8 +86,7 @@ TEST_CASE("mutex: the last owner may destroy it") {
 }
 
 TEST_CASE("mutex: the last of three owners may destroy it, for long", "[.long]") {
-    model::options o = random(300'000);
-    o.depth = 5;
+    const model::options o = for_long();
     model::check("mutex: destroyed by the last of three, long", o,
                  [] { last_one_destroys_it<mutex>(3); });
 }

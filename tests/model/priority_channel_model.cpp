@@ -170,9 +170,7 @@ TEST_CASE("priority_channel: two senders and two receivers get one item each") {
 
 TEST_CASE("priority_channel: two senders and two receivers get one item each, for long",
           "[.long]") {
-    model::options o = random(100'000);
-    o.depth = 5;
-    o.weak_failures = 1;
+    const model::options o = random(100'000, {.depth = 5, .weak_failures = 1});
     model::check("priority: two send, two wait, long", o, two_send_to_two_that_wait);
     model::check("priority: two wait to send, two take, long", o, two_wait_to_send_and_two_take);
     model::check("sliding: two displace, two take, long", o, two_displace_and_two_take);

@@ -105,10 +105,8 @@ void three_posts() {
 
 TEST_CASE("ready_queue: runnables of two posters are popped once, in order for each poster") {
     model::check("two posters", [] { two_posters(deadline::never()); });
-    model::options random;
-    random.how = model::options::method::pct;
-    random.runs = 10'000;
-    random.spurious = random.weak_failures = 1;
+    const model::options random{
+        .how = model::options::method::pct, .runs = 10'000, .spurious = 1, .weak_failures = 1};
     model::check("two posters, three posts, at random", random, three_posts);
 }
 

@@ -429,8 +429,7 @@ void that_meet(const model::options& o) {
 TEST_CASE("select: two that select meet once") { that_meet(random(3'000)); }
 
 TEST_CASE("select: beside others, and where they meet, for long", "[.long]") {
-    model::options o = random(200'000);
-    o.depth = 5;
+    const model::options o = random(200'000, {.depth = 5});
     beside_others(o);
     that_meet(o);
 }

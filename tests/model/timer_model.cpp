@@ -432,10 +432,7 @@ void cancelled_while_it_returns(int firings) {
 }
 
 model::options at_random() {
-    model::options random;
-    random.how = model::options::method::pct;
-    random.runs = 10'000;
-    return random;
+    return {.how = model::options::method::pct, .runs = 10'000};
 }
 
 } // namespace

@@ -171,9 +171,7 @@ TEST_CASE("unbounded_channel: receivers that take the senders' items keep the or
 TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order, for long",
           "[.long]") {
     model::check("unbounded: two send and receive", two_send_and_receive);
-    model::options o = random(100'000);
-    o.depth = 5;
-    o.weak_failures = 1;
+    const model::options o = random(100'000, {.depth = 5, .weak_failures = 1});
     model::check("unbounded: two wait, two send, long", o, two_wait_and_two_send);
     model::check("unbounded: two send, two take, long", o, two_send_and_two_take);
     model::check("unbounded: one comes back, one is sent, long", o, two_pass_on_beside_a_waiter);

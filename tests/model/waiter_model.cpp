@@ -339,9 +339,7 @@ void three_takers() {
 }
 
 TEST_CASE("waiter: a token passes through three threads, also past a wait that ends early") {
-    model::options random;
-    random.how = model::options::method::pct;
-    random.spurious = random.timeouts = 1;
+    const model::options random{.how = model::options::method::pct, .spurious = 1, .timeouts = 1};
     model::check("two waiters, one of them timed, at random", random, timed_and_untimed);
     model::check("three takers of one token, at random", random, three_takers);
 }
