@@ -56,76 +56,82 @@ member& spawn(group& g, home& h, link&& what, bool fails = false) {
     return *m;
 }
 
+// What the members of a group need: values to write, and a token to wait for.
+struct scene {
+    explicit scene(int given = 0) : t(given) {}
+
+    member& writes(group& in, var<int>& to, bool fails = false) {
+        return spawn(in, h, write(to), fails);
+    }
+    member& takes(group& in) { return spawn(in, h, model::take<platform>(t, what)); }
+    // The child that takes a token was stopped, or never began.
+    bool is_stopped() const noexcept { return what == progress::none || what == progress::stopped; }
+
+    home h;
+    tokens t;
+    var<int> x{0};
+    var<int> y{0};
+    var<progress> what{progress::none};
+};
+
 TEST_CASE("task_group: may be destroyed as soon as a join has returned, after all children") {
     model::check("group, two children", [] {
-        home h;
-        var<int> x{0};
-        var<int> y{0};
+        scene s;
         auto* const g = new group;
-        member& m = spawn(*g, h, write(x));
-        member& n = spawn(*g, h, write(y));
+        member& m = s.writes(*g, s.x);
+        member& n = s.writes(*g, s.y);
         model::thread worker([&] { m.begin(); });
         n.begin();
         g->of_children().wait();
-        MODEL_REQUIRE(x == 1 && y == 1);
+        MODEL_REQUIRE(s.x == 1 && s.y == 1);
         delete g;
     });
 }
 
 TEST_CASE("task_group: a join that follows a spawn waits for that child") {
     model::check("group, spawn, end", [] {
-        home h;
-        var<int> x{0};
-        var<int> y{0};
+        scene s;
         auto* const g = new group;
-        member& m = spawn(*g, h, write(x));
+        member& m = s.writes(*g, s.x);
         model::thread worker([&] { m.begin(); });
-        member& n = spawn(*g, h, write(y));
+        member& n = s.writes(*g, s.y);
         n.begin();
         g->of_children().wait();
-        MODEL_REQUIRE(x == 1 && y == 1);
+        MODEL_REQUIRE(s.x == 1 && s.y == 1);
         delete g;
     });
 }
 
 TEST_CASE("task_group: a failure or a cancellation ends the waits of all children") {
     const auto cancelled = [] {
-        home h;
-        tokens t(0);
-        var<progress> what{progress::none};
+        scene s;
         group g;
-        member& m = spawn(g, h, model::take<platform>(t, what));
+        member& m = s.takes(g);
         model::thread worker([&] { m.begin(); });
         g.cancel();
         worker.join();
         g.of_children().wait();
-        MODEL_REQUIRE(what == progress::none || what == progress::stopped);
-        model::record(what == progress::none ? "never" : "stopped");
+        MODEL_REQUIRE(s.is_stopped());
+        model::record(s.what == progress::none ? "never" : "stopped");
     };
     model::check("group, cancel, going idle", cancelled);
     CHECK(model::outcomes({}, cancelled) == "never stopped");
     model::check("group, failure, join, at random", at_random(), [] {
-        home h;
-        tokens t(0);
-        var<int> x{0};
-        var<progress> what{progress::none};
+        scene s;
         auto* const g = new group;
-        member& m = spawn(*g, h, model::take<platform>(t, what));
-        member& n = spawn(*g, h, write(x), true);
+        member& m = s.takes(*g);
+        member& n = s.writes(*g, s.x, true);
         model::thread worker([&] { m.begin(); });
         model::thread failing([&] { n.begin(); });
         g->of_children().wait();
-        MODEL_REQUIRE(x == 1 && (what == progress::none || what == progress::stopped));
+        MODEL_REQUIRE(s.x == 1 && s.is_stopped());
         delete g;
     });
     model::check("group, end, failure, cancel, at random", at_random(), [] {
-        home h;
-        tokens t(1);
-        var<int> x{0};
-        var<progress> what{progress::none};
+        scene s(1);
         auto* const g = new group;
-        member& m = spawn(*g, h, model::take<platform>(t, what));
-        member& n = spawn(*g, h, write(x), true);
+        member& m = s.takes(*g);
+        member& n = s.writes(*g, s.x, true);
         model::thread worker([&] { m.begin(); });
         model::thread failing([&] { n.begin(); });
         g->cancel();
@@ -138,15 +144,14 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
 
 // Threads join while the last child ends elsewhere. The last of them destroys the group.
 void joined_by(int joiners, bool cancelled) {
-    home h;
-    var<int> x{0};
+    scene s;
     platform::atomic<int> left{joiners};
     auto* const g = new group;
-    member& m = spawn(*g, h, write(x));
+    member& m = s.writes(*g, s.x);
     model::thread worker([&] { m.begin(); });
     const auto join = [&] {
         g->of_children().wait();
-        MODEL_REQUIRE(cancelled || x == 1);
+        MODEL_REQUIRE(cancelled || s.x == 1);
         if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete g;
         }
@@ -164,14 +169,11 @@ void joined_by(int joiners, bool cancelled) {
 // A coroutine waits for all members, and a thread for the children, which end elsewhere, one by one or
 // by a cancellation.
 void joined_by_a_coroutine_and_a_thread(bool cancelled) {
-    home h;
-    tokens t(0);
-    var<int> x{0};
-    var<progress> what{progress::none};
+    scene s;
     platform::atomic<int> joined{0};
     auto* const g = new group;
-    member& first = spawn(*g, h, write(x));
-    member& second = spawn(*g, h, model::take<platform>(t, what));
+    member& first = s.writes(*g, s.x);
+    member& second = s.takes(*g);
     second.begin();
     model::chain<platform> waits([](group* in, platform::atomic<int>& counts) -> link {
         static_cast<void>(co_await in->of_all().async_wait().as_result());
@@ -183,12 +185,12 @@ void joined_by_a_coroutine_and_a_thread(bool cancelled) {
         if (cancelled) {
             g->cancel();
         } else {
-            t.give();
+            s.t.give();
         }
     });
     g->of_children().wait();
-    MODEL_REQUIRE(cancelled || x == 1);
-    MODEL_REQUIRE(what == (cancelled ? progress::stopped : progress::taken));
+    MODEL_REQUIRE(cancelled || s.x == 1);
+    MODEL_REQUIRE(s.what == (cancelled ? progress::stopped : progress::taken));
     worker.join();
     other.join();
     MODEL_REQUIRE(joined.load(std::memory_order_acquire) == 1 && waits.ended == 1);
@@ -225,12 +227,11 @@ link spawns(group& g, semaphore& room, member& m) {
 
 TEST_CASE("task_group: room that a child leaves goes to the next spawner, and the group may end") {
     model::check("limit 1, two spawn", [] {
-        home h;
-        var<int> x{0};
+        scene s;
         auto* const room = new semaphore(1);
         auto* const g = new group(room);
-        auto* const m = new member(*g, h, write(x), false);
-        auto* const n = new member(*g, h, write(x), false); // a race if both run at a time
+        auto* const m = new member(*g, s.h, write(s.x), false);
+        auto* const n = new member(*g, s.h, write(s.x), false); // a race if both run at a time
         model::thread other([&] {
             room->acquire();
             g->begin(m->in_group);
@@ -241,18 +242,17 @@ TEST_CASE("task_group: room that a child leaves goes to the next spawner, and th
         n->begin();
         other.join();
         g->of_children().wait();
-        MODEL_REQUIRE(x == 2);
+        MODEL_REQUIRE(s.x == 2);
         MODEL_REQUIRE(room->available() == 1);
         delete g;
         delete room;
     });
     model::check("limit 1, a thread waits for room, joins and destroys", at_random(), [] {
-        home h;
-        var<int> x{0};
+        scene s;
         auto* const room = new semaphore(1);
         auto* const g = new group(room);
-        auto* const m = new member(*g, h, write(x), false);
-        auto* const n = new member(*g, h, write(x), false);
+        auto* const m = new member(*g, s.h, write(s.x), false);
+        auto* const n = new member(*g, s.h, write(s.x), false);
         room->acquire();
         g->begin(m->in_group);
         model::thread first([&] { m->begin(); });
@@ -260,17 +260,16 @@ TEST_CASE("task_group: room that a child leaves goes to the next spawner, and th
         g->begin(n->in_group);
         model::thread second([&] { n->begin(); });
         g->of_children().wait();
-        MODEL_REQUIRE(x == 2);
+        MODEL_REQUIRE(s.x == 2);
         delete g;
         delete room;
     });
     model::check("limit 1, a coroutine waits for room, a thread joins and destroys", [] {
-        home h;
-        var<int> x{0};
+        scene s;
         auto* const room = new semaphore(1);
         auto* const g = new group(room);
-        auto* const m = new member(*g, h, write(x), false);
-        auto* const n = new member(*g, h, write(x), false);
+        auto* const m = new member(*g, s.h, write(s.x), false);
+        auto* const n = new member(*g, s.h, write(s.x), false);
         room->acquire();
         g->begin(m->in_group);
         model::chain<platform> spawner(spawns(*g, *room, *n));
@@ -278,7 +277,7 @@ TEST_CASE("task_group: room that a child leaves goes to the next spawner, and th
         spawner.begin();
         worker.join();
         g->of_children().wait();
-        MODEL_REQUIRE(x == 2 && spawner.ended == 1);
+        MODEL_REQUIRE(s.x == 2 && spawner.ended == 1);
         delete g;
         delete room;
     });
@@ -331,59 +330,51 @@ const char* name_of(const owner& o, progress child) {
 }
 
 void cancelled_while_it_waits() {
-    home h;
-    tokens t(0);
-    var<progress> what{progress::none};
+    scene s;
     owner o;
-    member& m = spawn(*o.g, h, model::take<platform>(t, what));
+    member& m = s.takes(*o.g);
     model::thread canceller([&] { o.cancel(); });
     m.begin();
     o.begin();
     canceller.join();
     o.require_over();
-    MODEL_REQUIRE(what == progress::none || what == progress::stopped);
-    model::record(name_of(o, what));
+    MODEL_REQUIRE(s.is_stopped());
+    model::record(name_of(o, s.what));
 }
 
 void cancelled_while_a_child_ends() {
-    home h;
-    tokens t(0);
-    var<progress> what{progress::none};
+    scene s;
     owner o;
-    member& m = spawn(*o.g, h, model::take<platform>(t, what));
+    member& m = s.takes(*o.g);
     m.begin();
     o.begin();
     model::thread canceller([&] { o.cancel(); });
-    t.give();
+    s.t.give();
     canceller.join();
     o.require_over();
-    MODEL_REQUIRE(what == progress::taken || what == progress::stopped);
-    model::record(name_of(o, what));
+    MODEL_REQUIRE(s.what == progress::taken || s.what == progress::stopped);
+    model::record(name_of(o, s.what));
 }
 
 void cancelled_while_a_child_begins() {
-    home h;
-    tokens t(0);
-    var<progress> what{progress::none};
+    scene s;
     owner o;
-    member& m = spawn(*o.g, h, model::take<platform>(t, what));
+    member& m = s.takes(*o.g);
     model::thread worker([&] { m.begin(); });
     model::thread canceller([&] { o.cancel(); });
     o.begin();
     worker.join();
     canceller.join();
     o.require_over();
-    MODEL_REQUIRE(what == progress::none || what == progress::stopped);
+    MODEL_REQUIRE(s.is_stopped());
 }
 
 // The children do not wait.
 void cancelled_while_children_run() {
-    home h;
-    var<int> x{0};
-    var<int> y{0};
+    scene s;
     owner o;
-    member& m = spawn(*o.g, h, write(x));
-    member& n = spawn(*o.g, h, write(y));
+    member& m = s.writes(*o.g, s.x);
+    member& n = s.writes(*o.g, s.y);
     o.begin();
     model::thread worker([&] { m.begin(); });
     model::thread canceller([&] { o.cancel(); });
@@ -391,20 +382,18 @@ void cancelled_while_children_run() {
     worker.join();
     canceller.join();
     o.require_over();
-    MODEL_REQUIRE((x == 1 && y == 1) || o.was_stopped);
+    MODEL_REQUIRE((s.x == 1 && s.y == 1) || o.was_stopped);
 }
 
 void cancelled_before() {
-    home h;
-    tokens t(0);
-    var<progress> what{progress::none};
+    scene s;
     owner o(true);
-    member& m = spawn(*o.g, h, model::take<platform>(t, what));
+    member& m = s.takes(*o.g);
     model::thread worker([&] { m.begin(); });
     o.begin();
     worker.join();
     o.require_over();
-    MODEL_REQUIRE(o.was_stopped && (what == progress::none || what == progress::stopped));
+    MODEL_REQUIRE(o.was_stopped && s.is_stopped());
 }
 
 TEST_CASE("task_group: a cancelled joiner resumes once, after the children") {
@@ -431,13 +420,11 @@ link joins(group& g, var<int>& went_on) {
 
 TEST_CASE("task_group: the destruction of a waiting coroutine cancels the children") {
     model::check("destroyed, child's begin", [] {
-        home h;
-        tokens t(0);
-        var<progress> what{progress::none};
+        scene s;
         var<int> went_on{0};
         model::at_once here;
         group g;
-        member& m = spawn(g, h, model::take<platform>(t, what));
+        member& m = s.takes(g);
         {
             const model::link<platform> waits = joins(g, went_on);
             waits.frame.promise().where = here;
@@ -446,21 +433,19 @@ TEST_CASE("task_group: the destruction of a waiting coroutine cancels the childr
             worker.join();
         }
         g.of_all().wait();
-        MODEL_REQUIRE(what == progress::stopped && went_on == 0);
+        MODEL_REQUIRE(s.what == progress::stopped && went_on == 0);
     });
 }
 
 // A member of the outer group owns the inner group.
 TEST_CASE("task_group: a cancellation reaches the members of a nested group") {
     const auto nested = [] {
-        home h;
-        tokens t(0);
-        var<progress> what{progress::none};
+        scene s;
         var<int> inner_ended{0};
         group* const inner = new group;
         owner o;
-        member& grandchild = spawn(*inner, h, model::take<platform>(t, what));
-        member& child = spawn(*o.g, h, [](group* g, var<int>& ended) -> model::link<platform> {
+        member& grandchild = s.takes(*inner);
+        member& child = spawn(*o.g, s.h, [](group* g, var<int>& ended) -> model::link<platform> {
             const auto joined = co_await g->of_all().async_wait().as_result();
             ended = ended + (joined.has_value() ? 10 : 1);
             delete g;
@@ -469,10 +454,10 @@ TEST_CASE("task_group: a cancellation reaches the members of a nested group") {
         child.begin();
         o.begin();
         model::thread canceller([&] { o.cancel(); });
-        t.give();
+        s.t.give();
         canceller.join();
         o.require_over();
-        MODEL_REQUIRE(what == progress::taken || what == progress::stopped);
+        MODEL_REQUIRE(s.what == progress::taken || s.what == progress::stopped);
         MODEL_REQUIRE(inner_ended == 1 || inner_ended == 10);
     };
     model::check("owner, group in group, cancel, end", nested);
@@ -482,34 +467,31 @@ TEST_CASE("task_group: a cancellation reaches the members of a nested group") {
 
 TEST_CASE("task_group: the end of all members comes after the body and the children") {
     model::check("body, child", [] {
-        home h;
-        var<int> x{0};
-        var<int> y{0};
+        scene s;
         owner o;
-        auto* const body = new member(*o.g, h, write(x), false);
+        auto* const body = new member(*o.g, s.h, write(s.x), false);
         o.g->begin_body(body->in_group);
-        member& child = spawn(*o.g, h, write(y));
+        member& child = s.writes(*o.g, s.y);
         model::thread worker([&] { body->begin(); });
         o.begin();
         child.begin();
         worker.join();
         o.require_over();
-        MODEL_REQUIRE(x == 1 && y == 1 && !o.was_stopped);
+        MODEL_REQUIRE(s.x == 1 && s.y == 1 && !o.was_stopped);
     });
     model::check("body that joins its child", [] {
-        home h;
-        var<int> x{0};
+        scene s;
         var<int> seen{0};
         owner o;
         auto* const body = new member(
-            *o.g, h,
+            *o.g, s.h,
             [](group* g, var<int>& of, var<int>& to) -> model::link<platform> {
                 const auto over = co_await g->of_children().async_wait().as_result();
                 to = over ? 10 * of : 1;
-            }(o.g, x, seen),
+            }(o.g, s.x, seen),
             false);
         o.g->begin_body(body->in_group);
-        member& child = spawn(*o.g, h, write(x));
+        member& child = s.writes(*o.g, s.x);
         model::thread worker([&] { child.begin(); });
         body->begin();
         o.begin();
@@ -518,20 +500,17 @@ TEST_CASE("task_group: the end of all members comes after the body and the child
         MODEL_REQUIRE(seen == 10);
     });
     model::check("body that fails, child that waits", at_random(), [] {
-        home h;
-        tokens t(0);
-        var<int> x{0};
-        var<progress> what{progress::none};
+        scene s;
         owner o;
-        auto* const body = new member(*o.g, h, write(x), true);
+        auto* const body = new member(*o.g, s.h, write(s.x), true);
         o.g->begin_body(body->in_group);
-        member& child = spawn(*o.g, h, model::take<platform>(t, what));
+        member& child = s.takes(*o.g);
         model::thread worker([&] { body->begin(); });
         model::thread other([&] { child.begin(); });
         o.g->of_all().wait();
         worker.join();
         other.join();
-        MODEL_REQUIRE(what == progress::none || what == progress::stopped);
+        MODEL_REQUIRE(s.is_stopped());
         delete o.g;
     });
 }
