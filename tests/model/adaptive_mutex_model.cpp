@@ -16,6 +16,11 @@ using adaptive_lock = bide::detail::basic_adaptive_lock<platform>;
 
 constexpr int most_overtakes = adaptive_lock::max_overtakes;
 
+// The body has it.
+struct held_lock : adaptive_lock {
+    held_lock() { MODEL_REQUIRE(take_free()); }
+};
+
 // An unlock by another owner, which has the mutex when this is called.
 bide::waker increments(var<int>& data) {
     return {[](void* of) noexcept { increment(*static_cast<var<int>*>(of)); }, &data};
@@ -47,9 +52,8 @@ enum class unlocks { at_once, once_it_sleeps };
 
 // One holds the mutex, one waits. The holder unlocks and comes again, `rounds` times.
 void overtaken(int rounds, unlocks when) {
-    adaptive_lock l;
+    held_lock l;
     var<int> data{0};
-    l.take_free();
     queued head(l);
     model::thread waiting([&] {
         l.await(head, deadline::never());
@@ -100,9 +104,8 @@ TEST_CASE("adaptive_mutex: the head of the queue is not forgotten") {
     model::check("adaptive_mutex: one waits, one unlocks and overtakes", random(10'000),
                  [] { overtaken(1, unlocks::once_it_sleeps); });
     model::check("adaptive_mutex: two in the queue", [] {
-        adaptive_lock l;
+        held_lock l;
         var<int> data{0};
-        l.take_free();
         queued first(l);
         queued second(l);
         model::thread waiting([&] {
@@ -219,10 +222,9 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex") {
         MODEL_REQUIRE(o.data == 2 && l.take_free());
     });
     model::check("adaptive_mutex: a waker that is queued while it is unlocked", [] {
-        adaptive_lock l;
+        held_lock l;
         var<int> data{0};
         node w(1);
-        l.take_free();
         model::thread waiting([&] {
             if (l.enqueue(w) == wait_status::waiting) {
                 await(w);
@@ -239,9 +241,8 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex") {
 
 // Woken, perhaps overtaken, and out of time.
 void head_times_out() {
-    adaptive_lock l;
+    held_lock l;
     var<int> data{0};
-    l.take_free();
     queued head(l);
     queued next(l, 1, increments(data));
     model::thread waiting([&] {
@@ -267,9 +268,8 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on") {
     model::check("adaptive_mutex: time-out of a head that was woken",
                  random(10'000, {.timeouts = 1}), head_times_out);
     model::check("adaptive_mutex: stop of a head that was woken", [] {
-        adaptive_lock l;
+        held_lock l;
         var<int> data{0};
-        l.take_free();
         queued head(l);
         queued next(l, 1, increments(data));
         head.sleep(deadline::at_ns(0)); // asks to be woken
@@ -289,9 +289,8 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on") {
 
 TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to one") {
     model::check("adaptive_mutex: stop against unlock", [] {
-        adaptive_lock l;
+        held_lock l;
         var<int> data{0};
-        l.take_free();
         queued w(l);
         model::thread stopping([&] { stop(l, w); });
         increment(data);
@@ -301,9 +300,8 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         MODEL_REQUIRE(l.take_free() == (w.outcome() == wait_status::stopped));
     });
     model::check("adaptive_mutex: stop of a waiter that takes it", [] {
-        adaptive_lock l;
+        held_lock l;
         var<int> data{0};
-        l.take_free();
         queued w(l);
         model::thread waiting([&] {
             l.await(w, deadline::never());
@@ -320,9 +318,8 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         MODEL_REQUIRE(l.take_free());
     });
     model::check("adaptive_mutex: one stops, the other unlocks and locks", [] {
-        adaptive_lock l;
+        held_lock l;
         var<int> data{0};
-        l.take_free();
         queued w(l);
         model::thread unlocking(model::after_writing(data, [&] { l.unlock(&l); }));
         stop(l, w);
@@ -332,9 +329,8 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         MODEL_REQUIRE(data == 1);
     });
     model::check("adaptive_mutex: stopped before it is queued, or while", [] {
-        adaptive_lock l;
+        held_lock l;
         node w(1);
-        l.take_free();
         model::thread stopping([&] { stop(l, w); });
         if (l.enqueue(w) == wait_status::waiting) {
             l.await(w, deadline::never());
@@ -345,9 +341,8 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         MODEL_REQUIRE(l.take_free());
     });
     model::check("adaptive_mutex: one behind the head is stopped", [] {
-        adaptive_lock l;
+        held_lock l;
         var<int> data{0};
-        l.take_free();
         queued first(l);
         queued second(l);
         model::thread stopping([&] { stop(l, second); });

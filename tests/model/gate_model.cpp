@@ -176,22 +176,22 @@ TEST_CASE("event: set() on a set event comes before the reset() that ends it",
         model::thread setting([&] { put(item, e); });
         take(e, item);
     });
-    for (const bool is_set : {false, true}) {
-        model::check(is_set ? "event: two set a set event, one resets and looks"
-                            : "event: two set, one resets and looks",
-                     {.weak_failures = 1}, [is_set] {
-                         event e(is_set);
-                         model::atomic<int> left{0};
-                         model::atomic<int> right{0};
-                         model::thread a([&] { put(left, e); });
-                         model::thread b([&] { put(right, e); });
-                         e.reset();
-                         const bool seen = is_there(left) && is_there(right);
-                         a.join();
-                         b.join();
-                         MODEL_REQUIRE(seen || e.is_set());
-                     });
-    }
+    const auto body = [](bool is_set) {
+        event e(is_set);
+        model::atomic<int> left{0};
+        model::atomic<int> right{0};
+        model::thread a([&] { put(left, e); });
+        model::thread b([&] { put(right, e); });
+        e.reset();
+        const bool seen = is_there(left) && is_there(right);
+        a.join();
+        b.join();
+        MODEL_REQUIRE(seen || e.is_set());
+    };
+    model::check("event: two set, one resets and looks", {.weak_failures = 1},
+                 [=] { body(false); });
+    model::check("event: two set a set event, one resets and looks", {.weak_failures = 1},
+                 [=] { body(true); });
 }
 
 using awake_event = bide::basic_event<model::platform_without_lock_sleep>;
@@ -219,22 +219,20 @@ void one_sets_twice() {
 }
 
 TEST_CASE("event: one of two sets, at least, is not lost by a wait after a reset and a look") {
-    for (const bool is_set : {false, true}) {
-        model::check(is_set ? "event: two set a set event, one resets, looks, waits once"
-                            : "event: two set, one resets, looks, waits once",
-                     {}, [is_set] {
-                         awake_event e(is_set);
-                         model::atomic<int> left{0};
-                         model::atomic<int> right{0};
-                         model::thread a([&] { put(left, e); });
-                         model::thread b([&] { put(right, e); });
-                         e.reset();
-                         if (!is_there(left) || !is_there(right)) {
-                             e.wait();
-                             MODEL_REQUIRE(is_there(left) || is_there(right));
-                         }
-                     });
-    }
+    const auto body = [](bool is_set) {
+        awake_event e(is_set);
+        model::atomic<int> left{0};
+        model::atomic<int> right{0};
+        model::thread a([&] { put(left, e); });
+        model::thread b([&] { put(right, e); });
+        e.reset();
+        if (!is_there(left) || !is_there(right)) {
+            e.wait();
+            MODEL_REQUIRE(is_there(left) || is_there(right));
+        }
+    };
+    model::check("event: two set, one resets, looks, waits once", [=] { body(false); });
+    model::check("event: two set a set event, one resets, looks, waits once", [=] { body(true); });
 }
 
 TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits") {

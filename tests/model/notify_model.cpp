@@ -24,23 +24,21 @@ bool is_through(const node& w) {
 }
 
 TEST_CASE("notify: a listener that looks and waits misses no notification") {
-    for (const bool all : {false, true}) {
-        model::check(all ? "notify: listener against notify_all"
-                         : "notify: listener against notify_one",
-                     {}, [all] {
-                         bide::basic_notify<awake> n;
-                         atomic<int> ready{0};
-                         model::thread telling([&] {
-                             ready.store(1, relaxed);
-                             all ? n.notify_all() : n.notify_one();
-                         });
-                         bide::basic_notify<awake>::listener mine(n);
-                         if (ready.load(relaxed) == 0) {
-                             mine.wait();
-                             MODEL_REQUIRE(ready.load(relaxed) == 1);
-                         }
-                     });
-    }
+    const auto body = [](bool all) {
+        bide::basic_notify<awake> n;
+        atomic<int> ready{0};
+        model::thread telling([&] {
+            ready.store(1, relaxed);
+            all ? n.notify_all() : n.notify_one();
+        });
+        bide::basic_notify<awake>::listener mine(n);
+        if (ready.load(relaxed) == 0) {
+            mine.wait();
+            MODEL_REQUIRE(ready.load(relaxed) == 1);
+        }
+    };
+    model::check("notify: listener against notify_one", [=] { body(false); });
+    model::check("notify: listener against notify_all", [=] { body(true); });
     model::check("notify: two listeners, one notifies all", random(10'000), [] {
         bide::basic_notify<awake> n;
         awake::atomic<int> ready{0};
@@ -163,20 +161,19 @@ TEST_CASE("notify: each notify_one() lets one waiter through or is stored") {
 }
 
 TEST_CASE("notify: a waiter that is let through may destroy it") {
-    for (const bool listens : {false, true}) {
-        model::check(listens ? "notify: destroyed by a listener" : "notify: destroyed by a waiter",
-                     {}, [listens] {
-                         auto* const n = new notify;
-                         model::thread telling([n] { n->notify_one(); });
-                         if (listens) {
-                             notify::listener mine(*n);
-                             mine.wait();
-                         } else {
-                             n->wait();
-                         }
-                         delete n;
-                     });
-    }
+    const auto body = [](bool listens) {
+        auto* const n = new notify;
+        model::thread telling([n] { n->notify_one(); });
+        if (listens) {
+            notify::listener mine(*n);
+            mine.wait();
+        } else {
+            n->wait();
+        }
+        delete n;
+    };
+    model::check("notify: destroyed by a waiter", [=] { body(false); });
+    model::check("notify: destroyed by a listener", [=] { body(true); });
 }
 
 TEST_CASE("notify: a waiter that gives up takes nothing with it") {

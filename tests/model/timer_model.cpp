@@ -431,9 +431,7 @@ void cancelled_while_it_returns(int firings) {
     MODEL_REQUIRE(q.fire_due(1) == 0);
 }
 
-model::options at_random() {
-    return {.how = model::options::method::pct, .runs = 10'000};
-}
+model::options at_random() { return {.how = model::options::method::pct, .runs = 10'000}; }
 
 } // namespace
 
