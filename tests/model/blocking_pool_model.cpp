@@ -1,5 +1,6 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/blocking_pool.hpp>
+#include <model/posted.hpp>
 #include <model/thread_support.hpp>
 #include <support/test.hpp>
 
@@ -110,22 +111,12 @@ void destroyed_after_the_work() {
 void raised_for_one_that_is_queued() {
     parker seen;
     posted_call second(&seen);
-    struct waiting : bide::runnable {
-        waiting(pool& on, parker& p) noexcept : in(on), until(p) {
-            run = bide::waker(
-                [](void* self) noexcept {
-                    auto& mine = *static_cast<waiting*>(self);
-                    mine.in.raise_limit();
-                    mine.until.park();
-                    mine.in.lower_limit();
-                },
-                this);
-        }
-        pool& in;
-        parker& until;
-    };
     pool p(at_most(1, 1ms));
-    waiting first(p, seen);
+    model::posted first([&] {
+        p.raise_limit();
+        seen.park();
+        p.lower_limit();
+    });
     std::error_code why;
     MODEL_REQUIRE(p.post(first, why));
     MODEL_REQUIRE(post(p, second));
@@ -135,8 +126,7 @@ void raised_for_one_that_is_queued() {
 
 // With 0 time-outs, no thread leaves because its time is over.
 model::options at_random(int timeouts) {
-    const model::options o{.how = model::options::method::pct, .runs = 5'000, .timeouts = timeouts};
-    return o;
+    return {.how = model::options::method::pct, .runs = 5'000, .timeouts = timeouts};
 }
 
 } // namespace

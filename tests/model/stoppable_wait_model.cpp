@@ -209,7 +209,7 @@ TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition") {
 }
 
 TEST_CASE("stoppable_wait: an item is received, or still there", "[promise.release-or-stop]") {
-    const auto recv = [](std::size_t n) {
+    check("stoppable_wait: recv", {0, 1}, {}, [](std::size_t n) {
         basic_channel<awake> c(n);
         const source stop;
         bool sent = false;
@@ -222,8 +222,8 @@ TEST_CASE("stoppable_wait: an item is received, or still there", "[promise.relea
             },
             [&] { sent = is_sent(c.try_send(item(1)), 1); });
         MODEL_REQUIRE(got + try_recv(c) == (sent ? 1 : 0));
-    };
-    const auto send = [](std::size_t n) {
+    });
+    check("stoppable_wait: send", {0, 1}, {}, [](std::size_t n) {
         basic_channel<awake> c(n);
         const source stop;
         if (n == 1) {
@@ -235,11 +235,7 @@ TEST_CASE("stoppable_wait: an item is received, or still there", "[promise.relea
             stop, [&](const token& t) { sent = is_sent(c.send(t, item(1)), 1); },
             [&] { got = try_recv(c); });
         MODEL_REQUIRE(got + try_recv(c) == (n == 1 ? 2 : 0) + (sent ? 1 : 0));
-    };
-    model::check("stoppable_wait: recv, capacity 0", [=] { recv(0); });
-    model::check("stoppable_wait: recv, capacity 1", [=] { recv(1); });
-    model::check("stoppable_wait: send, capacity 0", [=] { send(0); });
-    model::check("stoppable_wait: send, capacity 1", [=] { send(1); });
+    });
 }
 
 // ---- Coroutines and callbacks. A stop resumes a coroutine by the service, whose threads are daemons.
