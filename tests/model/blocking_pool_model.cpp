@@ -19,25 +19,19 @@ pool::options at_most(unsigned n, std::chrono::milliseconds keep_alive) {
 }
 
 // Counts how often it ran, and releases a token.
-struct posted_call : bide::runnable {
-    platform::var<int> ran{0};
-    parker* done;
+struct posted_call : model::posted {
+    explicit posted_call(parker* says = nullptr)
+        : posted([this, says] {
+              ran = ran + 1;
+              if (says != nullptr) {
+                  says->unpark();
+              }
+          }) {}
 
-    explicit posted_call(parker* says = nullptr) : done(says) {
-        run = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<posted_call*>(self);
-                parker* const p = mine.done;
-                mine.ran = mine.ran + 1;
-                if (p != nullptr) {
-                    p->unpark();
-                }
-            },
-            this);
-    }
+    platform::var<int> ran{0};
 };
 
-bool post(pool& to, posted_call& e) {
+bool post(pool& to, model::posted& e) {
     std::error_code why;
     return to.post(e, why);
 }
@@ -117,8 +111,7 @@ void raised_for_one_that_is_queued() {
         seen.park();
         p.lower_limit();
     });
-    std::error_code why;
-    MODEL_REQUIRE(p.post(first, why));
+    MODEL_REQUIRE(post(p, first));
     MODEL_REQUIRE(post(p, second));
     p.finish();
     MODEL_REQUIRE(second.ran == 1);
