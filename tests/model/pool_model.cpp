@@ -1,5 +1,6 @@
 #include <bide/sched/detail/pool.hpp>
 #include <model/at_random.hpp>
+#include <model/posted.hpp>
 #include <support/test.hpp>
 
 // The workers of a scheduler: first their parts, then all of it with real queues, timers and
@@ -539,27 +540,20 @@ constexpr deadline now = deadline::at_ns(0); // past already
 constexpr deadline soon = deadline::at_ns(500'000);
 constexpr deadline later = deadline::at_ns(900'000);
 
-struct bell {
-    bide::timer timer;
-    crew& of;
+struct bell : model::timed {
+    bell(crew& of, deadline due)
+        : timed(due, [this, &of] {
+              rung = rung + 1;
+              done.store(true, std::memory_order_release);
+              if (wakes != nullptr) {
+                  wakes->unpark();
+              }
+              of.one_less();
+          }) {}
+
     var<int> rung{0};
     parker* wakes = nullptr; // leaves a token
     atomic<bool> done{false};
-
-    bell(crew& c, deadline when) : of(c) {
-        timer.when = when;
-        timer.fire = bide::waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<bell*>(self);
-                mine.rung = mine.rung + 1;
-                mine.done.store(true, std::memory_order_release);
-                if (mine.wakes != nullptr) {
-                    mine.wakes->unpark();
-                }
-                mine.of.one_less();
-            },
-            this);
-    }
 };
 
 void job::execute() noexcept {
@@ -586,7 +580,7 @@ void job::execute() noexcept {
         c.all.fork(*c.all.current_worker(), one);
     }
     if (adds != nullptr) {
-        c.all.current_worker()->timers.add(adds->timer);
+        c.all.current_worker()->timers.add(*adds);
     }
     if (sleeps != nullptr) {
         sleeps->park();
@@ -742,13 +736,13 @@ void nearer_timer(bool keeps) {
     bell far(s.c, later);
     bell near(s.c, now);
     if (keeps) {
-        s.worker(0).timers.add(far.timer);
+        s.worker(0).timers.add(far);
     }
     s.c.start(0);
-    s.worker(1).timers.add(near.timer);
+    s.worker(1).timers.add(near);
     s.end();
     MODEL_REQUIRE(near.rung == 1 && far.rung == 0);
-    MODEL_REQUIRE(!keeps || s.worker(0).timers.cancel(far.timer));
+    MODEL_REQUIRE(!keeps || s.worker(0).timers.cancel(far));
 }
 
 // A later timer: the thread that adds it relies on the sleeper.
@@ -756,9 +750,9 @@ void later_timer() {
     shift s(workers(2), 0, 2);
     bell near(s.c, soon);
     bell far(s.c, later);
-    s.worker(0).timers.add(near.timer);
+    s.worker(0).timers.add(near);
     s.c.start(0);
-    s.worker(1).timers.add(far.timer);
+    s.worker(1).timers.add(far);
     s.end();
     MODEL_REQUIRE(near.rung == 1 && far.rung == 1);
 }
@@ -769,7 +763,7 @@ void kept_for_a_job(bool from_outside) {
     shift s(workers(2), 1, 1);
     bell b(s.c, soon);
     s.all[0].looks = &b.done;
-    s.worker(0).timers.add(b.timer);
+    s.worker(0).timers.add(b);
     if (!from_outside) {
         s.push(0);
     }

@@ -20,6 +20,15 @@ template <class P> using tokens = test::basic_tokens<P>;
 
 constexpr deadline soon = deadline::at_ns(1'000'000);
 
+// Counts its calls.
+bide::waker counts(var<int>& calls) {
+    return {[](void* of) noexcept {
+                auto& count = *static_cast<var<int>*>(of);
+                count = count + 1;
+            },
+            &calls};
+}
+
 // ---- Publication
 
 TEST_CASE("waiter: a publication ends the park, and earlier writes are visible") {
@@ -87,20 +96,13 @@ TEST_CASE("waiter: the publication is the last access to the node") {
 
 TEST_CASE("waiter: a waker runs once, after the outcome, and needs nothing of the node") {
     model::check("a foreign waker", [] {
-        struct context {
-            var<int> calls{0};
-        } c;
-        auto w = std::make_unique<waiter>(1, bide::waker(
-                                                 [](void* p) noexcept {
-                                                     auto& mine = *static_cast<context*>(p);
-                                                     mine.calls = mine.calls + 1;
-                                                 },
-                                                 &c));
+        var<int> calls{0};
+        auto w = std::make_unique<waiter>(1, counts(calls));
         model::thread publisher([mine = w.get()] { mine->publish(wait_status::granted); });
         MODEL_REQUIRE(w->await_outcome() == wait_status::granted);
         w.reset(); // the waker may not have run yet
         publisher.join();
-        MODEL_REQUIRE(c.calls == 1);
+        MODEL_REQUIRE(calls == 1);
     });
 }
 
@@ -443,12 +445,7 @@ struct two_of_one_release {
     wait_status found = wait_status::waiting;
 
     explicit two_of_one_release(var<int>& woken)
-        : second(std::make_unique<waiter>(1, bide::waker(
-                                                 [](void* n) noexcept {
-                                                     auto& count = *static_cast<var<int>*>(n);
-                                                     count = count + 1;
-                                                 },
-                                                 &woken))) {}
+        : second(std::make_unique<waiter>(1, counts(woken))) {}
 };
 
 TEST_CASE("waiter: a waker may end another wait of the same release") {
@@ -484,7 +481,7 @@ TEST_CASE("waiter: a waker may end another wait of the same release") {
         two_of_one_release both(woken);
         auto third = std::make_unique<waiter>(1, bide::waker());
         var<int> rung{0};
-        third->set_waker({[](void* n) noexcept { *static_cast<var<int>*>(n) = 1; }, &rung});
+        third->set_waker(counts(rung));
         bide::basic_wake_list<platform> list;
         list.push(both.first);
         list.push(*both.second);
