@@ -445,19 +445,17 @@ void spawned_beside(bool by_worker) {
     lane thief_lane(all.queues(), nullptr);
     var<int> ran{0};
     {
-        std::unique_ptr<model::thread> other;
-        const auto takes = [&] {
+        model::thread other([&] {
+            if (by_worker) {
+                all.run(all.workers()[0]);
+                return;
+            }
             lane* from = nullptr;
             if (job* const taken = all.queues().lanes().steal(0, from)) {
                 const bide::detail::basic_fork_scope<platform> now(thief_lane, *from);
                 thief_lane.run(*taken, *from);
             }
-        };
-        if (by_worker) {
-            other = std::make_unique<model::thread>([&] { all.run(all.workers()[0]); });
-        } else {
-            other = std::make_unique<model::thread>(takes);
-        }
+        });
         lane& mine = *all.take_lane();
         mine.set_worth(1);
         context::here() = {nullptr, &mine};

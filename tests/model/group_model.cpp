@@ -225,61 +225,59 @@ link spawns(group& g, semaphore& room, member& m) {
     m.begin();
 }
 
+// A group with room for one child, and two members.
+struct limited : scene {
+    void destroy() {
+        delete g;
+        delete room;
+    }
+
+    semaphore* const room = new semaphore(1);
+    group* const g = new group(room);
+    member* const m = new member(*g, h, write(x), false);
+    member* const n = new member(*g, h, write(x), false); // a race if both run at a time
+};
+
 TEST_CASE("task_group: room that a child leaves goes to the next spawner, and the group may end") {
     model::check("limit 1, two spawn", [] {
-        scene s;
-        auto* const room = new semaphore(1);
-        auto* const g = new group(room);
-        auto* const m = new member(*g, s.h, write(s.x), false);
-        auto* const n = new member(*g, s.h, write(s.x), false); // a race if both run at a time
+        limited s;
         model::thread other([&] {
-            room->acquire();
-            g->begin(m->in_group);
-            m->begin();
+            s.room->acquire();
+            s.g->begin(s.m->in_group);
+            s.m->begin();
         });
-        room->acquire();
-        g->begin(n->in_group);
-        n->begin();
+        s.room->acquire();
+        s.g->begin(s.n->in_group);
+        s.n->begin();
         other.join();
-        g->of_children().wait();
+        s.g->of_children().wait();
         MODEL_REQUIRE(s.x == 2);
-        MODEL_REQUIRE(room->available() == 1);
-        delete g;
-        delete room;
+        MODEL_REQUIRE(s.room->available() == 1);
+        s.destroy();
     });
     model::check("limit 1, a thread waits for room, joins and destroys", at_random(), [] {
-        scene s;
-        auto* const room = new semaphore(1);
-        auto* const g = new group(room);
-        auto* const m = new member(*g, s.h, write(s.x), false);
-        auto* const n = new member(*g, s.h, write(s.x), false);
-        room->acquire();
-        g->begin(m->in_group);
-        model::thread first([&] { m->begin(); });
-        room->acquire();
-        g->begin(n->in_group);
-        model::thread second([&] { n->begin(); });
-        g->of_children().wait();
+        limited s;
+        s.room->acquire();
+        s.g->begin(s.m->in_group);
+        model::thread first([&] { s.m->begin(); });
+        s.room->acquire();
+        s.g->begin(s.n->in_group);
+        model::thread second([&] { s.n->begin(); });
+        s.g->of_children().wait();
         MODEL_REQUIRE(s.x == 2);
-        delete g;
-        delete room;
+        s.destroy();
     });
     model::check("limit 1, a coroutine waits for room, a thread joins and destroys", [] {
-        scene s;
-        auto* const room = new semaphore(1);
-        auto* const g = new group(room);
-        auto* const m = new member(*g, s.h, write(s.x), false);
-        auto* const n = new member(*g, s.h, write(s.x), false);
-        room->acquire();
-        g->begin(m->in_group);
-        model::chain<platform> spawner(spawns(*g, *room, *n));
-        model::thread worker([&] { m->begin(); });
+        limited s;
+        s.room->acquire();
+        s.g->begin(s.m->in_group);
+        model::chain<platform> spawner(spawns(*s.g, *s.room, *s.n));
+        model::thread worker([&] { s.m->begin(); });
         spawner.begin();
         worker.join();
-        g->of_children().wait();
+        s.g->of_children().wait();
         MODEL_REQUIRE(s.x == 2 && spawner.ended == 1);
-        delete g;
-        delete room;
+        s.destroy();
     });
 }
 

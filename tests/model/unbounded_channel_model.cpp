@@ -311,7 +311,7 @@ template <class Handle> auto give_up(std::optional<Handle>& h) {
     return [&h] { h.reset(); };
 }
 
-TEST_CASE("handles: the last sender and the last receiver go at once", "[handles]") {
+TEST_CASE("handles: the last sender and the last receiver go at once") {
     model::check("handles: unbounded, an item inside", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, platform>();
         MODEL_REQUIRE(tx.send(item(1)));
@@ -328,8 +328,7 @@ TEST_CASE("handles: the last sender and the last receiver go at once", "[handles
     });
 }
 
-TEST_CASE("handles: a send against the last receiver is received, discarded or comes back",
-          "[handles]") {
+TEST_CASE("handles: a send against the last receiver is received, discarded or comes back") {
     model::check("handles: send, last receiver", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, platform>();
         std::optional<receiver<platform>> last(std::move(rx));
@@ -342,8 +341,7 @@ TEST_CASE("handles: a send against the last receiver is received, discarded or c
 }
 
 TEST_CASE(
-    "handles: a thread that sees the channel closed sees what was done before each handle went",
-    "[handles]") {
+    "handles: a thread that sees the channel closed sees what was done before each handle went") {
     model::check("handles: two senders go", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
         std::optional<sender<awake>> one(tx);
@@ -385,8 +383,7 @@ template <class Receiver> test::detached receive_once(Receiver from, var<int>& g
     got = it ? it->take() : -1;
 }
 
-TEST_CASE("handles: an operation that waits keeps the channel, and may be the last to have it",
-          "[handles]") {
+TEST_CASE("handles: an operation that waits keeps the channel, and may be the last to have it") {
     model::check("handles: a coroutine that waits, the last sender", [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
         std::optional<sender<awake>> last(std::move(tx));
