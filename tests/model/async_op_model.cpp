@@ -144,7 +144,7 @@ template <class P> detached take_on(ready_queue<P>& where, tokens<P>& from, note
 }
 
 TEST_CASE("async_op: a coroutine resumes on its executor and may destroy it") {
-    const auto body = [] {
+    model::check("a queue of this thread", {.spurious = 1}, [] {
         tokens<awake> t(0);
         auto mine = std::make_unique<ready_queue<awake>>();
         notes n;
@@ -155,9 +155,7 @@ TEST_CASE("async_op: a coroutine resumes on its executor and may destroy it") {
         }
         mine.reset();
         MODEL_REQUIRE(n.seen == 1);
-    };
-    model::check("a queue of this thread", body);
-    model::check("a queue of this thread, spurious", {.spurious = 1}, body);
+    });
 }
 
 // Runs when it is started. At its end it unparks its owner, which may destroy it.
