@@ -3,6 +3,7 @@
 
 #include <bide/core/timer.hpp>
 #include <bide/core/waker.hpp>
+#include <model/check.hpp>
 
 #include <support/standard.hpp>
 
