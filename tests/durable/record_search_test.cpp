@@ -3,6 +3,7 @@
 #include <bide/durable/record_admin.hpp>
 #include <bide/durable/record_queue.hpp>
 
+#include <support/stress.hpp>
 #include <support/test.hpp>
 
 // Every run of a few clients on one record, breadth first, so that a fault is shown by the shortest
@@ -38,6 +39,7 @@ using durable::record;
 using durable::renew_status;
 using durable::terms;
 using durable::waiter;
+using test::is_long_run;
 
 using small = std::int8_t;
 small to_small(std::int64_t n) { return static_cast<small>(n); }
@@ -775,16 +777,14 @@ private:
     }
 
     request ask(const client& c, purpose what, small nonce, small fence) const {
-        request q;
-        q.what = what;
-        q.nonce = nonce;
-        q.fence = fence;
-        q.weight = c.weight;
-        q.offset = c.offset;
-        q.boot = c.boot;
-        q.goes_by = c.goes_by;
-        q.cannot_ask = cannot_ask_ ? 1 : 0;
-        return q;
+        return {.what = what,
+                .nonce = nonce,
+                .fence = fence,
+                .weight = c.weight,
+                .offset = c.offset,
+                .boot = c.boot,
+                .goes_by = c.goes_by,
+                .cannot_ask = small{cannot_ask_}};
     }
 
     // A client reads the record, and sends its change.
@@ -1446,7 +1446,7 @@ private:
     }
 
     static std::string told(const action& a) {
-        static constexpr const char* verbs[] = {"acquires",
+        static constexpr const char* words[] = {"acquires",
                                                 "renews",
                                                 "renews for a short while",
                                                 "releases",
@@ -1454,20 +1454,13 @@ private:
                                                 "is served",
                                                 "gives up its request",
                                                 "is killed",
-                                                "goes on in another boot"};
-        if (a.what == act::set_back) {
-            return "  the clock is set back";
-        }
-        if (a.what == act::vanish) {
-            return "  the record vanishes";
-        }
-        if (a.what == act::tick) {
-            return "  a tick";
-        }
-        if (a.what == act::late) {
-            return "  what was given up is served";
-        }
-        return "  client " + std::to_string(a.by) + " " + verbs[static_cast<std::size_t>(a.what)] +
+                                                "goes on in another boot",
+                                                "what was given up is served",
+                                                "the clock is set back",
+                                                "the record vanishes",
+                                                "a tick"};
+        return (a.what < act::late ? "  client " + std::to_string(a.by) + " " : std::string("  ")) +
+               words[static_cast<std::size_t>(a.what)] +
                (a.cannot_ask ? ", and cannot ask for marks" : "") +
                (a.heard ? "" : ", and does not hear of it") + (a.lost ? ", which is lost" : "");
     }
@@ -1525,34 +1518,17 @@ private:
     std::vector<action> actions_{};
 };
 
-void report(const char* name, const finding& found) {
+// The search finds the planted fault, and names it so.
+void finds(const char* name, const char* what, const scope& s, const rules& of = {}) {
+    const finding found = search(s, of).run();
     std::fprintf(stderr, "searched: %s: %zu worlds, %zu steps%s%s\n", name, found.worlds,
                  found.steps, found.what.empty() ? "" : "; found: ", found.what.c_str());
-}
-
-const rules the_rules{};
-
-// The larger scopes are for runs that may take long.
-bool is_long_run() {
-    const char* const given = std::getenv("BIDE_STRESS_MS");
-    return given != nullptr && std::strtol(given, nullptr, 10) >= 5'000;
-}
-
-// The invariants hold in all worlds of this scope.
-void holds(const char* name, const scope& s, const rules& of = the_rules) {
-    const finding found = search(s, of).run();
-    report(name, found);
-    INFO(name << "\n" << found.how);
-    CHECK(found.what == "");
-}
-
-// The search finds the planted fault, and names it so.
-void finds(const char* name, const char* what, const scope& s, const rules& of = the_rules) {
-    const finding found = search(s, of).run();
-    report(name, found);
     INFO(name << "\n" << found.how);
     CHECK(found.what == what);
 }
+
+// The invariants hold in all worlds of this scope.
+void holds(const char* name, const scope& s, const rules& of = {}) { finds(name, "", s, of); }
 
 // ---- rules with planted faults
 
@@ -1574,33 +1550,18 @@ void begins_now(holder& h, const terms& t, std::int64_t now) {
     h.expires_at = now + t.lease_ms;
 }
 
-template <class F> rules acquires_by(F fault) {
-    rules of;
-    of.acquire = fault;
-    return of;
-}
-template <class F> rules renews_by(F fault) {
-    rules of;
-    of.renew = fault;
-    return of;
-}
-template <class F> rules releases_by(F fault) {
-    rules of;
-    of.release = fault;
-    return of;
-}
 // Judges wrongly, in acquisitions and renewals.
 rules judges_by(void (*fault)(judge&)) {
-    rules of;
-    of.acquire = [fault](const acquire_call& c) {
-        judge wrong = c.j;
-        fault(wrong);
-        return acquires({c.r, c.self, c.t, c.now, wrong});
+    const auto wrong = [fault](judge j) {
+        fault(j);
+        return j;
     };
-    of.renew = [fault](const renew_call& c) {
-        judge wrong = c.j;
-        fault(wrong);
-        return renews({c.r, c.nonce, c.fence, c.t, c.now, wrong});
+    rules of;
+    of.acquire = [wrong](const acquire_call& c) {
+        return acquires({c.r, c.self, c.t, c.now, wrong(c.j)});
+    };
+    of.renew = [wrong](const renew_call& c) {
+        return renews({c.r, c.nonce, c.fence, c.t, c.now, wrong(c.j)});
     };
     return of;
 }
@@ -1969,14 +1930,14 @@ TEST_CASE("record: the invariants hold with contenders that try once and observe
 TEST_CASE("record: a renewal by a program that does not know observations makes them void") {
     scope s = brief_contenders;
     s.lost_answers = true;
-    holds("observations that a renewal keeps", s, renews_by([](const renew_call& c) {
+    holds("observations that a renewal keeps", s, {.renew = [](const renew_call& c) {
               const auto before = observations_of(c.r, c.nonce);
               const auto got = renews(c);
               if (got.status == renew_status::renewed) {
                   named(c.r.holders, c.nonce)->observed = before;
               }
               return got;
-          }));
+          }});
 }
 
 // A clock that is set back once, by far more than a lease.
@@ -2064,7 +2025,7 @@ TEST_CASE("record: if the record vanishes, the latest holder has the largest tok
 
 TEST_CASE("record: the search finds an admission that is wrong") {
     const char* const earlier = "somebody who came earlier does not fit any more";
-    const auto barging = acquires_by([](const acquire_call& c) { // past earlier waiters
+    const rules barging{.acquire = [](const acquire_call& c) { // past earlier waiters
         record alone = c.r;
         std::erase_if(alone.waiters, [&](const waiter& a) { return a.nonce != c.self.nonce; });
         const auto got = acquires({alone, c.self, c.t, c.now, c.j});
@@ -2075,11 +2036,11 @@ TEST_CASE("record: the search finds an admission that is wrong") {
         alone.waiters = c.r.waiters;
         c.r = alone;
         return got;
-    });
+    }};
     finds("barging", earlier, {}, barging);
     finds("barging past the heavy", earlier, {.permits = 2, .weight = {1, 1, 2, 0}}, barging);
     finds(
-        "first in line only", idle_permits, {.permits = 2}, acquires_by([](const acquire_call& c) {
+        "first in line only", idle_permits, {.permits = 2}, {.acquire = [](const acquire_call& c) {
             durable::sweep(c.r, c.j, c.t.reclaim_delay_ms, c.self.nonce);
             const bool is_first = c.r.waiters.empty() || c.r.waiters.front().nonce == c.self.nonce;
             if (is_first || named(c.r.holders, c.self.nonce) != c.r.holders.end()) {
@@ -2093,9 +2054,9 @@ TEST_CASE("record: the search finds an admission that is wrong") {
             const auto got = acquires(c);
             c.r.holders.pop_back();
             return got;
-        }));
+        }});
     finds("a lost answer", "who holds it waits for it, too", {},
-          acquires_by([](const acquire_call& c) { // does not look for itself among the holders
+          {.acquire = [](const acquire_call& c) { // does not look for itself among the holders
               const auto mine = named(c.r.holders, c.self.nonce);
               if (mine != c.r.holders.end()) {
                   mine->nonce = nonce_text(25);
@@ -2106,17 +2067,17 @@ TEST_CASE("record: the search finds an admission that is wrong") {
                   again->nonce = c.self.nonce;
               }
               return got;
-          }));
+          }});
     finds("known by name", two_holders, {.by_name = true});
 }
 
 TEST_CASE("record: the search finds a place in the queue that is lost, or never expires") {
-    finds("swept by oneself", idle_permits, {}, acquires_by([](const acquire_call& c) {
+    finds("swept by oneself", idle_permits, {}, {.acquire = [](const acquire_call& c) {
               durable::sweep(c.r, c.j, c.t.reclaim_delay_ms);
               return acquires(c);
-          }));
+          }});
     finds("not refreshed", "a poll leaves a place that is soon over", {},
-          acquires_by([](const acquire_call& c) {
+          {.acquire = [](const acquire_call& c) {
               const auto place = named(c.r.waiters, c.self.nonce);
               const std::int64_t ends = place == c.r.waiters.end() ? 0 : place->expires_at;
               const auto got = acquires(c);
@@ -2125,22 +2086,22 @@ TEST_CASE("record: the search finds a place in the queue that is lost, or never 
                   mine->expires_at = ends;
               }
               return got;
-          }));
+          }});
     finds("queued again by each poll", "the order of those who wait has changed", {},
-          acquires_by([](const acquire_call& c) {
+          {.acquire = [](const acquire_call& c) {
               const auto got = acquires(c);
               const auto mine = named(c.r.waiters, c.self.nonce);
               if (got.changed && mine != c.r.waiters.end()) {
                   std::rotate(mine, mine + 1, c.r.waiters.end());
               }
               return got;
-          }));
+          }});
     finds("waiters that never expire", stuck, {},
           judges_by([](judge& j) { j.waiters_expire = false; }));
 }
 
 TEST_CASE("record: the search finds tokens that are granted twice or start again") {
-    finds("tokens of the holders", old_token, {}, acquires_by([](const acquire_call& c) {
+    finds("tokens of the holders", old_token, {}, {.acquire = [](const acquire_call& c) {
               auto got = acquires(c);
               if (got.status == acquire_status::granted) { // one more than those that are held
                   got.fence = 1;
@@ -2152,7 +2113,7 @@ TEST_CASE("record: the search finds tokens that are granted twice or start again
                   c.r.fence = got.fence + 1;
               }
               return got;
-          }));
+          }});
     rules from_one;
     from_one.fresh = [](terms t) {
         t.first_fence = 1;
@@ -2165,19 +2126,19 @@ TEST_CASE("record: the search finds tokens that are granted twice or start again
 TEST_CASE("record: the search finds leases that end too early") {
     finds("leases over too early", two_holders, {}, judges_by([](judge& j) { j.early = 1; }));
     finds("taken over at once", "a hold was taken over before the delay was over", {.grace = 1},
-          acquires_by([](const acquire_call& c) {
+          {.acquire = [](const acquire_call& c) {
               terms at_once = c.t;
               at_once.reclaim_delay_ms = 0;
               return acquires({c.r, c.self, at_once, c.now, c.j});
-          }));
+          }});
     finds("one clock, a tick apart", two_holders, {.offset = {0, 1, 0, 0}});
-    const auto for_less = renews_by([](const renew_call& c) {
+    const rules for_less{.renew = [](const renew_call& c) {
         const auto got = durable::renew(c.r, c.nonce, c.fence, c.t, c.now, c.j, {});
         if (got.status == renew_status::renewed) {
             begins_now(*named(c.r.holders, c.nonce), c.t, c.now);
         }
         return got;
-    });
+    }};
     finds("a lease renewed for less", "a lease was shortened", {.short_lease = 1}, for_less);
     finds("a length renewed for less", two_holders,
           {.clients = 2, .lease = 3, .short_lease = 1, .clock = lock_clock::observed}, for_less);
@@ -2203,40 +2164,41 @@ TEST_CASE("record: the search finds renewals and releases that are not exactly t
         begins_now(h, c.t, c.now);
         return {renew_status::renewed, true, {}};
     };
-    finds("renewed by nonce", renewed, {}, renews_by(by_nonce));
-    finds("renewed though gone", renewed, {}, renews_by(what_is_gone));
+    finds("renewed by nonce", renewed, {}, {.renew = by_nonce});
+    finds("renewed though gone", renewed, {}, {.renew = what_is_gone});
     finds("renewed though gone, by those who do so", "somebody holds it to whom it was not granted",
-          {.probed = false}, renews_by(what_is_gone));
-    finds("released by nonce", released, {}, releases_by([](const release_call& c) {
+          {.probed = false}, {.renew = what_is_gone});
+    finds("released by nonce", released, {}, {.release = [](const release_call& c) {
               return durable::release(c.r, c.nonce, 0, c.j.now(), c.j.here());
-          }));
-    finds("released by token", released, {}, releases_by([](const release_call& c) {
+          }});
+    finds("released by token", released, {}, {.release = [](const release_call& c) {
               const auto of =
                   std::find_if(c.r.holders.begin(), c.r.holders.end(),
                                [&](const holder& h) { return c.fence != 0 && h.fence == c.fence; });
               return of != c.r.holders.end()
                          ? durable::release(c.r, std::string(of->nonce), 0, c.j.now(), c.j.here())
                          : durable::release(c.r, c.nonce, c.fence, c.j.now(), c.j.here());
-          }));
+          }});
 }
 
 TEST_CASE("record: the search finds minimum hold times that are shorter") {
     const char* const over = "a hold ended before its minimum time";
     finds("a release that frees the permits at once", over, {.at_least = 3},
-          releases_by(
-              [](const release_call& c) { return releases({c.r, c.nonce, c.fence, c.j, true}); }));
+          {.release = [](const release_call& c) {
+              return releases({c.r, c.nonce, c.fence, c.j, true});
+          }});
     finds("a lease shorter than the minimum", over, {.at_least = 3},
-          acquires_by([](const acquire_call& c) {
+          {.acquire = [](const acquire_call& c) {
               const auto got = acquires(c);
               if (got.status == acquire_status::granted) {
                   begins_now(*named(c.r.holders, c.self.nonce), c.t, c.now);
               }
               return got;
-          }));
+          }});
     finds("a mark that ends before the minimum", over,
           {.at_least = 3, .clock = lock_clock::server, .marked = true},
           judges_by([](judge& j) { j.leaves_minimum_out = true; }));
-    const auto by_any_clock = releases_by([](const release_call& c) {
+    const rules by_any_clock{.release = [](const release_call& c) {
         record other = c.r;
         for (holder& h : other.holders) {
             h.held_boot = boot_text(c.j.q->boot);
@@ -2244,7 +2206,7 @@ TEST_CASE("record: the search finds minimum hold times that are shorter") {
         const auto got = releases({other, c.nonce, c.fence, c.j, c.undo});
         c.r = got.changed ? other : c.r;
         return got;
-    });
+    }};
     scope s = two_boots;
     s.at_least = 3;
     s.moves = true;
@@ -2267,7 +2229,7 @@ TEST_CASE("record: the search finds faults with other boots") {
     s.moves = true;
     s.offset = {5, 0, 0, 0};
     finds("a renewal that keeps the boot", "a lease was shortened", s,
-          renews_by([](const renew_call& c) {
+          {.renew = [](const renew_call& c) {
               const auto mine = named(c.r.holders, c.nonce);
               const auto from = mine == c.r.holders.end() ? durable::origin() : mine->from;
               const auto got = renews(c);
@@ -2275,10 +2237,10 @@ TEST_CASE("record: the search finds faults with other boots") {
                   mine->from = from;
               }
               return got;
-          }));
+          }});
     s.lease = 3;
     s.short_lease = 1;
-    finds("renewed elsewhere for less", two_holders, s, renews_by([](const renew_call& c) {
+    finds("renewed elsewhere for less", two_holders, s, {.renew = [](const renew_call& c) {
               const auto mine = named(c.r.holders, c.nonce);
               const bool is_other =
                   mine != c.r.holders.end() && boot_number(mine->from) != c.j.q->boot;
@@ -2287,12 +2249,12 @@ TEST_CASE("record: the search finds faults with other boots") {
                   begins_now(*mine, c.t, c.now);
               }
               return got;
-          }));
+          }});
 }
 
 TEST_CASE("record: the search finds observations that are stored or read wrongly") {
     scope s = brief_contenders;
-    finds("an observation that a renewal keeps", two_holders, s, renews_by([](const renew_call& c) {
+    finds("an observation that a renewal keeps", two_holders, s, {.renew = [](const renew_call& c) {
               const auto before = observations_of(c.r, c.nonce);
               const auto got = renews(c);
               if (got.status == renew_status::renewed) {
@@ -2303,15 +2265,15 @@ TEST_CASE("record: the search finds observations that are stored or read wrongly
                   }
               }
               return got;
-          }));
+          }});
     const auto changes_observations = [](auto change) {
-        return acquires_by([change](const acquire_call& c) {
+        return rules{.acquire = [change](const acquire_call& c) {
             const auto got = acquires(c);
             for (holder& h : c.r.holders) {
                 change(h.observed, c.self.from.boot);
             }
             return got;
-        });
+        }};
     };
     finds("observations that are not stored", stuck, s,
           changes_observations([](auto& observed, const std::string&) { observed.clear(); }));
@@ -2351,23 +2313,23 @@ TEST_CASE("record: the search finds marks that are ignored") {
 
 TEST_CASE("record: the search finds permits that are adopted too early, or never") {
     finds("adopted while it is held", "more is held than there is", two_groups,
-          acquires_by([](const acquire_call& c) {
+          {.acquire = [](const acquire_call& c) {
               c.r.permits = c.t.permits;
               return acquires(c);
-          }));
+          }});
     finds("adopted while somebody waits", "one that waits is refused", two_groups,
-          acquires_by([](const acquire_call& c) {
+          {.acquire = [](const acquire_call& c) {
               record swept = c.r;
               durable::sweep(swept, c.j, c.t.reclaim_delay_ms, c.self.nonce);
               c.r.permits = swept.holders.empty() ? c.t.permits : c.r.permits;
               return acquires(c);
-          }));
+          }});
     finds("never adopted", "one is refused though nobody else is there", two_groups,
-          acquires_by([](const acquire_call& c) {
+          {.acquire = [](const acquire_call& c) {
               terms own = c.t;
               own.adopt_permits = false;
               return acquires({c.r, c.self, own, c.now, c.j});
-          }));
+          }});
 }
 
 TEST_CASE("record: the search finds lost records that are not compensated") {
@@ -2387,7 +2349,7 @@ TEST_CASE("record: the search finds lost records that are not compensated") {
     finds("waited for too short a time", two_holders, s, of);
     s.revive = true;
     finds("revived past the unknown", two_holders, s,
-          renews_by([](const renew_call& c) -> durable::renew_outcome {
+          {.renew = [](const renew_call& c) -> durable::renew_outcome {
               const auto got = renews(c);
               const auto mine = named(c.r.holders, c.nonce);
               if (got.status != renew_status::lost || mine == c.r.holders.end() ||
@@ -2396,7 +2358,7 @@ TEST_CASE("record: the search finds lost records that are not compensated") {
               }
               mine->expires_at = c.now + c.t.lease_ms;
               return {renew_status::renewed, true, {}};
-          }));
+          }});
     // With observed leases a ticket may renew a lease that had expired for other clients, if the
     // record that said so is lost. A guard does not renew a lease that it knows to have expired.
     s.revive = false;
@@ -2438,11 +2400,11 @@ TEST_CASE("record: the search finds permits that are passed on wrongly") {
     scope s = listeners;
     s.lease = 3;
     finds("a lease that begins when it is found", two_holders, s,
-          acquires_by([](const acquire_call& c) { // and stores nothing
+          {.acquire = [](const acquire_call& c) { // and stores nothing
               auto got = acquires(c);
               got.expires_at = got.expires_at != 0 ? c.now + c.t.lease_ms : 0;
               return got;
-          }));
+          }});
     s = listeners;
     s.at_least = 3;
     finds("without the minimum hold time", "a hold ended before its minimum time", s,

@@ -30,6 +30,9 @@ private:
     mutable std::atomic<bool> asked_{false};
 };
 
+// Whether tests that enumerate do so in full, or in the largest scopes.
+inline bool is_long_run() { return stress_time::length().count() >= 5'000; }
+
 // run_threads() for threads that go on until the time is over.
 template <class F> void stress_threads(int n, F f, where at = where()) {
     run_threads(n, std::move(f), patience + stress_time::length(), at);
