@@ -769,25 +769,15 @@ failure run(const course& c) {
     return {c.steps.size(), {}};
 }
 
-// Shortens a run that fails, by leaving out steps: halves first.
+// Shortens a run that fails: leaves out each step without which it still fails.
 course shrunk(course c) {
     c.steps.resize(run(c).at + 1);
-    for (std::size_t chunk = c.steps.size() / 2; chunk != 0;) {
-        bool is_shorter = false;
-        for (std::size_t from = 0; from + chunk <= c.steps.size();) {
-            course shorter = c;
-            const auto begin = shorter.steps.begin() + static_cast<std::ptrdiff_t>(from);
-            shorter.steps.erase(begin, begin + static_cast<std::ptrdiff_t>(chunk));
-            const failure still = run(shorter);
-            if (still.how.empty()) {
-                from += chunk;
-            } else {
-                shorter.steps.resize(still.at + 1);
-                c = std::move(shorter);
-                is_shorter = true;
-            }
+    for (auto i = static_cast<std::ptrdiff_t>(c.steps.size()); i-- > 0;) {
+        course shorter = c;
+        shorter.steps.erase(shorter.steps.begin() + i);
+        if (!run(shorter).how.empty()) {
+            c = std::move(shorter);
         }
-        chunk = is_shorter ? std::min(chunk, c.steps.size() / 2) : chunk / 2;
     }
     return c;
 }
@@ -835,9 +825,8 @@ void try_courses(lock_clock clock, int courses, std::size_t length, besides with
     INFO("BIDE_TEST_SEED=" << seed);
     test::jitter any(seed);
     test::stress_time longer;
-    const bool is_long_run = test::stress_time::length().count() >= 5'000;
     std::size_t steps = 0;
-    for (int i = 0; i < courses || (is_long_run && longer.is_left()); ++i) {
+    for (int i = 0; i < courses || (test::is_long_run() && longer.is_left()); ++i) {
         const course c = random_course(any, clock, length, with);
         const failure found = run(c);
         if (!found.how.empty()) {
