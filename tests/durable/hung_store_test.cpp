@@ -6,7 +6,6 @@
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/process.hpp>
-#include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
@@ -14,7 +13,6 @@
 #include <support/children.hpp>
 #include <support/coroutines.hpp>
 #include <support/durable_locks.hpp>
-#include <support/frozen_filesystem.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
@@ -41,18 +39,12 @@ public:
     }
     cas_result update_locked(const slot_update& update) {
         valve_->pass(place::update_locked);
-        for (;;) {
-            const auto now = of_.load();
-            const auto wanted = update(*now);
-            if (!wanted) {
-                return {cas_status::stored, now->version, {}, {}};
-            }
-            cas_result tried = of_.compare_exchange(now->version, *wanted);
-            if (tried.status != cas_status::conflict) {
-                valve_->stored();
-                return tried;
-            }
+        const slot_version before = of_.load()->version;
+        const cas_result tried = of_.update_locked(update);
+        if (tried.version != before) {
+            valve_->stored();
         }
+        return tried;
     }
 };
 static_assert(locked_slot<updating_slot>);
@@ -567,110 +559,6 @@ TEST_CASE(
         return bide::detail::renewers::count() == stores;
     }));
 }
-
-#if BIDE_TESTS_CAN_FREEZE
-
-namespace {
-
-bool can_freeze(const test::frozen_filesystem& disk) {
-    if (!disk.is_there()) {
-        std::fprintf(stderr, "skipped: %s\n", disk.trouble().c_str());
-        WARN("skipped: " << disk.trouble());
-    }
-    return disk.is_there();
-}
-
-// Threads of this name that wait in the kernel, and that no signal wakes.
-int stuck_in_kernel(std::string_view name) {
-    int count = 0;
-    for (const auto& one : std::filesystem::directory_iterator("/proc/self/task")) {
-        std::string line; // "17 (its name) D 16 ..."
-        std::getline(std::ifstream(one.path() / "stat"), line);
-        const auto begin = line.find('(');
-        const auto end = line.rfind(") D ");
-        count += end != line.npos && line.compare(begin + 1, name.size(), name) == 0 ? 1 : 0;
-    }
-    return count;
-}
-
-} // namespace
-
-TEST_CASE(
-    "hung_store: while a filesystem is frozen calls return in their time, and what they left is "
-    "taken back",
-    "[promise.durable-time-limit]") {
-    test::frozen_filesystem disk;
-    if (!can_freeze(disk)) {
-        return;
-    }
-    const auto each = [&](const char* name, auto call) {
-        CAPTURE(name);
-        REQUIRE(test::in_some_time(50ms, [&](std::chrono::milliseconds time) {
-            durable_options o = with_long_lease();
-            o.attempt_limit = time;
-            durable_mutex lock(file_slot(disk / "lock"), o);
-            REQUIRE(lock.acquire(acquire_request()).has_value());
-            REQUIRE(disk.freeze());
-            call(lock, time);
-            // Else its time was up before the store was called.
-            const bool was_stuck = stuck_in_kernel("bide-store") == 1;
-            REQUIRE(disk.thaw());
-            durable_mutex next(file_slot(disk / "lock"), test::unhurried());
-            // In less time than the lease of what hung.
-            REQUIRE(next.acquire(within(test::patience)).has_value());
-            REQUIRE(test::eventually([&] {
-                const auto seen = next.inspect();
-                return seen && (*seen)->live.waiters.empty();
-            }));
-            return was_stuck;
-        }));
-    };
-    each("acquire with a timeout", [](durable_mutex& m, std::chrono::milliseconds time) {
-        REQUIRE(m.acquire(within(time)).error() == errc::timeout);
-    });
-    each("try_acquire", [](durable_mutex& m, std::chrono::milliseconds) {
-        REQUIRE(m.try_acquire().error() == errc::timeout);
-    });
-    each("async_acquire with a timeout", [](durable_mutex& m, std::chrono::milliseconds time) {
-        REQUIRE(sync_wait(m.async_acquire(within(time))).error() == errc::timeout);
-    });
-}
-
-TEST_CASE("hung_store: while a filesystem is frozen no hold on it is told beyond its lease",
-          "[promise.durable-lease-end]") {
-    test::frozen_filesystem disk;
-    if (!can_freeze(disk)) {
-        return;
-    }
-    REQUIRE(test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
-        durable_mutex m(file_slot(disk / "leased"), {.lease = lease});
-        auto held = test::acquired(m);
-        const std::stop_token lost = held->lost();
-        REQUIRE(disk.freeze());
-        const std::int64_t end = bide::durable::boottime_ms() + lease.count(); // nothing renews it
-        const bool was_held = held->is_held();
-        bool was_stuck = false;
-        bool is_beyond = false;
-        REQUIRE(test::eventually([&] {
-            const std::int64_t now = bide::durable::boottime_ms();
-            is_beyond = is_beyond || (now >= end && held->is_held());
-            was_stuck = was_stuck || stuck_in_kernel("bide-lease") == 1;
-            return lost.stop_requested();
-        }));
-        REQUIRE_FALSE(is_beyond);
-        REQUIRE_FALSE(held->is_held());
-        REQUIRE(held->remaining() == 0ms);
-        REQUIRE(sync_wait(held->async_renew()).error() == durable_errc::lock_lost);
-        REQUIRE(disk.thaw());
-        durable_mutex other(file_slot(disk / "leased"), test::unhurried());
-        const auto next = test::acquired(other);
-        REQUIRE(next->fence() > held->fence());
-        REQUIRE(held->release().error() == durable_errc::lock_lost);
-        return was_held && was_stuck; // or its machine gave it no time before
-    }));
-}
-
-#endif
 
 TEST_CASE("hung_store: the process can end while a read or a renewal hangs") {
     const pid_t child = ::fork();
