@@ -17,15 +17,13 @@ using namespace bide;
 using bide::detail::file_page;
 using bide::detail::file_settings;
 using bide::detail::file_versions;
+using test::is_long_run; // enumerates what short runs draw at random
 
 namespace {
 
 constexpr std::size_t sector = 512;
 constexpr const char* data_path = "/d/slot";
 constexpr const char* lock_path = "/d/slot.lock";
-
-// Long runs enumerate what short ones draw at random.
-bool is_long_run() { return test::stress_time::length().count() >= 5'000; }
 
 // ---- the disk
 
@@ -354,12 +352,11 @@ struct disk_io {
 
 using store = bide::detail::file_store<disk_io>;
 
-file_settings pages_of(std::uint32_t size) {
-    file_settings settings{.page_size = size};
-    return settings;
-}
+file_settings pages_of(std::uint32_t size) { return {.page_size = size}; }
 
-store on(disk& d, const file_settings& settings) { return store(data_path, settings, disk_io{&d}); }
+store on(disk& d, const file_settings& settings = pages_of(4096)) {
+    return store(data_path, settings, disk_io{&d});
+}
 
 // ---- what is stored, and what a load may return
 
@@ -455,6 +452,38 @@ bool put(store& s, history& h, std::size_t size) {
     }
     return r.status == cas_status::stored;
 }
+
+// A disk with a slot, in which these values are stored.
+struct slot_on_disk {
+    explicit slot_on_disk(std::initializer_list<std::size_t> sizes = {}) {
+        for (const std::size_t size : sizes) {
+            REQUIRE(put(s, h, size));
+        }
+    }
+
+    // What a slot returns: the number of a stored value, or another value, and what it reports.
+    std::string loads(store& from) const {
+        const auto read = from.load_snapshot();
+        if (!read) {
+            return read.error().message();
+        }
+        const auto is_it = [&](const history::entry& e) { return e.value == read->value; };
+        const auto at = std::find_if(h.all.begin(), h.all.end(), is_it);
+        std::string told = at == h.all.end() ? read->value : std::to_string(at - h.all.begin() + 1);
+        told += at != h.all.end() && at->version != read->version ? ", another version" : "";
+        told += read->fell_back ? ", fell back" : "";
+        return told + (read->lost_acknowledged ? ", lost" : "");
+    }
+    std::string loads() { return loads(s); }
+    std::string another_loads() {
+        store another = on(d);
+        return loads(another);
+    }
+
+    disk d;
+    history h;
+    store s = on(d);
+};
 
 // ---- damage on the disk
 
@@ -651,17 +680,14 @@ TEST_CASE("file_slot: a crash at any step leaves the old value or the new one",
     // A new file, then changes of every sector, to shorter and longer values.
     crash_everywhere(pages_of(4096), {100, whole(4096), whole(4096), 1'000, whole(4096)}, t,
                      whole(4096));
-    const long updates = t.states;
     // A larger file replaces the first, and is changed.
     crash_everywhere(pages_of(4096), {100, 200, 5'000, 300}, t, 13'000);
-    const long moves = t.states - updates;
     // One write of 14 sectors.
     for (const std::size_t before : {std::size_t{10}, std::size_t{14 * sector - 32}}) {
         disk d;
         history h;
         store s = on(d, pages_of(8192));
-        bool ready = put(s, h, before) && put(s, h, before) && put(s, h, before);
-        REQUIRE(ready);
+        REQUIRE((put(s, h, before) && put(s, h, before) && put(s, h, before)));
         disk at_the_sync = d;
         at_the_sync.life = 1; // killed between the write and the sync
         store there = on(at_the_sync, pages_of(8192));
@@ -669,27 +695,18 @@ TEST_CASE("file_slot: a crash at any step leaves the old value or the new one",
         REQUIRE(at_the_sync.is_dead);
         lose_power(at_the_sync, h, pages_of(8192), t, "14 sectors");
     }
-    std::printf("file_slot: %ld states of a crash (%ld of updates, %ld of moves), %ld fell back\n",
-                t.states, updates, moves, t.fell_back);
     INFO(t.first_bad);
     REQUIRE(t.bad == 0);
     REQUIRE(t.fell_back > 0);
     REQUIRE(t.states > (is_long_run() ? 45'000 : 10'000));
-    std::printf(
-        "file_slot: a bit turned over in %ld acknowledged pages, and in %ld of which that is "
-        "not known\n",
-        t.rotten_acknowledged, t.rotten_unknown);
     REQUIRE(t.rotten_acknowledged > 1'000);
     REQUIRE(t.rotten_unknown > 1'000);
 }
 
 TEST_CASE("file_slot: if syncs do nothing, a load returns a whole value or none") {
     tally t;
-    disk d;
-    history h;
-    store s = on(d, pages_of(4096));
-    REQUIRE(put(s, h, 10));
-    REQUIRE(put(s, h, 20));
+    slot_on_disk one({10, 20});
+    auto& [d, h, s] = one;
     h.lies = d.lies = true;
     const std::uint64_t later =
         d.clock + 1'000'000; // versions that were lost as a whole need a later clock
@@ -710,7 +727,7 @@ TEST_CASE("file_slot: a slot that syncs does not return a value before it is on 
     file_settings relaxed = pages_of(4096);
     relaxed.is_synced = false;
     store careless = on(d, relaxed);
-    store careful = on(d, pages_of(4096));
+    store careful = on(d);
     for (const std::size_t size :
          std::vector<std::size_t>{100, 3'000, 2'000, 5'000, 3'000, 1'000}) {
         REQUIRE(put(careless, h, size));
@@ -732,7 +749,7 @@ TEST_CASE("file_slot: after a failed sync no load returns a value that a crash t
             d.chance = chance;
             d.syncs_before_eio = syncs;
             history h;
-            store s = on(d, pages_of(4096));
+            store s = on(d);
             for (const std::size_t size :
                  std::vector<std::size_t>{100, 3'000, 2'000, 6'000, 3'000}) {
                 const auto read = s.load_snapshot();
@@ -754,7 +771,7 @@ TEST_CASE("file_slot: after a failed sync no load returns a value that a crash t
                 }
                 // This process and another one load the same value, and it survives a crash.
                 const auto mine = s.load_snapshot();
-                const auto other = on(d, pages_of(4096)).load_snapshot();
+                const auto other = on(d).load_snapshot();
                 const long found = h.judge(mine);
                 t.note(found >= 0 && h.judge(other) == found, "load after");
                 kept += found == static_cast<long>(h.all.size());
@@ -815,36 +832,27 @@ TEST_CASE(
     "file_slot: a write that the disk refuses changes nothing; a half write is not returned") {
     for (const std::size_t part :
          {std::size_t{0}, std::size_t{1}, std::size_t{700}, std::size_t{2'999}}) {
-        disk d;
-        history h;
-        store s = on(d, pages_of(4096));
-        REQUIRE(put(s, h, 1'000));
-        REQUIRE(put(s, h, 3'000));
-        const auto before = s.load_snapshot();
-        REQUIRE(before.has_value());
+        slot_on_disk one({1'000, 3'000});
+        auto& [d, h, s] = one;
+        const bide::slot_version before = h.all[1].version;
         d.writes_before_error = 0;
         d.writes_before_failing = part;
-        const bide::cas_result r = s.compare_exchange(before->version, h.begin(3'000));
+        const bide::cas_result r = s.compare_exchange(before, h.begin(3'000));
         const bool is_half = part > 8; // all pages begin with the same bytes
         REQUIRE(r.status == (is_half ? cas_status::indeterminate : cas_status::failed));
         REQUIRE(r.error == std::errc::no_space_on_device);
         d.writes_before_error = -1;
-        const auto after = s.load_snapshot();
-        REQUIRE(after.has_value());
-        REQUIRE(after->version == before->version);
-        REQUIRE(after->value == before->value);
-        REQUIRE(after->fell_back == is_half);
-        const auto healed = test::stored(s, after->version, "whole");
-        REQUIRE(healed.version >= before->version + (is_half ? file_versions::jump : 1));
-        REQUIRE(!s.load_snapshot()->fell_back);
+        REQUIRE(one.loads() == (is_half ? "2, fell back" : "2"));
+        const auto healed = test::stored(s, before, "whole");
+        REQUIRE(healed.version >= before + (is_half ? file_versions::jump : 1));
+        REQUIRE(one.loads() == "whole");
     }
 }
 
 TEST_CASE("file_slot: a file that cannot be made or renamed changes nothing") {
     for (int writes = 0; writes < 3; ++writes) {
-        disk d;
-        history h;
-        store s = on(d, pages_of(4096));
+        slot_on_disk one;
+        auto& [d, h, s] = one;
         d.writes_before_error = writes;
         REQUIRE(test::fails(s.compare_exchange(0, "first"), std::errc::no_space_on_device));
         d.writes_before_error = -1;
@@ -854,25 +862,19 @@ TEST_CASE("file_slot: a file that cannot be made or renamed changes nothing") {
             break; // renaming needs no space for the synced version
         }
         d.writes_before_error = writes;
-        const auto before = s.load_snapshot();
-        const bide::cas_result moved = s.compare_exchange(before->version, std::string(5'000, 'x'));
+        const bide::cas_result moved =
+            s.compare_exchange(h.all[0].version, std::string(5'000, 'x'));
         REQUIRE(moved.status == cas_status::failed);
         d.writes_before_error = -1;
-        REQUIRE(s.load_snapshot()->version == before->version);
-        REQUIRE(s.load_snapshot()->value == before->value);
+        REQUIRE(one.loads() == "1");
         REQUIRE(put(s, h, 5'000));
     }
 }
 
 TEST_CASE("file_slot: damaged bytes are never returned as a value", "[promise.file-slot-crash]") {
     test::jitter chance(11);
-    disk d;
-    history h;
-    store s = on(d, pages_of(4096));
-    REQUIRE(put(s, h, 900));
-    REQUIRE(put(s, h, 2'000));
-    REQUIRE(put(s, h, 1'500));
-    const bide::slot_version last = s.load_snapshot()->version;
+    slot_on_disk one({900, 2'000, 1'500});
+    auto& [d, h, s] = one;
     const std::string clean = d.data().cached;
     long intact = 0;
     long fell_back = 0;
@@ -893,14 +895,14 @@ TEST_CASE("file_slot: damaged bytes are never returned as a value", "[promise.fi
             case 3: bytes.replace(at / 4096 * 4096, 4096, clean, chance.below(4096), 4096); break;
             }
         }
-        const auto read = on(d, pages_of(4096)).load_snapshot();
+        const auto read = on(d).load_snapshot();
         if (!read) {
             corrupt += read.error() == durable_errc::corrupt_record ||
                        read.error() == durable_errc::unsupported_record_version;
             wrong += !(read.error().category() == bide::durable_category());
             const bide::cas_result r = s.compare_exchange(0, "x");
             wrong += r.status != cas_status::failed;
-        } else if (read->version == last) {
+        } else if (read->version == h.all[2].version) {
             wrong += read->value != h.all[2].value;
             ++intact;
         } else {
@@ -909,9 +911,6 @@ TEST_CASE("file_slot: damaged bytes are never returned as a value", "[promise.fi
             ++fell_back;
         }
     }
-    std::printf(
-        "file_slot: rotten 20000 times: %ld intact, %ld fell back, %ld corrupt, %ld wrong\n",
-        intact, fell_back, corrupt, wrong);
     REQUIRE(wrong == 0);
     REQUIRE(intact > 0);
     REQUIRE(fell_back > 0);
@@ -923,12 +922,8 @@ TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a 
     long bits = 0;
     for (const std::size_t last :
          {std::size_t{200}, std::size_t{5'000}}) { // the second size needs a larger file
-        disk d;
-        history h;
-        store s = on(d, pages_of(4096));
-        REQUIRE(put(s, h, 90));
-        REQUIRE(put(s, h, 100));
-        REQUIRE(put(s, h, last));
+        slot_on_disk one({90, 100, last});
+        auto& [d, h, s] = one;
         const newest_page newest = newest_on(d);
         REQUIRE(newest.version == h.all[2].version);
         REQUIRE(newest.other == h.all[1].version);
@@ -944,63 +939,45 @@ TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a 
         unmarked.forget(lock_path);
         REQUIRE(is_told_of_rot(unmarked, pages_of(4096), 300));
         flip(unmarked, newest.at * 8 + 300);
-        REQUIRE(on(unmarked, pages_of(4096)).load_snapshot()->fell_back);
-        REQUIRE(!on(unmarked, pages_of(4096)).load_snapshot()->lost_acknowledged);
+        store after_crash = on(unmarked);
+        REQUIRE(one.loads(after_crash) == "2, fell back");
 
         // Damage in the page that does not count loses nothing.
-        disk older = d;
-        flip(older, (newest.at == 0 ? older.data().cached.size() / 2 : 0) * 8 + 300);
-        const auto read = on(older, pages_of(4096)).load_snapshot();
-        REQUIRE(read.has_value());
-        REQUIRE(read->version == newest.version);
-        REQUIRE(read->fell_back);
-        REQUIRE(!read->lost_acknowledged);
+        flip(d, (newest.at == 0 ? d.data().cached.size() / 2 : 0) * 8 + 300);
+        REQUIRE(one.another_loads() == "3, fell back");
     }
     REQUIRE(bits > 4'000);
 }
 
 TEST_CASE("file_slot: an older copy of the file is reported as a loss",
           "[promise.file-slot-damage]") {
-    disk d;
-    history h;
-    store s = on(d, pages_of(4096));
-    REQUIRE(put(s, h, 100));
-    REQUIRE(put(s, h, 100));
+    slot_on_disk one({100, 100});
+    auto& [d, h, s] = one;
     const std::string copy = d.data().cached;
     REQUIRE(put(s, h, 100));
     REQUIRE(put(s, h, 100));
     d.data().cached = copy;
-    store other = on(d, pages_of(4096));
+    store other = on(d);
     for (store* const reader : {&s, &other, &other, &s}) {
-        const auto read = reader->load_snapshot();
-        REQUIRE(read.has_value());
-        REQUIRE(read->version == h.all[1].version);
-        REQUIRE(read->fell_back);
-        REQUIRE(read->lost_acknowledged);
+        REQUIRE(one.loads(*reader) == "2, fell back, lost");
     }
     const auto r = test::stored(other, h.all[1].version, "and on");
     REQUIRE(r.version > h.all[3].version);
-    REQUIRE(!s.load_snapshot()->lost_acknowledged);
+    REQUIRE(one.loads() == "and on");
 }
 
 TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file is no loss") {
-    disk d;
-    history h;
-    store s = on(d, pages_of(4096));
-    REQUIRE(put(s, h, 100));
-    REQUIRE(put(s, h, 100));
+    slot_on_disk one({100, 100});
+    auto& [d, h, s] = one;
     disk_io io{&d};
     const int lock = io.open_file(lock_path, O_RDWR);
     REQUIRE(io.write_at(lock, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 0) == 8);
-    const auto read = on(d, pages_of(4096)).load_snapshot();
-    REQUIRE(read.has_value());
-    REQUIRE(read->version == h.all[1].version);
-    REQUIRE(!read->lost_acknowledged);
+    REQUIRE(one.another_loads() == "2");
     REQUIRE(mark_on(d) == h.all[1].version);
 
     // Versions do not repeat for a slot that never saw the file, though the clock stands still.
     d.forget(data_path);
-    store fresh = on(d, pages_of(4096));
+    store fresh = on(d);
     const auto absent = fresh.load_snapshot();
     REQUIRE(absent->version == 0);
     REQUIRE(!absent->lost_acknowledged);
@@ -1008,10 +985,10 @@ TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file i
         disk dying = d;
         dying.life = life;
         history none;
-        store maker = on(dying, pages_of(4096));
+        store maker = on(dying);
         const bool is_made = put(maker, none, 100);
         dying.revive();
-        const auto after = on(dying, pages_of(4096)).load_snapshot();
+        const auto after = on(dying).load_snapshot();
         REQUIRE(after.has_value());
         REQUIRE(!after->lost_acknowledged);
         REQUIRE((after->version == 0 || after->version > h.all[1].version));
@@ -1027,11 +1004,10 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
     for (const bool can_exchange : {true, false}) {
         for (const int how : {0, 1, 2, 3, 4}) {
             CAPTURE(can_exchange, how);
-            disk d;
+            slot_on_disk one;
+            auto& [d, h, s] = one;
             d.can_exchange = can_exchange;
             d.clock = 10'000'000;
-            history h;
-            store s = on(d, pages_of(4096));
             REQUIRE(put(s, h, 100));
             REQUIRE(put(s, h, 100));
             REQUIRE(put(s, h, 5'000)); // a new file with larger pages
@@ -1054,7 +1030,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
             }
             const std::string damaged = bytes;
             d.clock = 1'000; // the clock was set back; the synced version is later
-            store by = on(d, pages_of(4096));
+            store by = on(d);
             REQUIRE(by.load_snapshot().error() == durable_errc::corrupt_record);
             REQUIRE(by.compare_exchange(0, "no").status == cas_status::failed);
             const bide::cas_result r = by.replace_damaged("repaired");
@@ -1063,11 +1039,8 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
             REQUIRE(d.bytes_of("/d/slot.damaged") == damaged);
             REQUIRE(!d.has("/d/slot.new"));
             for (store* const reader : {&s, &by}) {
-                const auto read = reader->load_snapshot();
-                REQUIRE(read.has_value());
-                REQUIRE(read->value == "repaired");
-                REQUIRE(read->version == r.version);
-                REQUIRE(!read->fell_back);
+                REQUIRE(one.loads(*reader) == "repaired");
+                REQUIRE(reader->load_snapshot()->version == r.version);
             }
             REQUIRE(s.replace_damaged("again").status == cas_status::conflict);
             REQUIRE(put(s, h, 300));
@@ -1075,7 +1048,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
         }
     }
     disk none;
-    const bide::cas_result absent = on(none, pages_of(4096)).replace_damaged("no");
+    const bide::cas_result absent = on(none).replace_damaged("no");
     REQUIRE(absent.status == cas_status::conflict);
     REQUIRE(absent.current->version == 0);
     REQUIRE(!none.has(data_path));
@@ -1083,7 +1056,6 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
 
 TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or the repaired one",
           "[promise.file-slot-damage]") {
-    const file_settings settings = pages_of(4096);
     for (const bool can_exchange : {true, false}) {
         long states = 0;
         long damaged = 0;
@@ -1091,27 +1063,18 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
         long absent = 0;
         long wrong = 0;
         for (int life = 0;; ++life) {
-            disk d;
+            slot_on_disk one({100, 100});
+            disk& d = one.d;
             d.can_exchange = can_exchange;
-            history h;
-            {
-                store s = on(d, settings);
-                REQUIRE(put(s, h, 100));
-                REQUIRE(put(s, h, 100));
-            }
             for (const std::size_t at : {std::size_t{40}, std::size_t{4'136}}) {
                 d.data().cached[at] ^= 1;
                 d.data().durable[at] ^= 1;
             }
             d.life = life;
-            bool is_done = false;
-            {
-                store s = on(d, settings);
-                is_done = s.replace_damaged("repaired").status == cas_status::stored;
-            }
+            const bool is_done = on(d).replace_damaged("repaired").status == cas_status::stored;
             const bool was_killed = d.is_dead;
             const auto judge = [&](disk& left) {
-                const auto read = on(left, settings).load_snapshot();
+                const auto read = on(left).load_snapshot();
                 ++states;
                 if (!read) {
                     ++damaged;
@@ -1123,14 +1086,14 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
                 } else {
                     ++repaired;
                     wrong += read->value != "repaired" || read->fell_back ||
-                             read->lost_acknowledged || read->version <= h.all[1].version;
+                             read->lost_acknowledged || read->version <= one.h.all[1].version;
                     return;
                 }
                 // The next repair succeeds.
-                const bide::cas_result r = on(left, settings).replace_damaged("repaired");
-                const auto after = on(left, settings).load_snapshot();
+                const bide::cas_result r = on(left).replace_damaged("repaired");
+                const auto after = on(left).load_snapshot();
                 wrong += r.status != cas_status::stored || !after || after->value != "repaired" ||
-                         after->version <= h.all[1].version || left.has("/d/slot.new");
+                         after->version <= one.h.all[1].version || left.has("/d/slot.new");
             };
             d.each_loss(static_cast<std::uint32_t>(life), 300, [&](disk& left, long) {
                 left.can_exchange = can_exchange;
@@ -1153,17 +1116,15 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
 }
 
 TEST_CASE("file_slot: a file of zeros, of a wrong size or of a later format is not absent") {
-    disk d;
-    history h;
-    store s = on(d, pages_of(4096));
-    REQUIRE(put(s, h, 100));
-    REQUIRE(put(s, h, 100));
+    slot_on_disk one({100, 100});
+    disk& d = one.d;
+    store& s = one.s;
     const std::string clean = d.data().cached;
     const auto says = [&](std::string bytes) {
         d.data().cached = std::move(bytes);
         const bide::cas_result r = s.compare_exchange(0, "x");
         REQUIRE(r.status == cas_status::failed);
-        const auto read = on(d, pages_of(4096)).load_snapshot();
+        const auto read = on(d).load_snapshot();
         REQUIRE(!read);
         REQUIRE(r.error == read.error());
         return read.error();
@@ -1177,31 +1138,28 @@ TEST_CASE("file_slot: a file of zeros, of a wrong size or of a later format is n
     later[8] = later[4096 + 8] = 2;
     REQUIRE(says(later) == durable_errc::unsupported_record_version);
     d.data().cached = clean;
-    REQUIRE(s.load_snapshot()->value == h.all[1].value);
+    REQUIRE(one.loads() == "2");
 
     // A new larger file has the value before in its other page.
-    REQUIRE(put(s, h, 6'000));
+    REQUIRE(put(s, one.h, 6'000));
     d.data().cached[40] ^= 1;
-    REQUIRE(on(d, pages_of(4096)).load_snapshot()->value == h.all[1].value);
-    REQUIRE(on(d, pages_of(4096)).load_snapshot()->fell_back);
+    REQUIRE(one.another_loads() == "2, fell back, lost");
 
     // In a first file the other page is empty; fell_back is not set.
     disk fresh;
-    store first = on(fresh, pages_of(4096));
+    store first = on(fresh);
     REQUIRE(first.compare_exchange(0, "first").status == cas_status::stored);
-    REQUIRE(!on(fresh, pages_of(4096)).load_snapshot()->fell_back);
+    REQUIRE(!on(fresh).load_snapshot()->fell_back);
     fresh.data().cached[40] ^= 1;
     fresh.data().cached[33] ^= 1;
-    REQUIRE(on(fresh, pages_of(4096)).load_snapshot().error() == durable_errc::corrupt_record);
+    REQUIRE(on(fresh).load_snapshot().error() == durable_errc::corrupt_record);
 }
 
 TEST_CASE(
     "file_slot: a waiter claims the lock after a long wait, polls often, and drops the claim") {
     constexpr std::int64_t ms = 1'000'000;
-    disk d;
-    history h;
-    store s = on(d, pages_of(4096));
-    REQUIRE(put(s, h, 100));
+    slot_on_disk one({100});
+    auto& [d, h, s] = one;
     d.free_at = d.slept + 10 * ms;
     REQUIRE(put(s, h, 100));
     REQUIRE(d.claims == 0);
