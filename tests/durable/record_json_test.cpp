@@ -332,11 +332,6 @@ TEST_CASE("record_json: an earlier version keeps the new fields, and reads a res
             "\"note\":\"nightly \xe2\x82\xac\",\"renewals\":1,\"weight\":1}]");
 }
 
-TEST_CASE("record_json: a fresh record is short") {
-    REQUIRE(encode(fresh_record(terms{})) ==
-            R"({"v":1,"permits":1,"clock":"caller","fence":1,"holders":[],"waiters":[]})");
-}
-
 TEST_CASE("record_json: each clock has a name of its own") {
     const std::pair<lock_clock, std::string> names[] = {{lock_clock::caller, "caller"},
                                                         {lock_clock::boottime, "boottime"},
