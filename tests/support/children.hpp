@@ -7,17 +7,8 @@
 #if defined(__unix__) || defined(__APPLE__)
 #define BIDE_TESTS_CAN_FORK 1
 
-#include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <new>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include <support/standard.hpp>
 
-#include <cerrno>
-#include <csignal>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -23,15 +23,6 @@
 
 #include <support/temp_directory.hpp>
 
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <string>
-#include <utility>
-
-#include <cerrno>
-#include <csignal>
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>

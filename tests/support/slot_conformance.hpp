@@ -21,7 +21,6 @@
 #include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
-#include <cerrno>
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -1074,6 +1073,62 @@ template <class Store> void check_slot(Store& store) {
     }
     REQUIRE(suite.faults().empty());
 }
+
+#if BIDE_TESTS_CAN_FORK
+
+// Checks that no process starves among n that increment the number again at once. Measured in counts, not
+// in time: after `most` changes in total, each process has stored `each` times. open() makes a slot, and
+// increment(slot) returns the error, or none.
+template <class Open, class Increment>
+void check_nobody_starves(int n, long each, long most, Open open, Increment increment) {
+    struct counts {
+        std::atomic<long> all{0};
+        std::atomic<int> through{0};
+    };
+    shared_with_children<counts> shared;
+    children crowd(n, [&](int, auto gate) {
+        auto slot = open();
+        if (const auto there = slot.load(); !there) {
+            return "! " + there.error().message();
+        }
+        gate();
+        long mine = 0;
+        while (shared->through.load() < n && shared->all.load() < most) {
+            if (const std::error_code error = increment(slot)) {
+                return "! " + error.message();
+            }
+            ++shared->all;
+            shared->through += ++mine == each ? 1 : 0;
+        }
+        return std::to_string(mine);
+    });
+    crowd.go();
+    long sum = 0;
+    for (const std::string& report : crowd.reports()) {
+        INFO(report);
+        CHECK(std::atol(report.c_str()) >= each);
+        sum += std::atol(report.c_str());
+    }
+    CHECK(open().load()->value == std::to_string(sum));
+}
+
+// Checks that of n processes that repair a damaged value at once one succeeds.
+template <class Open> void check_one_repairs(int n, Open open) {
+    children crowd(n, [&](int, auto gate) {
+        auto slot = open();
+        gate();
+        const bide::cas_result r = slot.replace_damaged("repaired");
+        return std::string(r.status == bide::cas_status::stored     ? "stored"
+                           : r.status == bide::cas_status::conflict ? "conflict"
+                                                                    : "! " + r.error.message());
+    });
+    const auto reports = crowd.reports();
+    CHECK(std::count(reports.begin(), reports.end(), "stored") == 1);
+    CHECK(std::count(reports.begin(), reports.end(), "conflict") == n - 1);
+    CHECK(open().load()->value == "repaired");
+}
+
+#endif
 
 } // namespace test
 

@@ -136,7 +136,7 @@ template <class Store> void check_shared_watches(Store& store) {
     const auto second = std::move(all.calls[1].watch()).value(); // of a value that has another one
     CHECK(proxy.connections() <= 2);                             // watches, and perhaps a call
     const auto hears = [&](const auto& watch) {
-        return is_readable(watch->fd(), 10'000) && !watch->drain() && !is_readable(watch->fd(), 0);
+        return is_readable(*watch, 10'000) && !watch->drain() && !is_readable(*watch, 0);
     };
     const auto store_to = [&](std::size_t i) {
         const auto seen = all.calls[i].load();
@@ -147,7 +147,7 @@ template <class Store> void check_shared_watches(Store& store) {
         store_to(i);
         CHECK(hears(watches[i]));
         for (const auto& each : watches) {
-            CHECK(!is_readable(each->fd(), 0));
+            CHECK(!is_readable(*each, 0));
         }
     }
     watches[1].reset();
@@ -157,7 +157,7 @@ template <class Store> void check_shared_watches(Store& store) {
 
     proxy.cut();
     for (std::size_t i = 0; i < watches.size(); i += i == 0 ? 2 : 1) {
-        CHECK(is_readable(watches[i]->fd(), 10'000));
+        CHECK(is_readable(*watches[i], 10'000));
         CHECK(watches[i]->drain());
         watches[i] = std::move(all.calls[i].watch()).value();
     }

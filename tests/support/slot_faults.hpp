@@ -19,16 +19,10 @@
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/server_process.hpp>
+#include <support/slot_results.hpp>
 #include <support/test.hpp>
 
-#include <poll.h>
-
 namespace test {
-
-inline bool is_readable(int fd, int ms) {
-    pollfd file{fd, POLLIN, 0};
-    return ::poll(&file, 1, ms) == 1;
-}
 
 template <class Store> class slot_faults {
 public:
@@ -201,9 +195,9 @@ public:
             auto watch = behind.watch();
             REQUIRE(watch.has_value());
             CHECK(!(*watch)->drain());
-            CHECK(!is_readable((*watch)->fd(), 0));
+            CHECK(!is_readable(**watch, 0));
             net.cut();
-            CHECK(is_readable((*watch)->fd(), 10'000));
+            CHECK(is_readable(**watch, 10'000));
             CHECK((*watch)->drain());
         }
     }
@@ -269,7 +263,7 @@ public:
         CHECK(net.connections() == before + 1);
 
         if (watch != nullptr) {
-            CHECK(is_readable(watch->fd(), 10'000));
+            CHECK(is_readable(*watch, 10'000));
             CHECK(!watch->drain());
         }
         CHECK(mine.compare_exchange(first, "parent").status == bide::cas_status::conflict);

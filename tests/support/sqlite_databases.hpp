@@ -4,8 +4,7 @@
 // Shared by the tests of the SQLite slot.
 
 #include <bide/durable/slots/sqlite.hpp>
-#include <support/gate.hpp>
-#include <support/standard.hpp>
+#include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
 
 #include <sqlite3.h>
@@ -63,17 +62,6 @@ inline bide::sqlite_slot_options soon() {
 inline bide::sqlite_slot_options in_mode(bide::sqlite_journal journal) {
     bide::sqlite_slot_options options{.journal = journal};
     return options;
-}
-
-// Stores `value` over any current value. Returns the version; 0 if it fails.
-template <class Slot> bide::slot_version put(Slot& s, std::string_view value) {
-    const auto there = s.load();
-    return there ? s.compare_exchange(there->version, value).version : 0;
-}
-
-template <class Slot> std::string value_of(Slot&& s) {
-    const auto there = s.load();
-    return there ? there->value : "error: " + there.error().message();
 }
 
 } // namespace test

@@ -43,6 +43,11 @@ private:
     std::string path_;
 };
 
+inline std::string bytes_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
 } // namespace test
 
 #endif

@@ -7,16 +7,17 @@
 
 #include <bide/durable/slots/detail/file/presence_file.hpp>
 #include <support/children.hpp>
+#include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 using namespace bide;
+using test::is_readable;
 using mark_owner = std::shared_ptr<slot_presence>;
 
 static_assert(present_slot<file_slot> && present_slot<relaxed_file_slot>);
@@ -42,11 +43,6 @@ public:
 private:
     test::temp_directory in_{"presence"};
 };
-
-bool is_readable(const slot_watch& watch, int ms) {
-    pollfd file{watch.fd(), POLLIN, 0};
-    return ::poll(&file, 1, ms) == 1 && (file.revents & POLLIN) != 0;
-}
 
 } // namespace
 

@@ -5,6 +5,8 @@
 // The file slot and other programs: files of other kinds in place of its files; files that are
 // removed, moved, damaged or restored; and what the errors say.
 #include <support/children.hpp>
+#include <support/slot_conformance.hpp>
+#include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
 
 #include <fcntl.h>
@@ -21,6 +23,8 @@
 #endif
 
 using namespace bide;
+using test::bytes_of;
+using test::put;
 
 static_assert(repairable_slot<file_slot> && repairable_slot<relaxed_file_slot>);
 static_assert(explaining_slot<file_slot> && explaining_slot<relaxed_file_slot>);
@@ -29,20 +33,9 @@ namespace {
 
 test::temp_directory fresh_directory() { return test::temp_directory("hands"); }
 
-std::string bytes_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
 bool exists(const std::string& path) {
     struct stat facts;
     return ::lstat(path.c_str(), &facts) == 0;
-}
-
-slot_version put(file_slot& slot, const std::string& value) {
-    const auto there = slot.load();
-    const cas_result r = there ? slot.compare_exchange(there->version, value) : cas_result{};
-    return r.status == cas_status::stored ? r.version : 0;
 }
 
 // Returns explain() if every operation fails with this error; otherwise "".
@@ -250,17 +243,7 @@ TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode",
 TEST_CASE("file_slot: of many concurrent repairs one succeeds, and all slots go on") {
     const auto in = fresh_directory();
     const std::string path = in.write("a", "damaged");
-    test::children all(8, [&](int i, auto gate) {
-        file_slot slot(path);
-        gate();
-        const cas_result r = slot.replace_damaged(std::to_string(i));
-        return std::string(r.status == cas_status::stored     ? "stored"
-                           : r.status == cas_status::conflict ? "conflict"
-                                                              : "! " + r.error.message());
-    });
-    const auto reports = all.reports();
-    CHECK(std::count(reports.begin(), reports.end(), "stored") == 1);
-    CHECK(std::count(reports.begin(), reports.end(), "conflict") == 7);
+    test::check_one_repairs(8, [&] { return file_slot(path); });
     CHECK(bytes_of(path + ".damaged") == "damaged");
 }
 

@@ -2,10 +2,10 @@
 
 #include <support/alloc.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/slot_results.hpp>
 #include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
-#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #endif
@@ -33,8 +33,6 @@ struct memory_store {
     memory_slot memory;
 };
 
-std::string value_in(memory_slot& slot) { return slot.load().value().value; }
-
 } // namespace
 
 TEST_CASE("memory_slot: keeps the contract of slots", "[promise.slot-contract]") {
@@ -47,13 +45,13 @@ TEST_CASE("memory_slot: copies share one memory, and separate slots do not") {
     memory_slot copy = one;
     memory_slot other;
     REQUIRE(one.compare_exchange(0, "here").status == cas_status::stored);
-    CHECK(value_in(copy) == "here");
+    CHECK(test::value_of(copy) == "here");
     CHECK(other.load().value().version == 0);
     other = copy;
-    CHECK(value_in(other) == "here");
+    CHECK(test::value_of(other) == "here");
     const cas_status later = other.compare_exchange(1, "there").status;
     CHECK(later == cas_status::stored);
-    CHECK(value_in(one) == "there");
+    CHECK(test::value_of(one) == "there");
 }
 
 TEST_CASE("memory_slot: a memory lives as long as the last slot over it") {
@@ -61,7 +59,7 @@ TEST_CASE("memory_slot: a memory lives as long as the last slot over it") {
     REQUIRE(first->compare_exchange(0, "kept").status == cas_status::stored);
     memory_slot second = *first;
     first.reset();
-    CHECK(value_in(second) == "kept");
+    CHECK(test::value_of(second) == "kept");
 }
 
 TEST_CASE("memory_slot: a conflict returns the current value") {
@@ -112,11 +110,6 @@ static_assert(watchable_slot<memory_slot>);
 
 namespace {
 
-bool is_rung(const slot_watch& watch) {
-    pollfd file{watch.fd(), POLLIN, 0};
-    return ::poll(&file, 1, 0) == 1 && (file.revents & POLLIN) != 0;
-}
-
 void change(memory_slot slot) {
     slot.update_locked([](const slot_snapshot& there) { return there.value; });
 }
@@ -132,7 +125,7 @@ TEST_CASE("memory_slot: every change notifies every watch, and nothing else does
     const auto rung = [&] {
         std::string all;
         for (const auto& watch : watches) {
-            all += is_rung(*watch) ? 'r' : '-';
+            all += test::is_readable(*watch) ? 'r' : '-';
         }
         return all;
     };
@@ -161,13 +154,13 @@ TEST_CASE("memory_slot: destroying a watch leaves the other watches in the list"
         watches.erase(watches.begin() + static_cast<std::ptrdiff_t>(gone));
         change(slot);
         for (const auto& watch : watches) {
-            CHECK(is_rung(*watch));
+            CHECK(test::is_readable(*watch));
             CHECK_FALSE(watch->drain());
         }
         watches.erase(watches.begin() + 1);
         change(slot);
-        CHECK(is_rung(*watches[0]));
-        CHECK(is_rung(*watches[1]));
+        CHECK(test::is_readable(*watches[0]));
+        CHECK(test::is_readable(*watches[1]));
     }
 }
 
@@ -177,10 +170,10 @@ TEST_CASE("memory_slot: a watch may outlive its slot") {
     const auto watch = slot->watch().value();
     slot.reset();
     change(other);
-    CHECK(is_rung(*watch));
+    CHECK(test::is_readable(*watch));
     other = memory_slot(); // only the watch owns its memory now
     CHECK_FALSE(watch->drain());
-    CHECK_FALSE(is_rung(*watch));
+    CHECK_FALSE(test::is_readable(*watch));
 }
 
 TEST_CASE("memory_slot: a watch that is never drained blocks no change") {
@@ -189,11 +182,11 @@ TEST_CASE("memory_slot: a watch that is never drained blocks no change") {
     for (int i = 0; i < 70'000; ++i) { // more than a pipe's buffer
         change(slot);
     }
-    CHECK(is_rung(*watch));
+    CHECK(test::is_readable(*watch));
     CHECK_FALSE(watch->drain());
-    CHECK_FALSE(is_rung(*watch));
+    CHECK_FALSE(test::is_readable(*watch));
     change(slot);
-    CHECK(is_rung(*watch));
+    CHECK(test::is_readable(*watch));
 }
 
 TEST_CASE("memory_slot: without free descriptors watch() fails") {
@@ -215,13 +208,13 @@ TEST_CASE("memory_slot: a child has a memory of its own") {
     memory_slot slot;
     REQUIRE(slot.compare_exchange(0, "both").status == cas_status::stored);
     test::children child(1, [&](int, auto) {
-        const std::string inherited = value_in(slot);
+        const std::string inherited = test::value_of(slot);
         change(slot);
         slot.compare_exchange(slot.load().value().version, "child's");
-        return inherited + ", " + value_in(slot);
+        return inherited + ", " + test::value_of(slot);
     });
     CHECK(child.reports() == std::vector<std::string>{"both, child's"});
-    CHECK(value_in(slot) == "both");
+    CHECK(test::value_of(slot) == "both");
     CHECK(slot.compare_exchange(1, "parent's").status == cas_status::stored);
 }
 
@@ -237,13 +230,14 @@ TEST_CASE("memory_slot: a child neither notifies its parent's watches nor drains
         const auto own = slot.watch().value();
         change(slot);
         return std::string(is_refused ? "refused" : "drained") +
-               (is_rung(*own) && !own->drain() && !is_rung(*own) ? ", own" : ", none");
+               (test::is_readable(*own) && !own->drain() && !test::is_readable(*own) ? ", own"
+                                                                                     : ", none");
     });
     CHECK(child.reports() == std::vector<std::string>{"refused, own"});
-    CHECK(is_rung(*rung));
-    CHECK_FALSE(is_rung(*silent));
+    CHECK(test::is_readable(*rung));
+    CHECK_FALSE(test::is_readable(*silent));
     change(slot);
-    CHECK(is_rung(*silent));
+    CHECK(test::is_readable(*silent));
 }
 
 #endif

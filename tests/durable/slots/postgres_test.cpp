@@ -16,7 +16,6 @@
 
 #include <libpq-fe.h>
 #include <netdb.h>
-#include <poll.h>
 
 using namespace bide;
 
@@ -590,10 +589,7 @@ TEST_CASE("postgres_slot: a watch reports changes of its own key only") {
         postgres_slot other(s->conninfo(), new_key(), options);
         auto watch = slot.watch();
         REQUIRE(watch.has_value());
-        const auto is_readable = [&](int ms) {
-            pollfd one{(*watch)->fd(), POLLIN, 0};
-            return ::poll(&one, 1, ms) == 1;
-        };
+        const auto is_readable = [&](int ms) { return test::is_readable(**watch, ms); };
         REQUIRE_FALSE((*watch)->drain());
         REQUIRE(other.compare_exchange(0, "x").status == cas_status::stored);
         CHECK_FALSE(is_readable(0));
@@ -964,13 +960,7 @@ struct refusal {
         CHECK(words.find("s3cr") == std::string::npos);
         CHECK(slot.explain().find("s3cr") == std::string::npos);
         CHECK(slot.last_message().find("s3cr") == std::string::npos);
-        for (const std::errc each :
-             {std::errc::permission_denied, std::errc::operation_not_permitted,
-              std::errc::no_such_file_or_directory, std::errc::invalid_argument,
-              std::errc::protocol_error}) {
-            lasts = lasts || error == each;
-        }
-        lasts = lasts || error == durable_errc::invalid_argument;
+        lasts = test::lasts(error);
     }
 };
 

@@ -79,15 +79,8 @@ struct redis_store {
 #if defined(BIDE_DURABLE_OPENSSL)
 
 // A store that the slots reach with TLS.
-struct tls_store {
-    using slot = redis_slot;
-    static constexpr std::size_t limit = std::size_t{1} << 20;
-    static constexpr bool processes = true;
+struct tls_store : redis_store {
     static constexpr int scale = 8;
-    static constexpr bool greets = true;
-    static constexpr bool repeats_loads = false;
-
-    tls_store(redis_server& on, test::certificate with) : server(on), mine(std::move(with)) {}
 
     slot open() { return open_at(port(), 10s); }
     slot open_at(std::uint16_t at, std::chrono::milliseconds patience) {
@@ -99,14 +92,8 @@ struct tls_store {
         return redis_slot("rediss://localhost:" + std::to_string(at), key, options);
     }
     std::uint16_t port() { return server.tls_port(); }
-    void fresh() { key = fresh_key(); }
-    void kill9() { server.kill9(); }
-    void restart() { server.restart(); }
 
-    redis_server& server;
-    test::certificate mine;
-    std::string key = fresh_key();
-    std::error_code no_server = system_code(ECONNREFUSED);
+    test::certificate mine{};
 };
 
 #endif
@@ -539,7 +526,7 @@ TEST_CASE("redis_slot: keeps what every slot promises over TLS") {
     const auto mine = test::certificate::make(files, "mine", "DNS:localhost");
     REQUIRE(!mine.cert.empty());
     redis_server server({}, mine);
-    tls_store store{server, mine};
+    tls_store store{{server}, mine};
     SECTION("in peace") { test::check_slot(store); }
     SECTION("in trouble") { test::check_slot_faults(store); }
 }

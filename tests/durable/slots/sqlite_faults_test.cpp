@@ -7,6 +7,7 @@
 
 #include <support/children.hpp>
 #include <support/on_time.hpp>
+#include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
 #include <support/sqlite_databases.hpp>
 #include <support/test.hpp>
@@ -22,8 +23,10 @@
 #endif
 
 using namespace bide;
+using test::bytes_of;
 using test::exists;
 using test::in_mode;
+using test::lasts;
 using test::put;
 using test::soon;
 using test::value_of;
@@ -32,34 +35,12 @@ using directory = test::sqlite_directory;
 
 namespace {
 
-// True if the error is permanent for a lock: it does not retry.
-bool lasts(std::error_code error) {
-    for (const std::errc e :
-         {std::errc::permission_denied, std::errc::operation_not_permitted,
-          std::errc::no_such_file_or_directory, std::errc::not_a_directory,
-          std::errc::is_a_directory, std::errc::too_many_links,
-          std::errc::too_many_symbolic_link_levels, std::errc::cross_device_link,
-          std::errc::invalid_argument, std::errc::protocol_error, std::errc::read_only_file_system,
-          std::errc::filename_too_long, std::errc::operation_not_supported,
-          std::errc::function_not_supported}) {
-        if (error == e) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 // Runs f in a child process and returns its report. Kills a child that does not end.
 std::string in_child(const std::function<std::string()>& what) {
     test::children child(1, [&](int, auto) { return what(); });
     return child.reports()[0];
-}
-
-std::string bytes_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void write_bytes(const std::string& path, const std::string& bytes) {
@@ -302,22 +283,7 @@ TEST_CASE("sqlite_slot: of many concurrent repairs of a row one succeeds") {
     REQUIRE(database(dir / "a.db")
                 .run("PRAGMA ignore_check_constraints=1; UPDATE bide_lock SET value = 'text'") ==
             SQLITE_OK);
-    test::children crew(6, [&](int, auto gate) {
-        sqlite_slot mine(dir / "a.db", "k");
-        gate();
-        const auto r = mine.replace_damaged("repaired");
-        return std::to_string(static_cast<int>(r.status));
-    });
-    crew.go();
-    int stored = 0;
-    for (const std::string& report : crew.reports()) {
-        const int status = std::atoi(report.c_str());
-        CHECK((status == static_cast<int>(cas_status::stored) ||
-               status == static_cast<int>(cas_status::conflict)));
-        stored += status == static_cast<int>(cas_status::stored) ? 1 : 0;
-    }
-    CHECK(stored == 1);
-    CHECK(value_of(s) == "repaired");
+    test::check_one_repairs(6, [&] { return sqlite_slot(dir / "a.db", "k"); });
 }
 
 TEST_CASE("sqlite_slot: a table with other columns is refused, and the error says so") {
