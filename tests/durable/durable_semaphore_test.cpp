@@ -291,8 +291,7 @@ namespace {
 
 // A minimal store with transactions.
 struct tiny_database {
-    std::uint64_t version = 0;
-    std::string value;
+    slot_snapshot lock;
     int work = 0;
 };
 struct tiny_transaction {
@@ -306,7 +305,7 @@ public:
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
     using transaction = tiny_transaction;
     explicit tiny_slot(tiny_database& of) : of_(&of) {}
-    result<slot_snapshot, std::error_code> load() { return read(*of_); }
+    result<slot_snapshot, std::error_code> load() { return of_->lock; }
     cas_result compare_exchange(slot_version v, std::string_view value) {
         return write(*of_, v, value);
     }
@@ -314,7 +313,7 @@ public:
         if (in.is_aborted) {
             return unexpected{std::make_error_code(std::errc::io_error)};
         }
-        return read(in.draft);
+        return in.draft.lock;
     }
     std::string explain() const { return "the transaction was aborted"; }
     cas_result compare_exchange_in(transaction& in, slot_version v, std::string_view value) {
@@ -322,22 +321,12 @@ public:
     }
 
 private:
-    static slot_snapshot read(const tiny_database& d) {
-        slot_snapshot s;
-        s.version = d.version;
-        s.value = d.value;
-        return s;
-    }
     static cas_result write(tiny_database& d, slot_version v, std::string_view value) {
-        cas_result r;
-        r.status = cas_status::conflict;
-        if (d.version == v) {
-            d.version = v + 1;
-            d.value = value;
-            r.status = cas_status::stored;
-            r.version = d.version;
+        if (d.lock.version != v) {
+            return {cas_status::conflict, 0, {}, {}};
         }
-        return r;
+        d.lock.value = value;
+        return {cas_status::stored, ++d.lock.version, {}, {}};
     }
     tiny_database* of_;
 };

@@ -23,30 +23,30 @@ enum class place { nowhere, load, compare_exchange, update_locked, anywhere };
 class valve {
 public:
     void hang_in(place where) {
-        const std::lock_guard held(lock_);
+        const std::lock_guard lock(lock_);
         hangs_ = where;
     }
     void let_go() {
         {
-            const std::lock_guard held(lock_);
+            const std::lock_guard lock(lock_);
             hangs_ = place::nowhere;
         }
         changed_.notify_all();
     }
     void pass(place where) {
-        std::unique_lock held(lock_);
+        std::unique_lock lock(lock_);
         char name[16] = "";
         ::pthread_getname_np(::pthread_self(), name, sizeof name);
         callers_.insert(name);
         const auto goes_on = [&] { return hangs_ != where && hangs_ != place::anywhere; };
         if (!goes_on()) {
             ++stuck_;
-            changed_.wait(held, goes_on);
+            changed_.wait(lock, goes_on);
             --stuck_;
         }
     }
     void stored() {
-        const std::lock_guard held(lock_);
+        const std::lock_guard lock(lock_);
         ++stored_;
     }
     int stuck() const { return read(stuck_); }
@@ -58,7 +58,7 @@ public:
 
 private:
     template <class T> T read(const T& what) const {
-        const std::lock_guard held(lock_);
+        const std::lock_guard lock(lock_);
         return what;
     }
     mutable std::mutex lock_;
