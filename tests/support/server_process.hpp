@@ -43,6 +43,12 @@ inline std::string find_program(std::initializer_list<const char*> paths) {
     return {};
 }
 
+// The arguments of a command line; none of them has a space.
+inline std::vector<std::string> words(const std::string& line) {
+    std::istringstream from(line);
+    return {std::istream_iterator<std::string>(from), {}};
+}
+
 // Returns a free port of 127.0.0.1. It is below the ports that the system assigns to clients, so
 // that it is still free when a server restarts.
 inline std::uint16_t free_port() {

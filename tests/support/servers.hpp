@@ -28,32 +28,18 @@ public:
         if (!is_available()) {
             return;
         }
-        std::vector<std::string> arguments{programs_ + "/initdb",
-                                           "-D",
-                                           data(),
-                                           "-A",
-                                           "trust",
-                                           "-E",
-                                           "UTF8",
-                                           "-U",
-                                           "postgres",
-                                           "--no-locale",
-                                           "--no-sync",
-                                           "--no-instructions"};
+        std::string init = programs_ + "/initdb -D " + data() +
+                           " -A trust -E UTF8 -U postgres --no-locale --no-sync --no-instructions";
         if (how == speed::quick) {
-            arguments.push_back("--wal-segsize=1");
+            init += " --wal-segsize=1";
         }
         if (!give_to_user(directory_.path()) ||
-            !runs({arguments, log(), user}, std::chrono::minutes(2))) {
+            !runs({words(init), log(), user}, std::chrono::minutes(2))) {
             show_log(log());
             return;
         }
-        configuration_ = "listen_addresses = '127.0.0.1'\n"
-                         "unix_socket_directories = '" +
-                         directory_.path() +
-                         "'\n"
-                         "max_connections = 200\n"
-                         "shared_buffers = 16MB\n";
+        configuration_ = "listen_addresses = '127.0.0.1'\nunix_socket_directories = '" +
+                         directory_.path() + "'\nmax_connections = 200\nshared_buffers = 16MB\n";
         if (how == speed::quick) {
             configuration_ += "fsync = off\nfull_page_writes = off\nmin_wal_size = 2MB\n";
         }
@@ -196,23 +182,15 @@ private:
 
     void start(std::uint16_t server_port, int connections) {
         port_ = free_port();
-        const std::string file = directory_.write("ini", "[databases]\n"
-                                                         "postgres = host=127.0.0.1 port=" +
-                                                             std::to_string(server_port) +
-                                                             " user=postgres dbname=postgres\n"
-                                                             "[pgbouncer]\n"
-                                                             "listen_addr = 127.0.0.1\n"
-                                                             "listen_port = " +
-                                                             std::to_string(port_) +
-                                                             "\n"
-                                                             "unix_socket_dir =\n"
-                                                             "auth_type = any\n"
-                                                             "pool_mode = transaction\n"
-                                                             "max_client_conn = 500\n"
-                                                             "default_pool_size = " +
-                                                             std::to_string(connections) +
-                                                             "\n"
-                                                             "server_login_retry = 0.1\n");
+        std::ostringstream ini;
+        ini << "[databases]\npostgres = host=127.0.0.1 port=" << server_port
+            << " user=postgres dbname=postgres\n"
+               "[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "
+            << port_
+            << "\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n"
+               "max_client_conn = 500\nserver_login_retry = 0.1\ndefault_pool_size = "
+            << connections << "\n";
+        const std::string file = directory_.write("ini", ini.str());
         process_.start({{program(), file}, log(), "postgres"});
         asks_until(std::chrono::seconds(10),
                    [this] { return !process_.is_running() || accepts(port_); });

@@ -12,12 +12,6 @@
 
 namespace test {
 
-// The arguments of a command line; none of them has a space.
-inline std::vector<std::string> words(const std::string& line) {
-    std::istringstream from(line);
-    return {std::istream_iterator<std::string>(from), {}};
-}
-
 // Sends a request to a port of 127.0.0.1. Returns the answer when it has the text `until`, when the
 // server closes the connection, or when no byte arrives for 5 s.
 inline std::string asks_port(std::uint16_t port, std::string_view request, std::string_view until) {
