@@ -12,10 +12,6 @@
 #include <support/servers.hpp>
 #include <support/servers_kv.hpp>
 
-#include <chrono>
-#include <cstdio>
-#include <string>
-
 namespace {
 
 test::crash_options by_liveness() {

@@ -18,9 +18,6 @@
 #include <support/server_process.hpp>
 #include <support/temp_directory.hpp>
 
-#include <chrono>
-#include <string>
-
 namespace {
 
 test::crash_options by_liveness() {

@@ -110,10 +110,6 @@ public:
         raise(newest_grant, fence);
         const std::int64_t now = boottime_ns();
         raise(longest_gap, now - last_grant_at.exchange(now));
-        if (const std::int64_t killed_at = holder_killed_at.exchange(0)) {
-            const std::size_t n = recoveries++;
-            recovery[n % recovery.size()] = now - killed_at;
-        }
         ++acquisitions;
     }
 
@@ -145,11 +141,7 @@ public:
 
     std::atomic<std::int64_t> newest_grant{0};
     std::atomic<std::int64_t> last_grant_at{0};
-    std::atomic<std::int64_t> longest_gap{0};      // ns from one grant to the next
-    std::atomic<std::int64_t> longest_wait{0};     // ns of one process for one grant
-    std::atomic<std::int64_t> holder_killed_at{0}; // 0: granted again since
-    std::atomic<std::size_t> recoveries{0};
-    std::array<std::atomic<std::int64_t>, 4'096> recovery{}; // ns from the kill to the next grant
+    std::atomic<std::int64_t> longest_gap{0}; // ns from one grant to the next
 
     std::atomic<std::int64_t> acquisitions{0};
     std::atomic<std::int64_t> overlaps{0};

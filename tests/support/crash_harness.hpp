@@ -117,17 +117,11 @@ struct crash_report {
     std::int64_t stale_accepted = 0;
     std::int64_t told_lost = 0;
     std::int64_t longest_gap_us = 0; // the longest time without a grant
-    std::int64_t longest_wait_us = 0;
-    std::vector<std::int64_t> recovery_us{}; // from the kill of a holder to the next grant; sorted
     std::uint32_t seed = 0;
 
     // A sentence for each broken promise. Stale writes are not included.
     std::vector<std::string> faults{};
 
-    std::int64_t recovery(double part) const {
-        const auto last = static_cast<double>(recovery_us.size() - 1);
-        return recovery_us.empty() ? 0 : recovery_us[static_cast<std::size_t>(last * part)];
-    }
     std::string summary(std::string_view name) const {
         std::ostringstream out;
         out << name << ": " << kills << " kills (" << holders_killed << " of a holder inside), "
@@ -135,8 +129,7 @@ struct crash_report {
             << " overlaps, stale writes " << stale_attempted << " attempted " << stale_accepted
             << " accepted, " << told_lost
             << " told that it was lost; longest without an acquisition " << longest_gap_us / 1'000
-            << " ms, longest wait " << longest_wait_us / 1'000 << " ms, after a holder's kill p50 "
-            << recovery(0.5) << " us p99 " << recovery(0.99) << " us; seed " << seed;
+            << " ms; seed " << seed;
         return out.str();
     }
     std::string all_faults() const {
@@ -171,7 +164,6 @@ private:
 
     bool turn(std::uint32_t kind) {
         const std::int64_t newest = arena_.newest_grant;
-        const std::int64_t asked = boottime_ns();
         bide::acquire_request request;
         request.timeout = options_.lease + options_.waiter_ttl + options_.slack;
         if (kind == 1) {
@@ -184,7 +176,6 @@ private:
             }
             return false;
         }
-        crash_arena::raise(arena_.longest_wait, boottime_ns() - asked);
 
         guard& held = *got;
         arena_.enter(me_, held.fence(), held.lane(), until(held), newest);
@@ -326,9 +317,7 @@ private:
     // Waits until the question is true, and watches the processes. If it is not true in time, ends
     // the storm.
     template <class Question> bool await(const char* what, Question question) {
-        const auto begin = std::chrono::steady_clock::now();
-        const auto end = begin + limit();
-        bool is_told = false;
+        const auto end = std::chrono::steady_clock::now() + limit();
         while (good_ && !question()) {
             for (worker& w : workers_) {
                 int status = 0;
@@ -339,10 +328,6 @@ private:
                     good_ = false;
                 }
             }
-            if (!is_told && std::chrono::steady_clock::now() > begin + std::chrono::seconds(3)) {
-                is_told = true;
-                tell(what);
-            }
             if (std::chrono::steady_clock::now() > end) {
                 fault(std::string("stuck: ") + what);
                 good_ = false;
@@ -350,26 +335,6 @@ private:
             doze(100);
         }
         return good_;
-    }
-
-    // Prints the state of a storm without progress, and how long the store took to answer.
-    void tell(const char* waiting_for) {
-        const std::int64_t before = bide::durable::boottime_ms();
-        bide::slot_ref slot = open_();
-        const auto there = slot.load();
-        const std::int64_t now = bide::durable::boottime_ms();
-        std::fprintf(stderr, "3 s of \"%s\"; order %d; processes", waiting_for,
-                     arena_->stand_still.load());
-        for (const worker& w : workers_) {
-            const auto fence = w.cell >= 0
-                                   ? arena_->cell[static_cast<std::size_t>(w.cell)].inside.load()
-                                   : std::int64_t{-1};
-            std::fprintf(stderr, " %d:%lld", static_cast<int>(w.pid),
-                         static_cast<long long>(fence));
-        }
-        std::fprintf(stderr, "; boottime %lld, read in %lld ms: %s\n", static_cast<long long>(now),
-                     static_cast<long long>(now - before),
-                     there ? there->value.c_str() : there.error().message().c_str());
     }
 
     bool await_grant_after(std::int64_t acquisitions) {
@@ -540,7 +505,6 @@ private:
         if (is_inside) {
             ++report_.holders_killed;
             before = arena_->acquisitions;
-            arena_->holder_killed_at = options_.permits == 1 ? boottime_ns() : 0;
         }
         c.is_doomed = true;
         ::kill(victim.pid, SIGKILL);
@@ -639,13 +603,6 @@ private:
         report_.stale_accepted = arena_->stale_accepted;
         report_.told_lost = arena_->told_lost;
         report_.longest_gap_us = arena_->longest_gap / 1'000;
-        report_.longest_wait_us = arena_->longest_wait / 1'000;
-        const std::size_t n = std::min<std::size_t>(arena_->recoveries, arena_->recovery.size());
-        for (std::size_t i = 0; i < n; ++i) {
-            report_.recovery_us.push_back(arena_->recovery[i] / 1'000);
-        }
-        std::sort(report_.recovery_us.begin(), report_.recovery_us.end());
-
         const auto none = [&](std::int64_t count, const std::string& what) {
             if (count != 0) {
                 fault(std::to_string(count) + " times: " + what);
