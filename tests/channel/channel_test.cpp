@@ -75,11 +75,6 @@ static_assert(std::is_same_v<decltype(any::a().async_recv().with_deadline(steady
                              limited<recv_op>>);
 static_assert(std::is_same_v<decltype(any::a().async_recv().resume_on(any::elsewhere())), recv_op>);
 
-// Coroutines that wait, in the hand of the test.
-template <class Channel> test::held send_one(Channel& ch, int value, bool& ok) {
-    const auto got = co_await ch.async_send(value);
-    ok = got.has_value();
-}
 template <class Channel> test::detached send_all(Channel& ch, int from, int to) {
     for (int i = from; i < to; ++i) {
         const auto got = co_await ch.async_send(i);
@@ -99,76 +94,6 @@ template <class Channel> test::detached recv_all(Channel& ch, ints& out) {
 }
 
 } // namespace
-
-// ---- Capacity
-
-TEST_CASE(
-    "channel: its capacity is exact, its size counts its items, and it is first in, first out",
-    "[promise.channel-capacity]") {
-    for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
-        channel ch(capacity);
-        REQUIRE(ch.capacity() == capacity);
-        for (int lap = 0; lap < 4; ++lap) {
-            REQUIRE(ch.empty());
-            const int first = lap * 10;
-            const int end = first + static_cast<int>(capacity);
-            for (int i = first; i < end; ++i) {
-                REQUIRE(ch.size() == static_cast<std::size_t>(i - first));
-                REQUIRE_FALSE(ch.is_full());
-                REQUIRE(ch.try_send(i));
-                REQUIRE_FALSE(ch.empty());
-            }
-            REQUIRE(ch.is_full());
-            REQUIRE(ch.size() == capacity);
-            REQUIRE(came_back(ch.try_send(99), errc::full, 99));
-            REQUIRE(take_all(ch) == numbers(first, end));
-            REQUIRE(is(ch.try_recv(), errc::empty));
-        }
-    }
-}
-
-// ---- No capacity
-
-TEST_CASE("channel: without a capacity it is empty and full at any time",
-          "[promise.channel-capacity]") {
-    channel ch(0);
-    const auto nothing_inside = [&] {
-        return ch.size() == 0 && ch.empty() && ch.is_full() && ch.capacity() == 0;
-    };
-    CHECK(nothing_inside());
-    CHECK(came_back(ch.try_send(1), errc::full, 1));
-    CHECK(is(ch.try_recv(), errc::empty));
-    bool ok = false;
-    auto sender = send_one(ch, 5, ok);
-    sender.start();
-    CHECK(nothing_inside());
-    CHECK(came_back(ch.try_send(1), errc::full, 1)); // another sender is no receiver
-    CHECK(ch.try_recv().value() == 5);
-    CHECK(ok);
-    CHECK(nothing_inside());
-    CHECK(is(ch.try_recv(), errc::empty));
-}
-
-// ---- Batches
-
-TEST_CASE("channel: recv_n takes the items that are there, and none if none is asked for") {
-    channel ch(3);
-    ints out{7};
-    CHECK(ch.recv_n(out, 0) == 0); // it does not wait for nothing
-    for (int i = 0; i < 3; ++i) {
-        REQUIRE(ch.try_send(i));
-    }
-    CHECK(ch.recv_n(out, 0) == 0);
-    CHECK(ch.recv_n(out, 2) == 2);
-    // A number that no memory has room for asks for what there is.
-    CHECK(ch.recv_n(out, std::numeric_limits<std::size_t>::max()) == 1);
-    REQUIRE(ch.try_send(3));
-    CHECK(ch.try_recv_n(out, std::numeric_limits<std::size_t>::max()) == 1);
-    CHECK(out == ints{7, 0, 1, 2, 3}); // behind what was there
-    ch.close();
-    CHECK(ch.recv_n(out, 2) == 0);
-    CHECK(ch.recv_n(out, 0) == 0);
-}
 
 // ---- Iteration
 
@@ -235,36 +160,6 @@ TEST_CASE("channel: a loop that ends early has received only the items that it s
     }
     CHECK(sum == 2);
     CHECK(ch.size() == 1);
-}
-
-// ---- Lifetimes
-
-TEST_CASE("channel: the items in it are destroyed with it, once") {
-    for (std::size_t capacity = 1; capacity <= 6; ++capacity) {
-        for (std::size_t inside = 0; inside <= capacity; ++inside) {
-            for (std::size_t before = 0; before <= capacity; ++before) { // where in the ring
-                for (const bool closed : {false, true}) {
-                    test::tally in;
-                    {
-                        bide::channel<test::counted_once> ch(capacity);
-                        for (std::size_t i = 0; i < before; ++i) {
-                            REQUIRE(ch.try_send(test::counted_once(in, 0)));
-                            REQUIRE(ch.try_recv());
-                        }
-                        for (std::size_t i = 0; i < inside; ++i) {
-                            REQUIRE(ch.try_send(test::counted_once(in, 1)));
-                        }
-                        if (closed) {
-                            ch.close();
-                        }
-                        REQUIRE(in.alive() == static_cast<int>(inside));
-                    }
-                    REQUIRE(in.alive() == 0);
-                    REQUIRE(in.copied == 0);
-                }
-            }
-        }
-    }
 }
 
 // ---- Stamps of 16 bits

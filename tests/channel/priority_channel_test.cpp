@@ -25,34 +25,6 @@ using tens = bide::priority_channel<int, by_tens>;
 
 } // namespace
 
-TEST_CASE("priority_channel: the greatest item comes first, and equal items in their order",
-          "[promise.priority-order]") {
-    test::jitter chance(test::run_seed());
-    tens ch(20);
-    ints model; // the next one is the first
-    bool same = true;
-    for (int i = 0; i < 20'000; ++i) {
-        if (chance.below(2) == 0) {
-            const int item = static_cast<int>(chance.below(5)) * 10 + i % 10;
-            const bool sent = ch.try_send(item).has_value();
-            same = same && sent == (model.size() < 20);
-            if (sent) {
-                model.insert(std::find_if(model.begin(), model.end(),
-                                          [&](int m) { return m / 10 < item / 10; }),
-                             item);
-            }
-        } else {
-            const auto got = ch.try_recv();
-            same = same && got.has_value() == !model.empty();
-            if (got) {
-                same = same && *got == model.front();
-                model.erase(model.begin());
-            }
-        }
-    }
-    CHECK(same);
-}
-
 TEST_CASE("priority_channel: a comparison decides, also one that std defines") {
     bide::priority_channel<std::string, std::greater<std::string>> least(3);
     for (const char* s : {"b", "a", "c"}) {
@@ -95,70 +67,6 @@ TEST_CASE("priority_channel: a comparison that is no order loses no item",
     }
     CHECK(t.alive() == 0);
     CHECK(t.copied == 0);
-}
-
-TEST_CASE("priority_channel: waiting senders go in in their order, whatever they send",
-          "[promise.priority-order]") {
-    priority ch(2);
-    send_ending waits[3];
-    REQUIRE(ch.send(5));
-    REQUIRE(ch.send(6));
-    let_go(ch.async_send(1), waits[0]);
-    let_go(ch.async_send(9), waits[1]);
-    let_go(ch.async_send(7), waits[2]);
-    CHECK(came_back(ch.try_send(8), errc::full, 8));
-    CHECK(ch.is_full());
-    CHECK(ch.recv() == 6); // the greatest of the two inside; 1 goes in
-    CHECK(is_sent(waits[0]));
-    CHECK_FALSE(waits[1].done);
-    CHECK(ch.recv() == 5); // 9 goes in
-    CHECK(ch.recv() == 9); // 7 goes in
-    CHECK(take_all(ch) == ints{7, 1});
-    CHECK(is_sent(waits[2]));
-}
-
-TEST_CASE("priority_channel: an item of a destroyed coroutine goes back before its equals",
-          "[promise.item-of-destroyed-coroutine]") {
-    test::manual_executor later;
-    tens ch(3);
-    recv_ending none[2];
-    std::size_t at = 0;
-    const auto granted = [&](int item) {
-        auto r = hold(ch.async_recv().resume_on(later), none[at++]);
-        r.start();
-        REQUIRE(ch.send(item));
-        REQUIRE(ch.empty());
-        later.drop_all();
-        return r;
-    };
-    auto second = granted(12);
-    for (const int item : {13, 25}) {
-        REQUIRE(ch.send(item));
-    }
-    second.destroy();
-    CHECK(take_all(ch) == ints{25, 12, 13});
-
-    auto third = granted(14);
-    for (const int item : {15, 16, 17}) {
-        REQUIRE(ch.send(item));
-    }
-    third.destroy(); // there is no room
-    CHECK(take_all(ch) == ints{15, 16, 17});
-}
-
-TEST_CASE("priority_channel: batches go in as far as there is room, and come out in order") {
-    priority ch(3);
-    ints five{3, 1, 4, 1, 5};
-    CHECK(ch.try_send_n(five) == 3);
-    CHECK(ch.size() == 3);
-    send_ending waits;
-    let_go(ch.async_send(9), waits);
-    ints out;
-    CHECK(ch.try_recv_n(out, 2) == 2);
-    CHECK(out == ints{4, 9}); // 9 went in when 4 had come out
-    CHECK(ch.recv_n(out, 9) == 2);
-    CHECK(out == ints{4, 9, 3, 1});
-    CHECK(ch.try_recv_n(out, 1) == 0);
 }
 
 TEST_CASE("priority_channel: a select sends to it and receives from it, and never from itself") {

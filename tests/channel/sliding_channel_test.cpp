@@ -17,23 +17,6 @@ static_assert(!sliding::is_full());
 
 } // namespace
 
-TEST_CASE("sliding_channel: a receiver gets the latest items, each once") {
-    for (std::size_t capacity = 1; capacity < 6; ++capacity) {
-        sliding ch(capacity);
-        int sent = 0;
-        for (int n = 0; n < 12; ++n) {
-            const int from = sent;
-            for (int i = 0; i < n; ++i) {
-                REQUIRE(ch.send(sent++));
-            }
-            const int first = std::max(from, sent - static_cast<int>(capacity));
-            REQUIRE(ch.size() == static_cast<std::size_t>(sent - first));
-            REQUIRE(take_all(ch) == numbers(first, sent));
-            REQUIRE(ch.empty());
-        }
-    }
-}
-
 TEST_CASE("sliding_channel: no form of send waits, and each displaces the oldest item",
           "[promise.sliding-displaces]") {
     sliding ch;
@@ -84,31 +67,6 @@ TEST_CASE("sliding_channel: replace returns the item that made room, and send de
     }
     CHECK(t.alive() == 0);
     CHECK(t.copied == 0);
-}
-
-TEST_CASE("sliding_channel: an item of a destroyed coroutine comes back as the oldest",
-          "[promise.item-of-destroyed-coroutine]") {
-    test::manual_executor later;
-    sliding ch(2);
-    recv_ending none[2];
-    std::size_t at = 0;
-    const auto granted = [&](int item) {
-        auto r = hold(ch.async_recv().resume_on(later), none[at++]);
-        r.start();
-        REQUIRE(ch.send(item));
-        REQUIRE(ch.empty());
-        later.drop_all();
-        return r;
-    };
-    auto second = granted(2);
-    CHECK(ch.send(3));
-    second.destroy();
-    CHECK(take_all(ch) == ints{2, 3});
-    auto third = granted(4);
-    CHECK(ch.send(5));
-    CHECK(ch.send(6));
-    third.destroy(); // the oldest of three
-    CHECK(take_all(ch) == ints{5, 6});
 }
 
 TEST_CASE("sliding_channel: a constructor allocates and rejects a capacity, and nothing else") {

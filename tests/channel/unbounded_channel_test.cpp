@@ -12,7 +12,6 @@ namespace {
 using bide::errc;
 using test::channel_waits::ints;
 using test::channel_waits::is;
-using test::channel_waits::take_all;
 using channel = bide::unbounded_channel<int>;
 
 struct any {
@@ -29,15 +28,6 @@ template <class T>
 constexpr int segment =
     static_cast<int>(bide::detail::basic_segment_queue<T, test::native>::segment_size);
 
-// What a coroutine received: -1, closed.
-template <class Channel> test::detached recv_into(Channel& ch, ints& out) {
-    const std::optional<int> got = co_await ch.async_recv();
-    out.push_back(got.value_or(-1));
-}
-test::held recv_later(test::manual_executor& on, channel& ch, ints& out) {
-    const std::optional<int> got = co_await ch.async_recv().resume_on(on);
-    out.push_back(got.value_or(-1));
-}
 // One that is not to go on.
 template <class T> test::held ignore(test::manual_executor& on, bide::unbounded_channel<T>& ch) {
     const std::optional<T> got = co_await ch.async_recv().resume_on(on);
@@ -96,58 +86,6 @@ TEST_CASE("unbounded_channel: its capacity is the largest, and it is never full"
     CHECK(ch.empty());
 }
 
-TEST_CASE("unbounded_channel: a batch goes in and out at once, and waiters are served first") {
-    channel ch;
-    ints first;
-    recv_into(ch, first);
-    recv_into(ch, first);
-    ints batch(static_cast<std::size_t>(3 * segment<int>));
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-        batch[i] = static_cast<int>(i);
-    }
-    CHECK(ch.try_send_n(batch) == batch.size());
-    CHECK(first == ints{0, 1});
-    CHECK(ch.size() == batch.size() - 2);
-    CHECK(ch.try_send_n(std::span<int>()) == 0);
-
-    ints out{-7};
-    CHECK(ch.recv_n(out, 0) == 0);
-    CHECK(ch.try_recv_n(out, 3) == 3);
-    CHECK(out == ints{-7, 2, 3, 4}); // behind what was there
-    CHECK(ch.recv_n(out, 1'000'000) == batch.size() - 5);
-    CHECK(out.back() == batch.back());
-    CHECK(ch.empty());
-
-    CHECK(ch.close());
-    CHECK(ch.try_send_n(batch) == 0);
-    CHECK(ch.recv_n(out, 5) == 0); // only now
-    CHECK(out.size() == batch.size() - 1);
-}
-
-TEST_CASE("unbounded_channel: items of every kind are moved, never copied, and destroyed once") {
-    test::tally t;
-    {
-        bide::unbounded_channel<test::counted_once> ch;
-        constexpr int n = 3 * segment<test::counted_once> + 1;
-        for (int i = 0; i < n; ++i) {
-            REQUIRE(ch.send(test::counted_once(t, i)));
-        }
-        CHECK(t.alive() == n);
-        for (int i = 0; i < n / 2; ++i) {
-            REQUIRE(ch.recv()->number() == i);
-        }
-        CHECK(t.alive() == n - n / 2);
-        ch.close();
-        {
-            const auto back = ch.send(test::counted_once(t, -5));
-            CHECK(back.error().value.number() == -5);
-        }
-        CHECK(t.alive() == n - n / 2); // those that are not received
-    }
-    CHECK(t.alive() == 0);
-    CHECK(t.copied == 0);
-}
-
 namespace {
 
 // Larger than a thread's stack.
@@ -198,64 +136,6 @@ TEST_CASE("unbounded_channel: where sends and receives keep up, nothing is alloc
 }
 
 // ---- Waiting
-
-TEST_CASE("unbounded_channel: a coroutine waits for a batch's first item") {
-    channel ch;
-    ints out{-1};
-    std::vector<std::size_t> counts;
-    const auto recv_n = [](channel& from, ints& to, std::size_t max,
-                           std::vector<std::size_t>& n) -> test::detached {
-        const std::size_t got = co_await from.async_recv_n(to, max);
-        n.push_back(got);
-    };
-    recv_n(ch, out, 0, counts);
-    CHECK(counts.back() == 0);
-    recv_n(ch, out, 5, counts);
-    CHECK(counts.size() == 1);
-    CHECK(ch.send(1));
-    CHECK(counts.back() == 1);
-    ints three{2, 3, 4};
-    CHECK(ch.try_send_n(three) == 3);
-    recv_n(ch, out, 2, counts);
-    CHECK(counts.back() == 2);
-    recv_n(ch, out, 9, counts);
-    CHECK(counts.back() == 1);
-    CHECK(out == ints{-1, 1, 2, 3, 4});
-    recv_n(ch, out, 9, counts);
-    ch.close();
-    CHECK(counts == std::vector<std::size_t>{0, 1, 2, 1, 0});
-}
-
-TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes back before all other "
-          "items") {
-    test::manual_executor later;
-    channel ch;
-    ints told;
-    const auto granted = [&](int item) {
-        auto r = recv_later(later, ch, told);
-        r.start();
-        REQUIRE(ch.send(item));
-        REQUIRE(ch.empty());
-        later.drop_all();
-        return r;
-    };
-
-    for (int inside = 0; inside <= segment<int>; inside += segment<int> / 4) {
-        auto third = granted(3);
-        auto fourth = granted(4);
-        for (int i = 0; i < inside; ++i) {
-            REQUIRE(ch.send(10 + i));
-        }
-        fourth.destroy();
-        third.destroy();
-        REQUIRE(ch.size() == static_cast<std::size_t>(inside + 2));
-        REQUIRE(ch.recv() == 3);
-        REQUIRE(ch.recv() == 4);
-        const ints rest = take_all(ch);
-        REQUIRE(rest.size() == static_cast<std::size_t>(inside));
-        REQUIRE((rest.empty() || (rest.front() == 10 && rest.back() == 9 + inside)));
-    }
-}
 
 TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes back unless closed or "
           "out of memory",
