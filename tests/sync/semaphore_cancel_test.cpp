@@ -34,36 +34,6 @@ test::held hold_on(test::manual_executor& e, bide::semaphore& s, what& end) {
 
 // ---- Cancellation and deadlines
 
-TEST_CASE("semaphore: 2 free, head wants 5, next wants 1: when the head goes, "
-          "the next is granted") {
-    using bide::semaphore;
-    semaphore s(2);
-    test::foreign next(s, 1);
-
-    SECTION("by cancel_acquire") {
-        test::foreign head(s, 5);
-        head.start();
-        next.start();
-        CHECK(s.waiters() == 2);
-        CHECK(head.cancel());
-        CHECK(head.wakes() == 0);
-    }
-    SECTION("by the end of its coroutine") {
-        auto head = [](semaphore& from) -> test::held {
-            const auto got = co_await from.async_acquire(5);
-        }(s);
-        head.start();
-        next.start();
-        CHECK(s.waiters() == 2);
-        head.destroy();
-    }
-
-    CHECK(next.wakes() == 1);
-    CHECK(next.outcome().has_value());
-    CHECK(s.available() == 1);
-    CHECK(s.waiters() == 0);
-}
-
 TEST_CASE("semaphore: a cancelled head passes its partial grant on",
           "[promise.giving-up-passes-on]") {
     using bide::semaphore;
@@ -84,46 +54,6 @@ TEST_CASE("semaphore: a cancelled head passes its partial grant on",
     s.release();
     CHECK(turns.entries() == counts{1, 2});
     CHECK(s.available() == 0);
-}
-
-TEST_CASE("semaphore: the part of the last waiter that is cancelled goes to the count") {
-    using bide::semaphore;
-    semaphore s(1);
-    test::foreign head(s, 5);
-    head.start();
-    s.release(2);
-    CHECK(s.available() == 0);
-    CHECK(head.cancel());
-    CHECK(s.available() == 3);
-    CHECK(s.waiters() == 0);
-    CHECK(s.try_acquire(3));
-}
-
-TEST_CASE("semaphore: a wait that is cancelled behind the head has no effect") {
-    using bide::semaphore;
-    const int leaves = GENERATE(1, 2, 3);
-    CAPTURE(leaves);
-    semaphore s(0);
-    test::journal turns;
-    test::foreign<semaphore> wakers[4] = {
-        {s, 2, turns, 0}, {s, 1, turns, 1}, {s, 1, turns, 2}, {s, 1, turns, 3}};
-    for (auto& w : wakers) {
-        w.start();
-    }
-    s.release();
-    CHECK(wakers[leaves].cancel());
-    CHECK(s.waiters() == 3);
-    CHECK(s.available() == 0);
-    s.release(3);
-    counts rest{0, 1, 2, 3};
-    rest.erase(rest.begin() + leaves);
-    CHECK(turns.entries() == rest);
-    CHECK(wakers[leaves].wakes() == 0);
-    CHECK(s.available() == 0);
-
-    CHECK_FALSE(wakers[leaves].start()); // a waiter may wait again
-    s.release();
-    CHECK(wakers[leaves].wakes() == 1);
 }
 
 TEST_CASE("semaphore: a cancel that comes after the grant fails, and the permits are kept",

@@ -19,7 +19,6 @@ static_assert(!std::is_default_constructible_v<bide::semaphore>);
 namespace {
 
 using std::chrono::steady_clock;
-using counts = std::vector<int>;
 
 constinit bide::semaphore ready_at_start(3);
 
@@ -129,104 +128,7 @@ TEST_CASE("semaphore: a count outside [0, max()] is refused and changes nothing"
     CHECK(head.is_complete() == has_waiter);
 }
 
-TEST_CASE("semaphore: forgotten permits are gone, as many as were free") {
-    bide::semaphore s(5);
-    CHECK(s.forget_permits(0) == 0);
-    CHECK(s.forget_permits(2) == 2);
-    CHECK(s.available() == 3);
-    CHECK(s.forget_permits(7) == 3);
-    CHECK(s.forget_permits(7) == 0);
-    CHECK(s.available() == 0);
-    s.release();
-    CHECK(s.forget_permits(s.max()) == 1);
-}
-
-// ---- Order and grants
-
-TEST_CASE("semaphore: a large request is served in part, and smaller requests behind it wait",
-          "[promise.no-overtaking]") {
-    using bide::semaphore;
-    semaphore s(0);
-    test::journal turns;
-    test::foreign large(s, 5, turns, 0);
-    test::foreign small(s, 1, turns, 1);
-    large.start();
-    small.start();
-    for (int i = 0; i < 2; ++i) {
-        s.release(2);
-        CHECK_FALSE(large.is_complete());
-        CHECK_FALSE(small.is_complete());
-        CHECK(s.waiters() == 2);
-        CHECK(s.available() == 0);
-    }
-    s.release(2);
-    CHECK(large.outcome().has_value());
-    CHECK(small.outcome().has_value());
-    CHECK(turns.entries() == counts{0, 1});
-    CHECK(s.available() == 0);
-}
-
-TEST_CASE("semaphore: while there are waiters no permit is free and no caller overtakes",
-          "[promise.no-overtaking]") {
-    using bide::semaphore;
-    semaphore s(2);
-    test::foreign head(s, 5);
-    head.start();
-    CHECK(s.available() == 0); // the two are the head's
-    for (int i = 0; i < 3; ++i) {
-        CHECK_FALSE(s.try_acquire());
-        CHECK_FALSE(s.try_acquire_for(0s));
-        CHECK_FALSE(s.try_acquire_for(1ms));
-        CHECK_FALSE(bide::permit(s, std::try_to_lock));
-        CHECK(s.forget_permits(1) == 0);
-        s.release();
-    }
-    CHECK(head.is_complete());
-    CHECK(s.available() == 0);
-    s.release();
-    CHECK(s.try_acquire());
-}
-
-TEST_CASE("semaphore: one release serves as many waiters as it can and keeps the rest") {
-    using bide::semaphore;
-    semaphore s(0);
-    test::journal turns;
-    test::foreign<semaphore> wakers[4] = {
-        {s, 1, turns, 0}, {s, 2, turns, 1}, {s, 3, turns, 2}, {s, 4, turns, 3}};
-    for (auto& w : wakers) {
-        w.start();
-    }
-    s.release(8);
-    CHECK(turns.entries() == counts{0, 1, 2});
-    CHECK(s.waiters() == 1);
-    CHECK(s.available() == 0);
-    s.release(7);
-    CHECK(turns.entries() == counts{0, 1, 2, 3});
-    CHECK(s.available() == 5);
-    for (const auto& w : wakers) {
-        CHECK(w.wakes() == 1);
-    }
-}
-
-TEST_CASE("semaphore: acquire(0) does not wait behind other waiters") {
-    using bide::semaphore;
-    semaphore s(0);
-    test::foreign head(s, 1);
-    head.start();
-    test::journal turns;
-    s.acquire(0);
-    CHECK(s.try_acquire(0));
-    CHECK(s.try_acquire_for(-1s, 0));
-    CHECK(s.acquire(std::stop_token(), 0));
-    test::acquire_detached(s, 0, turns, 7);
-    CHECK(turns.entries() == counts{7});
-    test::foreign none(s, 0);
-    CHECK(none.start());
-    CHECK(none.is_complete());
-    CHECK(none.wakes() == 0);
-    CHECK(s.waiters() == 1);
-    s.release();
-}
+// ---- Memory order
 
 TEMPLATE_TEST_CASE(
     "semaphore: what came before a release is seen by the waiter that it lets through",

@@ -1,7 +1,10 @@
 // Random steps on one thread, each compared with a model of a number and a list of waiters: which
 // waiters are granted, in which order, and what is left. Nothing depends on time or other threads.
 
-#include <support/sched.hpp>
+#include "support/coroutines.hpp"
+#include "support/stress.hpp"
+#include "support/test.hpp"
+#include "support/waiting.hpp"
 
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -261,7 +264,8 @@ private:
 
 } // namespace
 
-TEST_CASE("semaphore: random steps do what a number and a list would do") {
+TEST_CASE("semaphore: random steps do what a number and a list would do",
+          "[promise.no-overtaking][promise.giving-up-passes-on]") {
     const test::stress_time time;
     test::jitter chance(test::run_seed());
     std::uint64_t games = 0;
