@@ -21,7 +21,7 @@ namespace {
 
 using namespace bide;
 using std::chrono::steady_clock;
-using channel = bide::channel<int>;
+using int_channel = bide::channel<int>;
 using test::each_kind;
 using test::is_left_alone;
 using test::waiting;
@@ -34,7 +34,7 @@ template <class R> bool is(const R& got, errc why) { return !got && got.error() 
 
 TEST_CASE("select: zero, negative and past times and NaN mean one attempt") {
     using std::chrono::duration;
-    channel ch(1);
+    int_channel ch(1);
     auto late = [&](auto when) { return bide::select(on_recv(ch), on_timeout(when)).index(); };
     auto late_async = [&](auto when) {
         waiting w(bide::async_select(on_recv(ch), on_timeout(when)));
@@ -61,7 +61,7 @@ TEST_CASE("select: zero, negative and past times and NaN mean one attempt") {
 
 TEST_CASE("select: a huge time-out never ends the wait, an item does") {
     auto each = [](auto when) {
-        channel ch(1);
+        int_channel ch(1);
         bide::semaphore mark(0);
         waiting w(bide::async_select(on_recv(ch), on_timeout(when)));
         CHECK_FALSE(w.is_over());
@@ -84,7 +84,7 @@ TEST_CASE("select: a huge time-out never ends the wait, an item does") {
 }
 
 TEST_CASE("select: a time-out or a deadline is not early, and the first to come wins") {
-    channel ch(1);
+    int_channel ch(1);
     const auto check = [&](auto later, auto make) {
         auto start = steady_clock::now();
         CHECK(bide::select(later(), on_recv(ch), make(start + 15ms)).index() == 2);
@@ -107,7 +107,7 @@ TEST_CASE("select: a time-out or a deadline is not early, and the first to come 
 }
 
 TEST_CASE("select: a time from now counts from the beginning of the wait, not of the case") {
-    channel ch(1);
+    int_channel ch(1);
     auto rest = on_timeout(15ms);
     auto operation = bide::async_select(on_recv(ch), on_timeout(15ms));
     const auto made = steady_clock::now();
@@ -126,7 +126,7 @@ TEST_CASE("select: a time-out and a deadline by another clock come by that clock
     struct tag;
     using clock = test::fake_clock<tag>;
     const clock::time_point end(10s + 1ms);
-    channel ch(1);
+    int_channel ch(1);
     const auto check = [&](auto make) {
         for (const bool async : {false, true}) {
             clock::set(10s);
@@ -157,7 +157,7 @@ TEST_CASE("select: a time-out and a deadline by another clock come by that clock
 TEST_CASE("select: a clock that is set past a time-out ends the select", "[promise.time-limits]") {
     struct tag;
     using clock = test::fake_clock<tag>;
-    channel ch(1);
+    int_channel ch(1);
     const clock::time_point end(11h);
     for (const bool async : {false, true}) {
         clock::set(10h);
@@ -186,7 +186,7 @@ TEST_CASE("select: a clock that stands still does not keep another one's time-ou
     using clock = test::fake_clock<tag>;
     clock::set(10s);
     const clock::time_point never(10s + 1ms);
-    channel ch(1);
+    int_channel ch(1);
     std::size_t thread = 99;
     test::run_threads(1, [&](int) {
         thread = bide::select(on_recv(ch), on_timeout(never), on_timeout(10ms)).index();
@@ -249,7 +249,7 @@ TEST_CASE("select: a stop or a time-out after the grant changes nothing") {
 }
 
 TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") {
-    channel ch(1);
+    int_channel ch(1);
     bide::semaphore s(2);
     test::manual_executor on;
     const std::thread::id here = std::this_thread::get_id();
@@ -286,7 +286,7 @@ TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") 
 
 TEST_CASE("select: a coroutine that is destroyed while it waits leaves nothing behind") {
     std::optional<each_kind> all(std::in_place);
-    channel hand(0);
+    int_channel hand(0);
     {
         waiting w(all->async());
         waiting meets(bide::async_select(on_recv(hand), on_recv(hand)));
@@ -387,7 +387,7 @@ TEST_CASE("select: what came to a coroutine that is destroyed goes to the next, 
 }
 
 TEST_CASE("select: a select may destroy what it waited for, whatever the other side still does") {
-    using items = channel;
+    using items = int_channel;
     using bide::event;
     using bide::semaphore;
     items never(1);
@@ -428,7 +428,7 @@ TEST_CASE("select: a select may destroy what it waited for, whatever the other s
 
 TEST_CASE("select: a case of a temporary handle keeps its side of the channel open",
           "[promise.temporary-handle]") {
-    channel quiet(1);
+    int_channel quiet(1);
     auto [tx, rx] = bide::make_channel<int>(1);
     int value = 5;
     SECTION("a receiver") {
@@ -506,7 +506,7 @@ TEST_CASE("select: handles of every kind may be temporaries") {
 }
 
 TEST_CASE("select: a null pointer variable is nothing to send, a value of 0 is sent") {
-    channel ch(1);
+    int_channel ch(1);
     int value = 0;
     int* nothing = nullptr;
     CHECK_FALSE(bide::try_select(on_send(ch, nothing)).has_value());
@@ -521,7 +521,7 @@ TEST_CASE("select: a null pointer variable is nothing to send, a value of 0 is s
 
 TEST_CASE("select: get() of a case that was not chosen terminates") {
     const std::string said = test::dies([] {
-        channel ch(1);
+        int_channel ch(1);
         static_cast<void>(ch.try_send(1));
         auto got = bide::try_select(on_recv(ch), on_timeout(1h));
         static_cast<void>(got->get<1>());
@@ -532,8 +532,8 @@ TEST_CASE("select: get() of a case that was not chosen terminates") {
 
 TEST_CASE("select: destroying a channel that a select waits on terminates") {
     const std::string said = test::dies([] {
-        channel other(1);
-        std::optional<channel> ch(std::in_place, 1);
+        int_channel other(1);
+        std::optional<int_channel> ch(std::in_place, 1);
         waiting w(bide::async_select(on_recv(*ch), on_recv(other)));
         ch.reset();
     });
@@ -547,7 +547,7 @@ TEST_CASE("select: destroying a channel that a select waits on terminates") {
 
 namespace {
 
-test::held select_either(channel& ch, bide::semaphore& s, bool& ran) {
+test::held select_either(int_channel& ch, bide::semaphore& s, bool& ran) {
     const auto got = co_await bide::async_select(on_recv(ch), on_acquire(s));
     ran = got.index() < 2;
 }
@@ -556,7 +556,7 @@ test::held select_either(channel& ch, bide::semaphore& s, bool& ran) {
 
 TEST_CASE("select: a waker may destroy a select that its release has decided",
           "[promise.decided-before-wakers]") {
-    channel ch(1);
+    int_channel ch(1);
     bide::semaphore s(0);
     bool ran = false;
     std::optional<test::held> victim;
@@ -576,7 +576,7 @@ TEST_CASE("select: a waker may destroy a select that its release has decided",
 }
 
 TEST_CASE("select: a thread's select is over before the first waker of the release runs") {
-    channel ch(1);
+    int_channel ch(1);
     bide::semaphore s(0);
     struct witness {
         std::atomic<bool> over{false};
@@ -602,7 +602,7 @@ TEST_CASE("select: a thread's select is over before the first waker of the relea
 #if BIDE_TESTS_CAN_DIE
 TEST_CASE("select: a wait that cannot be one of several terminates with a message as a case") {
     const auto said = test::dies([] {
-        channel ch(1);
+        int_channel ch(1);
         auto inner = bide::async_select(on_recv(ch));
         using outcome = decltype(inner)::value_type;
         const bide::select_case<outcome> never(std::move(inner).as_case());

@@ -25,7 +25,7 @@ namespace {
 using namespace bide;
 using std::chrono::steady_clock;
 using ints = std::vector<int>;
-using channel = bide::channel<int>;
+using int_channel = bide::channel<int>;
 using other_clock = test::fake_clock<struct other_clock_tag>;
 using test::each_kind;
 using test::is_left_alone;
@@ -35,7 +35,7 @@ using test::waiting;
 // ---- The face
 
 struct any {
-    static channel& c() noexcept;
+    static int_channel& c() noexcept;
     static bide::semaphore& s() noexcept;
     static bide::event& e() noexcept;
     static int& i() noexcept;
@@ -145,7 +145,7 @@ TEST_CASE("select: closed is ready") {
 TEST_CASE("select: try_select returns nothing if no case is ready, and has no effect") {
     const int how = GENERATE(test::trying, test::trying_biased);
     each_kind all;
-    channel hand(0);
+    int_channel hand(0);
     int value = 3;
     for (int round = 0; round < 20; ++round) {
         REQUIRE_FALSE(all.run(how).has_value());
@@ -166,8 +166,8 @@ TEST_CASE("select: try_select returns nothing if no case is ready, and has no ef
 
 TEST_CASE("select: without a capacity, a try_select meets a waiting select") {
     const int how = GENERATE(test::trying, test::awaiting);
-    channel a(0);
-    channel b(0);
+    int_channel a(0);
+    int_channel b(0);
     for (int round = 0; round < 20; ++round) {
         int value = round;
         waiting receiver(a.async_recv());
@@ -232,9 +232,9 @@ TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones st
 
 TEST_CASE("select: disabled cases and time-outs change no share") {
     const int how = GENERATE(range(0, test::first_biased));
-    channel quiet(1);
+    int_channel quiet(1);
     bide::event set(true);
-    channel* const none = nullptr;
+    int_channel* const none = nullptr;
     constexpr int rounds = 5'000;
     ints hits(7);
     for (int round = 0; round < rounds; ++round) {
@@ -249,7 +249,7 @@ TEST_CASE("select: disabled cases and time-outs change no share") {
 TEST_CASE("select: a requested stop and a passed deadline have the share of a ready case",
           "[promise.select-stop-and-time]") {
     const int how = GENERATE(range(0, test::first_biased));
-    channel quiet(1);
+    int_channel quiet(1);
     bide::event set(true);
     std::stop_source stopped = test::new_stop();
     stopped.request_stop();
@@ -272,7 +272,7 @@ TEST_CASE("select: a requested stop and a passed deadline have the share of a re
 
 TEST_CASE("select: operations on one channel that stand twice are all hit over time") {
     const int how = GENERATE(range(0, test::first_biased));
-    channel ch(2);
+    int_channel ch(2);
     REQUIRE(ch.try_send(0));
     ints hits(4);
     for (int round = 0; round < 500; ++round) {
@@ -299,8 +299,8 @@ TEST_CASE("select: the biased forms take the first that can happen", "[promise.s
     const int how = GENERATE(range(test::first_biased, test::all_forms));
     for (unsigned ready = 1; ready < 16; ++ready) {
         for (int round = 0; round < 5; ++round) {
-            channel in(1);
-            channel out(1);
+            int_channel in(1);
+            int_channel out(1);
             bide::semaphore permits((ready & 4) != 0 ? 1 : 0);
             bide::event set((ready & 8) != 0);
             int value = 1;
@@ -321,7 +321,7 @@ TEST_CASE("select: the biased forms take the first that can happen", "[promise.s
 
 TEST_CASE("select: the biased forms look at stops and deadlines in their places") {
     const int how = GENERATE(range(test::first_biased, test::all_forms));
-    channel ch(1);
+    int_channel ch(1);
     std::stop_source stopped = test::new_stop();
     stopped.request_stop();
     const std::stop_token stop = stopped.get_token();
@@ -342,14 +342,14 @@ TEST_CASE("select: the biased forms look at stops and deadlines in their places"
 
 TEST_CASE("select: a case of a null pointer never happens") {
     const int how = GENERATE(range(0, test::all_forms));
-    channel* const no_channel = nullptr;
+    int_channel* const no_channel = nullptr;
     bide::semaphore* const no_semaphore = nullptr;
     bide::event* const no_event = nullptr;
-    channel ch(1);
+    int_channel ch(1);
     bide::semaphore permits(0);
     bide::event set(true);
     int value = 1;
-    auto run = [&](channel* in, channel* out, bide::semaphore* s, bide::event* e) {
+    auto run = [&](int_channel* in, int_channel* out, bide::semaphore* s, bide::event* e) {
         return select_by(how, on_recv(in), on_send(out, value), on_acquire(s), on_event(e),
                          on_timeout(0s));
     };
@@ -367,7 +367,7 @@ TEST_CASE("select: a case of a null pointer never happens") {
 }
 
 TEST_CASE("select: where all cases are disabled it waits until it is ended") {
-    channel* const none = nullptr;
+    int_channel* const none = nullptr;
     CHECK_FALSE(bide::try_select(on_recv(none)).has_value());
     CHECK_FALSE(bide::try_select_biased(on_recv(none), on_stop(std::stop_token())).has_value());
     waiting ended(bide::async_select(on_recv(none), on_recv(none)).with_timeout(1ms));
@@ -421,8 +421,8 @@ TEST_CASE("select: each case ends the wait of a thread, and only that one happen
 
 TEST_CASE("select: a close ends the wait, once, whichever case it is of") {
     for (int which = 0; which < 3; ++which) {
-        channel in(0);
-        channel out(0);
+        int_channel in(0);
+        int_channel out(0);
         bide::semaphore permits(0);
         int value = 5;
         test::manual_executor on;
@@ -465,7 +465,7 @@ TEST_CASE("select: a close ends the wait, once, whichever case it is of") {
 TEST_CASE("select: send and receive of one select on a channel without capacity do not meet each "
           "other",
           "[promise.select-meets-once]") {
-    channel hand(0);
+    int_channel hand(0);
     for (int round = 0; round < 20; ++round) {
         int value = round;
         CHECK_FALSE(bide::try_select(on_send(hand, value), on_recv(hand)).has_value());
@@ -509,8 +509,8 @@ TEST_CASE("select: send and receive of one select on a channel without capacity 
 
 TEST_CASE(
     "select: two that meet in a circle of channels match once and do not wait for each other") {
-    channel a(0);
-    channel b(0);
+    int_channel a(0);
+    int_channel b(0);
     for (int order = 0; order < 4; ++order) {
         int one_value = 1;
         int other_value = 2;
@@ -563,7 +563,7 @@ TEST_CASE("select: it waits in the queue of each case, in the order in which it 
 }
 
 TEST_CASE("select: which of two waits on one channel is served is a matter of chance, too") {
-    channel hand(0);
+    int_channel hand(0);
     ints hits(2);
     for (int round = 0; round < 200; ++round) {
         waiting w(bide::async_select(on_recv(hand), on_recv(hand)));
@@ -619,7 +619,7 @@ TEST_CASE("select: a case that is not chosen holds no permit and no item, and it
 TEST_CASE("select: what a case that is not chosen had in part goes to the waiters behind it",
           "[promise.select-one-case]") {
     bide::semaphore s(2);
-    channel ch(1);
+    int_channel ch(1);
     test::foreign next(s, 1);
     test::foreign after(s, 4);
     SECTION("by an item for a coroutine") {
@@ -669,8 +669,8 @@ TEST_CASE("select: what a case that is not chosen had in part goes to the waiter
 TEST_CASE("select: a coroutine that has not gone on yet keeps nothing of its other cases from "
           "those behind") {
     bide::semaphore s(2);
-    channel hand(0);
-    channel ch(1);
+    int_channel hand(0);
+    int_channel ch(1);
     test::manual_executor on;
     test::foreign next(s, 1);
     test::foreign after(s, 4);
@@ -721,7 +721,7 @@ TEST_CASE("select: a case that lost to another of the same semaphore frees what 
 
 TEST_CASE("select: a case of the same semaphore further back does not overtake") {
     bide::semaphore s(0);
-    channel ch(1);
+    int_channel ch(1);
     test::foreign between(s, 1);
     waiting head(bide::async_select(on_acquire(s, 2), on_recv(ch)));
     between.start();
@@ -738,7 +738,7 @@ namespace {
 // Two selects wait for `first` and then for `other`, another wait for `behind`. The selects are
 // chosen for by `other` and have not gone on when `act` does what `behind` waits for.
 template <class Make, class Behind, class Act> void pass_over(Make first, Behind behind, Act act) {
-    channel other(2);
+    int_channel other(2);
     test::manual_executor on;
     waiting left(bide::async_select(first(), on_recv(other)).resume_on(on));
     waiting left_too(bide::async_select_biased(first(), on_recv(other)).resume_on(on));
@@ -758,7 +758,7 @@ template <class Make, class Behind, class Act> void pass_over(Make first, Behind
 
 TEST_CASE("select: a grant passes over selects that have ended, to the next waiter") {
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
-    channel ch(capacity);
+    int_channel ch(capacity);
     bide::unbounded_channel<int> unbounded;
     int value = 7;
     const auto receive = [&] { return on_recv(ch); };
@@ -807,7 +807,7 @@ TEST_CASE("select: a grant passes over selects that have ended, to the next wait
 
 TEST_CASE("select: each operand is evaluated once, in every form") {
     const int how = GENERATE(range(0, test::all_forms));
-    channel ch(1);
+    int_channel ch(1);
     int value = 1;
     int asked[4] = {};
     auto count = [&asked](std::size_t which, auto& what) -> auto& {
@@ -822,12 +822,12 @@ TEST_CASE("select: each operand is evaluated once, in every form") {
 }
 
 TEST_CASE("select: an exception while a case is evaluated leaves all other cases usable") {
-    channel hand(0);
-    channel ch(1);
+    int_channel hand(0);
+    int_channel ch(1);
     bide::semaphore s(1);
     int value = 1;
     REQUIRE(ch.try_send(5));
-    auto thrower = []() -> channel& { throw std::runtime_error("evaluated"); };
+    auto thrower = []() -> int_channel& { throw std::runtime_error("evaluated"); };
     for (int round = 0; round < 3; ++round) {
         CHECK_THROWS_AS(bide::select(on_recv(ch), on_acquire(s, -1)), std::invalid_argument);
         CHECK_THROWS_AS(bide::try_select(on_send(hand, value), on_recv(ch), on_recv(thrower())),
@@ -1016,8 +1016,8 @@ TEST_CASE("select: no form allocates, with few cases or many", "[promise.no-wait
     std::stop_source stop = test::new_stop();
     const std::stop_token token = stop.get_token();
     test::service_thread(); // it is there
-    channel a(1);
-    channel b(1);
+    int_channel a(1);
+    int_channel b(1);
     bide::semaphore s(0);
     bide::semaphore more(1);
     bide::event e;
@@ -1088,8 +1088,8 @@ TEST_CASE("select: it does not say that nothing can happen while at every instan
     const int how = GENERATE(range(0, test::first_biased));
     // While the one channel still has its item, the other one gets one; then the first loses it.
     constexpr int rounds = 3'000;
-    channel first(1);
-    channel second(1);
+    int_channel first(1);
+    int_channel second(1);
     test::rendezvous both(2);
     int blind = 0;
     bool is_over = false;
@@ -1146,14 +1146,14 @@ struct acting_clock {
     inline static time_point at;
     inline static void (*act)(int look) = nullptr;
     inline static int looks = 0;
-    inline static channel* ch = nullptr;
+    inline static int_channel* ch = nullptr;
 };
 
 } // namespace
 
 TEST_CASE("select: of the same for a deadline that passes before an item goes") {
     const int how = GENERATE(range(0, test::all_forms));
-    channel ch(1);
+    int_channel ch(1);
     acting_clock::ch = &ch;
     for (int round = 0; round < 20; ++round) {
         acting_clock::at = {};
@@ -1174,7 +1174,7 @@ TEST_CASE("select: of the same for a deadline that passes before an item goes") 
 
 TEST_CASE("select: a send that finds room while the receive of its channel is queued") {
     const int how = GENERATE(range(test::first_biased, test::all_forms));
-    channel ch(1);
+    int_channel ch(1);
     int value = 2;
     acting_clock::ch = &ch;
     acting_clock::at = {};
@@ -1241,8 +1241,8 @@ TEST_CASE("select: 44 threads that each offer to send and to receive pair up exa
 }
 
 TEST_CASE("select: threads that select once each share the ready cases evenly") {
-    channel a(1);
-    channel b(1);
+    int_channel a(1);
+    int_channel b(1);
     REQUIRE((a.try_send(1) && b.try_send(2)));
     int first = 0;
     constexpr int threads = 400;

@@ -20,7 +20,7 @@ namespace {
 using namespace bide;
 using std::chrono::steady_clock;
 using ints = std::vector<int>;
-using channel = bide::channel<int>;
+using int_channel = bide::channel<int>;
 using test::is_left_alone;
 using test::waiting;
 
@@ -48,8 +48,8 @@ TEST_CASE("selector: without a case nothing can happen") {
 
 TEST_CASE("selector: it calls the handler of the case that happened, with what came of it, and of "
           "no other") {
-    channel in(3);
-    channel out(1);
+    int_channel in(3);
+    int_channel out(1);
     bide::semaphore permits(0);
     bide::event set;
     int value = 5;
@@ -96,7 +96,7 @@ TEST_CASE("selector: it calls the handler of the case that happened, with what c
 }
 
 TEST_CASE("selector: an index is a case's own until that is removed") {
-    std::deque<channel> inboxes;
+    std::deque<int_channel> inboxes;
     bide::selector any;
     int from = -1;
     for (int i = 0; i < 4; ++i) {
@@ -129,8 +129,8 @@ TEST_CASE("selector: an index is a case's own until that is removed") {
 }
 
 TEST_CASE("selector: a handler may add and remove cases, its own too") {
-    channel a(8);
-    channel b(8);
+    int_channel a(8);
+    int_channel b(8);
     for (int i = 0; i < 4; ++i) {
         REQUIRE(a.try_send(i));
         REQUIRE(b.try_send(10 + i));
@@ -156,7 +156,7 @@ TEST_CASE("selector: a handler may add and remove cases, its own too") {
 }
 
 TEST_CASE("selector: an exception of a handler leaves it usable, and its item is gone") {
-    channel in(2);
+    int_channel in(2);
     bide::semaphore permits(0);
     int got = 0;
     bide::selector any;
@@ -233,7 +233,7 @@ TEST_CASE("selector: a temporary handle is its case's, in each select, until tha
 }
 
 TEST_CASE("selector: one that must not wait, or was destroyed, leaves no trace") {
-    channel hand(0);
+    int_channel hand(0);
     bide::semaphore permits(1);
     int value = 1;
     {
@@ -254,7 +254,7 @@ TEST_CASE("selector: one that must not wait, or was destroyed, leaves no trace")
 }
 
 TEST_CASE("selector: a time-out counts from the beginning of each select") {
-    channel in(1);
+    int_channel in(1);
     int late = 0;
     bide::selector any;
     any.add(on_recv(in), [](const auto&) {});
@@ -276,7 +276,7 @@ TEST_CASE("selector: a time-out counts from the beginning of each select") {
 }
 
 TEST_CASE("selector: a thread and a coroutine wait until one of the cases happens") {
-    channel in(0);
+    int_channel in(0);
     bide::semaphore permits(0);
     bide::event set;
     std::stop_source stop = test::new_stop();
@@ -376,7 +376,7 @@ TEST_CASE("selector: an awaited one takes limits, and may be destroyed, before a
 }
 
 TEST_CASE("selector: a select allocates nothing; to add a case does") {
-    channel in(1);
+    int_channel in(1);
     bide::semaphore permits(0);
     int got = 0;
     bide::selector any;
@@ -399,7 +399,7 @@ TEST_CASE("selector: a select allocates nothing; to add a case does") {
 TEST_CASE("selector: threads with selectors over many channels take each item once") {
     constexpr int inboxes = 8;
     constexpr int each = 300;
-    std::deque<channel> all;
+    std::deque<int_channel> all;
     for (int i = 0; i < inboxes; ++i) {
         all.emplace_back(static_cast<std::size_t>(i % 3));
     }
@@ -412,7 +412,7 @@ TEST_CASE("selector: threads with selectors over many channels take each item on
                     all[static_cast<std::size_t>((n + t) % inboxes)].send(t * each * inboxes + n));
             }
             if (--sending == 0) {
-                for (channel& inbox : all) {
+                for (int_channel& inbox : all) {
                     inbox.close();
                 }
             }
@@ -421,7 +421,7 @@ TEST_CASE("selector: threads with selectors over many channels take each item on
         bide::selector any;
         ints& mine = got[static_cast<std::size_t>(t - 2)];
         bool ended = false;
-        for (channel& inbox : all) {
+        for (int_channel& inbox : all) {
             any.add(on_recv(inbox), [&](std::optional<int> item) {
                 ended = !item;
                 if (item) {
