@@ -24,8 +24,8 @@ namespace {
 
 // ---- The books
 
-// Holders of some of `all` shares. Holders of all write plain data, which the others read: a hole in the
-// exclusion is a wrong sum, and a race to a sanitizer.
+// Counts the shares that are held, of which there are `all`. A thread that holds all of them writes plain
+// data, and a thread that holds fewer reads it: if both are inside, a sum is wrong and a sanitizer sees a race.
 class books {
 public:
     explicit books(std::ptrdiff_t shares) : all(shares) {}

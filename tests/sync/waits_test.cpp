@@ -70,14 +70,16 @@ struct closed {
 
 bool are_asleep(int n) { return test::are_asleep<test::native>(n); }
 
-// A thread's wait, by one of four ways. Returns true if it came through, and has left.
+// A thread's wait, by one of eight ways. Returns true if it came through, and has left.
+constexpr int ways = 8;
 bool visit(any_wait& w, int way, std::stop_token never) {
     bool through = true;
     switch (way) {
     case 0: w.wait(); break;
     case 1: through = w.wait_for(1h); break;
     case 2: through = w.wait_until(steady_clock::now() + 1h); break;
-    default: through = w.wait(never) == wait_end::through; break;
+    case 3: through = w.wait(never) == wait_end::through; break;
+    default: through = w.wait_for_ever(way - 4); break;
     }
     if (through) {
         w.leave();
@@ -96,7 +98,7 @@ TEST_CASE("wait: if it can end at once it does, whatever its stop and its time s
     CHECK_FALSE(w->is_open());
     w->open();
     CHECK(w->is_open());
-    for (int way = 0; way < 4; ++way) {
+    for (int way = 0; way < ways; ++way) {
         CHECK(visit(*w.it, way, stop.get_token()));
     }
     CHECK(w->attempts_in_no_time() == any_wait::all_attempts);
@@ -113,18 +115,19 @@ TEST_CASE("wait: if it can end at once it does, whatever its stop and its time s
     CHECK(w->is_open());
 }
 
-TEST_CASE("wait: the opening lets every waiter through, of every kind") {
+TEST_CASE("wait: the opening lets every waiter through, of every kind and with a huge time-out",
+          "[promise.time-limits]") {
     const closed w(each_kind());
     CAPTURE(w.of.name, w.number);
     std::stop_source never;
     test::journal turns;
     std::atomic<wait_end> ends[2] = {};
-    bool good[4] = {};
+    bool good[ways] = {};
     for (int i = 0; i < 3; ++i) {
         w->note_turn(turns, i);
     }
-    test::team threads(4, [&](int i) { good[i] = visit(*w.it, i, never.get_token()); });
-    REQUIRE(are_asleep(4));
+    test::team threads(ways, [&](int i) { good[i] = visit(*w.it, i, never.get_token()); });
+    REQUIRE(are_asleep(ways));
     w->note_stopped(never.get_token(), ends[0]);
     w->note_late(1h, ends[1]);
     w->note_turn(turns, 3);
@@ -136,7 +139,7 @@ TEST_CASE("wait: the opening lets every waiter through, of every kind") {
     REQUIRE((test::has_ended(ends[0]) && test::has_ended(ends[1])));
     CHECK(ends[0] == wait_end::through);
     CHECK(ends[1] == wait_end::through);
-    CHECK(std::count(good, good + 4, true) == 4);
+    CHECK(std::count(good, good + ways, true) == ways);
     CHECK(test::eventually([&] { return w->is_open(); }));
     CHECK(w->all_have_left());
 }
@@ -232,20 +235,6 @@ TEST_CASE("wait: a time-out is not early, by its own clock, and has no effect") 
     CHECK_FALSE(w->is_open());
     w->open();
     CHECK(w->is_open());
-}
-
-TEST_CASE("wait: a huge time-out never ends it, the opening does", "[promise.time-limits]") {
-    const closed w(each_kind());
-    CAPTURE(w.of.name, w.number);
-    bool got[4] = {};
-    test::team waiting(4, [&](int i) {
-        got[i] = w->wait_for_ever(i);
-        w->leave();
-    });
-    REQUIRE(are_asleep(4));
-    w->open();
-    waiting.join();
-    CHECK(std::count(got, got + 4, true) == 4);
 }
 
 // ---- Stops
