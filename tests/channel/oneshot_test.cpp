@@ -534,10 +534,10 @@ TEST_CASE("oneshot: whatever both ends do at once, a sent value is received or d
     int received = 0;
     int came_back = 0;
     const std::int64_t enough = test::native::now() + 2'000'000'000;
-    const auto is_enough = [&] {
-        return test::native::now() > enough && received > 0 && came_back > 0;
+    const auto is_left = [&] { // on a busy machine few rounds fit into the time
+        return test::native::now() < enough || received == 0 || came_back == 0;
     };
-    for (std::uint32_t round = 0; round < 2'000 && !is_enough(); ++round) {
+    for (std::uint32_t round = 0; round < 2'000 && is_left(); ++round) {
         auto ends = bide::oneshot<test::counted_once, platform>();
         std::stop_source stop = test::new_stop();
         bool sent = false;

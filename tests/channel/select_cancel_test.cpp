@@ -201,51 +201,44 @@ TEST_CASE("select: a clock that stands still does not keep another one's time-ou
 // ---- Limits of the whole, and where it goes on
 
 TEST_CASE("select: a stop or a time-out after the grant changes nothing") {
-    const auto shown_in = [](std::chrono::milliseconds time) {
-        channel ch(1);
-        channel other(1);
-        bide::semaphore s(0);
-        test::manual_executor on;
-        std::stop_source stop = test::new_stop();
-        std::stop_source case_stop = test::new_stop();
-        auto select = [&] {
-            return bide::async_select(on_recv(ch), on_recv(other), on_acquire(s),
-                                      on_stop(case_stop.get_token()), on_timeout(time))
-                .with_stop(stop.get_token())
-                .with_timeout(time)
-                .resume_on(on);
-        };
-        const auto start = steady_clock::now();
-        waiting item(select());
-        waiting permit(select());
-        REQUIRE(ch.try_send(1));
-        s.release();
-        if (steady_clock::now() > start + time) {
-            // The machine was busy: the time-outs may have come first.
-            REQUIRE(test::eventually([&] {
-                on.run_all();
-                return item.is_over() && permit.is_over();
-            }));
-            return false;
-        }
-        REQUIRE(ch.try_send(2)); // for others
-        stop.request_stop();
-        case_stop.request_stop();
-        ch.close();
-        s.close();
-        test::eventually([&] { return steady_clock::now() > start + 2 * time; });
-        test::service_thread(); // which has fired all that was due
-        CHECK(on.run_all() == 2);
-        REQUIRE(item.is_over());
-        REQUIRE(permit.is_over());
-        REQUIRE(item.got().has_value());
-        REQUIRE(permit.got().has_value());
-        CHECK(item.got()->get<0>() == 1);
-        CHECK(permit.got()->get<2>().has_value());
-        CHECK(ch.try_recv().value() == 2);
-        return true;
+    struct tag;
+    using clock = test::fake_clock<tag>;
+    clock::set(10s);
+    const clock::time_point end(10s + 1ms);
+    int_channel ch(1);
+    int_channel other(1);
+    bide::semaphore s(0);
+    test::manual_executor on;
+    std::stop_source stop = test::new_stop();
+    std::stop_source case_stop = test::new_stop();
+    auto select = [&] {
+        return bide::async_select(on_recv(ch), on_recv(other), on_acquire(s),
+                                  on_stop(case_stop.get_token()), on_timeout(end))
+            .with_stop(stop.get_token())
+            .with_deadline(end)
+            .resume_on(on);
     };
-    REQUIRE(test::in_some_time(20ms, shown_in));
+    waiting item(select());
+    waiting permit(select());
+    REQUIRE(ch.try_send(1));
+    s.release();
+    REQUIRE(ch.try_send(2)); // for others
+    const auto start = steady_clock::now();
+    clock::set(11s);
+    stop.request_stop();
+    case_stop.request_stop();
+    ch.close();
+    s.close();
+    test::eventually([&] { return steady_clock::now() > start + 25ms; });
+    test::service_thread(); // which has fired all that was due
+    CHECK(on.run_all() == 2);
+    REQUIRE(item.is_over());
+    REQUIRE(permit.is_over());
+    REQUIRE(item.got().has_value());
+    REQUIRE(permit.got().has_value());
+    CHECK(item.got()->get<0>() == 1);
+    CHECK(permit.got()->get<2>().has_value());
+    CHECK(ch.try_recv().value() == 2);
 }
 
 TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") {

@@ -583,17 +583,13 @@ TEMPLATE_TEST_CASE("condition_variable: once notified, no stop and no time-out c
     std::stop_source stop;
     std::atomic<what> ended[2] = {};
     bool in_time = false;
-    std::atomic<bool> is_over{false};
     note_stopped(g, stop.get_token(), ended[0]);
     note_late(g, until, ended[1]);
     test::team thread(1, [&](int) {
         typename TestType::lock lock(g.mutex);
-        in_time = g.changed.wait_for(lock, 30ms);
-        is_over = true;
+        in_time = g.changed.wait_until(lock, until);
     });
-    REQUIRE(test::eventually(
-        [&] { return is_over || test::observing<typename TestType::base>::asleep.load() == 1; }));
-    bool notified = false;
+    REQUIRE(test::are_asleep<typename TestType::base>(1));
     {
         const std::lock_guard lock(g.mutex);
         g.changed.notify_all();
