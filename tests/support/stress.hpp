@@ -11,8 +11,8 @@
 
 namespace test {
 
-// How long a stress test goes on: BIDE_STRESS_MS milliseconds, 500 where it is not set. For whoever asks
-// first there is time left: a test goes on once at least, however late its threads begin.
+// How long a stress test goes on: BIDE_STRESS_MS milliseconds, 500 where it is not set. The first look
+// finds time left: a test goes on once at least, however late its threads begin.
 class stress_time {
 public:
     stress_time() : end_(std::chrono::steady_clock::now() + length()) {}
