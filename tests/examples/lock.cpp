@@ -11,37 +11,11 @@
 //   electing   `elect` is the same in a loop: a leader that lost the lock waits for it again
 //   fencing    the resource that the command writes to can refuse a token that is smaller than the
 //              largest it has seen; that protects it even if a machine was suspended
-#include "lock_admin.hpp"
-#include "lock_command_line.hpp"
 #include "lock_descriptor.hpp"
-#include "lock_options.hpp"
-#include "lock_process.hpp"
-#include "lock_store.hpp"
 
-#include <bide/core/result.hpp>
-#include <bide/durable/durable_semaphore.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/version.hpp>
-
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
-#include <new>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <utility>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace {
 
@@ -382,7 +356,7 @@ int run_action(const options& o, inbox& events, const inheritance& inherited) {
     // A call that hangs may use it until the process ends.
     auto& lock = *new bide::durable_semaphore(open_slot(o), o.permits, durable_options_of(o));
     const administration by{o, lock, events};
-    descriptor_lock descriptor(o, lock, events);
+    descriptor_lock descriptor(by);
     switch (o.action) {
     case does::inspect: return inspect(by);
     case does::watch: return watch(by);

@@ -3,30 +3,12 @@
 
 // bide-lock inspect, list, watch, release, resize and repair.
 
-#include "lock_options.hpp"
 #include "lock_store.hpp"
 
 #include <bide/durable/admin.hpp>
-#include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
-
-#include <chrono>
-#include <csignal>
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
-#include <poll.h>
-#include <pwd.h>
-#include <unistd.h>
 
 namespace lock_parts {
 
@@ -134,12 +116,14 @@ struct administration {
     bide::durable_semaphore& lock;
     inbox& events;
 
-    // The answer of call(), or a failure.
+    // Throws: failure, if the answer of call() is an error.
     template <class Call> auto ask(Call call) const {
-        auto answer = answer_of(o, events, std::move(call));
+        return checked(answer_of(o, events, std::move(call)));
+    }
+    template <class Answer> auto checked(Answer answer) const {
         if (!answer)
             throw failure{status_of(answer.error()), words_of(o, lock, answer.error())};
-        return std::move(*answer);
+        return *std::move(answer);
     }
     std::optional<inspection> look() const {
         return ask([&lock = lock] { return lock.inspect(); });

@@ -3,25 +3,6 @@
 
 #include "lock_options.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <getopt.h>
-#include <grp.h>
-#include <pwd.h>
-#include <sysexits.h>
-
 namespace lock_parts {
 
 // ---- Parses bide-lock's command line, by the table below.

@@ -5,21 +5,10 @@
 // lock's .bide.lock file. The mark of the grant is a lock of that open file, which the shell and
 // bide-lock share. So the grant lasts until the last process has closed it.
 
+#include "lock_admin.hpp"
 #include "lock_command_line.hpp"
-#include "lock_store.hpp"
 
-#include <bide/durable/durable_semaphore.hpp>
-#include <bide/durable/process.hpp>
-#include <bide/durable/slots/file.hpp>
 #include <bide/durable/ticket.hpp>
-
-#include <climits>
-#include <optional>
-#include <string>
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace lock_parts {
 
@@ -59,8 +48,7 @@ inline void parser::find_descriptor() {
 
 class descriptor_lock {
 public:
-    descriptor_lock(const options& o, bide::durable_semaphore& lock, inbox& events)
-        : o_(o), lock_(lock), events_(events) {}
+    explicit descriptor_lock(const administration& by) : by_(by), o_(by.o) {}
 
     // acquire(): returns a guard, or throws.
     template <class Acquire> int take(Acquire acquire) {
@@ -73,8 +61,7 @@ public:
         try {
             auto held = acquire();
             const auto fence = held.fence(), lane = held.lane();
-            if (const auto left = held.hand_over(); !left)
-                throw failure{status_of(left.error()), words_of(o_, lock_, left.error())};
+            by_.checked(held.hand_over());
             return print(fence, lane);
         } catch (...) {
             drop_marks();
@@ -89,9 +76,7 @@ public:
             t.nonce = mine->nonce;
             t.weight = mine->weight;
             t.fence = mine->fence;
-            const auto done = answer_of(o_, events_, [this, t] { return lock_.release(t); });
-            if (!done)
-                throw failure{status_of(done.error()), words_of(o_, lock_, done.error())};
+            by_.ask([&lock = by_.lock, t] { return lock.release(t); });
             if (o_.verbose)
                 complain(o_.name + ": released");
         }
@@ -104,12 +89,10 @@ public:
 private:
     // The grant that the descriptor holds.
     std::optional<bide::durable::holder> find() {
-        const auto seen = answer_of(o_, events_, [this] { return lock_.inspect(); });
-        if (!seen)
-            throw failure{status_of(seen.error()), words_of(o_, lock_, seen.error())};
+        const auto seen = by_.look();
         const bide::file_slot slot(file_of(o_));
-        if (*seen)
-            for (const auto& h : (*seen)->live.holders)
+        if (seen)
+            for (const auto& h : seen->live.holders)
                 if (h.from.pid == 0 && slot.has_mark(o_.descriptor, h.from.mark))
                     return h;
         return std::nullopt;
@@ -130,9 +113,8 @@ private:
         return 0;
     }
 
+    const administration& by_;
     const options& o_;
-    bide::durable_semaphore& lock_;
-    inbox& events_;
 };
 
 } // namespace lock_parts

@@ -1,28 +1,9 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_OPTIONS_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_OPTIONS_HPP
 
-#include <algorithm>
-#include <cctype>
-#include <cerrno>
-#include <charconv>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
+#include "lock_standard.hpp"
 
 #include <nlohmann/json.hpp>
-
-#include <poll.h>
-#include <sys/types.h>
-#include <sysexits.h>
-#include <unistd.h>
 
 namespace lock_parts {
 

@@ -23,86 +23,49 @@
 #include <bide/durable/slots/etcd.hpp>
 #endif
 
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
-#include <future>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
-#include <fcntl.h>
-#include <fnmatch.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 namespace lock_parts {
 
 // ---- Maps --slot to a slot, its names and its files, and an error to an exit status. A database is
 // supported if the program was built with its client.
 
+template <class Code> struct status_row {
+    int status;
+    std::initializer_list<Code> codes;
+};
+template <class Code> int status_in(std::initializer_list<status_row<Code>> table, Code code) {
+    for (const auto& [status, codes] : table)
+        if (std::find(codes.begin(), codes.end(), code) != codes.end())
+            return status;
+    return EX_UNAVAILABLE;
+}
+
 inline int status_of(const std::error_code& error) {
-    if (error.category() == bide::durable_category()) {
-        switch (static_cast<bide::durable_errc>(error.value())) {
-        case bide::durable_errc::corrupt_record:
-        case bide::durable_errc::unsupported_record_version: return EX_DATAERR;
-        case bide::durable_errc::permits_mismatch:
-        case bide::durable_errc::clock_mismatch: return EX_CONFIG;
-        case bide::durable_errc::too_heavy:
-        case bide::durable_errc::invalid_argument: return EX_USAGE;
-        case bide::durable_errc::unsupported_filesystem: return EX_NOINPUT;
-        case bide::durable_errc::too_large: return EX_IOERR;
-        case bide::durable_errc::lock_lost: return EX_TEMPFAIL;
-        default: return EX_UNAVAILABLE;
-        }
-    }
+    using code = bide::durable_errc;
+    if (error.category() == bide::durable_category())
+        return status_in<code>(
+            {{EX_DATAERR, {code::corrupt_record, code::unsupported_record_version}},
+             {EX_CONFIG, {code::permits_mismatch, code::clock_mismatch}},
+             {EX_USAGE, {code::too_heavy, code::invalid_argument}},
+             {EX_NOINPUT, {code::unsupported_filesystem}},
+             {EX_IOERR, {code::too_large}},
+             {EX_TEMPFAIL, {code::lock_lost}}},
+            static_cast<code>(error.value()));
 #if defined(BIDE_LOCK_HAS_SQLITE)
-    if (error.category() == bide::sqlite_category()) {
-        switch (error.value() & 0xff) {
-        case SQLITE_CANTOPEN:
-        case SQLITE_PERM:
-        case SQLITE_READONLY: return EX_NOINPUT;
-        case SQLITE_CORRUPT:
-        case SQLITE_NOTADB: return EX_DATAERR;
-        case SQLITE_FULL: return EX_CANTCREAT;
-        case SQLITE_IOERR: return EX_IOERR;
-        default: return EX_UNAVAILABLE;
-        }
-    }
+    if (error.category() == bide::sqlite_category())
+        return status_in<int>({{EX_NOINPUT, {SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_READONLY}},
+                               {EX_DATAERR, {SQLITE_CORRUPT, SQLITE_NOTADB}},
+                               {EX_CANTCREAT, {SQLITE_FULL}},
+                               {EX_IOERR, {SQLITE_IOERR}}},
+                              error.value() & 0xff);
 #endif
-    switch (error.default_error_condition().value()) { // an errno in most cases
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE: return EX_OSERR;
-    case EROFS:
-    case ENOSPC: return EX_CANTCREAT;
-    case ENOENT:
-    case ENOTDIR:
-    case EISDIR:
-    case ELOOP:
-    case EMLINK:
-    case EXDEV:
-    case ENAMETOOLONG:
-    case EINVAL:
-    case EOPNOTSUPP:
-    case ENOSYS:
-    case EACCES:
-    case EPERM: return EX_NOINPUT;
-    case EIO: return EX_IOERR;
-    case EPROTO: return EX_PROTOCOL;
-    default: return EX_UNAVAILABLE;
-    }
+    return status_in<int>({{EX_OSERR, {ENOMEM, EMFILE, ENFILE}},
+                           {EX_CANTCREAT, {EROFS, ENOSPC}},
+                           {EX_NOINPUT,
+                            {ENOENT, ENOTDIR, EISDIR, ELOOP, EMLINK, EXDEV, ENAMETOOLONG, EINVAL,
+                             EOPNOTSUPP, ENOSYS, EACCES, EPERM}},
+                           {EX_IOERR, {EIO}},
+                           {EX_PROTOCOL, {EPROTO}}},
+                          error.default_error_condition().value()); // an errno in most cases
 }
 
 #if defined(BIDE_LOCK_HAS_REDIS)
