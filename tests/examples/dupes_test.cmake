@@ -210,22 +210,15 @@ expect 0 "$DUPES" odd
 for name in 'bell\007' 'red\033[31m' 'tab\011' 'line\nfeed'; do says out "  - odd/$name"; done
 ]==])
 
-case("counts a file once, however often it is found" [==[
+case("counts a file once, however often it is found, and prints only the summary on request" [==[
 expect 0 "$DUPES" --summary tree tree tree/sub
 grep -E '^(files|bytes|duplicates|wasted) ' out | diff expected.summary - || fail "counted twice"
-]==])
-
-case("prints only the summary on request" [==[
-expect 0 "$DUPES" --summary tree
 [ "$(wc -l < out)" = 6 ] || fail "not the six lines of a summary"
 ]==])
 
-case("prints no progress into a pipe" [==[
+case("prints no progress into a pipe, but on a terminal" [==[
 "$DUPES" tree 2>&1 | tr '\r\033' '##' > piped
 if grep -q '#' piped; then fail "terminal control in a pipe"; fi
-]==])
-
-case("shows progress on a terminal" [==[
 script --version 2>&1 | grep -q util-linux || { echo "not checked: no script(1)"; exit 0; }
 script -qec "'$DUPES' --summary tree" /dev/null < /dev/null | tr '\r' '#' > typed
 says typed ' MB read, '
