@@ -1,20 +1,9 @@
 // Objects in known states, for a debugger, which stops at stop_here(): gdb_test.sh. Each thread and each task
 // is in its queue before the next one begins, so that all states are known.
 
-#include <bide/bide.hpp>
+#include "../support/standard.hpp"
 
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <bide/bide.hpp>
 
 // ---- Without waiters
 

@@ -1,16 +1,10 @@
 // Reaches each probe of BIDE_USDT: probes_test.sh.
 
 #define BIDE_USDT 1
-#include <bide/bide.hpp>
 
-#include <chrono>
-#include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <thread>
-#include <utility>
+#include "../support/standard.hpp"
+
+#include <bide/bide.hpp>
 
 bide::semaphore permits(0);
 bide::adaptive_mutex adaptive;
