@@ -80,8 +80,9 @@ struct counted_handler {
     template <class... Values> void operator()(Values&&...) const { ++*calls; }
 };
 
-// A handler with an executor, an allocator and a slot of its own.
+// A handler with an allocator of its own.
 struct memory {
+    std::function<void()> on_allocation = [] {};
     std::atomic<int> live{0};
     std::atomic<int> made{0};
 };
@@ -91,6 +92,7 @@ template <class T> struct counting_allocator {
     explicit counting_allocator(memory* m) noexcept : of(m) {}
     template <class U> counting_allocator(const counting_allocator<U>& o) noexcept : of(o.of) {}
     T* allocate(std::size_t n) {
+        of->on_allocation();
         ++of->made;
         ++of->live;
         return std::allocator<T>().allocate(n);
@@ -103,14 +105,13 @@ template <class T> struct counting_allocator {
         return of == o.of;
     }
 };
-template <class F> struct frugal_handler {
+struct frugal_handler {
     using allocator_type = counting_allocator<std::byte>;
     memory* of;
-    F f;
+    int* left; // what is allocated when the handler is called
     allocator_type get_allocator() const noexcept { return allocator_type(of); }
-    template <class... Args> void operator()(Args&&... args) { f(std::forward<Args>(args)...); }
+    void operator()(error_code, const bide::permit&) const { *left = of->live; }
 };
-template <class F> frugal_handler<F> with_memory(memory& m, F f) { return {&m, std::move(f)}; }
 
 } // namespace
 
@@ -162,8 +163,7 @@ TEST_CASE("asio: all memory is of the handler's allocator, and free when the han
     bide::semaphore none(0);
     memory used;
     int left = -1;
-    async_await(io, none.async_acquire(),
-                with_memory(used, [&](error_code, bide::permit) { left = used.live; }));
+    async_await(io, none.async_acquire(), frugal_handler{&used, &left});
     CHECK(used.made == 2);
     none.release();
     run(io);

@@ -279,61 +279,38 @@ TEST_CASE("asio: the end of the context races releases, and no permit is lost",
     }
 }
 
-namespace {
-
-// Stops the first thread that allocates a turn, in the middle of its post.
-struct slow_memory {
-    bide::event entered;
-    bide::event proceed;
-    std::atomic<bool> destroyed{false}; // the context
-    std::atomic<bool> was_late{false};
-    std::atomic<bool> armed{false};
-};
-template <class T> struct slow_allocator {
-    using value_type = T;
-    slow_memory* of;
-    explicit slow_allocator(slow_memory* m) noexcept : of(m) {}
-    template <class U> slow_allocator(const slow_allocator<U>& o) noexcept : of(o.of) {}
-    T* allocate(std::size_t n) {
-        if (of->armed.exchange(false)) {
-            of->entered.set();
-            of->proceed.wait();
-            of->was_late = of->destroyed.load();
-        }
-        return std::allocator<T>().allocate(n);
-    }
-    void deallocate(T* p, std::size_t n) noexcept { std::allocator<T>().deallocate(p, n); }
-    template <class U> bool operator==(const slow_allocator<U>& o) const noexcept {
-        return of == o.of;
-    }
-};
-struct slow_handler {
-    using allocator_type = slow_allocator<std::byte>;
-    slow_memory* of;
-    allocator_type get_allocator() const noexcept { return allocator_type(of); }
-    void operator()(error_code, bide::permit) const {}
-};
-
-} // namespace
-
+// The first thread that allocates a turn stops in the middle of its post.
 TEST_CASE("asio: the end of the context waits for a release that is about to post to it") {
     auto io = std::make_unique<net::io_context>();
     bide::semaphore permits(0);
-    slow_memory memory;
-    async_await(*io, permits.async_acquire(), slow_handler{&memory});
-    memory.armed = true;
+    bide::event entered;
+    bide::event proceed;
+    std::atomic<bool> armed{false};
+    std::atomic<bool> destroyed{false}; // the context
+    std::atomic<bool> was_late{false};
+    memory slow;
+    slow.on_allocation = [&] {
+        if (armed.exchange(false)) {
+            entered.set();
+            proceed.wait();
+            was_late = destroyed.load();
+        }
+    };
+    int left = 0;
+    async_await(*io, permits.async_acquire(), frugal_handler{&slow, &left});
+    armed = true;
     std::thread releases([&] { permits.release(); });
-    REQUIRE(memory.entered.wait_for(test::patience));
+    REQUIRE(entered.wait_for(test::patience));
     std::thread destroys([&] {
         io.reset();
-        memory.destroyed = true;
+        destroyed = true;
     });
     // Time to go wrong; the right order does not depend on it.
-    test::eventually([&] { return memory.destroyed.load(); }, 50ms);
-    memory.proceed.set();
+    test::eventually([&] { return destroyed.load(); }, 50ms);
+    proceed.set();
     releases.join();
     destroys.join();
-    CHECK_FALSE(memory.was_late);
+    CHECK_FALSE(was_late);
     CHECK(permits.available() == 1);
 }
 
@@ -488,95 +465,6 @@ TEST_CASE("asio: the operator || of Asio cancels the wait that comes second") {
     run(io);
     CHECK(winner == 1);
     CHECK(none.waiters() == 0);
-}
-
-// ---- An echo server whose connections share a semaphore, a channel and a mutex with threads
-
-namespace {
-
-struct server_state {
-    bide::semaphore limit{2};
-    bide::channel<std::string> log{4};
-    bide::mutex guard;
-    // Under `guard`:
-    int served = 0, read = 0, now = 0, most = 0;
-};
-
-net::awaitable<void> serve(tcp::socket peer, server_state& all) {
-    const bide::permit one = co_await async_await(all.limit.async_acquire(), net::use_awaitable);
-    {
-        const auto lock = co_await async_await(all.guard.async_lock(), net::use_awaitable);
-        all.most = (std::max)(all.most, ++all.now);
-    }
-    std::array<char, 64> room{};
-    std::size_t got = 0;
-    std::string line;
-    try {
-        for (;;) {
-            got = co_await peer.async_read_some(net::buffer(room), net::use_awaitable);
-            line.append(room.data(), got);
-            co_await net::async_write(peer, net::buffer(room, got), net::use_awaitable);
-        }
-    } catch (const system_error&) { // the client has left
-    }
-    static_cast<void>(
-        co_await async_await(all.log.async_send(std::move(line)), net::use_awaitable));
-    const auto lock = co_await async_await(all.guard.async_lock(), net::use_awaitable);
-    --all.now;
-    ++all.served;
-}
-
-net::awaitable<void> accept(tcp::acceptor& from, server_state& all, int count) {
-    for (int i = 0; i < count; ++i) {
-        tcp::socket peer = co_await from.async_accept(net::use_awaitable);
-        net::co_spawn(from.get_executor(), serve(std::move(peer), all), net::detached);
-    }
-}
-
-} // namespace
-
-TEST_CASE("asio: connections share a semaphore, a channel and a mutex with threads") {
-    constexpr int clients = 8;
-    net::io_context io;
-    server_state all;
-    tcp::acceptor acceptor(io, {net::ip::address_v4::loopback(), 0});
-    const auto where = acceptor.local_endpoint();
-    net::co_spawn(io, accept(acceptor, all, clients), net::detached);
-    std::vector<std::string> logged;
-    std::array<std::string, clients> echoed;
-    test::run_threads(clients + 3, [&](int i) {
-        if (i == clients) {
-            while (logged.size() < clients) {
-                logged.push_back(*all.log.recv());
-                const std::lock_guard lock(all.guard);
-                ++all.read;
-            }
-        } else if (i > clients) {
-            io.run(); // two threads
-        } else {
-            net::io_context mine;
-            tcp::socket to(mine);
-            to.connect(where);
-            const std::string text(static_cast<std::size_t>(i + 1), 'x');
-            net::write(to, net::buffer(text));
-            std::string& back = echoed[static_cast<std::size_t>(i)];
-            back.resize(text.size());
-            net::read(to, net::buffer(back));
-        }
-    });
-    std::size_t bytes = 0;
-    for (const std::string& line : logged) {
-        bytes += line.size();
-    }
-    CHECK(bytes == clients * (clients + 1) / 2);
-    CHECK(logged.size() == clients);
-    CHECK(all.served == clients);
-    CHECK(all.read == clients);
-    CHECK(all.most <= 2);
-    CHECK(all.limit.available() == 2);
-    for (std::size_t i = 0; i < clients; ++i) {
-        CHECK(echoed[i] == std::string(i + 1, 'x'));
-    }
 }
 
 // ---- Memory runs out when an operation begins
