@@ -1,5 +1,5 @@
 // Coroutine types of other libraries await what bide has, without an adapter. The types here are built as
-// those of cppcoro and of TooManyCooks are; the third one is what a user writes in twenty lines.
+// those of cppcoro and of TooManyCooks are. core/async_op_resume_test.cpp has promises that name an executor.
 
 #include "support/coroutines.hpp"
 #include "support/test.hpp"
@@ -157,23 +157,6 @@ private:
 
 } // namespace pooled
 
-// ---- One of a user, which names its executor, so that bide resumes it there.
-
-struct job {
-    job() noexcept {}
-    struct promise_type {
-        test::thread_executor& on;
-        template <class... Args>
-        explicit promise_type(test::thread_executor& t, Args&...) : on(t) {}
-        test::thread_executor& get_scheduler() const noexcept { return on; }
-        job get_return_object() noexcept { return job(); }
-        std::suspend_never initial_suspend() const noexcept { return {}; }
-        std::suspend_never final_suspend() const noexcept { return {}; }
-        void return_void() const noexcept {}
-        [[noreturn]] void unhandled_exception() noexcept { std::terminate(); }
-    };
-};
-
 // ---- What they await
 
 bide::task<int> twice(int n) {
@@ -237,13 +220,6 @@ pooled::task lock_and_receive(pooled::pool& p, std::atomic<bool>&, bide::mutex& 
     }
 }
 
-job note_thread(test::thread_executor&, bide::semaphore& s, std::thread::id& where,
-                bide::event& over) {
-    const bide::permit p = co_await s.async_acquire();
-    where = std::this_thread::get_id();
-    over.set();
-}
-
 } // namespace
 
 TEST_CASE("foreign coroutines: a task without an executor awaits each kind of operation",
@@ -288,17 +264,6 @@ TEST_CASE("foreign coroutines: an await_transform that wraps brings the task bac
     REQUIRE(test::eventually([&] { return over.load(); }));
     CHECK(at_home);
     CHECK(received == 100);
-}
-
-TEST_CASE("foreign coroutines: a promise with get_scheduler() is resumed there") {
-    bide::semaphore none(0);
-    std::thread::id on;
-    bide::event over;
-    test::thread_executor thread; // ends before what it uses
-    note_thread(thread, none, on, over);
-    none.release();
-    REQUIRE(over.wait_for(test::patience));
-    CHECK(on == thread.id());
 }
 
 TEST_CASE("foreign coroutines: they wait in one queue with threads and tasks",
