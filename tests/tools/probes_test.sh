@@ -20,16 +20,7 @@ mkdir -p "$work" || exit 1
 LC_ALL=C readelf --notes "$program" >"$work/notes" || fail "readelf has failed"
 awk '/Provider: / { ours = $2 == "bide" } /Name: / && ours { print $2 }' "$work/notes" |
     sort -u >"$work/names"
-cat >"$work/wanted" <<END
-hand_over
-task_end
-task_spawn
-task_start
-wait_begin
-wait_end
-worker_park
-worker_unpark
-END
+sed -n 's/^    "\([a-z_]*\)": .*/\1/p' "$here/probes.py" | sort >"$work/wanted"
 diff -u "$work/wanted" "$work/names" || fail "the notes name other probes"
 "$program" || fail "the program has failed"
 
