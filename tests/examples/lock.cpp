@@ -140,6 +140,8 @@ std::unique_ptr<child> start(const options& o, const durable_guard& held,
     how.arguments = o.command;
     how.hold = held.descriptor();
     how.grace_ms = o.grace().count();
+    if (how.hold < 0)
+        how.good_ms = std::max<std::int64_t>((held.remaining() + o.lease / 40).count(), 1);
     if (how.hold >= 0 && !o.closes) {
         const int spare = inherited.spare_number();
         how.hold_as = spare >= 0 ? spare : how.hold;

@@ -346,8 +346,10 @@ inline heard hear(int socket, note& n) {
 class keeper {
 public:
     // socket: to bide-lock; -1: it has ended. group: the command's process group; 0: none.
-    keeper(int socket, pid_t first, pid_t group, std::int64_t grace_ms)
-        : socket_(socket), first_(first), group_(group), grace_ms_(grace_ms) {
+    // good_ms: as good_for, which may come late: bide-lock may be stopped before it; 0: no lease.
+    keeper(int socket, pid_t first, pid_t group, std::int64_t grace_ms, std::int64_t good_ms = 0)
+        : socket_(socket), first_(first), group_(group), grace_ms_(grace_ms),
+          good_until_(good_ms > 0 ? now() + good_ms : 0) {
 #if defined(__linux__)
         if (socket >= 0) { // all signals are blocked here
             sigset_t child;
@@ -494,8 +496,8 @@ private:
     int socket_, children_ = -1;
     const pid_t first_, group_;
     const std::int64_t grace_ms_;
-    std::int64_t kill_at_ = 0, good_until_ = 0; // 0: none
-    std::int64_t pause_ms_ = 5;                 // between two searches for processes after SIGKILL
+    std::int64_t good_until_, kill_at_ = 0; // 0: none
+    std::int64_t pause_ms_ = 5;             // between two searches for processes after SIGKILL
     bool first_ended_ = false, is_empty_ = false, killing_ = false;
 };
 
@@ -599,6 +601,7 @@ public:
         int hold = -1;      // the descriptor that holds the lock; -1: none
         int hold_as = -1;   // its number in the command; -1: not inherited
         std::int64_t grace_ms = 0;
+        std::int64_t good_ms = 0; // the lease lasts this long; 0: there is none
     };
 
     struct not_executable {
@@ -782,7 +785,7 @@ private:
         }
         ::close(trouble[0]);
         tell(socket, note::kind::started, first);
-        keeper(socket, first, has_group_ ? first : 0, how.grace_ms).run();
+        keeper(socket, first, has_group_ ? first : 0, how.grace_ms, how.good_ms).run();
         ::_exit(0);
     }
 
