@@ -5,6 +5,7 @@
 #include <bide/bide.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
+#include <support/dumps.hpp>
 #include <support/tasks.hpp>
 #include <support/test.hpp>
 
@@ -15,13 +16,7 @@ static_assert(sizeof(mutex) == 16 || sizeof(void*) != 8); // notes lie beside, n
 namespace {
 
 std::string dumped() {
-    std::FILE* const to = std::tmpfile();
-    bide::dump_all(to);
-    std::string text(static_cast<std::size_t>(std::ftell(to)), ' ');
-    std::rewind(to);
-    text.resize(std::fread(text.data(), 1, text.size(), to));
-    std::fclose(to);
-    return text;
+    return test::written_by([](std::FILE* to) { bide::dump_all(to); });
 }
 bool is_dumped(std::string_view part) {
     return test::eventually([&] { return test::contains(dumped(), part); });
