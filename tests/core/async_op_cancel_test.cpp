@@ -29,19 +29,6 @@ void settle(const outcome& out) {
 
 // ---- stops
 
-TEST_CASE("async_op: a stop that was requested before ends the wait on the same thread") {
-    tokens t(0);
-    std::stop_source stop;
-    stop.request_stop();
-    outcome out;
-    held h = take(t, out, stop.get_token());
-    h.start();
-    CHECK(h.done());
-    CHECK(out.is(errc::stopped));
-    CHECK(out.on == here());
-    CHECK(t.waiters() == 0);
-}
-
 TEST_CASE("async_op: a stop in await_suspend, before the wait is queued, ends the wait") {
     tokens t(0);
     std::stop_source stop;
@@ -53,21 +40,6 @@ TEST_CASE("async_op: a stop in await_suspend, before the wait is queued, ends th
     CHECK(h.done());
     CHECK(out.is(errc::stopped));
     CHECK(t.waiters() == 0);
-}
-
-TEST_CASE("async_op: a stop resumes the coroutine on a resumer, not on the requester's thread") {
-    tokens t(0);
-    std::stop_source stop;
-    outcome out;
-    held h = take(t, out, stop.get_token());
-    h.start();
-    CHECK(t.waiters() == 1);
-    stop.request_stop();
-    CHECK(t.waiters() == 0);
-    settle(out);
-    CHECK(out.is(errc::stopped));
-    CHECK(out.on_resumer);
-    CHECK(out.on != here());
 }
 
 TEST_CASE("async_op: a stop does not access a destroyed coroutine") {
@@ -363,20 +335,4 @@ TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out delays n
     settle(*blocked[0]);
     settle(*blocked[1]);
     CHECK(t.waiters() == 0);
-}
-
-TEST_CASE("async_op: the first of a stop and a time-out decides the outcome") {
-    tokens t(0);
-    std::stop_source stop;
-    outcome stopped;
-    outcome timed_out;
-    held a = take(t, stopped, stop.get_token(), deadline::after(1h));
-    held b = take(t, timed_out, stop.get_token(), deadline::after(1us));
-    b.start();
-    settle(timed_out);
-    a.start();
-    stop.request_stop();
-    settle(stopped);
-    CHECK(stopped.is(errc::stopped));
-    CHECK(timed_out.is(errc::timeout));
 }

@@ -1,5 +1,4 @@
 #include <bide/core/async_op.hpp>
-#include <bide/task/task.hpp>
 #include <support/coroutines.hpp>
 #include <support/service.hpp>
 #include <support/takers.hpp>
@@ -17,10 +16,6 @@ using test::tokens;
 namespace {
 
 std::thread::id here() { return std::this_thread::get_id(); }
-
-} // namespace
-
-namespace {
 
 // Blocks its thread until it gets a token of another primitive.
 held take_and_block(tokens& t, tokens& until, outcome& out) {
@@ -143,55 +138,4 @@ TEST_CASE("async_op: the executor resumes a coroutine that another thread releas
     e.reset(); // it runs all posted runnables before it ends
     CHECK(out.is_granted());
     CHECK(out.on == expected);
-}
-
-namespace {
-
-bide::task<std::thread::id> take_in_task(tokens& t) {
-    auto token = co_await t.async_take();
-    co_return here();
-}
-
-} // namespace
-
-TEST_CASE("async_op: a task under sync_wait resumes on the thread that waits") {
-    tokens t(0);
-    test::team releaser(1, [&](int) {
-        test::eventually([&] { return t.waiters() == 1; });
-        t.give();
-    });
-    CHECK(bide::sync_wait(take_in_task(t)) == here());
-}
-
-namespace {
-
-// Hides the promise's type from an awaiter.
-template <class Awaiter> class erased {
-public:
-    explicit erased(Awaiter& inner) noexcept : inner_(inner) {}
-    bool await_ready() noexcept { return inner_.await_ready(); }
-    bool await_suspend(std::coroutine_handle<> h) noexcept { return inner_.await_suspend(h); }
-    auto await_resume() { return inner_.await_resume(); }
-
-private:
-    Awaiter& inner_;
-};
-
-held take_erased(tokens& t, bool& done) {
-    auto op = t.async_take();
-    auto awaiter = std::move(op).operator co_await();
-    auto token = co_await erased(awaiter);
-    done = true;
-}
-
-} // namespace
-
-TEST_CASE("async_op: it may be awaited through a coroutine_handle<>") {
-    tokens t(0);
-    bool done = false;
-    held h = take_erased(t, done);
-    h.start();
-    CHECK_FALSE(done);
-    t.give();
-    CHECK(done);
 }

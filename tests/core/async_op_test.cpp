@@ -60,15 +60,6 @@ TEST_CASE("async_op: it does nothing before co_await") {
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: an operation that can complete immediately does not suspend") {
-    tokens t(1);
-    outcome out;
-    held h = take(t, out);
-    h.start();
-    CHECK(h.done());
-    CHECK(out.is_granted());
-}
-
 namespace {
 
 held take_two(tokens& t, std::string& said) {
@@ -215,47 +206,6 @@ test::basic_held<transforming<ByValue>> take_transformed(tokens& t, std::stop_to
     out.note(token);
 }
 
-// A generator that may wait between two values.
-class numbers {
-public:
-    struct promise_type {
-        promise_type() noexcept {}
-        numbers get_return_object() noexcept {
-            return numbers(std::coroutine_handle<promise_type>::from_promise(*this));
-        }
-        std::suspend_always initial_suspend() noexcept { return {}; }
-        std::suspend_always final_suspend() noexcept { return {}; }
-        std::suspend_always yield_value(int n) noexcept {
-            last = n;
-            return {};
-        }
-        void return_void() noexcept {}
-        [[noreturn]] void unhandled_exception() noexcept { std::terminate(); }
-        int last = 0;
-    };
-
-    numbers(numbers&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
-    ~numbers() {
-        if (frame_) {
-            frame_.destroy();
-        }
-    }
-    void next() { frame_.resume(); }
-    int last() const noexcept { return frame_.promise().last; }
-
-private:
-    explicit numbers(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
-    std::coroutine_handle<promise_type> frame_;
-};
-
-numbers number_tokens(tokens& t) {
-    for (int n = 1;; ++n) {
-        auto token = co_await t.async_take();
-        token.keep();
-        co_yield n;
-    }
-}
-
 } // namespace
 
 TEMPLATE_TEST_CASE("async_op: a promise may pass it on in await_transform", "", std::true_type,
@@ -276,23 +226,6 @@ TEMPLATE_TEST_CASE("async_op: a promise may pass it on in await_transform", "", 
     REQUIRE(test::eventually([&] { return stopped.done.load(); }));
     test::service_thread();
     CHECK(stopped.is(errc::stopped));
-}
-
-TEST_CASE("async_op: a generator may wait between two values") {
-    tokens t(1);
-    numbers n = number_tokens(t);
-    n.next();
-    CHECK(n.last() == 1);
-    n.next(); // the generator waits
-    CHECK(n.last() == 1);
-    t.give();
-    CHECK(n.last() == 2);
-    n.next();
-    CHECK(t.waiters() == 1);
-    {
-        const numbers gone = std::move(n); // while it waits
-    }
-    CHECK(t.waiters() == 0);
 }
 
 TEST_CASE("async_op: neither a wait nor a release allocates") {

@@ -53,12 +53,6 @@ executor_ref name_elsewhere() noexcept {
 
 } // namespace
 
-TEST_CASE("wake_scope: without an open scope a runnable runs at once") {
-    script s;
-    scope::run(s.add(1));
-    CHECK(s.ran == numbers{1});
-}
-
 TEST_CASE("wake_scope: runnables run in order when the scope closes") {
     script s;
     {

@@ -183,23 +183,6 @@ TEST_CASE("timer_queue: a single timer ends one sleep, and a timer at never() en
     CHECK(other.cancel(n.t));
 }
 
-TEST_CASE("timer_queue: timers that are added late are due at once, in the order of times") {
-    queue q;
-    std::vector<note*> log;
-    q.fire_due(1'000'000);
-    note late(900'000, log);
-    note first(-5, log);
-    note later(1'000'500, log);
-    for (note* n : {&late, &later, &first}) {
-        q.add(n->t);
-    }
-    CHECK(q.next_ns() == 0);
-    CHECK(q.fire_due(1'000'000) == 2);
-    CHECK(log == std::vector<note*>{&first, &late});
-    CHECK(q.next_ns() == 1'000'500);
-    CHECK(q.fire_due(1'000'500) == 1);
-}
-
 // Two workers may read the clock in one order and call fire_due() in the other.
 TEST_CASE("timer_queue: fire_due with an earlier time than before fires no timer early") {
     queue q;
