@@ -84,24 +84,6 @@ struct attached_driver {
 
 // ---- What is ready
 
-TEST_CASE_METHOD(
-    attached_driver,
-    "epoll_driver: an event ends all waits of its direction, in order, and no other wait") {
-    ends e = ends::full_sockets();
-    crowd readers(d, e.out, false, 5);
-    crowd writers(d, e.out, true, 5);
-    e.put_back();
-    CHECK(look(d) == 5);
-    CHECK(readers.granted() == 5);
-    CHECK(readers.in_order());
-    CHECK(writers.granted() == 0);
-    CHECK(look(d) == 0);
-    ends::drain(e.in);
-    CHECK(look(d) == 5);
-    CHECK(writers.in_order());
-    CHECK(writers.granted() == 5);
-}
-
 // ---- What one wait() hands over
 
 TEST_CASE_METHOD(attached_driver,

@@ -265,7 +265,7 @@ TEST_CASE(
             }
         };
         starts::leave(none);
-        std::this_thread::sleep_for(15s);
+        std::this_thread::sleep_for(1h); // the resumer ends the program
     });
     CHECK(on_resumer.text() == "[exit 3] [farewell]");
 }

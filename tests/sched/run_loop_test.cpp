@@ -414,21 +414,6 @@ TEST_CASE("run_loop: a scheduler's task that runs a loop stays off the worker th
 
 // ---- Waits
 
-TEST_CASE_METHOD(on_loop, "run_loop: tasks sleep, and waits have time-outs") {
-    const auto begin = std::chrono::steady_clock::now();
-    event never;
-    bool timed_out = false;
-    loop.spawn([&]() -> task<> {
-            const auto r = co_await never.async_wait().with_timeout(2ms).as_result();
-            timed_out = !r && r.error() == errc::timeout;
-        })
-        .detach();
-    loop.spawn([]() -> task<> { co_await this_task::sleep_for(3ms); }).detach();
-    loop.run();
-    CHECK(timed_out);
-    CHECK(std::chrono::steady_clock::now() >= begin + 3ms);
-}
-
 #if defined(__linux__)
 TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
     epoll_driver io;
@@ -548,16 +533,6 @@ TEST_CASE("run_loop: a trace gets its runs with the names of the tasks, and its 
         CHECK(trace.tags == std::vector<task_tag>{red, {}, {}, {}});
         return true;
     }));
-}
-
-TEST_CASE("run_loop: a Chrome trace of it is JSON with one worker", "[promise.run-loop-reports]") {
-    chrome_trace trace;
-    run_loop loop({.trace = &trace});
-    loop.run_until(number(1).named("root"));
-    const std::string said = test::written_by([&](std::FILE* to) { CHECK(trace.write(to)); });
-    CHECK(test::contains(said, "\"worker 0\""));
-    CHECK(test::contains(said, "\"root\""));
-    CHECK_FALSE(test::contains(said, "\"worker 1\""));
 }
 
 #if BIDE_TESTS_CAN_DIE

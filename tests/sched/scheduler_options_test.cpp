@@ -299,37 +299,6 @@ TEST_CASE(
     }
 }
 
-// ---- Threads that cannot be started
-
-#if BIDE_TESTS_CAN_DIE_AT_WORK && defined(__linux__)
-
-TEST_CASE("scheduler: without further threads, spawn_blocking() throws, and tasks run") {
-    const std::string said = test::dies([] {
-        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit does not apply to root
-            std::fputs("as root", stderr);
-        }
-        scheduler s(with(2, true));
-        const rlimit none{0, 0};
-        ::setrlimit(RLIMIT_NPROC, &none);
-        bool refused = false;
-        try {
-            s.spawn_blocking([] {}).join();
-        } catch (const std::system_error&) {
-            refused = true;
-        }
-        semaphore permits(0);
-        auto blocked = s.spawn([&] { permits.acquire(); });
-        test::has_waiters(permits, 1);
-        s.spawn([&] { permits.release(); }).join();
-        std::move(blocked).join();
-        std::fputs(refused ? "refused" : "taken", stderr);
-        std::abort();
-    });
-    CHECK(said == "refused");
-}
-
-#endif
-
 // ---- Threads for blocking tasks that run workers
 
 namespace {

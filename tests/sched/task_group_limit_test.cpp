@@ -36,29 +36,6 @@ TEST_CASE("task_group: a limit of zero is refused in the call", "[promise.misuse
     CHECK_THROWS_AS(static_cast<void>(task_group::run(s, 0, body)), std::invalid_argument);
 }
 
-TEST_CASE("task_group: with a limit, spawn blocks until a child has ended") {
-    scheduler s(workers(2));
-    std::atomic<int> begun{0};
-    std::atomic<bool> spawned{false};
-    event first;
-    event others;
-    task_group g(s, 2);
-    g.spawn(waits_for(first, begun));
-    g.spawn(waits_for(others, begun));
-    test::team spawner(1, [&](int) {
-        g.spawn(waits_for(others, begun));
-        spawned = true;
-    });
-    REQUIRE(test::eventually([&] { return begun == 2; }));
-    CHECK_FALSE(spawned);
-    first.set();
-    spawner.join();
-    CHECK(spawned);
-    others.set();
-    g.join();
-    CHECK(begun == 3);
-}
-
 TEST_CASE("task_group: with a limit, async_spawn waits without a thread until a child has ended") {
     test::each_home home(1);
     event full; // so many are inside at a time

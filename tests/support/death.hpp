@@ -65,7 +65,7 @@ template <class F> child_end run_child(F f) {
         ::setrlimit(RLIMIT_CORE, &none);
         std::signal(SIGABRT, SIG_DFL);
         std::set_terminate([] { std::abort(); });
-        ::alarm(20); // it may wait for ever
+        ::alarm(120); // it may wait for ever; on a busy machine a child of many steps takes a while
         f();
         ::_exit(0);
     }
