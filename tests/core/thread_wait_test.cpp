@@ -154,25 +154,6 @@ TEST_CASE("thread_wait: a primitive's own await() replaces park()") {
     CHECK(t.awaited == 1);
 }
 
-TEMPLATE_TEST_CASE("thread_wait: a deadline on another clock is kept on that clock", "",
-                   test::native, test::portable) {
-    using clock = test::fake_clock<TestType>;
-    clock::set(0s);
-    clock::reads = 0;
-    basic_tokens<TestType> t(0);
-    wait_status seen{};
-    test::run_threads(2, [&](int me) {
-        if (me == 0) {
-            seen = t.take_until(deadline::at(typename clock::time_point(1ms)));
-        } else {
-            test::eventually([] { return clock::reads > 9; });
-            clock::set(1ms);
-        }
-    });
-    CHECK(seen == wait_status::timed_out);
-    CHECK(clock::reads > 9);
-}
-
 TEMPLATE_TEST_CASE("thread_wait: a clock that is set past a deadline ends the wait",
                    "[promise.time-limits]", test::native, test::portable, test::jittery) {
     struct tag {};

@@ -449,25 +449,6 @@ TEST_CASE("blocking_pool: if no more threads can be started, the existing ones d
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE(
-    "blocking_pool: the error of a thread that cannot be started is the reason for a refusal") {
-    const std::string said = test::dies([] {
-        const rlimit none{0, 0};
-        ::setrlimit(RLIMIT_NPROC, &none);
-        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit does not apply to root
-            std::fputs("as root", stderr);
-        }
-        blocking_pool pool(up_to(2));
-        job j;
-        const std::error_code why = refusal(pool, j);
-        std::fprintf(stderr, "%d, %u threads", why == std::errc::resource_unavailable_try_again,
-                     pool.threads());
-        pool.finish();
-        std::abort();
-    });
-    CHECK(said == "1, 0 threads");
-}
-
 namespace {
 
 // Runs its body at once, on the calling thread.

@@ -15,7 +15,6 @@
 #include <support/file_waits.hpp>
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
-#include <support/service.hpp>
 #include <support/stop.hpp>
 
 #include <fcntl.h>
@@ -607,19 +606,4 @@ TEST_CASE("uring_driver: in a storm of time-outs each byte arrives once, in orde
         }
     }
     CHECK(counts == std::vector<std::size_t>(8, total));
-}
-
-TEST_CASE("uring_driver: a scheduler shuts down with operations under way") {
-    uring_driver io;
-    ends e = ends::sockets(0);
-    std::array<std::byte, 4> into{};
-    file_outcome out;
-    {
-        scheduler s({.num_workers = 2, .io = &io});
-        await_detached(io.async_read_some(e.in, into), out); // no task of it
-    }
-    CHECK(test::eventually([&] { return out.is(errc::closed); }));
-    test::service_thread();
-    e.put("x");
-    CHECK(e.rest() == "x");
 }
