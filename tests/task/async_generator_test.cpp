@@ -184,35 +184,6 @@ TEST_CASE("async_generator: 200,000 items use a bounded stack", "[promise.genera
 
 namespace {
 
-// Generators of generators. Each second one awaits a task before it yields.
-task<int> just(int n) { co_return n; }
-async_generator<int> nested(int depth) {
-    if (depth == 0) {
-        for (int i = 0; i < 4; ++i) {
-            co_yield std::move(i);
-        }
-        co_return;
-    }
-    auto inner = nested(depth - 1);
-    while (auto item = co_await inner.next()) {
-        if (depth % 2 == 0 && depth < 64) {
-            static_cast<void>(co_await just(*item));
-        }
-        co_yield std::move(*item);
-    }
-}
-
-} // namespace
-
-TEST_CASE("async_generator: a hundred thousand generators in a chain use a bounded stack",
-          "[promise.generator-items]") {
-    CHECK(sync_wait(sum_of(nested(100'000))) == 2);
-    bide::scheduler s;
-    CHECK(sync_wait(s, sum_of(nested(20))) == 2);
-}
-
-namespace {
-
 async_generator<int> waits_for(bide::event& e) {
     co_await e.async_wait();
     int one = 1;
@@ -261,53 +232,34 @@ async_generator<int> pauses(async_generator<int> from, bool waits, bide::semapho
 
 TEST_CASE("async_generator: producers that wait now and then yield to their consumers in order") {
     bide::semaphore ready(1);
-    const auto count = [](int n) -> async_generator<int> {
-        for (int i = 0; i < n; ++i) {
-            co_yield std::move(i);
-        }
-    };
     for (const int depth : {1, 2, 3, 7, 8, 9, 20}) {
         for (unsigned which = 0; which < 8; ++which) {
-            async_generator<int> all = count(50);
+            async_generator<int> all = count_to(50);
             for (int level = 0; level < depth; ++level) {
                 all = pauses(std::move(all), ((which >> (level % 3)) & 1) != 0, ready);
             }
             bide::scheduler s(test::workers(2));
             const std::vector<int> got = sync_wait(s, all_of(std::move(all)));
-            std::vector<int> expected(50);
-            std::iota(expected.begin(), expected.end(), 0);
-            CHECK(got == expected);
+            CHECK(got == sync_wait(all_of(count_to(50))));
         }
     }
 }
 
 TEST_CASE("async_generator: a producer may be taken over by a long chain between two items") {
-    const auto count = [](int n) -> async_generator<int> {
-        for (int i = 0; i < n; ++i) {
-            co_yield std::move(i);
-        }
-    };
-    const auto pass = [](async_generator<int> from) -> async_generator<int> {
-        while (auto item = co_await from.next()) {
-            co_yield std::move(*item);
-        }
-    };
-    const auto consume = [&]() -> task<std::vector<int>> {
+    const auto consume = []() -> task<std::vector<int>> {
         std::vector<int> all;
-        async_generator<int> items = count(20);
+        async_generator<int> items = count_to(20);
         for (int level = 0; level < 12; ++level) {
             auto item = co_await items.next();
             all.push_back(*item);
-            items = pass(std::move(items));
+            items = through(std::move(items));
         }
         while (auto item = co_await items.next()) {
             all.push_back(*item);
         }
         co_return all;
     };
-    std::vector<int> expected(20);
-    std::iota(expected.begin(), expected.end(), 0);
-    CHECK(sync_wait(consume()) == expected);
+    CHECK(sync_wait(consume()) == sync_wait(all_of(count_to(20))));
 }
 
 TEST_CASE("async_generator: the producer runs where its consumer does, for each item anew",

@@ -106,22 +106,6 @@ TEST_CASE("for_each_concurrent: runs each item once, and never more than the lim
     }
 }
 
-TEST_CASE("for_each_concurrent: runs as many at a time as the limit, on one worker, too",
-          "[promise.task-limits]") {
-    scheduler s(workers(1));
-    std::atomic<int> here{0};
-    bide::event all_here;
-    const per_item meets = [&](int) -> task<> {
-        if (++here % 5 == 0) {
-            all_here.set();
-        }
-        co_await all_here.async_wait();
-    };
-    sync_wait(s, for_each_concurrent(up_to(5), 5, meets));
-    sync_wait(s, for_each_concurrent(numbers(5), 5, meets));
-    CHECK(here == 10);
-}
-
 TEST_CASE("for_each_concurrent: begins the items in order, and uses an lvalue by reference") {
     test::simulated run;
     std::vector<int> begun;
@@ -218,19 +202,12 @@ TEST_CASE("map_concurrent: items and values may overload the address and the com
 
 TEST_CASE("for_each_concurrent: runs inside of itself, and a failure in the depth ends all of it") {
     scheduler s(test::with(GENERATE(1u, 2u), false));
-    std::atomic<int> alive{0};
-    struct counted {
-        explicit counted(std::atomic<int>& n) : of(n) { ++of; }
-        counted(const counted&) = delete;
-        counted& operator=(const counted&) = delete;
-        ~counted() { --of; }
-        std::atomic<int>& of;
-    };
+    test::tally t;
     const std::vector<int> three{1, 2, 3};
     std::atomic<int> leaves{0};
     bool fails = false;
     const auto nested = [&](const auto& self, int depth) -> task<> {
-        const counted mine(alive);
+        const test::counted mine(t, depth);
         const auto each = [&, depth](int i) -> task<> {
             if (depth != 0) {
                 co_await self(self, depth - 1);
@@ -246,16 +223,16 @@ TEST_CASE("for_each_concurrent: runs inside of itself, and a failure in the dept
     };
     sync_wait(s, nested(nested, 4));
     CHECK(leaves == 243);
-    CHECK(alive == 0);
+    CHECK(t.alive() == 0);
     fails = true;
     CHECK_THROWS_AS(sync_wait(s, nested(nested, 4)), std::runtime_error);
-    CHECK(alive == 0);
+    CHECK(t.alive() == 0);
     fails = false;
     for (int round = 0; round < 40; ++round) {
         const auto limit = std::chrono::microseconds(20 * round);
         const auto got = sync_wait(s, bide::with_timeout(nested(nested, 4), limit));
         CHECK((got || got.error() == bide::errc::timeout));
-        CHECK(alive == 0);
+        CHECK(t.alive() == 0);
     }
 }
 
@@ -345,7 +322,7 @@ TEST_CASE("for_each_concurrent: a cancellation stops the running tasks, and wait
         const this_task::shield held;
         co_await may_end.async_wait();
     };
-    auto h = run.spawn(for_each_concurrent(up_to(100), static_cast<std::size_t>(limit), waits));
+    auto h = run.spawn(for_each_concurrent(numbers(100), static_cast<std::size_t>(limit), waits));
     run.run_ready();
     CHECK(h.cancel());
     run.run_ready();

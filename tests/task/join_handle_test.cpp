@@ -374,27 +374,6 @@ TEST_CASE("join_handle: join of a handle that was moved from terminates with a m
     CHECK(std::move(other).join() == 1);
 }
 
-#if BIDE_TESTS_CAN_DIE_AT_WORK
-TEST_CASE("join_handle: without on_unhandled, an exception that no join throws terminates") {
-    const std::string detached = test::dies([] {
-        scheduler s(with(1, false));
-        s.spawn(fails("the reason")).detach();
-        while (s.stats().completed == 0) {
-            std::this_thread::yield();
-        }
-    });
-    CHECK(test::contains(detached, "the reason\n"));
-    const std::string dropped = test::dies([] {
-        scheduler s(with(1, false));
-        auto h = s.spawn(fails("the reason"));
-        while (!h.done()) {
-            std::this_thread::yield();
-        }
-    });
-    CHECK(test::contains(dropped, "the reason\n"));
-}
-#endif
-
 #endif
 
 // ---- Cancel

@@ -201,17 +201,6 @@ TEST_CASE("rate_limiter: waits of each kind end when the tokens come", "[promise
     CHECK(times == std::vector<std::chrono::nanoseconds>{25ms, 35ms, 40ms});
 }
 
-TEST_CASE("rate_limiter: an acquisition that is over keeps its tokens") {
-    rate_limiter r(1, 1h, 6);
-    std::stop_source source;
-    bide::sync_wait(r.async_acquire(3));
-    CHECK(r.available() == 3);
-    CHECK(r.acquire(source.get_token(), 2));
-    CHECK(r.available() == 1);
-    r.acquire();
-    CHECK(r.available() == 0);
-}
-
 TEST_CASE("rate_limiter: a task whose deadline comes before its tokens takes none",
           "[promise.rate-exact]") {
     test::simulated run;

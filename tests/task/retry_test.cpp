@@ -184,17 +184,6 @@ TEST_CASE("retry: attempts come when the waits between them are over", "[promise
     CHECK(made == times{0h, 1h, 3h, 6h, 9h});
 }
 
-TEST_CASE("retry: on the real clock, no attempt comes early", "[promise.retry-limits]") {
-    runner run(GENERATE(false, true));
-    retry_policy p = hourly(3);
-    p.base = 1ms;
-    times made;
-    const auto start = std::chrono::steady_clock::now();
-    CHECK(what_of([&] { run(retry(p, failing_at(made))); }) == "fails");
-    CHECK(std::chrono::steady_clock::now() - start >= 3ms);
-    CHECK(made.size() == 3);
-}
-
 TEST_CASE("retry: a cancellation stops the wait between attempts, and there is no other attempt",
           "[promise.retry-limits]") {
     test::simulated run;

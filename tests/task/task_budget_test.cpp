@@ -152,20 +152,6 @@ TEST_CASE("cancel: ends a task whose operations are all ready, and loses no perm
     nothing_is_missing(of);
 }
 
-TEST_CASE("shutdown: ends tasks whose operations are all ready", "[promise.scheduler-ends]") {
-    const unsigned workers = GENERATE(1u, 2u);
-    supplies of;
-    {
-        scheduler s(with(workers, false));
-        for (const loop l : {acquires, acquires_by_result, waits_for_event, selects}) {
-            s.spawn(l(of)).detach();
-        }
-        REQUIRE(goes_on(of));
-        s.shutdown();
-    }
-    nothing_is_missing(of);
-}
-
 namespace {
 
 task<std::string> acquires_shielded(supplies& of, const std::atomic<bool>& cancelled) {

@@ -66,45 +66,6 @@ TEST_CASE("task: a waiting chain is destroyed innermost first, on a bounded stac
 
 namespace {
 
-// Its destructor records that it ran, and that the parent's local still exists.
-class child_of {
-public:
-    explicit child_of(const std::unique_ptr<int>& parents, long& sum) noexcept
-        : parents_(parents), sum_(sum) {}
-    child_of(const child_of&) = delete;
-    child_of& operator=(const child_of&) = delete;
-    ~child_of() { sum_ += *parents_; }
-
-private:
-    const std::unique_ptr<int>& parents_;
-    long& sum_;
-};
-
-task<> reads_parent(bide::semaphore& s, const std::unique_ptr<int>& parents, long& sum, int depth) {
-    const child_of local(parents, sum);
-    const auto mine = std::make_unique<int>(depth);
-    if (depth == 0) {
-        const auto permit = co_await s.async_acquire();
-    } else {
-        co_await reads_parent(s, mine, sum, depth - 1);
-    }
-}
-
-} // namespace
-
-TEST_CASE("task: in a destroyed chain, a destructor may access the locals of its parent") {
-    bide::semaphore s(0);
-    long sum = 0;
-    const auto outermost = std::make_unique<int>(1'001);
-    {
-        test::held root = await_void(reads_parent(s, outermost, sum, 1'000));
-        root.start();
-    }
-    CHECK(sum == 1'001L * 1'002 / 2);
-}
-
-namespace {
-
 // An awaitable lazy coroutine type of another library.
 class foreign {
 public:

@@ -81,17 +81,6 @@ TEST_CASE("with_deadline: cancels the task when the deadline has passed, with th
     CHECK(run.now() == 5ms);
 }
 
-TEST_CASE("with_deadline: on the real clock, a time-out does not come early") {
-    for (const bool pooled : {false, true}) {
-        runner run(pooled);
-        std::atomic<cancel_reason> why{cancel_reason::none};
-        const auto start = std::chrono::steady_clock::now();
-        CHECK(run(with_timeout(stuck(why), 2ms)).error() == errc::timeout);
-        CHECK(std::chrono::steady_clock::now() - start >= 2ms);
-        CHECK(why == cancel_reason::timeout);
-    }
-}
-
 TEST_CASE("with_deadline: a deadline that has passed stops the first wait") {
     test::simulated run;
     std::atomic<cancel_reason> why{cancel_reason::none};
