@@ -90,7 +90,7 @@ struct failure {
 } // namespace
 
 TEST_CASE("parallel_pipeline: each item goes once through each stage, up to the first that throws",
-          "[promise.pipeline-stages][promise.pipeline-exception]") {
+          "[promise.pipeline-stages][promise.pipeline-source][promise.pipeline-exception]") {
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 5u}) {
         bide::scheduler s(test::with(workers, true));
@@ -127,38 +127,38 @@ TEST_CASE("parallel_pipeline: each item goes once through each stage, up to the 
             try {
                 parallel_pipeline(
                     s, tokens,
-                    [&]() -> std::optional<test::counted> {
+                    [&]() -> std::optional<test::counted_once> {
                         const overlap::scope here(in_source);
                         if (static_cast<std::size_t>(next) == n) {
                             return std::nullopt;
                         }
                         fail_in(0, next);
                         in_flight.enter();
-                        return test::counted(all, next++);
+                        return test::counted_once(all, next++);
                     },
-                    parallel_stage([&](test::counted c) {
+                    parallel_stage([&](test::counted_once c) {
                         dawdle(seed, c.number());
                         ++calls[static_cast<std::size_t>(c.number())];
                         fail_in(1, c.number());
                         return c;
                     }),
-                    serial_stage([&](test::counted c) {
+                    serial_stage([&](test::counted_once c) {
                         const overlap::scope here(in_serial);
                         in_order.push_back(c.number());
                         fail_in(2, c.number());
                         return c;
                     }),
-                    serial_unordered_stage([&](test::counted&& c) {
+                    serial_unordered_stage([&](test::counted_once&& c) {
                         const overlap::scope here(in_unordered);
                         any.push_back(c.number());
                         fail_in(3, c.number());
                         return std::move(c);
                     }),
-                    parallel_stage([&](test::counted c) {
+                    parallel_stage([&](test::counted_once c) {
                         dawdle(seed + 1, c.number());
                         return c;
                     }),
-                    serial_stage([&](const test::counted& c) {
+                    serial_stage([&](const test::counted_once& c) {
                         const overlap::scope here(in_last);
                         fail_in(4, c.number());
                         done.push_back(c.number());
@@ -256,35 +256,6 @@ TEST_CASE("parallel_pipeline: elements of a container are passed by reference, n
         CHECK(all.made.load() == 100);
     }
     CHECK(all.alive() == 0);
-}
-
-TEST_CASE("parallel_pipeline: items may be move-only, and none is copied, leaked or made twice",
-          "[promise.pipeline-source]") {
-    bide::scheduler s(test::with(3, true));
-    for (int round = 0; round < 20; ++round) {
-        test::tally all;
-        std::vector<int> got;
-        int next = 0;
-        parallel_pipeline(
-            s, 8,
-            [&]() -> std::optional<test::counted_once> {
-                if (next == 500) {
-                    return std::nullopt;
-                }
-                return test::counted_once(all, next++);
-            },
-            parallel_stage([](test::counted_once c) {
-                dawdle(test::run_seed(), c.number());
-                return std::make_unique<test::counted_once>(std::move(c));
-            }),
-            serial_unordered_stage([](std::unique_ptr<test::counted_once> p) { return p; }),
-            parallel_stage([](std::unique_ptr<test::counted_once>&& p) { return std::move(p); }),
-            serial_stage(
-                [&](std::unique_ptr<test::counted_once> p) { got.push_back(p->number()); }));
-        REQUIRE(got == iota(500));
-        REQUIRE(all.alive() == 0);
-        REQUIRE(all.copied.load() == 0);
-    }
 }
 
 TEST_CASE("parallel_pipeline: hostile item types", "[promise.pipeline-source]") {
