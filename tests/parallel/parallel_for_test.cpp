@@ -12,22 +12,13 @@ class visits {
 public:
     explicit visits(std::size_t n) : counts_(n) {}
     void count(std::size_t at) { counts_[at].fetch_add(1, std::memory_order_relaxed); }
-    bool each_once() const {
-        return std::all_of(counts_.begin(), counts_.end(), [](auto& c) { return c.load() == 1; });
-    }
     bool first_once(std::size_t n) const {
         return std::all_of(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(n),
                            [](auto& c) { return c.load() == 1; });
     }
+    bool each_once() const { return first_once(counts_.size()); }
     bool none_twice() const {
         return std::all_of(counts_.begin(), counts_.end(), [](auto& c) { return c.load() <= 1; });
-    }
-    int total() const {
-        int sum = 0;
-        for (auto& c : counts_) {
-            sum += c.load();
-        }
-        return sum;
     }
 
 private:
@@ -127,21 +118,36 @@ template <class First, class Last> auto indices(First first, Last last) {
 
 } // namespace
 
-TEST_CASE("parallel_for: each index is visited once, whenever thieves want work") {
+TEST_CASE("parallel_for: each index is visited once, up to the first that throws, whenever thieves "
+          "want work",
+          "[promise.loop-stops]") {
     test::chance_forks::script script(test::run_seed());
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < 300; ++round) {
         script.hunger = script.chance.below(5);
         const auto n = script.chance.below(1u << script.chance.below(14));
+        const auto wanted = std::min(n, script.chance.below(2 * n + 1));
         const int first = static_cast<int>(script.chance.below(100)) - 50;
         bide::fork_options options;
         options.grain = script.chance.below(2) == 0 ? 0 : script.chance.below(200);
         visits v(n);
-        auto count = [&](int i) { v.count(static_cast<std::size_t>(i - first)); };
-        indexed body = count;
-        bide::detail::parallel_for_on(test::chance_forks(script), first,
-                                      first + static_cast<int>(n), options, body);
+        const auto visit = [&](int i) {
+            const auto at = static_cast<std::uint32_t>(i - first);
+            v.count(at);
+            if (at == wanted || (at > wanted && at % 7 == 0)) {
+                throw failure{i};
+            }
+        };
+        indexed body = visit;
+        int thrown = first + static_cast<int>(n);
+        try {
+            bide::detail::parallel_for_on(test::chance_forks(script), first, thrown, options, body);
+        } catch (const failure& failed) {
+            thrown = failed.at;
+        }
         INFO(n << ", grain " << options.grain << ", hunger " << script.hunger);
-        REQUIRE(v.each_once());
+        REQUIRE(thrown == first + static_cast<int>(wanted));
+        REQUIRE(v.first_once(wanted));
+        REQUIRE(v.none_twice());
     }
 }
 
@@ -320,35 +326,6 @@ TEST_CASE("parallel_for: a brief loop ends at an exception and at a stop, and co
     CHECK(progress.total() == 4'000);
 }
 
-TEST_CASE("parallel_for: throws the first exception in index order, and all before it has run",
-          "[promise.loop-stops]") {
-    test::chance_forks::script script(test::run_seed());
-    for (int round = 0; round < 100; ++round) {
-        script.hunger = script.chance.below(5);
-        const int n = 1 + static_cast<int>(script.chance.below(500));
-        const int first = static_cast<int>(script.chance.below(static_cast<unsigned>(n)));
-        bide::fork_options options;
-        options.grain = script.chance.below(10);
-        visits v(static_cast<std::size_t>(n));
-        auto body = [&](int i) {
-            v.count(static_cast<std::size_t>(i));
-            if (i == first || (i > first && i % 7 == 0)) {
-                throw failure{i};
-            }
-        };
-        int at = -1;
-        try {
-            by_chance(script, n, options, body);
-        } catch (const failure& f) {
-            at = f.at;
-        }
-        INFO(n << ", grain " << options.grain << ", hunger " << script.hunger);
-        REQUIRE(at == first);
-        REQUIRE(v.first_once(static_cast<std::size_t>(first)));
-        REQUIRE(v.none_twice());
-    }
-}
-
 TEST_CASE("parallel_for: parts that a stop or an exception leaves out are not divided") {
     constexpr std::int64_t n = 1'000'000'000'000'000;
     test::chance_forks::script script(6);
@@ -377,49 +354,6 @@ TEST_CASE("parallel_for: parts that a stop or an exception leaves out are not di
     CHECK(script.forks <= 50);
     CHECK_THROWS_AS(run([](std::int64_t) {}), bide::stopped_error);
     CHECK(script.forks == 0);
-}
-
-TEST_CASE("parallel_for: throws when all that had begun has ended") {
-    bide::scheduler s(test::with(3, true));
-    for (int round = 0; round < 50; ++round) {
-        std::atomic<int> running{0};
-        int at = -1;
-        try {
-            const auto body = [&](int i) {
-                running.fetch_add(1);
-                test::jitter(test::run_seed() + static_cast<std::uint32_t>(i)).dawdle(12);
-                running.fetch_sub(1);
-                if (i == 120 || i == 200 || i == 290) {
-                    throw failure{i};
-                }
-            };
-            bide::parallel_for(s, 0, 300, 1, indexed(body));
-        } catch (const failure& f) {
-            at = f.at;
-        }
-        REQUIRE(running.load() == 0);
-        REQUIRE(at == 120);
-    }
-}
-
-TEST_CASE("parallel_for: a stop ends it early, and what is done stays done",
-          "[promise.loop-stops]") {
-    bide::scheduler s(test::with(2, true));
-    std::stop_source source;
-    visits v(100'000);
-    const auto body = [&](int i) {
-        v.count(static_cast<std::size_t>(i));
-        if (i == 0) {
-            source.request_stop();
-        }
-        test::eventually([&] { return source.stop_requested(); });
-    };
-    CHECK_THROWS_AS(
-        bide::parallel_for(s, 0, 100'000, {.grain = 10, .stop = source.get_token()}, indexed(body)),
-        bide::stopped_error);
-    CHECK(v.none_twice());
-    CHECK(v.total() >= 10);
-    CHECK(v.total() < 2 * 20); // a leaf on each worker
 }
 
 TEST_CASE("parallel_for: a stop before it lets nothing begin, and a stop after the last leaf has "
