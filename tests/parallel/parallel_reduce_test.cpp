@@ -174,33 +174,6 @@ TEST_CASE("parallel_reduce: a negative grain throws, and 0 is the default") {
     CHECK_THROWS_AS(run(0, std::int64_t{-1}), std::invalid_argument);
 }
 
-TEST_CASE("parallel_reduce: throws the first exception in index order, of map or combine",
-          "[promise.loop-stops]") {
-    test::chance_forks::script script(test::run_seed());
-    bide::scheduler s(test::with(2, true));
-    const combines plus = adds;
-    for (int round = 0; round < 50; ++round) {
-        const int n = 1 + static_cast<int>(script.chance.below(1'000));
-        const int first = static_cast<int>(script.chance.below(static_cast<unsigned>(n)));
-        const auto fails = [first](int i) {
-            if (i == first || (i > first && i % 5 == 0)) {
-                throw failure{i};
-            }
-            return i;
-        };
-        const maps map = fails;
-        int at = -1;
-        try {
-            by_chance(script, 0, n, script.chance.below(20), 0, map, plus);
-        } catch (const failure& f) {
-            at = f.at;
-        }
-        REQUIRE(at == first);
-    }
-    const auto no_sum = [](int, int) -> int { throw failure{0}; };
-    CHECK_THROWS_AS(bide::parallel_reduce(s, 0, 10, 0, maps(itself), combines(no_sum)), failure);
-}
-
 TEST_CASE("parallel_reduce: after combine throws, no later leaf begins") {
     test::chance_forks::script script(5);
     script.thieves = 0;
