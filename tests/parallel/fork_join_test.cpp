@@ -170,13 +170,6 @@ TEST_CASE("fork_join: parallel_invoke returns all values in order") {
     CHECK(s.spawn(inside).join() == std::tuple(144L, 233L, 377L));
 }
 
-TEST_CASE("fork_join: a recursion has the same result as on one thread") {
-    const unsigned workers = GENERATE(1U, 2U, 4U, 70U);
-    scheduler s(with(workers, workers != 4));
-    CHECK(fib(s, 25) == 75025);
-    CHECK(s.spawn([&s] { return fib(s, 20); }).join() == 6765);
-}
-
 TEST_CASE("fork_join: without stealing, all arms run on the thread that forked them") {
     const unsigned workers = GENERATE(1U, 2U);
     auto wanted = with(workers, true);
@@ -470,39 +463,6 @@ TEST_CASE("fork_join: parallel_invoke() throws the first exception in order, whe
 
 // ---- Callers
 
-TEST_CASE("fork_join: several external threads call at the same time",
-          "[promise.fork-from-anywhere]") {
-    scheduler s(with(GENERATE(1U, 2U, 4U), true));
-    std::vector<long> sums(8);
-    std::vector<int> wrong(8);
-    test::run_threads(8, [&](int me) {
-        const auto mine = static_cast<std::size_t>(me);
-        for (int i = 0; i < 20; ++i) {
-            sums[mine] += fib(s, 12 + me % 3);
-            std::atomic<int> spawned{0};
-            bide::fork_scope(s, [&spawned](bide::spawn_scope& scope) {
-                for (int k = 0; k < 10; ++k) {
-                    scope.spawn([&spawned] { ++spawned; });
-                }
-            });
-            wrong[mine] += spawned == 10 ? 0 : 1;
-            try {
-                join(s, [&s] { return fib(s, 5); }, []() -> int { throw second_error(); });
-                ++wrong[mine];
-            } catch (const second_error&) {
-            }
-            if (scheduler::current() != nullptr ||
-                join(s, [] { return scheduler::current(); }, [] {}).first != &s) {
-                ++wrong[mine];
-            }
-        }
-    });
-    for (std::size_t i = 0; i < 8; ++i) {
-        CHECK(sums[i] == 20 * (i % 3 == 0 ? 144 : i % 3 == 1 ? 233 : 377));
-        CHECK(wrong[i] == 0);
-    }
-}
-
 TEST_CASE(
     "fork_join: an external caller runs its arms and functions itself if all workers are blocked",
     "[promise.caller-takes-part][promise.scope-function-place]") {
@@ -659,30 +619,6 @@ TEST_CASE("fork_join: a join on a scheduler that has ended throws, and neither a
     CHECK(scheduler::current() == nullptr);
 }
 
-TEST_CASE("fork_join: shutdown() waits for external callers, and refuses later ones",
-          "[promise.caller-takes-part]") {
-    const unsigned workers = GENERATE(1U, 2U);
-    auto s = std::make_unique<scheduler>(with(workers, true));
-    std::atomic<bool> begun{false};
-    std::atomic<bool> ends{false};
-    long inside = 0;
-    std::thread caller([&, &in = *s] {
-        const auto waits = [&] {
-            begun = true;
-            spin_until(ends);
-            return fib(in, 15);
-        };
-        inside = join(in, waits, [&] { return fib(in, 14); }).first;
-    });
-    CHECK(spin_until(begun));
-    CHECK_FALSE(s->shutdown_for(std::chrono::milliseconds(0)));
-    CHECK_THROWS_AS(fib(*s, 10), bide::stopped_error); // the scheduler is closing
-    ends = true;
-    s.reset(); // perhaps while the caller leaves
-    caller.join();
-    CHECK(inside == 610);
-}
-
 TEST_CASE("fork_join: a scheduler may be destroyed as soon as the last arm of a caller says so") {
     const unsigned workers = GENERATE(1U, 2U);
     for (int i = 0; i < 200; ++i) {
@@ -718,24 +654,30 @@ TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, also thro
 #endif
 
 TEST_CASE(
-    "fork_join: what a shutdown waits for may still join: a task, and a caller through another "
-    "scheduler") {
+    "fork_join: a shutdown waits for callers and tasks, which may still join, and refuses later "
+    "callers",
+    "[promise.caller-takes-part]") {
+    const unsigned workers = GENERATE(1U, 2U);
     const bool by_task = GENERATE(false, true);
-    scheduler s(with(2, true));
+    const bool through_another = by_task ? false : GENERATE(false, true);
+    auto s = std::make_unique<scheduler>(with(workers, true));
     scheduler other(with(2, true));
     std::atomic<bool> begun{false};
     std::atomic<bool> ends{false};
     long inside = 0;
-    const auto waits = [&] {
-        begun = true;
-        spin_until(ends);
-        join(by_task ? s : other, [&] { inside = fib(s, 15); }, [] {});
-    };
-    std::thread caller([&] { by_task ? s.spawn(waits).join() : void(join(s, waits, [] {})); });
+    std::thread caller([&, &in = *s] {
+        const auto waits = [&] {
+            begun = true;
+            spin_until(ends);
+            join(through_another ? other : in, [&] { inside = fib(in, 15); }, [] {});
+        };
+        by_task ? in.spawn(waits).join() : void(join(in, waits, [&] { return fib(in, 14); }));
+    });
     CHECK(spin_until(begun));
-    CHECK_FALSE(s.shutdown_for(std::chrono::milliseconds(0)));
+    CHECK_FALSE(s->shutdown_for(std::chrono::milliseconds(0)));
+    CHECK_THROWS_AS(fib(*s, 10), bide::stopped_error); // the scheduler is closing
     ends = true;
-    s.shutdown();
+    by_task ? s->shutdown() : s.reset(); // perhaps while the caller leaves
     caller.join();
     CHECK(inside == 610);
 }
@@ -794,28 +736,8 @@ private:
 
 } // namespace
 
-TEST_CASE("fork_join: a thread that waits for an arm sleeps if there is nothing to run",
-          "[promise.join-runs-own-arms]") {
-    const bool outside = GENERATE(false, true);
-    scheduler s(with(2, true));
-    witness waiter;
-    const auto wait = [&] {
-        const auto f = [&] {
-            if (!outside) {
-                waiter.is_me();
-            }
-        };
-        return stolen(s, f, [&] { return waiter.eventually_sleeps(); }).second;
-    };
-    if (outside) {
-        waiter.is_me();
-        CHECK(wait());
-    } else {
-        CHECK(s.spawn(wait).join());
-    }
-}
-
-TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no unrelated arm",
+TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no unrelated arm, and "
+          "sleeps",
           "[promise.join-runs-own-arms]") {
     const bool outside = GENERATE(false, true);
     scheduler s(with(2, true));

@@ -90,7 +90,8 @@ private:
 
 } // namespace
 
-TEST_CASE("fork_join stress: external threads, tasks and blocking threads join random trees") {
+TEST_CASE("fork_join stress: external threads, tasks and blocking threads join random trees",
+          "[promise.fork-from-anywhere]") {
     const unsigned workers = GENERATE(1U, 2U, 5U);
     scheduler s(test::with(workers, workers != 2));
     mutex locked;
