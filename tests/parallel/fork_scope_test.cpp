@@ -82,22 +82,6 @@ TEST_CASE("fork_scope: functions spawn into their scope, and scopes nest", "[pro
     CHECK(s.spawn([&s] { return fib_nested(s, 18); }).join() == 2584);
 }
 
-TEST_CASE("fork_scope: a chain of functions needs no stack", "[promise.function-chain-stack]") {
-    struct chain {
-        spawn_scope& scope;
-        int& left;
-        void operator()() const {
-            if (--left > 0) {
-                scope.spawn(chain(*this));
-            }
-        }
-    };
-    scheduler s(with(1, true));
-    int left = 300'000;
-    fork_scope(s, [&left](spawn_scope& scope) { scope.spawn(chain{scope, left}); });
-    CHECK(left == 0);
-}
-
 // Each function goes on for as long as a thread that waits takes to steal what it has spawned.
 TEST_CASE("fork_scope: threads that take a chain of functions from each other need little stack",
           "[promise.function-chain-stack]") {
