@@ -42,6 +42,21 @@ TEST_CASE("async_op: a stop in await_suspend, before the wait is queued, ends th
     CHECK(t.waiters() == 0);
 }
 
+TEST_CASE("async_op: a stop resumes the coroutine on a resumer, not on the requester's thread") {
+    tokens t(0);
+    std::stop_source stop;
+    outcome out;
+    held h = take(t, out, stop.get_token());
+    h.start();
+    CHECK(t.waiters() == 1);
+    stop.request_stop();
+    CHECK(t.waiters() == 0);
+    settle(out);
+    CHECK(out.is(errc::stopped));
+    CHECK(out.on_resumer);
+    CHECK(out.on != here());
+}
+
 TEST_CASE("async_op: a stop does not access a destroyed coroutine") {
     tokens t(1);
     std::stop_source stop;
