@@ -1,9 +1,7 @@
 // Coroutines that wait: where they resume, and chains of them.
 
 #include "support/channel_waits.hpp"
-#include "support/coroutines.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/channel.hpp>
 

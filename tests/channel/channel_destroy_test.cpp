@@ -1,7 +1,6 @@
 // The destruction of a channel, with waiters or right after its last use, and of a thread.
 
 #include "support/channel_waits.hpp"
-#include "support/coroutines.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"

@@ -1,7 +1,4 @@
 #include "support/channel_forms.hpp"
-#include "support/coroutines.hpp"
-#include "support/platforms.hpp"
-#include "support/test.hpp"
 #include "support/text.hpp"
 
 #include <bide/channel/channel.hpp>

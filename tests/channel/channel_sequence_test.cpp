@@ -1,9 +1,7 @@
 // Each kind of channel compared with a model of it, over random sequences of steps.
 
 #include "support/channel_waits.hpp"
-#include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
 #include "support/test.hpp"

@@ -2,10 +2,6 @@
 // operation takes an element's address by `&`, converts, copies, assigns or default-constructs it.
 
 #include "support/channel_forms.hpp"
-#include "support/coroutines.hpp"
-#include "support/observing.hpp"
-#include "support/platforms.hpp"
-#include "support/test.hpp"
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>

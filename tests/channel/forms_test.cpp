@@ -2,18 +2,11 @@
 
 #include "support/alloc.hpp"
 #include "support/channel_forms.hpp"
-#include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/foreign_wait.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
-#include "support/observing.hpp"
-#include "support/platforms.hpp"
 #include "support/service.hpp"
-#include "support/stop.hpp"
-#include "support/test.hpp"
-#include "support/waiting.hpp"
 
 namespace forms = test::forms;
 

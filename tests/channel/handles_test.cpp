@@ -1,9 +1,7 @@
 #include "support/alloc.hpp"
-#include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/lifetime.hpp"
 #include "support/observing.hpp"
-#include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/handles.hpp>

@@ -1,13 +1,10 @@
 #include "support/alloc.hpp"
 #include "support/contested.hpp"
-#include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/lifetime.hpp"
 #include "support/observing.hpp"
-#include "support/platforms.hpp"
 #include "support/stop.hpp"
 #include "support/test.hpp"
 

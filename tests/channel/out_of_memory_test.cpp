@@ -2,11 +2,9 @@
 
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
-#include "support/alloc.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/shortage.hpp"
-#include "support/test.hpp"
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>

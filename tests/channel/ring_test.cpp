@@ -1,5 +1,4 @@
 #include "support/counted.hpp"
-#include "support/jitter.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 

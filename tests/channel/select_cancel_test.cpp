@@ -1,13 +1,10 @@
-#include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/fake_clock.hpp"
 #include "support/last_touch.hpp"
 #include "support/selecting.hpp"
 #include "support/service.hpp"
-#include "support/stop.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>

@@ -1,14 +1,11 @@
 #include "support/alloc.hpp"
 #include "support/fake_clock.hpp"
 #include "support/is_free.hpp"
-#include "support/jitter.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/selecting.hpp"
 #include "support/service.hpp"
-#include "support/stop.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>

@@ -1,11 +1,8 @@
 #include "support/alloc.hpp"
-#include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/selecting.hpp"
 #include "support/service.hpp"
-#include "support/stop.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>

@@ -2,9 +2,7 @@
 // of detail/subscription.hpp.
 
 #include "support/contested.hpp"
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"

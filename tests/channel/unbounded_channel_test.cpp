@@ -1,6 +1,5 @@
 #include "support/alloc.hpp"
 #include "support/channel_waits.hpp"
-#include "support/coroutines.hpp"
 #include "support/counted.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"

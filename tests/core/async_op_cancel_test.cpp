@@ -1,8 +1,6 @@
 #include <bide/core/async_op.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <support/coroutines.hpp>
 #include <support/fake_clock.hpp>
-#include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 

@@ -2,8 +2,6 @@
 
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
-#include <support/coroutines.hpp>
-#include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 

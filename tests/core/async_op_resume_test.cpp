@@ -1,6 +1,4 @@
 #include <bide/core/async_op.hpp>
-#include <support/coroutines.hpp>
-#include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 

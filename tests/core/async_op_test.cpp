@@ -1,7 +1,5 @@
 #include <bide/core/async_op.hpp>
 #include <support/alloc.hpp>
-#include <support/coroutines.hpp>
-#include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 

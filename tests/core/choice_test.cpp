@@ -1,5 +1,4 @@
 #include <bide/core/choice.hpp>
-#include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 

@@ -1,6 +1,5 @@
 #include <bide/core/ready_queue.hpp>
 #include <support/alloc.hpp>
-#include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 

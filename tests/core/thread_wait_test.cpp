@@ -1,9 +1,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
-#include <support/jitter.hpp>
 #include <support/platforms.hpp>
-#include <support/service.hpp>
 #include <support/stop.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>

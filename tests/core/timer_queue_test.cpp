@@ -1,7 +1,6 @@
 #include <bide/core/timer_queue.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
-#include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 

@@ -3,7 +3,6 @@
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
 #include <support/platforms.hpp>
-#include <support/service.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 

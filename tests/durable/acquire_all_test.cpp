@@ -4,7 +4,6 @@
 #include <bide/sched/scheduler.hpp>
 
 #include <support/durable_locks.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 using namespace bide;

@@ -14,7 +14,6 @@
 #include <bide/durable/slots/sqlite.hpp>
 #include <support/children.hpp>
 #include <support/containers.hpp>
-#include <support/temp_directory.hpp>
 #include <support/test.hpp>
 #include <support/unhurried.hpp>
 

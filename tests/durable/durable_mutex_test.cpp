@@ -7,7 +7,6 @@
 #include <bide/task/this_task.hpp>
 
 #include <support/durable_locks.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 using namespace bide;

@@ -3,7 +3,6 @@
 #include <bide/durable/slots/memory.hpp>
 
 #include <support/durable_locks.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 #include <bide/sched/scheduler.hpp>

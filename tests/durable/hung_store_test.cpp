@@ -13,8 +13,6 @@
 #include <support/children.hpp>
 #include <support/coroutines.hpp>
 #include <support/durable_locks.hpp>
-#include <support/tasks.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 #include <pthread.h>

@@ -14,7 +14,6 @@
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>
 #include <support/temp_directory.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 #include <fcntl.h>

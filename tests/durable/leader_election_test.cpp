@@ -10,7 +10,6 @@
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>
 #include <support/temp_directory.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 #include <unistd.h>

@@ -11,7 +11,6 @@
 #include <support/children.hpp>
 #include <support/coroutines.hpp>
 #include <support/durable_locks.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 using namespace bide;

@@ -14,7 +14,6 @@
 #include <support/crash_arena.hpp>
 #include <support/durable_locks.hpp>
 #include <support/jitter.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 namespace {

@@ -6,7 +6,6 @@
 #include <bide/task/task.hpp>
 
 #include <support/durable_locks.hpp>
-#include <support/test.hpp>
 
 using namespace bide;
 

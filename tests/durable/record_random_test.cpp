@@ -3,7 +3,6 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_admin.hpp>
 
-#include <support/jitter.hpp>
 #include <support/stress.hpp>
 #include <support/test.hpp>
 

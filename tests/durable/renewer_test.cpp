@@ -9,7 +9,6 @@
 
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>
-#include <support/test.hpp>
 
 using namespace bide;
 using test::renewals;

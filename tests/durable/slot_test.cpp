@@ -3,7 +3,6 @@
 #include <bide/durable/slots/memory.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
-#include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
 #include <fcntl.h>

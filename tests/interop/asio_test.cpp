@@ -1,8 +1,6 @@
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
-#include "support/alloc.hpp"
 #include "support/shortage.hpp"
-#include "support/test.hpp"
 
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/select.hpp>

@@ -1,10 +1,8 @@
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
-#include "support/alloc.hpp"
 #include "support/counted.hpp"
 #include "support/senders.hpp"
 #include "support/shortage.hpp"
-#include "support/test.hpp"
 
 #include <bide/bide.hpp>
 #include <bide/interop/senders.hpp>

@@ -19,12 +19,8 @@
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/parallel/parallel_transform.hpp>
 #include <support/counted.hpp>
-#include <support/forking.hpp>
 #include <support/function_ref.hpp>
-#include <support/jitter.hpp>
 #include <support/parallel_rounds.hpp>
-#include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/two_threads.hpp>
 
 namespace {

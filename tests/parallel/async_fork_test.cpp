@@ -6,7 +6,6 @@
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // Functions with captures have names: see BIDE_BRACED_AWAIT_BUG.
 

@@ -6,9 +6,7 @@
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
 #include <support/counted.hpp>
-#include <support/death.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/thrown_by.hpp>
 
 #if defined(__linux__)

@@ -7,7 +7,6 @@
 #include <bide/parallel/static_partition.hpp>
 #include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 static_assert(std::is_convertible_v<bide::scheduler&, bide::fork_policy>);
 static_assert(!std::is_convertible_v<bide::scheduler, bide::fork_policy>, "it would dangle");

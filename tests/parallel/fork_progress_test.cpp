@@ -3,7 +3,6 @@
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 using indexed = test::function_ref<void(int)>;
 

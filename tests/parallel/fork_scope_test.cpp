@@ -6,7 +6,6 @@
 #include <support/counted.hpp>
 #include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/thrown_by.hpp>
 
 using namespace bide;

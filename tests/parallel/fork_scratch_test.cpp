@@ -5,7 +5,6 @@
 #include <bide/parallel/parallel_transform.hpp>
 #include <support/counted.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 using namespace bide;
 using test::with;

@@ -1,6 +1,5 @@
 #include <bide/parallel/parallel_adjacent_difference.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // Its results and exceptions: algorithms_test.cpp.
 

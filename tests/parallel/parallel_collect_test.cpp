@@ -1,10 +1,6 @@
 #include <bide/parallel/parallel_collect.hpp>
 #include <support/counted.hpp>
-#include <support/forking.hpp>
-#include <support/jitter.hpp>
 #include <support/parallel_rounds.hpp>
-#include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // The results and exceptions on workers: algorithms_test.cpp.
 

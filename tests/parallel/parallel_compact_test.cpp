@@ -3,7 +3,6 @@
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/two_threads.hpp>
 
 // The results, the exceptions, and what thieves take: algorithms_test.cpp.

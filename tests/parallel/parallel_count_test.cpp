@@ -1,6 +1,5 @@
 #include <bide/parallel/parallel_count.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // The results: algorithms_test.cpp.
 

@@ -1,7 +1,6 @@
 #include <bide/parallel/parallel_find.hpp>
 #include <support/forking.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // The results on workers: algorithms_test.cpp.
 

@@ -1,9 +1,7 @@
 #include <bide/parallel/parallel_for.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
-#include <support/jitter.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 namespace {
 

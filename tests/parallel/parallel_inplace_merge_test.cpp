@@ -1,7 +1,6 @@
 #include <bide/parallel/parallel_inplace_merge.hpp>
 #include <support/alloc.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // What it gives: parallel_merge_test.cpp.
 

@@ -1,7 +1,6 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/parallel_invoke.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/thrown_by.hpp>
 
 using namespace bide;

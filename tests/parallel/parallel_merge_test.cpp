@@ -5,7 +5,6 @@
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 namespace {
 

@@ -1,6 +1,5 @@
 #include <bide/parallel/parallel_pack.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // The results, the exceptions, and what thieves take: algorithms_test.cpp.
 

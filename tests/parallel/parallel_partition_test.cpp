@@ -4,7 +4,6 @@
 #include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/two_threads.hpp>
 
 // What thieves take, exceptions, and memory that runs out: algorithms_test.cpp.

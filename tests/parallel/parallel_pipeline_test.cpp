@@ -5,9 +5,7 @@
 #include <support/counted.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
-#include <support/jitter.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // Before 16, clang cannot compile the views of libstdc++.
 #if !defined(__clang__) || __clang_major__ >= 16

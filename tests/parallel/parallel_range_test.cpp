@@ -2,10 +2,8 @@
 #include <bide/parallel/parallel_reduce.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
-#include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // Ranges and iterators in the place of indices: the loops and the reductions.
 

@@ -2,7 +2,6 @@
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 namespace {
 

@@ -1,11 +1,7 @@
 #include <bide/parallel/parallel_scan.hpp>
 #include <support/counted.hpp>
-#include <support/forking.hpp>
 #include <support/function_ref.hpp>
-#include <support/jitter.hpp>
 #include <support/parallel_rounds.hpp>
-#include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/two_threads.hpp>
 
 namespace {

@@ -1,10 +1,8 @@
 #include <bide/parallel/parallel_sort.hpp>
 #include <support/alloc.hpp>
 #include <support/forking.hpp>
-#include <support/jitter.hpp>
 #include <support/narrow_iterator.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 namespace {
 

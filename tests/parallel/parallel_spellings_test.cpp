@@ -9,7 +9,6 @@
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 #if defined(__clang__) && __clang_major__ < 16
 

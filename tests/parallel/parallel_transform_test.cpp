@@ -1,6 +1,5 @@
 #include <bide/parallel/parallel_transform.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // The results and exceptions: algorithms_test.cpp.
 

@@ -7,7 +7,6 @@
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // Free workers find what is forked. Each leaf waits until all leaves run, so a case ends only if W
 // workers run W leaves at the same time. Each case is one fork-join of a call site of its own,

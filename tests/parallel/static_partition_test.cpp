@@ -2,7 +2,6 @@
 #include <bide/parallel/static_partition.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 using namespace bide;
 using test::with;

@@ -2,18 +2,14 @@
 
 #include <bide/sched/uring_driver.hpp>
 
-#include <support/test.hpp>
-
 #include <bide/sched/io_socket.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <support/alloc.hpp>
-#include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/file_waits.hpp>
-#include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/stop.hpp>
 

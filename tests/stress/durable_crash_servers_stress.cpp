@@ -1,8 +1,6 @@
 // Durable locks among processes that are killed and stopped at any time, over the slots of the
 // servers that are installed. durable_crash_stress.cpp says how to run it for longer, and what containers need.
 
-#include <support/test.hpp>
-
 #if defined(__linux__)
 
 #include <bide/durable/slots/etcd.hpp>

@@ -7,8 +7,6 @@
 //
 // Each storm prints one line on stderr.
 
-#include <support/test.hpp>
-
 #if defined(__linux__)
 
 #include <bide/durable/slots/file.hpp>
@@ -16,7 +14,6 @@
 #include <bide/durable/slots/sqlite.hpp>
 #include <support/crash_harness.hpp>
 #include <support/server_process.hpp>
-#include <support/temp_directory.hpp>
 
 namespace {
 

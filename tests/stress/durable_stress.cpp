@@ -12,7 +12,6 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
-#include <support/jitter.hpp>
 #include <support/stress.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>

@@ -1,10 +1,8 @@
 // How long a sleeping head of the queue may be overtaken. mutex_test.cpp has what every lock promises.
 
 #include "support/any_wait.hpp"
-#include "support/coroutines.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
 

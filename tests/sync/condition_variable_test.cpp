@@ -1,8 +1,6 @@
 #include "support/alloc.hpp"
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/fake_clock.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"

@@ -1,4 +1,3 @@
-#include "support/coroutines.hpp"
 #include "support/event_waits.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"

@@ -2,7 +2,6 @@
 // shared_mutex and biased_shared_mutex.
 
 #include "support/any_lock.hpp"
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/last_touch.hpp"
 #include "support/platforms.hpp"

@@ -1,12 +1,10 @@
 #include "support/alloc.hpp"
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/event_waits.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/channel/select.hpp>
 #include <bide/core/choice.hpp>

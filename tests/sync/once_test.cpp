@@ -1,12 +1,9 @@
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/foreign_wait.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/sync/once.hpp>
 

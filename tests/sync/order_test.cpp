@@ -1,7 +1,6 @@
 // Random steps on one thread, each compared with a model of a number and a list of waiters: which
 // waiters are granted, in which order, and what is left. Nothing depends on time or other threads.
 
-#include "support/coroutines.hpp"
 #include "support/stress.hpp"
 #include "support/test.hpp"
 #include "support/waiting.hpp"

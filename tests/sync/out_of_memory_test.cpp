@@ -3,9 +3,7 @@
 
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
-#include "support/alloc.hpp"
 #include "support/shortage.hpp"
-#include "support/test.hpp"
 #include "support/waiting.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>

@@ -1,4 +1,3 @@
-#include "support/coroutines.hpp"
 #include "support/jitter.hpp"
 #include "support/test.hpp"
 #include "support/waiting.hpp"

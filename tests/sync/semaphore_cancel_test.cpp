@@ -1,4 +1,3 @@
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/fake_clock.hpp"
 #include "support/test.hpp"

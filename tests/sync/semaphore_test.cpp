@@ -1,6 +1,4 @@
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"

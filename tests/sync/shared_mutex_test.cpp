@@ -3,14 +3,11 @@
 // file has the upgrades of a shared_mutex.
 
 #include "support/any_lock.hpp"
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>

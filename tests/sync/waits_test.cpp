@@ -2,14 +2,11 @@
 
 #include "support/alloc.hpp"
 #include "support/any_wait.hpp"
-#include "support/coroutines.hpp"
 #include "support/death.hpp"
-#include "support/jitter.hpp"
 #include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
-#include "support/waiting.hpp"
 
 #include <bide/core/timer.hpp>
 

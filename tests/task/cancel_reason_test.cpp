@@ -7,7 +7,6 @@
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
-#include <support/test.hpp>
 
 using bide::cancel_reason;
 using bide::scheduler;

@@ -4,7 +4,6 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 using bide::scheduler;
 using bide::sync_wait;

@@ -4,13 +4,10 @@
 #include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
-#include <support/coroutines.hpp>
 #include <support/counted.hpp>
-#include <support/death.hpp>
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
-#include <support/test.hpp>
 #include <support/waiting.hpp>
 
 using bide::scheduler;

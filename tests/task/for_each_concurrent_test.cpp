@@ -6,12 +6,10 @@
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
-#include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
-#include <support/test.hpp>
 
 using bide::for_each_concurrent;
 using bide::map_concurrent;

@@ -1,7 +1,6 @@
 #include <bide/task/detail/frame_memory.hpp>
 #include <support/alloc.hpp>
 #include <support/death.hpp>
-#include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 

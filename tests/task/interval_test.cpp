@@ -1,9 +1,7 @@
 #include <bide/task/interval.hpp>
 
-#include <support/death.hpp>
 #include <support/scheduling.hpp>
 #include <support/simulated.hpp>
-#include <support/test.hpp>
 
 using bide::interval;
 using bide::missed_ticks;

@@ -2,11 +2,8 @@
 
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/this_task.hpp>
-#include <support/coroutines.hpp>
 #include <support/counted.hpp>
-#include <support/death.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/waiting.hpp>
 
 using bide::join_handle;

@@ -5,7 +5,6 @@
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>
 #include <support/tasks.hpp>
-#include <support/test.hpp>
 
 using bide::rate_limiter;
 using bide::scheduler;

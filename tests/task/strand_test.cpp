@@ -8,7 +8,6 @@
 #include <support/death.hpp>
 #include <support/rounds.hpp>
 #include <support/tasks.hpp>
-#include <support/test.hpp>
 
 using bide::scheduler;
 using bide::strand;

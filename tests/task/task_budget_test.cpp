@@ -9,7 +9,6 @@
 #include <bide/task/compose.hpp>
 #include <support/coroutines.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // Tasks whose operations all complete immediately. When their budget is spent, they yield, and
 // learn of a cancellation.

@@ -15,10 +15,8 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/death.hpp>
-#include <support/jitter.hpp>
 #include <support/rounds.hpp>
 #include <support/tasks.hpp>
-#include <support/test.hpp>
 
 using bide::scheduler;
 using bide::task;

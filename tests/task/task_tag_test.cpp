@@ -10,7 +10,6 @@
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 
 // Tags: what they are, and which task has which. What a dump and a trace show of them is tested in
 // sched/trace_test.cpp and sched/chrome_trace_test.cpp.

@@ -1,11 +1,8 @@
 #include <bide/task/this_task.hpp>
 
 #include <bide/sync/semaphore.hpp>
-#include <support/coroutines.hpp>
-#include <support/death.hpp>
 #include <support/fake_clock.hpp>
 #include <support/scheduling.hpp>
-#include <support/test.hpp>
 #include <support/waiting.hpp>
 
 using bide::scheduler;

@@ -3,15 +3,9 @@
 #include <bide/durable/slots/detail/etcd/gateway.hpp>
 
 #include <support/canned_server.hpp>
-#include <support/children.hpp>
-#include <support/flaky_proxy.hpp>
-#include <support/on_time.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
-#include <support/slot_faults.hpp>
-#include <support/slot_results.hpp>
-#include <support/test.hpp>
 
 #include <arpa/inet.h>
 #include <dlfcn.h>

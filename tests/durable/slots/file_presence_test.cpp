@@ -1,12 +1,9 @@
 #include <bide/durable/slots/file.hpp>
 
-#include <support/test.hpp>
-
 // Presences: marks in the lock file that show other processes that this one runs.
 #if defined(__linux__)
 
 #include <bide/durable/slots/detail/file/presence_file.hpp>
-#include <support/children.hpp>
 #include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
 

@@ -1,10 +1,7 @@
 #include <bide/durable/slots/file.hpp>
 
-#include <support/test.hpp>
-
 // The file slot and other programs: files of other kinds in place of its files; files that are
 // removed, moved, damaged or restored; and what the errors say.
-#include <support/children.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>

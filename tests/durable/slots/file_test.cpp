@@ -3,9 +3,6 @@
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/file/store.hpp>
 
-#include <support/test.hpp>
-
-#include <support/children.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>

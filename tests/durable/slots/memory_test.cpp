@@ -3,7 +3,6 @@
 #include <support/alloc.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
-#include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
 #include <sys/resource.h>

@@ -3,15 +3,10 @@
 #include <bide/durable/durable_mutex.hpp>
 
 #include <support/canned_server.hpp>
-#include <support/children.hpp>
-#include <support/flaky_proxy.hpp>
 #include <support/servers.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
-#include <support/slot_faults.hpp>
-#include <support/slot_results.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 #include <libpq-fe.h>

@@ -5,12 +5,9 @@
 #include <bide/durable/slots/detail/sqlite/version_file.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 
-#include <support/children.hpp>
 #include <support/on_time.hpp>
 #include <support/slot_conformance.hpp>
-#include <support/slot_results.hpp>
 #include <support/sqlite_databases.hpp>
-#include <support/test.hpp>
 #include <support/unhurried.hpp>
 
 #include <fcntl.h>

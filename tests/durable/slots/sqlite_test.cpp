@@ -3,13 +3,8 @@
 #include <bide/durable/slots/detail/sqlite/connection.hpp>
 #include <bide/durable/slots/detail/sqlite/path.hpp>
 
-#include <support/children.hpp>
-#include <support/jitter.hpp>
 #include <support/slot_conformance.hpp>
-#include <support/slot_results.hpp>
 #include <support/sqlite_databases.hpp>
-#include <support/temp_directory.hpp>
-#include <support/test.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>
