@@ -236,29 +236,6 @@ TEST_CASE("sqlite_slot: an existing database keeps its journal mode") {
 
 // ---- contention
 
-TEST_CASE("sqlite_slot: a wait for a locked database times out, and nothing is stored") {
-    directory dir;
-    sqlite_slot s(dir / "a.db", "k", soon());
-    const auto v = put(s, "old");
-    REQUIRE(v != 0);
-    database db(dir / "a.db");
-    REQUIRE(db.run("CREATE TABLE work (x); BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") ==
-            SQLITE_OK);
-    auto r = s.compare_exchange(v, "new");
-    CHECK(test::fails(r, std::errc::timed_out));
-    bool called = false;
-    r = s.update_locked([&](const slot_snapshot&) {
-        called = true;
-        return std::string("new");
-    });
-    CHECK(test::fails(r, std::errc::timed_out));
-    CHECK_FALSE(called);
-    CHECK(value_of(s) == "old"); // readers do not block a load
-    REQUIRE(db.run("COMMIT") == SQLITE_OK);
-    CHECK(value_of(s) == "old");
-    CHECK(s.compare_exchange(v, "new").status == cas_status::stored);
-}
-
 TEST_CASE("sqlite_slot: a commit that readers block is rolled back") {
     directory dir;
     sqlite_slot_options options = in_mode(sqlite_journal::persist);
