@@ -29,30 +29,18 @@ using counts = std::vector<int>;
 constinit bide::condition_variable ready_at_start;
 
 // The locks that it waits with.
-template <class P> struct with_mutex {
+template <class P, template <class> class Mutex, template <class> class Lock = std::unique_lock>
+struct waits_with {
     using base = P;
     using platform = test::observing<P>;
-    using mutex = bide::basic_mutex<platform>;
-    using lock = std::unique_lock<mutex>;
+    using mutex = Mutex<platform>;
+    using lock = Lock<mutex>;
 };
-template <class P> struct with_adaptive_mutex {
-    using base = P;
-    using platform = test::observing<P>;
-    using mutex = bide::basic_adaptive_mutex<platform>;
-    using lock = std::unique_lock<mutex>;
-};
-template <class P> struct with_shared_mutex {
-    using base = P;
-    using platform = test::observing<P>;
-    using mutex = bide::basic_shared_mutex<platform>;
-    using lock = std::unique_lock<mutex>;
-};
-template <class P> struct with_shared_lock {
-    using base = P;
-    using platform = test::observing<P>;
-    using mutex = bide::basic_shared_mutex<platform>;
-    using lock = std::shared_lock<mutex>;
-};
+template <class P> using with_mutex = waits_with<P, bide::basic_mutex>;
+template <class P> using with_adaptive_mutex = waits_with<P, bide::basic_adaptive_mutex>;
+template <class P> using with_shared_mutex = waits_with<P, bide::basic_shared_mutex>;
+template <class P>
+using with_shared_lock = waits_with<P, bide::basic_shared_mutex, std::shared_lock>;
 
 template <class Kind> struct guarded {
     typename Kind::mutex mutex;
@@ -82,33 +70,40 @@ template <class Result> what of(const Result& got) {
                                                 : what::timeout;
 }
 
-// Coroutines that hold the lock while they note their turn.
-template <class Kind> test::detached note_turn(guarded<Kind>& g, test::journal& turns, int name) {
-    typename Kind::lock lock(g.mutex);
+// A coroutine that has the lock while it notes its turn.
+template <class Kind, class Lock = typename Kind::lock>
+test::detached note_turn(guarded<Kind>& g, test::journal& turns, int name) {
+    Lock lock(g.mutex);
     co_await g.changed.async_wait(lock);
     turns.add(lock.owns_lock() && !g.is_free() ? name : -1);
 }
-template <class Kind>
-test::held wait_for_it(test::manual_executor& on, guarded<Kind>& g, bool& through) {
+template <class Kind, class... Predicate>
+test::held wait_for_it(test::manual_executor& on, guarded<Kind>& g, bool& through,
+                       Predicate... is_ready) {
     typename Kind::lock lock(g.mutex);
-    co_await g.changed.async_wait(lock).resume_on(on);
+    co_await g.changed.async_wait(lock, is_ready...).resume_on(on);
     through = lock.owns_lock() && !g.is_free();
 }
-template <class Kind>
-test::detached note_stopped(guarded<Kind>& g, std::stop_token token, std::atomic<what>& end) {
+// A coroutine that notes the outcome of begin(lock), if it has the lock then.
+template <class Kind, class Begin>
+test::detached note_end(guarded<Kind>& g, Begin begin, std::atomic<what>& end) {
     typename Kind::lock lock(g.mutex);
-    const auto got = co_await g.changed.async_wait(lock).with_stop(token);
+    const auto got = co_await begin(lock).as_result();
     const bool held = lock.owns_lock() && !g.is_free();
     lock.unlock();
     end = held ? of(got) : what::nothing_yet;
 }
+template <class Kind>
+void note_stopped(guarded<Kind>& g, std::stop_token token, std::atomic<what>& end) {
+    const auto begin = [&g, token](auto& l) { return g.changed.async_wait(l).with_stop(token); };
+    note_end(g, begin, end);
+}
 template <class Kind, class Until>
-test::detached note_late(guarded<Kind>& g, Until until, std::atomic<what>& end) {
-    typename Kind::lock lock(g.mutex);
-    const auto got = co_await g.changed.async_wait(lock).with_deadline(until);
-    const bool held = lock.owns_lock() && !g.is_free();
-    lock.unlock();
-    end = held ? of(got) : what::nothing_yet;
+void note_late(guarded<Kind>& g, Until until, std::atomic<what>& end) {
+    const auto begin = [&g, until](auto& l) {
+        return g.changed.async_wait(l).with_deadline(until);
+    };
+    note_end(g, begin, end);
 }
 
 bool ends(const std::atomic<what>& end, what expected) {
@@ -121,32 +116,7 @@ bool ends(const std::atomic<what>& end, what expected) {
     with_mutex<test::native>, with_adaptive_mutex<test::native>, with_shared_mutex<test::native>,  \
         with_shared_lock<test::native>
 
-TEST_CASE("condition_variable: it can be constant-initialised") {
-    ready_at_start.notify_one();
-    ready_at_start.notify_all();
-}
-
 // ---- Notifications
-
-TEMPLATE_TEST_CASE("condition_variable: a wait unlocks, and returns with the lock", "", EACH_LOCK,
-                   with_mutex<test::portable>) {
-    guarded<TestType> g;
-    bool seen[2] = {};
-    test::team waiting(2, [&](int i) {
-        typename TestType::lock lock(g.mutex);
-        while (!g.ready) {
-            g.changed.wait(lock);
-        }
-        seen[i] = lock.owns_lock() && !g.is_free();
-    });
-    REQUIRE(test::are_asleep<typename TestType::base>(2));
-    CHECK(g.is_free());
-    g.set();
-    waiting.join();
-    CHECK(seen[0]);
-    CHECK(seen[1]);
-    CHECK(g.is_free());
-}
 
 TEMPLATE_TEST_CASE(
     "condition_variable: threads and coroutines are notified in the order in which they came",
@@ -160,7 +130,7 @@ TEMPLATE_TEST_CASE(
     const auto come = [&](int name) {
         typename TestType::lock lock(g.mutex);
         g.changed.wait(lock);
-        turns.add(name);
+        turns.add(lock.owns_lock() && !g.is_free() ? name : -1);
     };
     test::team first(1, [&](int) { come(0); });
     REQUIRE(test::are_asleep<base>(1));
@@ -199,14 +169,18 @@ TEMPLATE_TEST_CASE(
 TEST_CASE("condition_variable: readers that are notified have the lock side by side") {
     guarded<with_shared_lock<test::native>> g;
     test::rendezvous inside(3);
+    std::atomic<bool> have_it{true};
     test::team waiting(3, [&](int) {
         std::shared_lock lock(g.mutex);
         g.changed.wait(lock);
+        have_it = have_it && lock.owns_lock() && !g.is_free();
         inside.meet();
     });
     REQUIRE(test::are_asleep<test::native>(3));
+    CHECK(g.is_free());
     g.changed.notify_all();
     waiting.join();
+    CHECK(have_it);
     CHECK(g.is_free());
 }
 
@@ -218,11 +192,7 @@ TEST_CASE("condition_variable: readers and writers of a set follow each other") 
         if (i % 3 == 0) {
             note_turn(g, turns, i);
         } else {
-            [](guarded<kind>& of, test::journal& to, int name) -> test::detached {
-                std::shared_lock lock(of.mutex);
-                co_await of.changed.async_wait(lock);
-                to.add(name);
-            }(g, turns, i);
+            note_turn<kind, std::shared_lock<kind::mutex>>(g, turns, i);
         }
     }
     g.changed.notify_all();
@@ -232,6 +202,8 @@ TEST_CASE("condition_variable: readers and writers of a set follow each other") 
 
 TEST_CASE("condition_variable: a notification without waiters is not kept") {
     using kind = with_mutex<test::native>;
+    ready_at_start.notify_one();
+    ready_at_start.notify_all();
     guarded<kind> g;
     g.changed.notify_one();
     g.changed.notify_all();
@@ -291,8 +263,7 @@ TEMPLATE_TEST_CASE(
 // ---- Predicates
 
 TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the lock",
-                   "[promise.condition-predicate]", with_mutex<test::native>,
-                   with_shared_lock<test::native>) {
+                   "[promise.condition-predicate]", EACH_LOCK, with_mutex<test::portable>) {
     guarded<TestType> g;
     std::atomic<bool> good[3] = {true, true, true};
     std::atomic<int> calls{0};
@@ -312,12 +283,14 @@ TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the
         good[i] = good[i] && lock.owns_lock() && g.ready;
     });
     REQUIRE(test::are_asleep<typename TestType::base>(3));
+    CHECK(g.is_free());
     CHECK(calls == 3);
     g.set(false);
     REQUIRE(test::eventually([&] { return calls == 6; }));
     REQUIRE(test::are_asleep<typename TestType::base>(3));
     g.set();
     waiting.join();
+    CHECK(g.is_free());
     CHECK(calls == 9);
     for (const auto& g_i : good) {
         CHECK(g_i);
@@ -328,35 +301,28 @@ TEMPLATE_TEST_CASE("condition_variable: a coroutine resumes only when its predic
                    with_adaptive_mutex<test::native>, with_shared_mutex<test::native>) {
     guarded<TestType> g;
     int calls = 0;
-    bool over = false;
-    [](guarded<TestType>& of, int& n, bool& end) -> test::detached {
-        typename TestType::lock lock(of.mutex);
-        const auto is_ready = [&of, &n] {
-            ++n;
-            return of.ready;
-        };
-        co_await of.changed.async_wait(lock, is_ready);
-        end = lock.owns_lock() && !of.is_free();
-    }(g, calls, over);
+    std::atomic<what> ended[2] = {};
+    const auto is_ready = [&] {
+        ++calls;
+        return g.ready;
+    };
+    const auto begin = [&](auto& lock) { return g.changed.async_wait(lock, is_ready); };
+    note_end(g, begin, ended[0]);
     CHECK(calls == 1);
     CHECK(g.is_free());
     for (int i = 2; i < 10; ++i) {
         g.set(false);
         CHECK(calls == i);
-        CHECK_FALSE(over);
+        CHECK(ended[0] == what::nothing_yet);
         CHECK(g.is_free());
     }
     g.set();
     CHECK(calls == 10);
-    CHECK(over);
+    CHECK(ended[0] == what::notified);
     CHECK(g.is_free());
-    [](guarded<TestType>& of, bool& end) -> test::detached {
-        typename TestType::lock lock(of.mutex);
-        const auto is_ready = [&of] { return of.ready; };
-        co_await of.changed.async_wait(lock, is_ready); // without suspending
-        end = !lock.owns_lock();
-    }(g, over);
-    CHECK_FALSE(over);
+    note_end(g, begin, ended[1]); // without suspending
+    CHECK(ended[1] == what::notified);
+    CHECK(g.is_free());
 }
 
 TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutine's executor",
@@ -365,18 +331,15 @@ TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutin
     guarded<kind> g;
     test::manual_executor later;
     int calls = 0;
-    bool over = false;
-    auto c = [](test::manual_executor& on, guarded<kind>& of, int& n, bool& end) -> test::held {
-        kind::lock lock(of.mutex);
-        const auto is_ready = [&of, &n] {
-            ++n;
-            return of.ready;
-        };
-        const auto got =
-            co_await of.changed.async_wait(lock, is_ready).with_timeout(1h).resume_on(on);
-        end = got.has_value() && lock.owns_lock();
-    }(later, g, calls, over);
-    c.start();
+    std::atomic<what> end{};
+    const auto is_ready = [&] {
+        ++calls;
+        return g.ready;
+    };
+    const auto begin = [&](auto& lock) {
+        return g.changed.async_wait(lock, is_ready).with_timeout(1h).resume_on(later);
+    };
+    note_end(g, begin, end);
     for (int i = 1; i < 4; ++i) {
         g.set(false);
         CHECK(calls == i);
@@ -386,27 +349,21 @@ TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutin
         CHECK(g.is_free());
     }
     g.set();
-    CHECK_FALSE(over);
+    CHECK(end == what::nothing_yet);
     CHECK(later.run_all() == 1);
-    CHECK(over);
-    SECTION("it may be destroyed before it has looked again") {
-        bool never = false;
-        g.ready = false;
-        c.destroy();
-        auto d = [](test::manual_executor& on, guarded<kind>& of, bool& end) -> test::held {
-            kind::lock lock(of.mutex);
-            const auto is_ready = [&of] { return of.ready; };
-            co_await of.changed.async_wait(lock, is_ready).resume_on(on);
-            end = true;
-        }(later, g, never);
-        d.start();
-        g.set();
-        CHECK_FALSE(g.is_free());
-        later.drop_all();
-        d.destroy();
-        CHECK(g.is_free());
-        CHECK_FALSE(never);
-    }
+    CHECK(end == what::notified);
+
+    // It may be destroyed before it has looked again.
+    bool never = false;
+    g.ready = false;
+    auto destroyed = wait_for_it(later, g, never, is_ready);
+    destroyed.start();
+    g.set();
+    CHECK_FALSE(g.is_free());
+    later.drop_all();
+    destroyed.destroy();
+    CHECK(g.is_free());
+    CHECK_FALSE(never);
 }
 
 // ---- Time-outs and stops
@@ -457,18 +414,15 @@ TEST_CASE("condition_variable: a notification that leaves the predicate false en
     guarded<kind> g;
     std::stop_source stop;
     std::atomic<what> ended[2] = {};
-    const auto wait = [](guarded<kind>& in, std::chrono::nanoseconds rest, std::stop_token token,
-                         std::atomic<what>& end) -> test::detached {
-        kind::lock lock(in.mutex);
-        const auto is_ready = [&in] { return in.ready; };
-        const auto got =
-            co_await in.changed.async_wait(lock, is_ready).with_timeout(rest).with_stop(token);
-        const bool held = lock.owns_lock() && !in.is_free();
-        lock.unlock();
-        end = held ? of(got) : what::nothing_yet;
+    const auto wait = [&](std::chrono::nanoseconds rest, std::stop_token token, auto& end) {
+        const auto begin = [&g, rest, token](auto& lock) {
+            const auto is_ready = [&g] { return g.ready; };
+            return g.changed.async_wait(lock, is_ready).with_timeout(rest).with_stop(token);
+        };
+        note_end(g, begin, end);
     };
-    wait(g, 20ms, std::stop_token(), ended[0]);
-    wait(g, 1h, stop.get_token(), ended[1]);
+    wait(20ms, std::stop_token(), ended[0]);
+    wait(1h, stop.get_token(), ended[1]);
     g.set(false);
     g.set(false);
     CHECK(ends(ended[0], what::timeout));
@@ -487,41 +441,30 @@ TEST_CASE("condition_variable: the limit that ended a wait is its outcome, also 
     std::atomic<what> end{};
     std::atomic<int> calls{0};
     SECTION("a time-out, then a stop") {
-        const auto wait = [](guarded<kind>& in, std::stop_source& source, std::atomic<int>& n,
-                             std::atomic<what>& ended) -> test::detached {
-            kind::lock lock(in.mutex);
-            const auto stops = [&source, &n] {
-                if (++n == 2) { // the time is over
-                    source.request_stop();
-                }
-                return false;
-            };
-            const auto got = co_await in.changed.async_wait(lock, stops)
-                                 .with_timeout(1ms)
-                                 .with_stop(source.get_token());
-            lock.unlock();
-            ended = of(got);
+        const auto stops = [&] {
+            if (++calls == 2) { // the time is over
+                stop.request_stop();
+            }
+            return false;
         };
-        wait(g, stop, calls, end);
+        const auto begin = [&](auto& lock) {
+            return g.changed.async_wait(lock, stops).with_timeout(1ms).with_stop(stop.get_token());
+        };
+        note_end(g, begin, end);
         CHECK(ends(end, what::timeout));
     }
     SECTION("a stop, then the deadline") {
         const auto until = steady_clock::now() + 20ms;
-        const auto wait = [](guarded<kind>& in, std::stop_token token,
-                             steady_clock::time_point when, std::atomic<int>& n,
-                             std::atomic<what>& ended) -> test::detached {
-            kind::lock lock(in.mutex);
-            const auto waits = [when, &n] {
-                while (++n > 1 && steady_clock::now() < when + 1ms) {
-                }
-                return false;
-            };
-            const auto got =
-                co_await in.changed.async_wait(lock, waits).with_deadline(when).with_stop(token);
-            lock.unlock();
-            ended = of(got);
+        const auto waits = [&] {
+            while (++calls > 1 && steady_clock::now() < until + 1ms) {
+            }
+            return false;
         };
-        wait(g, stop.get_token(), until, calls, end);
+        const auto begin = [&](auto& lock) {
+            const std::stop_token token = stop.get_token();
+            return g.changed.async_wait(lock, waits).with_deadline(until).with_stop(token);
+        };
+        note_end(g, begin, end);
         const bool early = steady_clock::now() < until;
         stop.request_stop();
         const bool in_time = early && steady_clock::now() < until;
@@ -681,21 +624,13 @@ TEST_CASE(
     std::atomic<bool> waits{false};
     bool held = false;
     bide::scheduler workers;
-    auto waiting = workers.spawn([](bide::mutex& m, bide::condition_variable& cv, bool with,
-                                    std::atomic<bool>& begun, bool& had) -> bide::task<> {
-        auto lock = co_await m.async_lock();
-        begun = true;
-        const auto never = [] { return false; };
-        bool notified = true;
-        if (with) {
-            const auto got = co_await cv.async_wait(lock, never).as_result();
-            notified = got.has_value();
-        } else {
-            const auto got = co_await cv.async_wait(lock).as_result();
-            notified = got.has_value();
-        }
-        had = !notified && lock.owns_lock() && !m.try_lock();
-    }(mutex, changed, conditional, waits, held));
+    const auto wait = [&](auto... never) -> bide::task<> {
+        auto lock = co_await mutex.async_lock();
+        waits = true;
+        const auto got = co_await changed.async_wait(lock, never...).as_result();
+        held = !got && lock.owns_lock() && !mutex.try_lock();
+    };
+    auto waiting = workers.spawn(conditional ? wait([] { return false; }) : wait());
     REQUIRE(test::eventually([&] { return waits.load(); }));
     {
         const std::lock_guard after_it_waits(mutex);
@@ -737,18 +672,23 @@ TEST_CASE("condition_variable: no wait allocates", "[promise.no-wait-allocates]"
 
 #if BIDE_TESTS_CAN_DIE
 
+namespace {
+
+test::held wait_at(bide::mutex& m, bide::condition_variable& cv) {
+    std::unique_lock lock(m);
+    co_await cv.async_wait(lock);
+}
+
+} // namespace
+
 TEST_CASE(
     "condition_variable: destroying it with waiters terminates with its name and their number") {
     const std::string said = test::dies([] {
         bide::mutex m;
         std::optional<bide::condition_variable> cv(std::in_place);
-        const auto wait = [](bide::mutex& of, bide::condition_variable& at) -> test::held {
-            std::unique_lock lock(of);
-            co_await at.async_wait(lock);
-        };
-        auto a = wait(m, *cv);
-        auto b = wait(m, *cv);
-        auto c = wait(m, *cv);
+        auto a = wait_at(m, *cv);
+        auto b = wait_at(m, *cv);
+        auto c = wait_at(m, *cv);
         a.start();
         b.start();
         c.start();
@@ -783,10 +723,7 @@ TEST_CASE("condition_variable: waiting with locks of two mutexes terminates and 
         bide::mutex one;
         bide::mutex other;
         bide::condition_variable cv;
-        auto a = [](bide::mutex& of, bide::condition_variable& at) -> test::held {
-            std::unique_lock lock(of);
-            co_await at.async_wait(lock);
-        }(one, cv);
+        auto a = wait_at(one, cv);
         a.start();
         std::unique_lock lock(other);
         cv.wait(lock);
@@ -799,18 +736,12 @@ TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the
     CHECK(test::contains(test::dies([] {
                              bide::mutex m;
                              std::optional<bide::condition_variable> cv(std::in_place);
-                             test::manual_executor later;
-                             auto a = [](bide::mutex& of, bide::condition_variable& at,
-                                         test::manual_executor& on) -> test::held {
-                                 std::unique_lock lock(of);
-                                 co_await at.async_wait(lock).resume_on(on);
-                             }(m, *cv, later);
+                             auto a = wait_at(m, *cv);
                              a.start();
                              std::unique_lock lock(m);
                              cv->notify_all();
                              cv.reset();
                              lock.unlock();
-                             later.run_all();
                          }),
                          "[it lives on]"));
 }
@@ -820,34 +751,28 @@ TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the
 TEST_CASE(
     "condition_variable: a waiter that is notified may destroy it before notify_one() returns",
     "[promise.destroy-after-success]") {
-    struct object {
-        bide::condition_variable changed;
-        bide::mutex* mutex;
-        std::atomic<bool>* waits;
-    };
     bide::mutex mutex;
     std::atomic<bool> waits{false};
     const auto make = [&](void* at, int) {
         waits = false;
-        return ::new (at) object{{}, &mutex, &waits};
+        return ::new (at) bide::condition_variable;
     };
-    const auto notify = [](object& o) {
-        bide::mutex& m = *o.mutex;
-        while (!o.waits->load()) {
+    const auto notify = [&](bide::condition_variable& changed) {
+        while (!waits) {
             std::this_thread::yield();
         }
-        m.lock(); // after the waiter has begun to wait
-        m.unlock();
-        o.changed.notify_one();
+        mutex.lock(); // after the waiter has begun to wait
+        mutex.unlock();
+        changed.notify_one();
     };
-    const auto wait = [&](object& o, int round) {
+    const auto wait = [&](bide::condition_variable& changed, int round) {
         std::unique_lock lock(mutex);
         waits = true;
         switch (round % 3) {
-        case 0: o.changed.wait(lock); break;
-        case 1: static_cast<void>(o.changed.wait(lock, std::stop_token())); break;
-        default: static_cast<void>(o.changed.wait_for(lock, 1h)); break;
+        case 0: changed.wait(lock); break;
+        case 1: static_cast<void>(changed.wait(lock, std::stop_token())); break;
+        default: static_cast<void>(changed.wait_for(lock, 1h)); break;
         }
     };
-    CHECK(test::late_touches<object>(1, 4'000, make, notify, wait) == 0);
+    CHECK(test::late_touches<bide::condition_variable>(1, 4'000, make, notify, wait) == 0);
 }
