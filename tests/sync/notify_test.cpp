@@ -70,66 +70,7 @@ TEST_CASE("notify: it can be constant-initialised") {
     CHECK(ready_at_start.try_wait());
 }
 
-TEST_CASE("notify: without waiters notify_one() stores one permit, notify_all() none",
-          "[promise.notify-remembered]") {
-    bide::notify n;
-    std::stop_source stop;
-    stop.request_stop();
-    n.notify_all();
-    CHECK_FALSE(n.try_wait());
-    const auto store = [&n] {
-        n.notify_one();
-        n.notify_one();
-    };
-    store();
-    n.notify_all(); // the permit stays
-    CHECK(n.try_wait());
-    CHECK_FALSE(n.try_wait());
-    store();
-    n.wait();
-    CHECK_FALSE(n.wait_for(0s));
-    store();
-    CHECK(n.wait_for(-1h));
-    store();
-    CHECK(n.wait_until(steady_clock::time_point::min()));
-    store();
-    CHECK(n.wait(stop.get_token()));
-    CHECK_FALSE(n.wait(stop.get_token()));
-    store();
-    test::journal turns;
-    note_turn(n, turns, 1);
-    CHECK(turns.entries() == counts{1});
-    CHECK_FALSE(n.try_wait());
-}
-
 // ---- Order
-
-TEST_CASE("notify: coroutines, listeners and foreign wakers are served in one order",
-          "[promise.notify-remembered]") {
-    bide::notify n;
-    test::journal turns;
-    foreign first(n, turns, 0);
-    foreign third(n, turns, 2);
-    foreign fifth(n, turns, 4);
-    CHECK_FALSE(first.start());
-    note_turn(n, turns, 1);
-    CHECK_FALSE(third.start());
-    std::optional<listener> fourth(std::in_place, n);
-    CHECK_FALSE(fifth.start());
-    for (int i = 0; i < 3; ++i) {
-        CHECK(turns.size() == static_cast<std::size_t>(i));
-        n.notify_one();
-    }
-    n.notify_one(); // for the listener
-    CHECK(turns.size() == 3);
-    CHECK(fourth->wait_for(0s));
-    fourth.reset();
-    CHECK_FALSE(fifth.is_complete());
-    n.notify_one();
-    CHECK(fifth.is_complete());
-    CHECK(turns.entries() == counts{0, 1, 2, 4});
-    CHECK_FALSE(n.try_wait());
-}
 
 TEST_CASE("notify: notify_all() lets every present waiter through, of every kind") {
     using platform = test::observing<test::native>;
@@ -169,118 +110,216 @@ TEST_CASE("notify: notify_all() lets every present waiter through, of every kind
 
 // ---- Listeners
 
-TEST_CASE("notify: a listener gets what was notified after it was enabled",
-          "[promise.notify-remembered]") {
-    bide::notify n;
-    const bool all = GENERATE(true, false);
-    const auto tell = [&] { all ? n.notify_all() : n.notify_one(); };
-    listener mine(n);
-    tell();
-    SECTION("a thread") { mine.wait(); }
-    SECTION("a thread, for a time") { CHECK(mine.wait_for(0s)); }
-    SECTION("a thread, unless stopped") {
-        std::stop_source stop;
-        stop.request_stop();
-        CHECK(mine.wait(stop.get_token()));
+namespace {
+
+// What a notify has to do: its waiters, in order, and what each was given.
+struct model {
+    enum gift { nothing, one, all };
+    std::deque<int> queue;
+    std::map<int, gift> gifts;
+    bool permit = false;
+
+    bool waits(int who) const { return std::ranges::find(queue, who) != queue.end(); }
+    bool has(int who) { return gifts[who] != nothing; }
+    bool take() { return std::exchange(permit, false); }
+    void notify(gift what) {
+        permit = permit || (queue.empty() && what == one);
+        for (bool more = !queue.empty(); more; more = what == all && !queue.empty()) {
+            gifts[queue.front()] = what;
+            queue.pop_front();
+        }
     }
-    SECTION("a coroutine") {
-        bool through = false;
-        auto c = pass(mine, through);
-        c.start();
-        CHECK(through);
+    void come(int who) {
+        if (take()) {
+            gifts[who] = one;
+        } else {
+            queue.push_back(who);
+        }
     }
-    SECTION("a select") {
-        bide::event never;
-        auto chosen = bide::try_select(bide::on_event(never), bide::on_event(mine));
-        CHECK((chosen && chosen->index() == 1));
+    // Takes the place of `other`, or what it was given.
+    void replace(int other, int who) {
+        if (waits(other)) {
+            *std::ranges::find(queue, other) = who;
+        } else if (has(other)) {
+            gifts[who] = std::exchange(gifts[other], nothing);
+        } else {
+            come(who);
+        }
     }
-    CHECK_FALSE(mine.wait_for(0s)); // it is used up
-    CHECK_FALSE(n.try_wait());
+    // Gives up, and passes on what notify_one() gave it.
+    void leave(int who) {
+        std::erase(queue, who);
+        if (std::exchange(gifts[who], nothing) == one) {
+            notify(one);
+        }
+    }
+};
+
+template <class Event>
+test::held pass_select(test::manual_executor& on, Event& e, bide::event& other, bool& through) {
+    const auto s =
+        co_await bide::async_select(bide::on_event(other), bide::on_event(e)).resume_on(on);
+    through = s.index() == 1;
 }
 
-TEST_CASE("notify: a wait takes the place in the queue that its listener has") {
-    bide::notify n;
-    test::journal turns;
-    foreign before(n, turns, 0);
-    foreign after(n, turns, 2);
-    CHECK_FALSE(before.start());
-    listener mine(n);
-    CHECK_FALSE(after.start());
-    SECTION("of a coroutine") {
-        note_turn(mine, turns, 1);
-        n.notify_one();
-        n.notify_one();
-        CHECK(turns.entries() == counts{0, 1});
-        n.notify_one();
-        CHECK(turns.entries() == counts{0, 1, 2});
-        CHECK_FALSE(n.try_wait());
-    }
-    SECTION("of a select") {
-        bide::event never;
-        [](bide::event& e, listener& l, test::journal& to) -> test::detached {
-            const auto s = co_await bide::async_select(bide::on_event(e), bide::on_event(l));
-            to.add(s.index() == 1 ? 1 : -1);
-        }(never, mine, turns);
-        n.notify_one();
-        n.notify_one();
-        CHECK(turns.entries() == counts{0, 1});
-        n.notify_one();
-        CHECK(turns.entries() == counts{0, 1, 2});
-    }
-    SECTION("of one that ends early") {
-        CHECK_FALSE(mine.wait_for(1ms));
-        n.notify_one();
-        n.notify_one();
-        CHECK(turns.entries() == counts{0, 2});
-        n.notify_one(); // stored
-        mine.wait();
-    }
-    SECTION("unless it was enabled anew") {
-        CHECK_FALSE(mine.wait_for(0s));
-        mine.enable();
-        mine.enable();
-        n.notify_one();
-        n.notify_one();
-        CHECK(turns.entries() == counts{0, 2});
-        n.notify_one();
-        CHECK_FALSE(n.try_wait());
-        CHECK(mine.wait_for(0s));
-    }
-}
+// A wait of a coroutine or of an event loop.
+struct visitor {
+    test::manual_executor later;
+    bide::event other; // a select waits for it, too
+    int by = -1;       // the listener that it waits by
+    bool through = false;
+    std::optional<foreign> loop;
+    std::optional<test::held> coroutine;
 
-TEST_CASE("notify: a listener that ends passes on what notify_one() gave it, and no more",
+    template <class Event> void begin(Event& e, bool selects) {
+        coroutine.emplace(selects ? pass_select(later, e, other, through)
+                                  : pass_on(later, e, through));
+        coroutine->start();
+    }
+    bool is_let_through() const {
+        return loop ? loop->is_complete() : through || later.size() != 0;
+    }
+};
+
+// Random operations of one thread on a notify, and on its model.
+class game {
+public:
+    game() { stop_.request_stop(); }
+
+    void play(int steps) {
+        for (int step = 0; step < steps; ++step) {
+            CAPTURE(step);
+            const int what = roll(9);
+            if (what < 2) {
+                n_.notify_one();
+                m_.notify(model::one);
+            } else if (what == 2 && roll(4) == 0) {
+                n_.notify_all();
+                m_.notify(model::all);
+            } else if (what == 3) {
+                REQUIRE(n_.try_wait() == m_.take());
+            } else {
+                what < 6 ? listen(roll(listeners)) : visit(roll(visitors));
+            }
+            for (int i = 0; i < visitors; ++i) {
+                REQUIRE((visits_[i] && visits_[i]->is_let_through()) == m_.has(name(i)));
+            }
+        }
+        for (int i = 0; i < visitors; ++i) {
+            give_up(i);
+        }
+        for (int i = 0; i < listeners; ++i) {
+            listeners_[i].reset();
+            m_.leave(i);
+        }
+        CHECK(n_.try_wait() == m_.take());
+    }
+
+private:
+    static constexpr int listeners = 2;
+    static constexpr int visitors = 4;
+
+    int roll(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
+    static int name(int visitor) { return listeners + visitor; } // in the model
+    bool is_busy(int who) const {
+        return std::ranges::any_of(visits_, [who](auto& v) { return v && v->by == who; });
+    }
+
+    void listen(int who) {
+        std::optional<listener>& l = listeners_[who];
+        const int how = roll(7);
+        if (is_busy(who)) {
+            return;
+        }
+        const bool is_enabled = m_.waits(who) || m_.has(who);
+        if (!l) {
+            l.emplace(n_);
+            m_.come(who);
+        } else if (how == 0) {
+            l.reset();
+            m_.leave(who);
+        } else if (how == 1) {
+            l->enable();
+            if (!is_enabled) {
+                m_.come(who);
+            }
+        } else {
+            const bool gets = is_enabled ? m_.has(who) : m_.take();
+            m_.gifts[who] = model::nothing;
+            if (how == 2) {
+                const auto chosen = bide::try_select(bide::on_event(never_), bide::on_event(*l));
+                REQUIRE((chosen && chosen->index() == 1) == gets);
+            } else if (how == 3 && gets) {
+                l->wait();
+            } else if (how < 5) {
+                REQUIRE(l->wait_for(how == 3 ? 0ns : 1us) == gets);
+            } else {
+                REQUIRE(l->wait(stop_.get_token()).has_value() == gets);
+            }
+            m_.leave(who);
+        }
+    }
+
+    void visit(int who) {
+        std::optional<visitor>& v = visits_[who];
+        if (!v) {
+            arrive(name(who), v.emplace());
+        } else if (roll(2) == 0) {
+            give_up(who);
+        } else if (v->is_let_through()) {
+            v->later.run_all();
+            CHECK((v->loop || v->through));
+            m_.gifts[name(who)] = model::nothing;
+            v.reset();
+        }
+    }
+    void arrive(int who, visitor& v) {
+        const int by = roll(listeners);
+        const bool selects = roll(2) == 0;
+        if (listeners_[by] && !is_busy(by)) {
+            v.by = by;
+            v.begin(*listeners_[by], selects);
+            m_.replace(by, who);
+        } else if (roll(2) == 0) {
+            v.begin(n_, selects);
+            m_.come(who);
+        } else {
+            v.loop.emplace(n_, turns_, who);
+            CHECK(v.loop->start() == m_.permit);
+            m_.come(who);
+        }
+    }
+    void give_up(int i) {
+        std::optional<visitor>& v = visits_[i];
+        if (v && v->loop) {
+            CHECK(v->loop->cancel() == m_.waits(name(i)));
+        } else if (v && m_.waits(name(i)) && roll(2) == 0) {
+            v->other.set(); // the select has another result
+            v->later.run_all();
+            CHECK_FALSE(v->through);
+        }
+        if (v && (v->loop || v->through)) { // it has had what it was given
+            m_.gifts[name(i)] = model::nothing;
+        }
+        v.reset();
+        m_.leave(name(i));
+    }
+
+    std::mt19937 random_{test::run_seed()};
+    std::stop_source stop_; // requested
+    bide::event never_;
+    bide::notify n_;
+    model m_;
+    std::optional<listener> listeners_[listeners];
+    test::journal turns_;
+    std::optional<visitor> visits_[visitors];
+};
+
+} // namespace
+
+TEST_CASE("notify: waiters of each kind get, keep and pass on what a queue with one permit gives",
           "[promise.notify-remembered]") {
-    bide::notify n;
-    test::journal turns;
-    std::optional<listener> mine(std::in_place, n);
-    foreign next(n, turns, 1);
-    CHECK_FALSE(next.start());
-    SECTION("nothing") {
-        mine.reset();
-        CHECK(turns.size() == 0);
-        n.notify_one();
-        CHECK(turns.size() == 1);
-    }
-    SECTION("to the next waiter") {
-        n.notify_one();
-        CHECK(turns.size() == 0);
-        mine.reset();
-        CHECK(turns.size() == 1);
-    }
-    SECTION("into the permit") {
-        CHECK(next.cancel());
-        n.notify_one();
-        mine.reset();
-        CHECK(n.try_wait());
-        next.start();
-        n.notify_one();
-    }
-    SECTION("not what notify_all() gave it") {
-        n.notify_all();
-        CHECK(turns.size() == 1);
-        mine.reset();
-    }
-    CHECK_FALSE(n.try_wait());
+    game().play(4'000);
 }
 
 TEST_CASE("notify: the wait of a cancelled task uses its listener up") {
@@ -307,68 +346,7 @@ TEST_CASE("notify: the wait of a cancelled task uses its listener up") {
     CHECK(is_stored);
 }
 
-TEST_CASE("notify: a listener takes a permit when it is enabled") {
-    bide::notify n;
-    n.notify_one();
-    {
-        listener mine(n);
-        CHECK_FALSE(n.try_wait());
-    }
-    CHECK(n.try_wait());
-}
-
 // ---- Waits that end early
-
-TEST_CASE("notify: cancel_wait() of a waiter that did not have to wait says that it is complete") {
-    bide::notify n;
-    test::journal turns;
-    foreign w(n, turns, 0);
-    n.notify_one();
-    CHECK(w.start()); // takes the permit
-    CHECK_FALSE(w.cancel());
-    CHECK(w.is_complete());
-    CHECK(turns.size() == 0);
-    CHECK_FALSE(n.try_wait());
-}
-
-TEST_CASE("notify: what notify_one() gave to a coroutine that is destroyed goes to the next") {
-    bide::notify n;
-    test::journal turns;
-    test::manual_executor later;
-    bool through = false;
-    const bool selects = GENERATE(false, true);
-    const auto wait_in_select = [](test::manual_executor& on, bide::notify& of,
-                                   bool& end) -> test::held {
-        bide::event never;
-        const auto s =
-            co_await bide::async_select(bide::on_event(of), bide::on_event(never)).resume_on(on);
-        end = s.index() == 0;
-    };
-    auto c = selects ? wait_in_select(later, n, through) : pass_on(later, n, through);
-    c.start();
-    SECTION("of one, to a waiter") {
-        note_turn(n, turns, 1);
-        n.notify_one();
-        CHECK(turns.size() == 0);
-        later.drop_all();
-        c.destroy();
-        CHECK(turns.size() == 1);
-    }
-    SECTION("of one, into the permit") {
-        n.notify_one();
-        later.drop_all();
-        c.destroy();
-        CHECK(n.try_wait());
-    }
-    SECTION("of all, nowhere") {
-        n.notify_all();
-        later.drop_all();
-        c.destroy();
-    }
-    SECTION("before any, nothing") { c.destroy(); }
-    CHECK_FALSE(n.try_wait());
-    CHECK_FALSE(through);
-}
 
 TEST_CASE("notify: a select that happens otherwise takes no notification") {
     bide::notify n;
@@ -379,16 +357,6 @@ TEST_CASE("notify: a select that happens otherwise takes no notification") {
         index = static_cast<int>(s.index());
     };
     wait(n, e, chosen);
-    e.set();
-    CHECK(chosen == 1);
-    n.notify_one();
-    CHECK(n.try_wait());
-    e.reset();
-    wait(n, e, chosen);
-    n.notify_one();
-    CHECK(chosen == 0);
-    CHECK_FALSE(n.try_wait());
-    wait(n, e, chosen = 5);
     n.notify_all();
     CHECK(chosen == 0);
     auto now =
