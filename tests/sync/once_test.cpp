@@ -183,7 +183,7 @@ TEST_CASE("once_cell: the value is made once, in place, and destroyed with the c
     CHECK(never.get() == nullptr);
 }
 
-TEST_CASE("once_cell: the value need not be movable") {
+TEST_CASE("once_cell: the value need not be movable, and may be const") {
     bide::once_cell<immovable> cell;
     CHECK(cell.get_or_init([] { return immovable(3); }).value == 3);
     bide::once_cell<immovable> other;
@@ -192,12 +192,9 @@ TEST_CASE("once_cell: the value need not be movable") {
     auto turn = third.begin();
     CHECK(turn.set_by([] { return immovable(5); }).value == 5);
     CHECK_FALSE(turn);
-}
-
-TEST_CASE("once_cell: the value may be const") {
-    bide::once_cell<const int> cell;
-    CHECK(cell.get_or_init([] { return 3; }) == 3);
-    CHECK(*cell.get() == 3);
+    bide::once_cell<const int> constant;
+    CHECK(constant.get_or_init([] { return 3; }) == 3);
+    CHECK(*constant.get() == 3);
 }
 
 TEST_CASE("once_cell: set() makes no conversion that an initialisation does not make") {
