@@ -3,8 +3,6 @@
 #include "support/channel_waits.hpp"
 #include "support/test.hpp"
 
-#include <bide/channel/channel.hpp>
-
 using namespace test::channel_waits;
 
 TEST_CASE("channel: a coroutine that asks for no item waits for none and gives none back") {

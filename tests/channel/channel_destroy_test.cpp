@@ -6,7 +6,6 @@
 #include "support/stop.hpp"
 #include "support/test.hpp"
 
-#include <bide/channel/channel.hpp>
 #include <bide/task/task.hpp>
 
 using namespace test::channel_waits;

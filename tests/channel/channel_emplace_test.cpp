@@ -1,11 +1,7 @@
 #include "support/channel_forms.hpp"
 #include "support/text.hpp"
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/handles.hpp>
 #include <bide/channel/oneshot.hpp>
-#include <bide/channel/unbounded_channel.hpp>
-#include <bide/core/config.hpp>
 
 namespace {
 

@@ -6,7 +6,6 @@
 #include "support/stop.hpp"
 #include "support/test.hpp"
 
-#include <bide/channel/channel.hpp>
 #include <bide/channel/priority_channel.hpp>
 #include <bide/channel/sliding_channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>

@@ -5,8 +5,6 @@
 #include "support/stop.hpp"
 #include "support/test.hpp"
 
-#include <bide/channel/channel.hpp>
-
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BIDE_TESTS_SANITIZED 1
 #elif defined(__has_feature)

@@ -18,7 +18,6 @@ static_assert(!std::is_copy_constructible_v<bide::oneshot_receiver<int>>);
 
 namespace {
 
-using std::chrono::steady_clock;
 using watched = test::observing<test::native>;
 template <class T> using sender = bide::basic_oneshot_sender<T, watched>;
 template <class T> using receiver = bide::basic_oneshot_receiver<T, watched>;

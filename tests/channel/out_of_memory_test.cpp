@@ -10,7 +10,6 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/channel/oneshot.hpp>
-#include <bide/channel/select.hpp>
 #include <bide/channel/selector.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/channel/watch.hpp>

@@ -7,17 +7,12 @@
 #include "support/test.hpp"
 
 #include <bide/channel/broadcast.hpp>
-#include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/channel/oneshot.hpp>
-#include <bide/channel/select.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
 
 namespace {
 
 using namespace bide;
-using std::chrono::steady_clock;
 using int_channel = bide::channel<int>;
 using test::each_kind;
 using test::is_left_alone;

@@ -7,20 +7,14 @@
 #include "support/service.hpp"
 #include "support/test.hpp"
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
 
 namespace {
 
 using namespace bide;
-using std::chrono::steady_clock;
 using ints = std::vector<int>;
 using int_channel = bide::channel<int>;
 using other_clock = test::fake_clock<struct other_clock_tag>;

@@ -12,13 +12,11 @@
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/watch.hpp>
-#include <bide/core/choice.hpp>
 #include <bide/task/task.hpp>
 
 namespace {
 
 using bide::errc;
-using std::chrono::steady_clock;
 
 enum class what { nothing_yet, news, closed, stopped, late };
 

@@ -1,7 +1,5 @@
 #include <bide/core/async_op.hpp>
 
-#include <bide/core/detail/worker_host.hpp>
-#include <bide/core/platform.hpp>
 #include <support/takers.hpp>
 #include <support/test.hpp>
 

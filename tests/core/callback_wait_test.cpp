@@ -2,7 +2,6 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>

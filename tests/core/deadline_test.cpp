@@ -4,7 +4,6 @@
 
 using bide::deadline;
 using std::chrono::duration;
-using std::chrono::steady_clock;
 
 namespace {
 

@@ -1,5 +1,4 @@
 #include <bide/core/parker.hpp>
-#include <bide/core/timer.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
 #include <support/platforms.hpp>

@@ -1,8 +1,5 @@
 #include <bide/durable/acquire_all.hpp>
 
-#include <bide/durable/slots/memory.hpp>
-#include <bide/sched/scheduler.hpp>
-
 #include <support/durable_locks.hpp>
 #include <support/unhurried.hpp>
 

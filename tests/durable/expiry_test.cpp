@@ -1,5 +1,4 @@
 #include <bide/durable/expiry.hpp>
-#include <bide/durable/process.hpp>
 
 #include <support/test.hpp>
 

@@ -1,5 +1,4 @@
 #include <bide/durable/expiry.hpp>
-#include <bide/durable/record.hpp>
 #include <bide/durable/record_admin.hpp>
 #include <bide/durable/record_queue.hpp>
 

@@ -4,8 +4,6 @@
 #include <bide/durable/detail/renewer.hpp>
 
 #include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/process.hpp>
-#include <bide/durable/slots/memory.hpp>
 
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>

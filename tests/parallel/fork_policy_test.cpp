@@ -1,7 +1,5 @@
 #include <bide/parallel/async_fork.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/fork_scope.hpp>
-#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_invoke.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <bide/parallel/static_partition.hpp>

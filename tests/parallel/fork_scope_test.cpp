@@ -1,6 +1,5 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_scope.hpp>
-#include <bide/parallel/parallel_for.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
 #include <support/counted.hpp>

@@ -1,11 +1,7 @@
 #include <bide/parallel/parallel_compact.hpp>
-#include <bide/parallel/parallel_count.hpp>
-#include <bide/parallel/parallel_find.hpp>
-#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
 #include <bide/parallel/parallel_pack.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
-#include <bide/parallel/parallel_transform.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>

@@ -1,11 +1,6 @@
 #include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_scope.hpp>
-#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_invoke.hpp>
-#include <bide/parallel/parallel_reduce.hpp>
-#include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/detail/pool.hpp>
 #include <support/scheduling.hpp>
 
 // Free workers find what is forked. Each leaf waits until all leaves run, so a case ends only if W

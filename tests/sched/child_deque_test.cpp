@@ -1,6 +1,4 @@
 #include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
 #include <bide/sched/child_deque.hpp>
 #include <support/test.hpp>
 

@@ -1,7 +1,4 @@
 #include <bide/core/async_op.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/sched/driver.hpp>
 #include <support/file_waits.hpp>
 #include <support/sched.hpp>
 

@@ -1,8 +1,6 @@
 #include <bide/sched/executor_runner.hpp>
 
-#include <bide/core/executor.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 using namespace bide;

@@ -3,7 +3,6 @@
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
 
-#include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <support/file_waits.hpp>
 #include <support/sched.hpp>

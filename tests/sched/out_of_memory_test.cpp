@@ -7,13 +7,11 @@
 #include "support/shortage.hpp"
 #include <support/sched.hpp>
 
-#include <bide/core/async_op.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/semaphore.hpp>
 
 namespace {
 

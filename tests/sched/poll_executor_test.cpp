@@ -3,7 +3,6 @@
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
 
-#include <bide/core/executor.hpp>
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>

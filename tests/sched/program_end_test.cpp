@@ -2,11 +2,8 @@
 // and what a child of fork() can do. Each test runs in a child process.
 
 #include <bide/channel/select.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/timer.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK

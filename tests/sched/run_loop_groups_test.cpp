@@ -1,10 +1,7 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/stream/buffered.hpp>
-#include <bide/stream/merge.hpp>
-#include <bide/stream/stream.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/task/async_generator.hpp>
 #include <support/sched.hpp>
 
 // Groups, sets and streams whose tasks run on a run_loop: they wait without a thread, and where they

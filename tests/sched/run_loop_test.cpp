@@ -1,7 +1,6 @@
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sched/trace.hpp>
 #include <support/file_waits.hpp>
 #include <support/sched.hpp>
 #include <support/text.hpp>
@@ -9,7 +8,6 @@
 #if defined(__linux__)
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
 
 #include <unistd.h>
 #endif

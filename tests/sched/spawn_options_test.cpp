@@ -1,6 +1,5 @@
 #include <bide/sched/spawn_options.hpp>
 
-#include <bide/sched/trace.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/with_deadline.hpp>

@@ -1,6 +1,5 @@
 #include <bide/sched/task_group.hpp>
 
-#include <bide/sched/run_loop.hpp>
 #include <bide/sync/event.hpp>
 #include <support/homes.hpp>
 #include <support/sched.hpp>

@@ -1,8 +1,5 @@
 #include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
 #include <bide/sched/run_loop.hpp>
-#include <bide/sched/task_runner.hpp>
 #include <bide/sync/event.hpp>
 #include <support/sched.hpp>
 

@@ -1,6 +1,5 @@
 #include <bide/core/platform.hpp>
 #include <bide/sched/chrome_trace.hpp>
-#include <bide/sched/trace.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>

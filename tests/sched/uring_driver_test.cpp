@@ -5,8 +5,6 @@
 #include <bide/sched/io_socket.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
 #include <support/alloc.hpp>
 #include <support/death.hpp>
 #include <support/file_waits.hpp>

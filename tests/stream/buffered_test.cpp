@@ -3,7 +3,6 @@
 #include <bide/channel/channel.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/task/async_generator.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/simulated.hpp>
 #include <support/streaming.hpp>

@@ -4,7 +4,6 @@
 #include <bide/channel/select.hpp>
 #include <bide/stream/chunks.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/counted.hpp>
 #include <support/simulated.hpp>

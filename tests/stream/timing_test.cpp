@@ -1,6 +1,5 @@
 #include <bide/stream/timing.hpp>
 
-#include <bide/channel/channel.hpp>
 #include <support/simulated_streams.hpp>
 #include <support/streaming.hpp>
 #include <support/tasks.hpp>

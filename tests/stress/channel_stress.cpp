@@ -3,8 +3,6 @@
 
 #include <support/sched.hpp>
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/handles.hpp>
 #include <bide/channel/priority_channel.hpp>
 #include <bide/channel/sliding_channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>
@@ -13,8 +11,6 @@
 namespace {
 
 using namespace bide;
-using std::chrono::microseconds;
-using std::chrono::steady_clock;
 
 constexpr std::size_t capacities[] = {0, 1, 2, 3, 5, 6, 7, 64, 1'000};
 

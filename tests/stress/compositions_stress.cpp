@@ -5,16 +5,13 @@
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <support/sched.hpp>
 
 using namespace bide;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
-using std::chrono::microseconds;
 using test::ended_by_stop;
 using test::rounds;
 using test::seed_of;

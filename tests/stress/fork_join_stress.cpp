@@ -2,11 +2,7 @@
 // delays at its steps.
 
 #include <bide/core/executor.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/sched/detail/fork_context.hpp>
-#include <bide/sched/detail/pool.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>

@@ -18,8 +18,6 @@
 #include <unistd.h>
 
 using namespace bide;
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
 using test::rounds;
 using test::seed_of;
 using test::with;

@@ -5,7 +5,6 @@
 
 #if defined(__linux__)
 
-#include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/io_socket.hpp>
 
 #include <sys/socket.h>

@@ -7,7 +7,6 @@
 #include <bide/sync/keyed_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/once.hpp>
-#include <bide/sync/scoped_lock.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/task/lock_all.hpp>
@@ -15,7 +14,6 @@
 #include <support/sched.hpp>
 
 using namespace bide;
-using std::chrono::microseconds;
 using test::jittery;
 using test::native;
 using test::portable;

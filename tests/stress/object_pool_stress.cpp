@@ -2,15 +2,11 @@
 
 #include <support/sched.hpp>
 
-#include <bide/core/errc.hpp>
-#include <bide/sync/object_pool.hpp>
 #include <bide/task/acquire_object.hpp>
 
 using namespace bide;
 
 namespace {
-
-using std::chrono::microseconds;
 
 // One for each pool.
 struct census {

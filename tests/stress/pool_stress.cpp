@@ -2,8 +2,6 @@
 // with delays at their steps.
 
 #include <bide/core/executor.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/sched/detail/pool.hpp>
 #include <support/sched.hpp>
 
 using namespace bide;

@@ -1,7 +1,6 @@
 // Rings, and the injector behind them. With the workers that sleep: pool_stress.cpp.
 
 #include <bide/sched/injector.hpp>
-#include <bide/sched/run_queue.hpp>
 #include <support/sched.hpp>
 
 using namespace bide;

@@ -13,7 +13,6 @@
 using namespace bide;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
-using std::chrono::microseconds;
 using test::ended_by_stop;
 using test::seed_of;
 using test::with;

@@ -6,7 +6,6 @@
 
 using namespace bide;
 using bide::this_task::yield;
-using std::chrono::microseconds;
 using test::ended_by_stop;
 using test::rounds;
 using test::seed_of;

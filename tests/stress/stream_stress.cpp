@@ -2,8 +2,6 @@
 
 #include <bide/stream/buffered.hpp>
 #include <bide/stream/chunks.hpp>
-#include <bide/stream/merge.hpp>
-#include <bide/stream/stream.hpp>
 #include <bide/stream/timing.hpp>
 #include <support/sched.hpp>
 #include <support/streaming.hpp>

@@ -2,8 +2,6 @@
 // through early, and one that came through may destroy what it waited for.
 
 #include <bide/core/event_count.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/ready_queue.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/condition_variable.hpp>
@@ -14,7 +12,6 @@
 #include <support/sched.hpp>
 
 using namespace bide;
-using std::chrono::microseconds;
 using test::jittery;
 using test::native;
 using test::portable;

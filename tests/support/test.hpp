@@ -17,5 +17,8 @@
 #endif
 
 using namespace std::chrono_literals;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 #endif

@@ -4,8 +4,6 @@
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
-#include <bide/sync/adaptive_mutex.hpp>
-
 namespace {
 
 // A platform whose sleepers do not resume before they may, and whose clock can be put forward: a

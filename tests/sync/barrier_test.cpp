@@ -17,7 +17,6 @@ static_assert(!std::is_convertible_v<std::ptrdiff_t, bide::barrier<>>);
 
 namespace {
 
-using std::chrono::steady_clock;
 using counts = std::vector<int>;
 
 template <class Platform> using barrier_on = bide::barrier<bide::detail::no_completion, Platform>;

@@ -12,7 +12,6 @@
 #include <bide/sync/condition_variable.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
-#include <bide/task/task.hpp>
 
 static_assert(sizeof(bide::condition_variable) == 16 || sizeof(void*) != 8);
 static_assert(!std::is_copy_constructible_v<bide::condition_variable>);
@@ -23,7 +22,6 @@ static_assert(noexcept(std::declval<bide::condition_variable&>().notify_all()));
 
 namespace {
 
-using std::chrono::steady_clock;
 using counts = std::vector<int>;
 
 constinit bide::condition_variable ready_at_start;

@@ -7,18 +7,12 @@
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
-#include <bide/sync/adaptive_mutex.hpp>
-#include <bide/sync/biased_shared_mutex.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/shared_mutex.hpp>
-
 static_assert(sizeof(bide::mutex) == 16 || sizeof(void*) != 8);
 static_assert(sizeof(bide::adaptive_mutex) == 16 || sizeof(void*) != 8);
 static_assert(sizeof(bide::shared_mutex) <= 32);
 
 namespace {
 
-using std::chrono::steady_clock;
 using test::any_lock;
 
 template <class Mutex>

@@ -7,16 +7,9 @@
 #include "support/test.hpp"
 
 #include <bide/channel/select.hpp>
-#include <bide/core/choice.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sync/detail/notify_queue.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/notify.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
 
 using namespace test::event_waits;
 
@@ -32,7 +25,6 @@ static_assert(noexcept(std::declval<bide::notify&>().try_wait()));
 
 namespace {
 
-using std::chrono::steady_clock;
 using counts = std::vector<int>;
 using listener = bide::notify::listener;
 

@@ -5,7 +5,6 @@
 #include "support/test.hpp"
 
 #include <bide/channel/select.hpp>
-#include <bide/core/errc.hpp>
 #include <bide/sync/object_pool.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>

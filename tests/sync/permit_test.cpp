@@ -2,7 +2,6 @@
 #include "support/test.hpp"
 #include "support/waiting.hpp"
 
-#include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 
 using namespace bide;

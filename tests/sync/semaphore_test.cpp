@@ -16,8 +16,6 @@ static_assert(!std::is_default_constructible_v<bide::semaphore>);
 
 namespace {
 
-using std::chrono::steady_clock;
-
 constinit bide::semaphore ready_at_start(3);
 
 } // namespace

@@ -9,12 +9,8 @@
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
-#include <bide/sync/biased_shared_mutex.hpp>
-#include <bide/sync/shared_mutex.hpp>
-
 namespace {
 
-using std::chrono::steady_clock;
 using test::any_shared_lock;
 using test::wait_end;
 using counts = std::vector<int>;

@@ -3,7 +3,6 @@
 #include "support/test.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
-#include <bide/sync/mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
 #include <bide/task/task.hpp>
 

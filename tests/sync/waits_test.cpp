@@ -8,13 +8,10 @@
 #include "support/platforms.hpp"
 #include "support/test.hpp"
 
-#include <bide/core/timer.hpp>
-
 using namespace test::waits;
 
 namespace {
 
-using std::chrono::steady_clock;
 using test::any_wait;
 using test::wait_end;
 using counts = std::vector<int>;

@@ -2,8 +2,6 @@
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/object_pool.hpp>
-#include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/test.hpp>

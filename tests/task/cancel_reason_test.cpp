@@ -2,7 +2,6 @@
 
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>

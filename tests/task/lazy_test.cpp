@@ -3,7 +3,6 @@
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/once.hpp>
 #include <bide/task/lazy.hpp>
 
 namespace {

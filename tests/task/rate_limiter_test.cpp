@@ -1,6 +1,5 @@
 #include <bide/task/rate_limiter.hpp>
 
-#include <bide/task/detail/token_count.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/rounds.hpp>
 #include <support/simulated.hpp>

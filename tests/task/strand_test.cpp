@@ -2,7 +2,6 @@
 
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>

@@ -5,7 +5,6 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <support/coroutines.hpp>
 #include <support/scheduling.hpp>

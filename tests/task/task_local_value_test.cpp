@@ -1,13 +1,9 @@
 #include <bide/task/task_local_value.hpp>
 
-#include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/async_generator.hpp>
-#include <bide/task/compose.hpp>
 #include <bide/task/for_each_concurrent.hpp>
 #include <bide/task/strand.hpp>
 #include <bide/task/with_deadline.hpp>

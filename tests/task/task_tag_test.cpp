@@ -3,9 +3,6 @@
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/compose.hpp>
-#include <bide/task/detail/tag_table.hpp>
 #include <bide/task/for_each_concurrent.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>

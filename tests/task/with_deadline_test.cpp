@@ -3,9 +3,6 @@
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/cancel_reason.hpp>
-#include <bide/task/compose.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/rounds.hpp>

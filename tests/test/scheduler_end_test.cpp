@@ -1,6 +1,5 @@
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/semaphore.hpp>
 #include <bide/task/strand.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <bide/test/scheduler.hpp>

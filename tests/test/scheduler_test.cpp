@@ -3,8 +3,6 @@
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/task/interval.hpp>
 #include <bide/task/rate_limiter.hpp>
 #include <bide/task/retry.hpp>
 #include <bide/task/strand.hpp>
