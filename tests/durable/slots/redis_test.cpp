@@ -215,11 +215,6 @@ TEST_CASE("redis_slot: a key that no slot has written is corrupt, and is not cha
           durable_errc::corrupt_record);
 }
 
-TEST_CASE("redis_slot: watch() fails without options.notify") {
-    redis_slot slot = slot_at(1, "key");
-    CHECK(slot.watch().error() == std::errc::operation_not_supported);
-}
-
 TEST_CASE("redis_slot: continues when the server forgets its scripts") {
     if (!redis_server::available()) {
         return;
@@ -231,32 +226,6 @@ TEST_CASE("redis_slot: continues when the server forgets its scripts") {
     shared_server().says("SCRIPT FLUSH");
     const auto seen = test::loaded(slot);
     CHECK(seen->value == "second");
-}
-
-TEST_CASE("redis_slot: logs in, selects its database, and connects to a Unix socket") {
-    if (!redis_server::available()) {
-        return;
-    }
-    redis_server server({"--requirepass", "open sesame"});
-    const std::uint16_t port = server.port();
-    redis_slot_options options;
-    CHECK(test::fails(slot_at(port, "key", options).compare_exchange(0, "value"),
-                      std::errc::permission_denied));
-    options.password = "sesame";
-    CHECK(slot_at(port, "key", options).load().error() == std::errc::permission_denied);
-    options.password = "open sesame";
-    REQUIRE(slot_at(port, "key", options).compare_exchange(0, "zero").status == cas_status::stored);
-
-    options.user = "default";
-    options.database = 3;
-    CHECK(slot_at(port, "key", options).load()->version == 0);
-    CHECK(slot_at(port, "key", options).compare_exchange(0, "three").status == cas_status::stored);
-    options.unix_socket = server.unix_socket();
-    CHECK(redis_slot("", 0, "key", options).load()->value == "three");
-    options.database = 0;
-    CHECK(redis_slot("", 0, "key", options).load()->value == "zero");
-    options.database = 1'000;
-    CHECK(redis_slot("", 0, "key", options).load().error() == std::errc::invalid_argument);
 }
 
 TEST_CASE("redis_slot: a server without memory stores nothing, and reports it") {
@@ -416,8 +385,13 @@ TEST_CASE("redis_slot: accepts a URL, and reports the server's text about a wron
     }
     redis_slot slot("redis://:p%40ss%2Fword@" + place + "/2", "key");
     CHECK(slot.compare_exchange(0, "two").status == cas_status::stored);
-    CHECK(slot_at(server.port(), "key", {.password = "p@ss/word", .database = 2}).load()->value ==
-          "two");
+    redis_slot_options options{.password = "p@ss/word", .database = 2};
+    CHECK(slot_at(server.port(), "key", options).load()->value == "two");
+    options.user = "default";
+    options.unix_socket = server.unix_socket();
+    CHECK(redis_slot("", 0, "key", options).load()->value == "two");
+    options.database = 0;
+    CHECK(redis_slot("", 0, "key", options).load()->version == 0);
     redis_slot none("redis://default:p%40ss%2Fword@" + place + "/1000", "key");
     CHECK(none.load().error() == std::errc::invalid_argument);
     CHECK(none.explain().find("DB index is out of range") != std::string::npos);
