@@ -3,8 +3,15 @@
 
 #include <bide/core/result.hpp>
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/durable_shared_mutex.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/record_json.hpp>
+#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
 #include <support/stress.hpp>
 #include <support/temp_directory.hpp>
 #include <support/test.hpp>

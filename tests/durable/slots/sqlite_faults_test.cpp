@@ -1,7 +1,9 @@
 // A database of locks among other programs and containers: presences, losses and errors.
 
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/slots/detail/sqlite/version_file.hpp>
+#include <bide/durable/slots/sqlite.hpp>
 
 #include <support/on_time.hpp>
 #include <support/slot_conformance.hpp>

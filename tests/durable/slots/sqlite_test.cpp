@@ -1,5 +1,8 @@
 #include <bide/durable/slots/sqlite.hpp>
 
+#include <bide/durable/slots/detail/sqlite/connection.hpp>
+#include <bide/durable/slots/detail/sqlite/path.hpp>
+
 #include <support/slot_conformance.hpp>
 #include <support/sqlite_databases.hpp>
 
