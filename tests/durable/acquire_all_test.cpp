@@ -1,5 +1,8 @@
 #include <bide/durable/acquire_all.hpp>
 
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+
 #include <support/durable_locks.hpp>
 #include <support/unhurried.hpp>
 

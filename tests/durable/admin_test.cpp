@@ -1,6 +1,8 @@
 #include <bide/durable/admin.hpp>
 
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/slots/memory.hpp>
 
 #include <support/durable_locks.hpp>
 #include <support/unhurried.hpp>

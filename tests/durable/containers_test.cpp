@@ -7,6 +7,9 @@
 
 #include <bide/core/errc.hpp>
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/record.hpp>
+#include <bide/durable/record_json.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 #include <support/children.hpp>

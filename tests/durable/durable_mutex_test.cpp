@@ -1,5 +1,11 @@
 #include <bide/durable/durable_mutex.hpp>
 
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
+
 #include <support/durable_locks.hpp>
 #include <support/unhurried.hpp>
 

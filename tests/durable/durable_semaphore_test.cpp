@@ -1,7 +1,12 @@
 #include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/slots/memory.hpp>
 
 #include <support/durable_locks.hpp>
 #include <support/unhurried.hpp>
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

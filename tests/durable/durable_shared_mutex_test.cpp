@@ -1,5 +1,8 @@
 #include <bide/durable/durable_shared_mutex.hpp>
 
+#include <bide/durable/slots/memory.hpp>
+#include <bide/task/task.hpp>
+
 #include <support/durable_locks.hpp>
 #include <support/unhurried.hpp>
 

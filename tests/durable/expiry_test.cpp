@@ -1,4 +1,5 @@
 #include <bide/durable/expiry.hpp>
+#include <bide/durable/process.hpp>
 
 #include <support/test.hpp>
 

@@ -1,7 +1,12 @@
 #include <bide/durable/guard.hpp>
 
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
 
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>

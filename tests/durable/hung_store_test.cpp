@@ -4,6 +4,11 @@
 
 #include <bide/durable/detail/renewer.hpp>
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
 
 #include <support/children.hpp>
 #include <support/coroutines.hpp>

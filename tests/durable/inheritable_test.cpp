@@ -4,7 +4,13 @@
 
 #include <bide/core/errc.hpp>
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/record.hpp>
+#include <bide/durable/slots/detail/file/page_format.hpp>
 #include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/memory.hpp>
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>
 #include <support/temp_directory.hpp>

@@ -2,6 +2,10 @@
 
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>

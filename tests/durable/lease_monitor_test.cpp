@@ -1,5 +1,7 @@
 #include <bide/durable/detail/lease_monitor.hpp>
 
+#include <bide/durable/process.hpp>
+
 #include <support/test.hpp>
 
 #include <fcntl.h>

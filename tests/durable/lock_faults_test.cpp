@@ -3,6 +3,10 @@
 
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
 
 #include <support/children.hpp>
 #include <support/coroutines.hpp>

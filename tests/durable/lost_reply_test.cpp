@@ -3,6 +3,14 @@
 
 #include <bide/core/result.hpp>
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/fence_gate.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/record.hpp>
+#include <bide/durable/record_json.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/memory.hpp>
 #include <support/crash_arena.hpp>
 #include <support/durable_locks.hpp>
 #include <support/jitter.hpp>

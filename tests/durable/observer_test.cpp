@@ -1,6 +1,9 @@
 #include <bide/durable/observer.hpp>
 
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/task/task.hpp>
 
 #include <support/durable_locks.hpp>
 

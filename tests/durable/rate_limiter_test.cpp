@@ -1,8 +1,11 @@
 #include <bide/durable/rate_limiter.hpp>
 
+#include <bide/durable/detail/rate_record.hpp>
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/task.hpp>
 
 #include <nlohmann/json.hpp>
 

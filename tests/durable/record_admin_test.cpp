@@ -1,5 +1,7 @@
 #include <bide/durable/record_admin.hpp>
 
+#include <bide/durable/record.hpp>
+
 #include <support/record_table.hpp>
 #include <support/test.hpp>
 

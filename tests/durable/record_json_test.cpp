@@ -1,4 +1,6 @@
 #include <bide/durable/detail/plain_record.hpp>
+#include <bide/durable/detail/record_fields.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
 

@@ -1,4 +1,6 @@
 #include <bide/durable/expiry.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/record.hpp>
 #include <bide/durable/record_admin.hpp>
 
 #include <support/stress.hpp>

@@ -4,6 +4,8 @@
 #include <bide/durable/detail/renewer.hpp>
 
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/slots/memory.hpp>
 
 #include <support/children.hpp>
 #include <support/durable_locks.hpp>

@@ -2,6 +2,7 @@
 // here wakes up by itself within the time of a test: the interval of polls is an hour.
 
 #include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <support/children.hpp>
 #include <support/temp_directory.hpp>

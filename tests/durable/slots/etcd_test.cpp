@@ -1,5 +1,7 @@
 #include <bide/durable/slots/etcd.hpp>
 
+#include <bide/durable/slots/detail/etcd/gateway.hpp>
+
 #include <support/canned_server.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>

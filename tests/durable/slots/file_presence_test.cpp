@@ -3,6 +3,7 @@
 // Presences: marks in the lock file that show other processes that this one runs.
 #if defined(__linux__)
 
+#include <bide/durable/slots/detail/file/presence_file.hpp>
 #include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
 

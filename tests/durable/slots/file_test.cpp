@@ -1,5 +1,8 @@
 #include <bide/durable/slots/file.hpp>
 
+#include <bide/durable/slots/detail/file/posix_file.hpp>
+#include <bide/durable/slots/detail/file/store.hpp>
+
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
@@ -15,6 +18,7 @@
 #endif
 
 using namespace bide;
+using std::chrono::milliseconds;
 using test::is_readable;
 using test::put;
 using test::value_of;
