@@ -429,7 +429,7 @@ TEST_CASE("notify: destroying a foreign waiter that is queued terminates and nam
     const std::string said = test::dies([] {
         bide::notify n;
         test::journal turns;
-        std::optional<foreign> w(std::in_place, n, turns, 0);
+        auto w = std::make_unique<foreign>(n, turns, 0);
         w->start();
         w.reset();
     });
