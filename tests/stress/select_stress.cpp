@@ -207,15 +207,14 @@ template <class Platform> void storm(std::size_t first, std::size_t second, std:
         if (me < senders) {
             const set_of<Platform> all{&a, &b, &c};
             item next{static_cast<std::uint32_t>(i), 0};
-            do { // each sends some, however late it starts
+            for (; time.is_left(); ++next.number) {
                 set_of<Platform> some = all;
                 if (chance.below(4) == 0) {
                     some[chance.below(channels)] = nullptr; // a disabled case
                 }
                 send<Platform>(some, next, chance, stops, me);
                 in[me].add(next);
-                ++next.number;
-            } while (time.is_left());
+            }
             if (--left == 0) {
                 for (auto* const ch : all) {
                     ch->close();

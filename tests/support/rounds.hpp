@@ -19,11 +19,9 @@ inline std::uint32_t seed_of(std::uint64_t what) {
 // Runs f(0), f(1) and so on until the time is over, f(0) in any case.
 template <class F> void rounds(F f) {
     const stress_time time;
-    std::uint32_t round = 0;
-    do {
+    for (std::uint32_t round = 0; time.is_left(); ++round) {
         f(round);
-        ++round;
-    } while (time.is_left());
+    }
 }
 
 // Waits until a task has ended, which may have been cancelled. True: it ended by stopped_error.

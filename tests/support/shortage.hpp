@@ -2,7 +2,7 @@
 #define BIDE_TESTS_SUPPORT_SHORTAGE_HPP
 
 // Operations during which memory runs out, at each of their allocations in turn. The start of a thread
-// counts as an allocation in the programs that tests/CMakeLists.txt lists for that.
+// counts as an allocation in the programs that tests/CMakeLists.txt finds by their text.
 
 #include "support/alloc.hpp"
 #include "support/service.hpp"
