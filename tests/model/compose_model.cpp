@@ -62,14 +62,7 @@ struct scene {
 
     // Begins the parent beside one thread or two.
     void begin_beside(const std::function<void()>& one, const std::function<void()>& two = {}) {
-        model::thread first(one);
-        std::optional<model::thread> second;
-        if (two) {
-            second.emplace(two);
-        }
-        c.begin();
-        first.join();
-        second.reset();
+        c.begin_beside(one, two);
         require_over();
     }
     // Both children have ended, and the parent resumed once; or the parent never began.

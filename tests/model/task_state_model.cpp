@@ -56,14 +56,7 @@ struct scene {
 
     // Begins the task, beside one thread or two.
     void begin_beside(const std::function<void()>& one, const std::function<void()>& two = {}) {
-        {
-            model::thread first(one);
-            std::optional<model::thread> second;
-            if (two) {
-                second.emplace(two);
-            }
-            c.begin();
-        }
+        c.begin_beside(one, two);
         MODEL_REQUIRE(c.ended == 1);
     }
     bool cancel() noexcept {

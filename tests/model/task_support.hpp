@@ -75,6 +75,15 @@ public:
     }
 
     void begin() noexcept { this->to_run().run.wake(); }
+    // Beside one thread or two, to their ends.
+    void begin_beside(const std::function<void()>& one, const std::function<void()>& two) {
+        model::thread first(one);
+        std::optional<model::thread> second;
+        if (two) {
+            second.emplace(two);
+        }
+        begin();
+    }
 
     typename Platform::template var<int> ended{0};
     typename Platform::template var<bool> never_ran{false};
