@@ -65,36 +65,13 @@ private:
 
 using sent = result<void, send_error<parcel>>;
 
-// The waits whose stop may be requested, again and again.
-class stoppable {
-public:
-    std::stop_token token() {
-        const std::lock_guard lock(mutex_);
-        if (source_.stop_requested()) {
-            source_ = test::new_stop();
-        }
-        return source_.get_token();
-    }
-    void stop() {
-        std::stop_source source = [this] {
-            const std::lock_guard lock(mutex_);
-            return source_;
-        }();
-        source.request_stop();
-    }
-
-private:
-    std::mutex mutex_;
-    std::stop_source source_ = test::new_stop();
-};
-
 struct sender {
     explicit sender(std::uint32_t n) : name(n) {}
     const std::uint32_t name;
     std::uint32_t next = 0;
     std::vector<std::uint64_t> went;
     std::vector<std::uint64_t> displaced; // by it, from a sliding channel
-    stoppable stop;
+    test::stoppable stop;
     bool good = true;
     bool closed = false;
 
@@ -116,7 +93,7 @@ struct sender {
 
 struct receiver {
     std::vector<std::uint64_t> came;
-    stoppable stop;
+    test::stoppable stop;
     bool good = true;
     bool told = false; // that it is closed and drained
 

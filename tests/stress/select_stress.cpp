@@ -97,39 +97,15 @@ task<bool> sending(const set_of<Platform>& out, item& what, std::chrono::nanosec
     co_return got.has_value();
 }
 
-// Stops the waits of others at any time.
-class stopper {
-public:
-    std::stop_token token(std::size_t i) {
-        const std::lock_guard lock(mutex_);
-        if (sources_[i].stop_requested()) {
-            sources_[i] = test::new_stop();
-        }
-        return sources_[i].get_token();
-    }
-    void stop(std::size_t i) {
-        std::stop_source source(std::nostopstate);
-        {
-            const std::lock_guard lock(mutex_);
-            source = sources_[i];
-        }
-        source.request_stop();
-    }
-
-private:
-    std::mutex mutex_;
-    std::array<std::stop_source, 8> sources_;
-};
-
 // Receives from one of those that are open, in one of the ways there are.
 template <class Platform>
-received receive(const set_of<Platform>& in, test::jitter& chance, stopper& stops, std::size_t me) {
+received receive(const set_of<Platform>& in, test::jitter& chance, test::stoppable& stop) {
     switch (chance.below(6)) {
     case 0: return sync_wait(receiving<Platform>(in));
     case 1:
         for (;;) {
             if (const auto got =
-                    sync_wait(receiving<Platform>(in, chance.rest(16), stops.token(me)))) {
+                    sync_wait(receiving<Platform>(in, chance.rest(16), stop.token()))) {
                 return *got;
             }
         }
@@ -162,11 +138,10 @@ received receive(const set_of<Platform>& in, test::jitter& chance, stopper& stop
 }
 
 template <class Platform>
-void send(const set_of<Platform>& out, item what, test::jitter& chance, stopper& stops,
-          std::size_t me) {
+void send(const set_of<Platform>& out, item what, test::jitter& chance, test::stoppable& stop) {
     switch (chance.below(5)) {
     case 0:
-        while (!sync_wait(sending<Platform>(out, what, chance.rest(16), stops.token(me)))) {
+        while (!sync_wait(sending<Platform>(out, what, chance.rest(16), stop.token()))) {
         }
         break;
     case 1:
@@ -199,7 +174,7 @@ template <class Platform> void storm(std::size_t first, std::size_t second, std:
     const test::stress_time time;
     ledger in[senders];
     ledger out[receivers];
-    stopper stops;
+    std::array<test::stoppable, 8> stops;
     std::atomic<std::uint32_t> left{senders};
     std::atomic<int> taking{receivers};
     test::players(senders + receivers + 1, [&](int i, test::jitter& chance) {
@@ -212,7 +187,7 @@ template <class Platform> void storm(std::size_t first, std::size_t second, std:
                 if (chance.below(4) == 0) {
                     some[chance.below(channels)] = nullptr; // a disabled case
                 }
-                send<Platform>(some, next, chance, stops, me);
+                send<Platform>(some, next, chance, stops[me]);
                 in[me].add(next);
             }
             if (--left == 0) {
@@ -223,7 +198,7 @@ template <class Platform> void storm(std::size_t first, std::size_t second, std:
         } else if (me < senders + receivers) {
             set_of<Platform> open{&a, &b, &c};
             while (open != set_of<Platform>{}) {
-                const received got = receive<Platform>(open, chance, stops, me);
+                const received got = receive<Platform>(open, chance, stops[me]);
                 if (got.what) {
                     out[me - senders].add_from(got.from, *got.what);
                 } else {
@@ -234,7 +209,7 @@ template <class Platform> void storm(std::size_t first, std::size_t second, std:
         } else {
             while (taking != 0) {
                 chance.dawdle(16);
-                stops.stop(chance.below(senders + receivers));
+                stops[chance.below(senders + receivers)].stop();
             }
         }
     });
@@ -371,7 +346,7 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
     basic_semaphore<TestType> s(5);
     basic_channel<int, TestType> ch(1);
     std::atomic<std::ptrdiff_t> held{0};
-    stopper stops;
+    std::array<test::stoppable, 8> stops;
     std::uint64_t sent = 0;
     std::array<std::uint64_t, threads> got{};
     std::array<bool, threads> too_many{};
@@ -387,7 +362,7 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
             if (t == 0) {
                 chance.dawdle(14);
                 sent += ch.try_send(1) ? 1 : 0;
-                stops.stop(1 + chance.below(threads - 1));
+                stops[1 + chance.below(threads - 1)].stop();
                 continue;
             }
             switch (chance.below(4)) {
@@ -409,7 +384,7 @@ TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and 
             case 2: {
                 bool bad = false;
                 got[i] += sync_wait(permit_or_item<TestType>(s, n, ch, chance.rest(16),
-                                                             stops.token(i), held, bad)) == 1
+                                                             stops[i].token(), held, bad)) == 1
                               ? 1
                               : 0;
                 too_many[i] = too_many[i] || bad;
