@@ -1,4 +1,4 @@
-#include "support/counted.hpp"
+#include "support/coroutines.hpp"
 #include "support/death.hpp"
 #include "support/fake_clock.hpp"
 #include "support/last_touch.hpp"
@@ -292,83 +292,6 @@ TEST_CASE("select: a coroutine that is destroyed while it waits leaves nothing b
     CHECK(all->value == 7);
     CHECK(is_left_alone(hand));
     all.reset(); // there are no waiters
-}
-
-TEST_CASE("select: what came to a coroutine that is destroyed goes to the next, or back") {
-    test::tally tally;
-    {
-        bide::channel<test::counted_once> in(1);
-        bide::channel<test::counted_once> out(0);
-        bide::semaphore s(0);
-        test::counted_once value(tally, 7);
-        test::manual_executor on;
-        auto select = [&] {
-            return bide::async_select(on_recv(in), on_send(out, value), on_acquire(s, 2))
-                .resume_on(on);
-        };
-        SECTION("an item, to the next receiver") {
-            waiting gone(select());
-            waiting next(bide::async_select(on_acquire(s), on_recv(in)));
-            REQUIRE(in.try_send(test::counted_once(tally, 1)));
-            CHECK_FALSE(next.is_over());
-            REQUIRE(on.size() == 1);
-            on.drop_all();
-            gone.destroy();
-            REQUIRE(next.is_over());
-            REQUIRE(next.got().index() == 1);
-            CHECK(next.got().get<1>()->number() == 1);
-            CHECK(value.number() == 7);
-        }
-        SECTION("an item, back into the channel") {
-            waiting gone(select());
-            REQUIRE(in.try_send(test::counted_once(tally, 1)));
-            REQUIRE(in.empty());
-            on.drop_all();
-            gone.destroy();
-            CHECK(tally.alive() == 2);
-            CHECK(in.size() == 1);
-            const auto got = in.try_recv();
-            REQUIRE(got);
-            CHECK(got->number() == 1);
-        }
-        SECTION("an item for which there is no room is destroyed, once") {
-            waiting gone(select());
-            REQUIRE(in.try_send(test::counted_once(tally, 1)));
-            REQUIRE(in.try_send(test::counted_once(tally, 2)));
-            on.drop_all();
-            gone.destroy();
-            CHECK(tally.alive() == 2);
-            const auto got = in.try_recv();
-            REQUIRE(got);
-            CHECK(got->number() == 2);
-            CHECK(in.empty());
-        }
-        SECTION("permits, to the count or those behind") {
-            waiting gone(select());
-            s.release(2);
-            CHECK(s.available() == 0);
-            test::foreign behind(s, 1);
-            behind.start();
-            on.drop_all();
-            gone.destroy();
-            CHECK(behind.is_complete());
-            CHECK(s.available() == 1);
-            CHECK(value.number() == 7);
-        }
-        SECTION("what was sent stays sent") {
-            waiting gone(select());
-            const auto got = out.try_recv();
-            REQUIRE(got);
-            CHECK(got->number() == 7);
-            on.drop_all();
-            gone.destroy();
-            CHECK(value.number() == -1);
-            CHECK(is(out.try_recv(), errc::empty));
-        }
-        CHECK(s.waiters() == 0);
-    }
-    CHECK(tally.alive() == 0);
-    CHECK(tally.copied == 0);
 }
 
 TEST_CASE("select: a select may destroy what it waited for, whatever the other side still does") {
