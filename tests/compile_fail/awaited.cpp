@@ -1,6 +1,12 @@
+#include <bide/channel/channel.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
+
+bide::task<int> awaited_item_is_not_unnamed(bide::channel<int>& ch) { // name it
+    co_return (co_await ch.async_recv()).value_or(0);
+    //! co_await ch.async_recv();
+}
 
 bide::task<> awaited_lock_is_not_unnamed(bide::mutex& m) { // name it
     const auto held = co_await m.async_lock();

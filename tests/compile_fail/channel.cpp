@@ -6,6 +6,11 @@ void channel_async_recv_is_not_discarded(bide::channel<int>& ch) { // co_await i
     //! ch.async_recv(); // does nothing
 }
 
+int channel_recv_is_not_discarded(bide::channel<int>& ch) { // it is the item
+    return ch.recv().value_or(0);
+    //! ch.recv();
+}
+
 namespace channel_element_does_not_throw_when_destroyed { // must not throw when destroyed
 struct element {
     element(element&&) noexcept;

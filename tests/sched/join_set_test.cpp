@@ -116,7 +116,7 @@ TEST_CASE("join_set: returns the outcomes in the order of the ends, each once, t
     CHECK(set.join_next() == 2);
     CHECK(set.join_next() == std::nullopt);
     CHECK(set.empty());
-    set.spawn(number(3)); // a second time
+    set.spawn([] { return 3; }); // a second time, a function
     CHECK(set.join_next() == 3);
     CHECK(set.join_next() == std::nullopt);
 }

@@ -53,6 +53,15 @@ TEST_CASE("scheduler: runs coroutines, functions, and functions that return coro
     CHECK(sync_wait(s, number(11)) == 11);
     CHECK(&sync_wait(s, same(n)) == &n);
     CHECK(s.spawn_blocking([] { return 12; }).join() == 12);
+    CHECK(s.spawn([&]() -> task<bool> {
+               co_return &(co_await s.spawn(same(n)).async_join()).get() == &n;
+           }).join());
+}
+
+TEST_CASE("scheduler: is made with a number of workers alone") {
+    CHECK(scheduler(3).concurrency() == 3);
+    CHECK_THROWS_AS(scheduler(-1), std::invalid_argument);
+    CHECK_THROWS_AS(scheduler(std::numeric_limits<std::int64_t>::max()), std::invalid_argument);
 }
 
 TEST_CASE("scheduler: a function's captures live as long as its task, and no longer") {

@@ -118,8 +118,10 @@ TEST_CASE_METHOD(on_two,
             g.spawn(all.adds(i % 3));
             g.spawn(all.adds_and_says(counted_once(all.values, 1)));
         }
+        g.spawn([&] { ++all.sum; });
+        s.spawn([&]() -> task<> { co_await g.async_spawn([&] { return ++all.sum; }); }).join();
         g.join();
-        CHECK(all.sum == round * (99 + 100));
+        CHECK(all.sum == round * (99 + 100 + 2));
         CHECK(all.values.alive() == 0);
     }
     CHECK(all.values.copied == 0);

@@ -35,7 +35,7 @@ namespace detail {
 // Core: a channel without its public operations.
 template <class T, class Platform, class Core> class shared_core {
 public:
-    template <class... Capacity> explicit shared_core(Capacity... c) : core(c...) {}
+    template <class... Args> explicit shared_core(Args... args) : core(std::move(args)...) {}
     shared_core(const shared_core&) = delete;
     shared_core& operator=(const shared_core&) = delete;
 
@@ -180,8 +180,8 @@ private:
 };
 
 template <class Sender, class Receiver> struct handle_maker {
-    template <class... Capacity> static std::pair<Sender, Receiver> make(Capacity... c) {
-        auto* const both = new typename Sender::shared(c...);
+    template <class... Args> static std::pair<Sender, Receiver> make(Args... args) {
+        auto* const both = new typename Sender::shared(std::move(args)...);
         return {Sender(both), Receiver(both)};
     }
 };
@@ -198,6 +198,8 @@ template <class Sender, class Receiver> struct handle_maker {
 ///
 /// A waiting operation keeps the memory of the channel, even if all handles are dropped. It counts
 /// as no handle: if the last sender is dropped, the operation ends as if by close().
+///
+/// No operation is const, as in the channel itself: the owner of a const sender sends by a copy of it.
 template <class T, class Platform, class Core>
 class basic_sender : public detail::channel_handle<T, Platform, Core, detail::side::sending>,
                      public detail::send_operations<basic_sender<T, Platform, Core>, T, Platform> {

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <functional>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -135,14 +136,17 @@ template <class T, class Compare = std::less<>, class Platform = native_platform
 using basic_priority_receiver =
     basic_receiver<T, Platform, detail::basic_priority_core<T, Compare, Platform>>;
 
-/// Makes a priority channel with a default-constructed Compare.
+/// Makes a priority channel: make_priority_channel<job>(100, compare).
 /// Returns: its first sender and its first receiver.
 /// Throws: as the constructor of the channel.
+/// Requires: Compare has a default constructor, for the closed channel of moved-from handles.
 template <class T, class Compare = std::less<>, class Platform = native_platform>
-[[nodiscard]] auto make_priority_channel(std::size_t capacity) {
+    requires std::is_default_constructible_v<Compare>
+[[nodiscard]] auto make_priority_channel(std::size_t capacity, Compare compare = Compare()) {
     return detail::handle_maker<
         basic_priority_sender<T, Compare, Platform>,
-        basic_priority_receiver<T, Compare, Platform>>::make(detail::capacity_to_order(capacity));
+        basic_priority_receiver<T, Compare, Platform>>::make(detail::capacity_to_order(capacity),
+                                                             std::move(compare));
 }
 
 } // namespace bide::inline BIDE_ABI

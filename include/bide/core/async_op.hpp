@@ -118,6 +118,11 @@ public:
     /// The awaiter of the operation.
     class awaiter;
     awaiter operator co_await() && noexcept { return awaiter(*this); } ///< Returns the awaiter.
+    /// Refuses: an operation is awaited once, as an rvalue.
+    template <class Refused = void> void operator co_await() & {
+        static_assert(!std::is_void_v<Refused>,
+                      "bide: an operation is awaited once: write co_await std::move(operation)");
+    }
     /// Makes it a case of a select, which has its own limits and executor.
     basic_wait<R, Platform> as_case() && noexcept { return {ops_, target_, std::move(payload_)}; }
 

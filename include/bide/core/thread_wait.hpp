@@ -47,21 +47,18 @@ template <class Q, class Platform> struct thread_wait {
         if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }
-        if (!await(queue, w, end)) {
-            if (queue.cancel(w, wait_status::timed_out)) {
-                return wait_status::timed_out;
-            }
-            await(queue, w, deadline::never()); // decided: the releaser is about to publish
-        }
-        return w.outcome();
+        return finish(queue, w, end);
     }
 
-    /// Waits for `amount` until a stop is requested.
-    /// Blocks: until the wait is decided.
+    /// Waits for `amount` until a stop is requested, or until the deadline.
+    /// Blocks: until the wait is decided. If the deadline is deadline::poll(), does not block.
     /// Returns: the outcome.
-    BIDE_NOINLINE static wait_status
-    stoppable(Q& queue, std::ptrdiff_t amount,
-              const typename Platform::stop_token& token) noexcept {
+    BIDE_NOINLINE static wait_status stoppable(Q& queue, std::ptrdiff_t amount,
+                                               const typename Platform::stop_token& token,
+                                               deadline limit = deadline::never()) noexcept {
+        if (limit.is_poll()) {
+            return wait_status::timed_out;
+        }
         placed place(amount);
         waiter& w = place.w;
         BIDE_PROBE_WAIT(queue, w);
@@ -79,8 +76,7 @@ template <class Q, class Platform> struct thread_wait {
         if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }
-        await(queue, w, deadline::never());
-        return w.outcome();
+        return finish(queue, w, limit);
     }
 
 private:
@@ -92,6 +88,15 @@ private:
         waiter w;
     };
 
+    static wait_status finish(Q& queue, waiter& w, deadline end) noexcept {
+        if (!await(queue, w, end)) {
+            if (queue.cancel(w, wait_status::timed_out)) {
+                return wait_status::timed_out;
+            }
+            await(queue, w, deadline::never()); // decided: what decided it is about to publish
+        }
+        return w.outcome();
+    }
     static bool await(Q& queue, waiter& w, deadline end) noexcept {
         if constexpr (requires { queue.await(w, end); }) {
             return queue.await(w, end);

@@ -88,6 +88,12 @@ public:
     void spawn(F function) {
         launch(std::move(function));
     }
+    /// Runs a function as a child, on the runner. It returns a T.
+    template <detail::plain_function F>
+        requires std::is_same_v<std::invoke_result_t<F&&>, T>
+    void spawn(F function) {
+        launch(detail::call_in_task(std::move(function)));
+    }
 
     /// Waits for the next child to end, and returns its outcome. Each outcome is returned once.
     ///

@@ -20,6 +20,7 @@
 #include <bide/task/task.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -71,6 +72,14 @@ public:
             static_cast<const scheduler*>(me)->dump(to);
         });)
     }
+
+    /// Starts `num_workers` workers; with 0, as many as by default.
+    /// Throws: as above; std::invalid_argument if the number is negative or too great.
+    template <std::integral N>
+    explicit scheduler(N num_workers)
+        : scheduler(scheduler_options{.num_workers = std::in_range<unsigned>(num_workers)
+                                                         ? static_cast<unsigned>(num_workers)
+                                                         : ~0u}) {}
 
     /// Calls shutdown().
     /// Requires: the caller is not one of the scheduler's own workers, nor in an arm; otherwise

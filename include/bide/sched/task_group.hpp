@@ -106,6 +106,10 @@ public:
     void spawn(F function) {
         launch_in_room(std::move(function));
     }
+    /// Runs a function as a child, on the runner. Its value is dropped.
+    template <detail::plain_function F> void spawn(F function) {
+        launch_in_room(detail::call_in_task(std::move(function)));
+    }
 
     /// The wait for room; made by async_spawn(). S is the task, or the function that returns it.
     template <class S> class [[nodiscard("co_await it")]] spawn_operation;
@@ -127,6 +131,10 @@ public:
         requires detail::task_source<F>
     spawn_operation<F> async_spawn(F function) {
         return {*this, std::move(function)};
+    }
+    /// \overload
+    template <detail::plain_function F> auto async_spawn(F function) {
+        return async_spawn(detail::call_in_task(std::move(function)));
     }
 
     /// Cancels the body and all children, also those that are spawned later. A second call has no

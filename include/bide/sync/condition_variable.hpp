@@ -159,12 +159,20 @@ public:
     /// Returns: errc::stopped if `predicate()` was false last.
     template <class Lock, std::predicate Predicate>
     result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate) {
-        while (!predicate()) {
-            if (wait_once(lock, token) != wait_status::granted) {
-                return predicate() ? result<void>() : unexpected{errc::stopped};
-            }
-        }
-        return {};
+        return wait_until_true(lock, token, deadline::never(), predicate);
+    }
+    /// Waits as wait() does, but at most `rest`, unless a stop is requested first.
+    /// Returns: errc::timeout or errc::stopped if `predicate()` was false last.
+    template <class Lock, class R, class P, std::predicate Predicate>
+    result<void> wait_for(Lock& lock, typename Platform::stop_token token,
+                          const std::chrono::duration<R, P>& rest, Predicate predicate) {
+        return wait_until_true(lock, token, deadline::after(rest), predicate);
+    }
+    /// Waits as wait_for() does, but at most until a point in time.
+    template <class Lock, class C, class D, std::predicate Predicate>
+    result<void> wait_until(Lock& lock, typename Platform::stop_token token,
+                            const std::chrono::time_point<C, D>& when, Predicate predicate) {
+        return wait_until_true(lock, token, deadline::at(when), predicate);
     }
 
     // ---- Coroutines
@@ -233,10 +241,12 @@ private:
         return mine.outcome(what);
     }
     template <class Lock>
-    wait_status wait_once(Lock& lock, const typename Platform::stop_token& token) {
+    wait_status wait_once(Lock& lock, const typename Platform::stop_token& token,
+                          deadline until = deadline::never()) {
         require_locked(lock);
         thread<Lock> mine{queue_, lock};
-        const wait_status what = thread_wait<thread<Lock>, Platform>::stoppable(mine, 1, token);
+        const wait_status what =
+            thread_wait<thread<Lock>, Platform>::stoppable(mine, 1, token, until);
         note_relocked(lock);
         return mine.outcome(what);
     }
@@ -248,6 +258,17 @@ private:
             }
         }
         return true;
+    }
+    template <class Lock, class Predicate>
+    result<void> wait_until_true(Lock& lock, const typename Platform::stop_token& token,
+                                 deadline until, Predicate& predicate) {
+        while (!predicate()) {
+            const wait_status what = wait_once(lock, token, until);
+            if (what != wait_status::granted) {
+                return predicate() ? result<void>() : unexpected{errc_of(what)};
+            }
+        }
+        return {};
     }
 
     // The wait of a coroutine (core/wait_ops.hpp).

@@ -64,6 +64,10 @@ public:
         /// Returns true if it locks a value.
         explicit operator bool() const noexcept { return value_ != nullptr; }
 
+        /// Returns the lock, for a condition_variable: changed.wait(value.as_lock(), predicate).
+        /// Requires: the caller leaves it as it is, locked or empty.
+        std::unique_lock<Mutex>& as_lock() noexcept { return held_; }
+
         /// Unlocks the mutex. After that, this object is empty.
         void unlock() noexcept {
             if (std::exchange(value_, nullptr) != nullptr) {

@@ -44,6 +44,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <iterator>
 #include <stdexcept>
 #include <tuple>
 #include <type_traits>
@@ -183,6 +184,24 @@ private:
     std::vector<task_child<S>> children_;
 };
 
+template <class R>
+using child_of_range_t = std::remove_cvref_t<decltype(*std::begin(std::declval<R&>()))>;
+template <class R>
+concept child_range = task_source<child_of_range_t<R>>;
+
+// The children of an rvalue container are moved; what a view or an lvalue gives is taken as it is.
+template <class R> std::vector<child_of_range_t<R>> to_children(R&& range) {
+    std::vector<child_of_range_t<R>> children;
+    for (auto&& child : range) {
+        if constexpr (!std::is_lvalue_reference_v<R> && requires { typename R::allocator_type; }) {
+            children.push_back(std::move(child));
+        } else {
+            children.push_back(std::forward<decltype(child)>(child));
+        }
+    }
+    return children;
+}
+
 // What is no child. The types let the rest of the statement compile, so that there is one message.
 template <class Other> using refused_child = std::monostate;
 
@@ -216,6 +235,12 @@ task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> ch
     detail::when_children_vector<S> all(until::all, children);
     co_await all.state().wait();
     co_return all.values();
+}
+
+/// Runs the children of any range as those of a vector. The range is read in this call; a container
+/// is given as an rvalue, whose children are moved.
+template <detail::child_range R> auto when_all(R&& children) {
+    return when_all(detail::to_children(std::forward<R>(children)));
 }
 
 /// Refuses what is neither a task nor a callable that returns one, such as an operation.
@@ -261,6 +286,11 @@ task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::v
     detail::when_children_vector<S> all(until::first, children);
     co_await all.state().wait();
     co_return all.first();
+}
+
+/// Runs the children of any range as those of a vector, as when_all() of a range does.
+template <detail::child_range R> auto when_any(R&& children) {
+    return when_any(detail::to_children(std::forward<R>(children)));
 }
 
 } // namespace bide::inline BIDE_ABI

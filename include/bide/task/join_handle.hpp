@@ -18,6 +18,7 @@
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>
 
+#include <functional>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -33,6 +34,8 @@ namespace bide::inline BIDE_ABI {
 /// Destroys: detaches the task. Never blocks, never cancels.
 template <class T> class [[nodiscard]] join_handle {
     using cell = detail::joined_task<T>;
+    using async_value = std::conditional_t<std::is_reference_v<T>,
+                                           std::reference_wrapper<std::remove_reference_t<T>>, T>;
 
 public:
     /// Takes the task over; `other` is empty afterwards.
@@ -64,17 +67,31 @@ public:
         mine.cell_->ended_gate().wait();
         return mine.cell_->take();
     }
+    /// Refuses: the handle is consumed.
+    template <class Refused = void> void join() & {
+        static_assert(!std::is_void_v<Refused>,
+                      "bide: write std::move(handle).join(): it consumes the handle");
+    }
 
     /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
     /// early, by a time-out or a stop, the task is detached.
-    /// Returns: the operation.
+    /// Returns: the operation; its value is a std::reference_wrapper if that of join() is a reference.
     /// Throws: as join(), when awaited; the check for a deadlock throws in this call.
     /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
     /// Cancellation: the wait ends, and the task is detached; it is not cancelled.
-    async_op<T> async_join() && {
-        static_assert(!std::is_reference_v<T>, "async_join() of a task of a reference: use join()");
+    async_op<async_value> async_join() && {
         check();
         return {joining{*std::exchange(cell_, nullptr)}};
+    }
+    /// Refuses: the handle is consumed.
+    template <class Refused = void> void async_join() & {
+        static_assert(!std::is_void_v<Refused>,
+                      "bide: write std::move(handle).async_join(): it consumes the handle");
+    }
+    /// Refuses: the awaited operation is that of async_join().
+    template <class Refused = void> void operator co_await() const {
+        static_assert(!std::is_void_v<Refused>,
+                      "bide: write co_await std::move(handle).async_join()");
     }
 
     /// Requests that the task ends, and returns without waiting for that.
@@ -95,11 +112,15 @@ public:
 
     /// Gives up the outcome. The task goes on.
     void detach() && noexcept { const join_handle dropped(std::move(*this)); }
+    /// Refuses: the handle is consumed.
+    template <class Refused = void> void detach() & {
+        static_assert(!std::is_void_v<Refused>,
+                      "bide: write std::move(handle).detach(): it consumes the handle");
+    }
 
 private:
     friend class task_runner;
     friend class scheduler;
-    friend class task_runner;
     using node = basic_waiter<native_platform>;
 
     explicit join_handle(cell& c) noexcept : cell_(&c) {}
@@ -132,14 +153,16 @@ private:
         runnable& awaited_job() const noexcept { return of.to_run(); }
         wait_status enqueue(node& w) const noexcept { return ended().enqueue(w); }
         bool cancel(node& w, wait_status why) const noexcept { return ended().cancel(w, why); }
-        as_result_t<T> collect(wait_status what) const;
+        as_result_t<async_value> collect(wait_status what) const;
         void give_back(wait_status) const noexcept { const join_handle dropped(of); }
     };
 
     cell* cell_;
 };
 
-template <class T> as_result_t<T> join_handle<T>::joining::collect(wait_status what) const {
+template <class T>
+as_result_t<typename join_handle<T>::async_value>
+join_handle<T>::joining::collect(wait_status what) const {
     const join_handle mine(of);
     if (what == wait_status::granted && of.is_stopped()) {
         of.kept().error() = nullptr; // reported by `what`
@@ -153,7 +176,7 @@ template <class T> as_result_t<T> join_handle<T>::joining::collect(wait_status w
             return of.take();
         }
     }
-    if constexpr (requires { as_result_t<T>(unexpected{errc_of(what)}); }) {
+    if constexpr (requires { as_result_t<async_value>(unexpected{errc_of(what)}); }) {
         return unexpected{errc_of(what)};
     } else {
         detail::throw_error(errc_of(what));

@@ -310,6 +310,11 @@ public:
     };
     /// Starts the task and waits for its end.
     awaiter operator co_await() && noexcept { return awaiter(std::move(*this)); }
+    /// Refuses: a task is awaited once, as an rvalue.
+    template <class Refused = void> void operator co_await() & {
+        static_assert(!std::is_void_v<Refused>,
+                      "bide: a task is awaited once: write co_await std::move(task)");
+    }
 
 private:
     friend promise_type;

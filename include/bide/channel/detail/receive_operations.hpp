@@ -33,7 +33,7 @@ public:
     /// Blocks: while there is no item.
     /// Returns: the item; nothing if the channel is closed and every item was received.
     /// Memory order: what happens before the send happens before the return.
-    std::optional<T> recv();
+    [[nodiscard("it is the item")]] std::optional<T> recv();
 
     /// Receives as recv() does, unless a stop is requested first.
     /// Returns: the item, errc::closed or errc::stopped.

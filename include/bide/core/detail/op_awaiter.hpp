@@ -53,9 +53,10 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// The locks of std, which have no [[nodiscard]] of their own.
+// What has no [[nodiscard]] of its own: the locks of std, and an item in a std::optional.
 template <class T>
-concept owns_lock = requires(const T& lock) { lock.owns_lock(); };
+concept lost_unnamed =
+    requires(const T& lock) { lock.owns_lock(); } || requires(T& item) { item.reset(); };
 
 } // namespace detail
 
@@ -127,7 +128,7 @@ public:
     BIDE_INLINE T await_resume() { return take(); }
     /// \overload
     [[nodiscard("name it")]] BIDE_INLINE T await_resume()
-        requires detail::owns_lock<T>
+        requires detail::lost_unnamed<T>
     {
         return take();
     }

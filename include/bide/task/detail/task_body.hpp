@@ -45,6 +45,14 @@ template <class S> using task_value_t = typename task_source_traits<S>::value;
 template <class S>
 concept task_source = requires { typename task_value_t<S>; };
 
+// A function that returns no task, for a child whose value is dropped.
+template <class F>
+concept plain_function =
+    std::is_invocable_v<F&&> && !task_source<F> && !is_task<std::invoke_result_t<F&&>>;
+template <plain_function F> task<std::invoke_result_t<F&&>> call_in_task(F function) {
+    co_return std::move(function)();
+}
+
 // ---- The outcome
 
 inline bool is_stopped_error(const std::exception_ptr& error) noexcept {
