@@ -139,6 +139,20 @@ TEST_CASE("priority_channel: its handles close it when a side has gone") {
     CHECK_THROWS_AS(bide::make_priority_channel<int>(0), std::invalid_argument);
 }
 
+TEST_CASE("priority_channel: handles take a comparison of their own") {
+    struct nearest {
+        int to = 0;
+        bool operator()(int a, int b) const noexcept { return std::abs(a - to) > std::abs(b - to); }
+    };
+    auto [tx, rx] = bide::make_priority_channel<int>(4, nearest{10});
+    for (const int n : {1, 9, 13, 12}) {
+        CHECK(tx.send(n));
+    }
+    ints got;
+    CHECK(rx.recv_n(got, 3) == 3);
+    CHECK(got == ints{9, 12, 13});
+}
+
 TEST_CASE("priority_channel: it allocates in its constructor, which rejects what it cannot keep") {
     CHECK_THROWS_AS(priority(0), std::invalid_argument);
     CHECK_THROWS_AS(priority((std::numeric_limits<std::size_t>::max)()), std::length_error);

@@ -206,6 +206,22 @@ TEST_CASE("stoppable_wait: an event, a notification, a flag and a condition") {
         MODEL_REQUIRE(lock.owns_lock());
         MODEL_REQUIRE(got && there); // what was notified before the stop is seen
     });
+    model::check(
+        "stoppable_wait: condition_variable, with a limit of time", random(20'000, {.timeouts = 1}),
+        [] {
+            mutex m;
+            bide::basic_condition_variable<awake> changed;
+            source stop;
+            int calls = 0;
+            model::thread notifying([&] { changed.notify_one(); });
+            model::thread stopping([&] { stop.request_stop(); });
+            std::unique_lock lock(m);
+            const auto got =
+                changed.wait_for(lock, stop.get_token(), soon, [&] { return ++calls == 3; });
+            MODEL_REQUIRE(lock.owns_lock());
+            MODEL_REQUIRE(got || got.error() == errc::stopped || got.error() == errc::timeout);
+            model::record(!got ? "ended" : "notified");
+        });
 }
 
 TEST_CASE("stoppable_wait: an item is received, or still there", "[promise.release-or-stop]") {

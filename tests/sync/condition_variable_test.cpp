@@ -512,6 +512,32 @@ TEMPLATE_TEST_CASE("condition_variable: a stop ends the waits it is for and no o
     CHECK(g.is_free());
 }
 
+TEMPLATE_TEST_CASE("condition_variable: a thread waits with a stop token and a limit of time", "",
+                   EACH_LOCK) {
+    guarded<TestType> g;
+    std::stop_source stop;
+    const auto never = [] { return false; };
+    typename TestType::lock lock(g.mutex);
+    CHECK(of(g.changed.wait_for(lock, stop.get_token(), 1ms, never)) == what::timeout);
+    CHECK(of(g.changed.wait_for(lock, stop.get_token(), -1ms, never)) == what::timeout);
+    CHECK(g.changed.wait_until(lock, stop.get_token(), steady_clock::now(), [] { return true; }));
+    lock.unlock();
+    std::atomic<what> ended[2] = {};
+    test::team waiting(2, [&](int i) {
+        typename TestType::lock mine(g.mutex);
+        const auto is_ready = [&] { return i == 1 && g.ready; };
+        ended[i] = of(g.changed.wait_for(mine, stop.get_token(), 1h, is_ready));
+    });
+    REQUIRE(test::are_asleep<typename TestType::base>(2));
+    g.set();
+    CHECK(ends(ended[1], what::notified));
+    CHECK(ended[0] == what::nothing_yet);
+    stop.request_stop();
+    waiting.join();
+    CHECK(ended[0] == what::stopped);
+    CHECK(g.is_free());
+}
+
 TEMPLATE_TEST_CASE("condition_variable: once notified, no stop and no time-out changes the outcome",
                    "[promise.condition-wakes-as-owner]", EACH_LOCK) {
     struct tag;

@@ -48,7 +48,8 @@ TEST_CASE("keyed_mutex: a key has one holder, and keys do not wait for each othe
     one.unlock();
     CHECK_FALSE(one);
     one.unlock();
-    two = m.lock(1);
+    one = m.lock(1);
+    two = std::move(one);
     CHECK(two.key() == 1);
     CHECK(m.try_lock(2));
     auto moved = std::move(two);

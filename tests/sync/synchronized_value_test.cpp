@@ -3,6 +3,7 @@
 #include "support/test.hpp"
 
 #include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/condition_variable.hpp>
 #include <bide/sync/synchronized_value.hpp>
 #include <bide/task/task.hpp>
 
@@ -217,6 +218,19 @@ TEST_CASE("synchronized_value: a lock that is moved to itself stays locked") {
     auto& same = empty;
     empty = std::move(same);
     CHECK_FALSE(empty);
+}
+
+TEST_CASE("synchronized_value: a condition takes its lock") {
+    number value(0);
+    bide::condition_variable changed;
+    test::team other(1, [&](int) {
+        value.with([](int& n) { n = 1; });
+        changed.notify_one();
+    });
+    auto held = value.lock();
+    changed.wait(held.as_lock(), [&] { return *held == 1; });
+    CHECK(held);
+    CHECK_FALSE(is_free(value));
 }
 
 TEMPLATE_TEST_CASE("synchronized_value: threads and coroutines count together", "", bide::mutex,

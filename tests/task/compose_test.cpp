@@ -633,6 +633,20 @@ TEST_CASE("when_any: throws the error of the first child to end") {
     CHECK(what_of([&] { run(when_any(std::move(tasks))); }) == "c");
 }
 
+TEST_CASE("when_all, when_any: of a container that is no vector, and of a view") {
+    std::list<task<int>> some;
+    std::deque<task<int>> others;
+    for (const int n : {1, 2, 3}) {
+        some.push_back(number(n));
+        others.push_back(number(n));
+    }
+    CHECK(sync_wait(when_all(std::move(some))) == std::vector<int>{1, 2, 3});
+    CHECK(sync_wait(when_any(std::move(others))).second > 0);
+    const std::array<int, 3> numbers{4, 5, 6};
+    CHECK(sync_wait(when_all(numbers | std::views::transform(number))) ==
+          std::vector<int>{4, 5, 6});
+}
+
 TEST_CASE("when_any: of an empty vector throws std::invalid_argument") {
     CHECK_THROWS_AS(sync_wait(when_any(std::vector<task<int>>())), std::invalid_argument);
 }
