@@ -119,7 +119,10 @@ TEST_CASE_METHOD(on_two,
             g.spawn(all.adds_and_says(counted_once(all.values, 1)));
         }
         g.spawn([&] { ++all.sum; });
-        s.spawn([&]() -> task<> { co_await g.async_spawn([&] { return ++all.sum; }); }).join();
+        s.spawn([&]() -> task<> {
+             const auto adds_one = [&] { return ++all.sum; };
+             co_await g.async_spawn(adds_one);
+         }).join();
         g.join();
         CHECK(all.sum == round * (99 + 100 + 2));
         CHECK(all.values.alive() == 0);
