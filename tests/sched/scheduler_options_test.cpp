@@ -233,19 +233,6 @@ TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-out
     }
 }
 
-TEST_CASE("scheduler_options: no task is refused because of global_queue_capacity") {
-    for (const std::size_t capacity : {std::size_t{0}, std::size_t{1}, ~std::size_t{0}}) {
-        scheduler_options wanted = with(1, false);
-        wanted.global_queue_capacity = capacity;
-        scheduler s(std::move(wanted));
-        latch all(1'000);
-        for (int i = 0; i < 1'000; ++i) {
-            s.spawn([&] { all.count_down(); }).detach();
-        }
-        all.wait();
-    }
-}
-
 TEST_CASE("scheduler_options: workers that do not steal run their own tasks and injected ones") {
     const unsigned workers = GENERATE(1u, 2u, 70u);
     scheduler_options wanted = with(workers, true);

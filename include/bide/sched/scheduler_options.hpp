@@ -24,10 +24,6 @@ struct scheduler_options {
     /// affinity mask and the CPU quota of its control group, at least 1.
     unsigned num_workers = 0;
 
-    /// Has no effect: the global queue is a linked list of the queued tasks. It needs no memory of
-    /// its own, has no limit, and refuses nothing.
-    std::size_t global_queue_capacity = 65536;
-
     /// Whether workers steal from each other. If false, a worker runs what its own tasks make
     /// runnable, and what comes from other threads.
     bool enable_stealing = true;
