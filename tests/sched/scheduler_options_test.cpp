@@ -24,6 +24,14 @@ TEST_CASE("scheduler_options: as many workers as requested, and at least one by 
     CHECK(s.spawn([] { return 1; }).join() == 1);
 }
 
+TEST_CASE("scheduler_options: more workers than there may be are refused before any is made") {
+    for (const unsigned n : {1'048'576u, ~0u}) {
+        const std::size_t before = test::allocations_here();
+        CHECK_THROWS_AS(scheduler(with(n, true)), std::invalid_argument);
+        CHECK(test::allocations_here() < before + 100);
+    }
+}
+
 #if defined(__linux__)
 
 TEST_CASE("scheduler_options: a process that may use one processor gets one worker") {

@@ -61,7 +61,8 @@ class scheduler : public task_runner {
 
 public:
     /// Starts the workers.
-    /// Throws: std::bad_alloc. std::invalid_argument if no thread can have a stack of stack_size.
+    /// Throws: std::bad_alloc. std::invalid_argument if num_workers is above 1,048,575 or no thread
+    /// can have a stack of stack_size.
     /// std::system_error if a thread cannot be started, as for lack of memory for its stack, or if
     /// the driver is attached to another scheduler. No thread is left then, and none has called
     /// on_worker_start.

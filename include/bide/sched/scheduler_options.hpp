@@ -21,7 +21,8 @@ class trace_sink;
 /// How a scheduler works. The defaults suit most programs.
 struct scheduler_options {
     /// The number of workers. 0 means the number of processors that the process may use, by its
-    /// affinity mask and the CPU quota of its control group, at least 1.
+    /// affinity mask and the CPU quota of its control group, at least 1. The most is 1,048,575; for
+    /// more, the constructor of the scheduler throws std::invalid_argument.
     unsigned num_workers = 0;
 
     /// Whether workers steal from each other. If false, a worker runs what its own tasks make

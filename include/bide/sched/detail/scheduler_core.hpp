@@ -21,6 +21,7 @@
 #include <bide/sched/detail/scheduler_parts.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/driver.hpp>
+#include <bide/sched/idle.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/task/detail/task_cell.hpp>
@@ -42,8 +43,8 @@ class scheduler_core final : public basic_scheduler_parts<native_platform, task_
     using parts = basic_scheduler_parts<platform, task_home>;
 
 public:
-    // Throws: std::bad_alloc; std::invalid_argument for a size of stacks that no thread can have;
-    // std::system_error if `wanted.io` is attached to another scheduler.
+    // Throws: std::bad_alloc; std::invalid_argument for too many workers and for a size of stacks
+    // that no thread can have; std::system_error if `wanted.io` is attached to another scheduler.
     scheduler_core(scheduler& of, scheduler_options&& wanted);
     ~scheduler_core();
 
@@ -86,7 +87,11 @@ private:
     std::optional<driver::attachment> attached_;
 };
 
+// Called before a part of the scheduler is made.
 inline pool_options scheduler_core::options_of_pool(const scheduler_options& wanted) {
+    if (wanted.num_workers > basic_idle<platform>::max_workers) {
+        BIDE_THROW(std::invalid_argument("scheduler: num_workers is above 1048575"));
+    }
     if (!os_thread::may_have_stack(wanted.stack_size)) {
         BIDE_THROW(std::invalid_argument("scheduler: no thread can have a stack of stack_size"));
     }
