@@ -266,6 +266,14 @@ TEST_CASE("blocking_pool: a raised limit allows one thread more, also for queued
     CHECK_FALSE(pool.try_run(third));
 }
 
+TEST_CASE("blocking_pool: the greatest limit is none, also if it is raised") {
+    blocking_pool pool(up_to(~0u));
+    pool.raise_limit();
+    job a;
+    CHECK(accepts(pool, a));
+    pool.lower_limit();
+}
+
 TEST_CASE("blocking_pool: try_run() takes a runnable only if a thread can run it at once") {
     blocking_pool pool(up_to(2));
     job a(true);

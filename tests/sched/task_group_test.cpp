@@ -414,6 +414,24 @@ TEST_CASE("task_group: nested groups end, by a cancellation or a shutdown, and w
     CHECK(what_of([&] { std::move(h).join(); }) == (in_destructors ? "nothing" : "stopped"));
 }
 
+TEST_CASE(
+    "task_group: a group ends on the only worker if max_blocking_threads is the greatest value",
+    "[promise.group-end]") {
+    auto o = workers(1);
+    o.max_blocking_threads = ~0u;
+    scheduler s(std::move(o));
+    bool ran = false;
+    const auto child = [&]() -> task<> {
+        ran = true;
+        co_return;
+    };
+    s.spawn([&] {
+         task_group g(s);
+         g.spawn(child());
+     }).join();
+    CHECK(ran);
+}
+
 TEST_CASE("task_group: a cancellation of nested groups uses a bounded stack") {
     scheduler s(workers(2));
     family all;

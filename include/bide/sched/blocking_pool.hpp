@@ -48,7 +48,7 @@ template <class Platform, class Thread = detail::os_thread> class basic_blocking
 public:
     /// The limits and the name of a pool.
     struct options {
-        unsigned max_threads = 512;                   ///< the most threads at a time
+        unsigned max_threads = 512; ///< the most threads at a time; the greatest value: no limit
         std::chrono::milliseconds keep_alive{10'000}; ///< how long an idle thread stays
         std::string name = "bide";                    ///< threads are "<name>-b<index>"
         std::size_t stack_size = 0;                   ///< of each thread; 0: the system's
@@ -136,19 +136,17 @@ private:
     bool run_now(runnable& r, std::error_code& why) noexcept;
     std::error_code start(runnable& r) noexcept;
     // With the lock.
-    unsigned limit() const noexcept { return options_.max_threads + extra_threads_; }
+    unsigned limit() const noexcept {
+        constexpr unsigned most = (std::numeric_limits<unsigned>::max)();
+        return extra_threads_ > most - options_.max_threads ? most
+                                                            : options_.max_threads + extra_threads_;
+    }
     void make_idle(worker& w) noexcept;
     void make_busy(worker& w, runnable* work) noexcept;
     // Called by the threads of the pool.
     static void run(void* self) noexcept;
     runnable* next(worker& self) noexcept;
     void leave(worker& self) noexcept;
-
-    // Returns when a thread that becomes idle now must leave.
-    deadline idle_end() const noexcept {
-        const std::int64_t now = Platform::now();
-        return idle_ns_ > max_ns - now ? deadline::never() : deadline::at_ns(now + idle_ns_);
-    }
 
     const options options_;
     const std::int64_t idle_ns_; // options_.keep_alive
@@ -312,7 +310,9 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
     if (!closed_ && idle_ns_ > 0 && threads_ <= limit()) {
         make_idle(self);
         unlock();
-        const deadline end = idle_end();
+        const std::int64_t now = Platform::now();
+        const deadline end =
+            idle_ns_ > max_ns - now ? deadline::never() : deadline::at_ns(now + idle_ns_);
         // Order: relaxed; the lock decides.
         while (self.state.load(std::memory_order_relaxed) == asleep &&
                futex_wait<Platform>(self.state, asleep, end)) {

@@ -30,7 +30,7 @@ struct scheduler_options {
     bool enable_stealing = true;
 
     /// The number of threads for spawn_blocking() and for running workers while their own threads
-    /// are blocked.
+    /// are blocked. The greatest value means no limit.
     unsigned max_blocking_threads = 512;
     /// How long a thread for blocking tasks stays when it has nothing to do.
     std::chrono::milliseconds blocking_keep_alive{10'000};
