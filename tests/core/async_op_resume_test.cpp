@@ -137,3 +137,51 @@ TEST_CASE("async_op: the executor resumes a coroutine that another thread releas
     CHECK(out.is_granted());
     CHECK(out.on == expected);
 }
+
+namespace {
+
+// Runs each runnable inside post().
+struct inline_executor {
+    void post(bide::waker w) noexcept { w.wake(); }
+};
+
+test::held_on<inline_executor> pass_and_wait(inline_executor&, tokens& t, tokens& to, tokens& until,
+                                             outcome& out) {
+    const auto token = co_await t.async_take().as_result();
+    to.give();
+    out.granted = until.take_until(bide::deadline::never()) == bide::wait_status::granted;
+    out.done = true;
+}
+
+} // namespace
+
+TEST_CASE("async_op: coroutines that an executor resumes in post() need little stack",
+          "[promise.waker-stack]") {
+    tokens t(0);
+    inline_executor here;
+    outcome out;
+    std::deque<test::held_on<inline_executor>> all;
+    for (int i = 0; i < 100'000; ++i) {
+        all.emplace_back(take_on(here, t, out)).start(); // gives the token to the next one
+    }
+    t.give();
+    CHECK(std::all_of(all.begin(), all.end(), [](auto& h) { return h.done(); }));
+    CHECK(t.available() == 1);
+}
+
+TEST_CASE("async_op: one that an executor resumes in post() may block for one that it released") {
+    tokens t(0);
+    tokens other(0);
+    tokens until(0);
+    inline_executor here;
+    outcome first;
+    outcome second;
+    auto a = pass_and_wait(here, t, other, until, first);
+    auto b = take_and_give(other, until, second);
+    a.start();
+    b.start();
+    t.give();
+    test::service_thread(); // it has resumed b
+    CHECK(first.is_granted());
+    CHECK(second.is_granted());
+}

@@ -3,11 +3,14 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/sync/notify.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
+#include <support/coroutines.hpp>
 #include <support/death.hpp>
+#include <support/service.hpp>
 #include <support/test.hpp>
 
 using namespace bide;
@@ -238,6 +241,116 @@ TEST_CASE("callback_wait: the waker of one wait may cancel another wait of the s
     REQUIRE(b.rings == 0);
     static_cast<void>(first.take());
     REQUIRE(s.available() == 2);
+}
+
+namespace {
+
+// Begins many waits. The waker of each lets the next one through. Returns how many wakers have run.
+template <class Op, class Next> int run_chain(Op begin, Next next) {
+    using wait = callback_wait<typename decltype(begin(0))::value_type>;
+    int ran = 0;
+    calling goes_on{[&]() noexcept { next(++ran); }};
+    std::deque<wait> all;
+    for (int i = 0; i < 100'000; ++i) {
+        if (all.emplace_back(goes_on.waker()).begin(begin(i))) {
+            return -1;
+        }
+    }
+    next(0);
+    return std::all_of(all.begin(), all.end(), [](wait& w) { return w.is_complete(); }) ? ran : -1;
+}
+
+} // namespace
+
+TEST_CASE("callback_wait: wakers that let each other through need little stack",
+          "[promise.waker-stack]") {
+    bide::semaphore s(0);
+    const auto last = [](int i) { return i == 100'000; };
+    SECTION("semaphore") {
+        REQUIRE(run_chain([&](int) { return s.async_acquire(); }, [&](int) { s.release(); }) ==
+                100'000);
+    }
+    SECTION("notify") {
+        bide::notify n;
+        REQUIRE(run_chain([&](int) { return n.async_wait(); }, [&](int) { n.notify_one(); }) ==
+                100'000);
+    }
+    SECTION("event") {
+        std::deque<bide::event> events(100'001);
+        const auto at = [&](int i) -> auto& { return events[static_cast<std::size_t>(i)]; };
+        REQUIRE(run_chain([&](int i) { return at(i).async_wait(); }, [&](int i) { at(i).set(); }) ==
+                100'000);
+    }
+    SECTION("channel") {
+        bide::channel<int> c(1);
+        REQUIRE(run_chain([&](int) { return c.async_recv(); },
+                          [&](int i) { static_cast<void>(c.try_send(i)); }) == 100'000);
+    }
+    SECTION("stop") {
+        std::deque<std::stop_source> stops(100'001);
+        const auto at = [&](int i) -> auto& { return stops[static_cast<std::size_t>(i)]; };
+        REQUIRE(run_chain([&](int i) { return s.async_acquire().with_stop(at(i).get_token()); },
+                          [&](int i) { last(i) || at(i).request_stop(); }) == 100'000);
+    }
+    SECTION("stop of a select") {
+        std::deque<std::stop_source> stops(100'001);
+        const auto at = [&](int i) -> auto& { return stops[static_cast<std::size_t>(i)]; };
+        REQUIRE(run_chain(
+                    [&](int i) {
+                        return bide::async_select(bide::on_acquire(s),
+                                                  bide::on_stop(at(i).get_token()));
+                    },
+                    [&](int i) { at(i).request_stop(); }) == 100'000);
+    }
+}
+
+TEST_CASE("callback_wait: a waker that requests a stop resumes no coroutine on its thread") {
+    bide::semaphore s(1);
+    bide::event begin;
+    std::stop_source stop;
+    bell b;
+    callback_wait<bide::permit> large(b.waker());
+    REQUIRE_FALSE(large.begin(s.async_acquire(2).with_stop(stop.get_token())));
+    bool on_resumer = false;
+    auto behind = [](bide::semaphore& from, bool& there) -> test::held {
+        const auto got = co_await from.async_acquire();
+        there = test::is_resumer();
+    }(s, on_resumer);
+    behind.start();
+    calling stopping{[&]() noexcept { stop.request_stop(); }};
+    callback_wait<void> first(stopping.waker());
+    REQUIRE_FALSE(first.begin(begin.async_wait()));
+    begin.set();
+    test::service_thread(); // it has resumed the coroutine
+    REQUIRE(b.rings == 1);
+    REQUIRE(behind.done());
+    REQUIRE(on_resumer);
+}
+
+namespace {
+
+// An operation that ends only if it is cancelled.
+struct endless {
+    bool& asked_to_end;
+    wait_status try_now() const noexcept { return wait_status::waiting; }
+    wait_status enqueue(basic_waiter<native_platform>&) const noexcept {
+        return wait_status::waiting;
+    }
+    bool cancel(basic_waiter<native_platform>&, wait_status) const noexcept { return true; }
+    bide::result<void> collect(wait_status what) const noexcept { return result_of(what); }
+    void on_cancel() const noexcept { asked_to_end = true; }
+};
+
+} // namespace
+
+TEST_CASE("callback_wait: a cancel asks what is waited for to end") {
+    bool asked = false;
+    bell b;
+    callback_wait<void> w(b.waker());
+    REQUIRE_FALSE(w.begin(basic_async_op<void, native_platform>(endless{asked})));
+    REQUIRE(w.cancel());
+    REQUIRE(asked);
+    REQUIRE(w.take().error() == errc::stopped);
 }
 
 TEST_CASE("callback_wait: allocates nothing") {

@@ -264,3 +264,62 @@ TEST_CASE("wake_list: a node is not complete before its own waker is about to ru
     CHECK(behind->outcome() == wait_status::granted);
     CHECK(order == std::vector{7});
 }
+
+namespace {
+
+// When it is woken, notes its number, and lets a waiter through.
+struct passing {
+    std::vector<int>& order;
+    int number;
+    waiter* next = nullptr;
+    bool next_was_decided = false;
+    bool next_was_complete = true;
+    waiter w{1, {&pass, this}};
+
+    static void pass(void* self) noexcept {
+        auto& me = *static_cast<passing*>(self);
+        me.order.push_back(me.number);
+        if (me.next != nullptr) {
+            wake_list::publish(*me.next, wait_status::granted);
+            me.next_was_decided = me.next->is_decided();
+            me.next_was_complete = me.next->is_complete();
+        }
+        me.order.push_back(me.number);
+    }
+};
+
+} // namespace
+
+TEST_CASE("wake_list: what a waker lets through is decided at once, and woken after the rest",
+          "[promise.waker-stack]") {
+    std::vector<int> order;
+    passing third{order, 3};
+    passing fourth{order, 4};
+    passing first{order, 1, &third.w};
+    passing second{order, 2, &fourth.w};
+    wake_list list;
+    list.push(first.w);
+    list.push(second.w);
+    list.publish(wait_status::granted);
+    CHECK(order == std::vector{1, 1, 2, 2, 3, 3, 4, 4});
+    CHECK((first.next_was_decided && !first.next_was_complete));
+    CHECK(fourth.w.outcome() == wait_status::granted);
+}
+
+TEST_CASE("wake_list: a waker that blocks in bide is behind no other one") {
+    std::vector<int> order;
+    waiter blocked;
+    passing second{order, 2, &blocked};
+    struct blocking {
+        waiter& until;
+        waiter& next;
+        static void run(void* self) noexcept {
+            auto& me = *static_cast<blocking*>(self);
+            wake_list::publish(me.next, wait_status::granted);
+            me.until.park(deadline::never());
+        }
+    } blocks{blocked, second.w};
+    waiter first(1, {&blocking::run, &blocks});
+    wake_list::publish(first, wait_status::granted);
+    CHECK(order == std::vector{2, 2});
+}

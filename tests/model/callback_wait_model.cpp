@@ -136,4 +136,48 @@ TEST_CASE("callback_wait: a waker cancels another wait of the same release") {
     });
 }
 
+// Its waker lets as many waits of `to` through.
+struct passing {
+    int waits;
+    semaphore to{0};
+    wait w{bide::waker(
+        [](void* of) noexcept {
+            auto& me = *static_cast<passing*>(of);
+            me.to.release(me.waits);
+        },
+        this)};
+};
+
+TEST_CASE("callback_wait: a waker lets waits through whose owners cancel and destroy them") {
+    const auto body = [](int owners) {
+        return [owners] {
+            semaphore s(0);
+            passing first{owners};
+            first.w.begin(s.async_acquire());
+            model::thread releasing([&] { s.release(); });
+            const auto cancels = [&] {
+                counter b;
+                wait w(b.waker());
+                const bool at_once = w.begin(first.to.async_acquire());
+                const bool ended = w.cancel();
+                MODEL_REQUIRE(b.rings == (at_once || ended ? 0 : 1));
+                MODEL_REQUIRE(w.take().has_value() == !ended);
+            };
+            std::optional<model::thread> other;
+            if (owners == 2) {
+                other.emplace(cancels);
+            }
+            cancels();
+            if (other) {
+                other->join();
+            }
+            releasing.join();
+            first.w.take()->forget();
+            MODEL_REQUIRE(first.to.available() == owners);
+        };
+    };
+    model::check("callback_wait: let through by a waker", body(1));
+    model::check("callback_wait: two let through by a waker", random(20'000), body(2));
+}
+
 } // namespace

@@ -494,6 +494,39 @@ TEST_CASE("waiter: a waker may end another wait of the same release") {
     });
 }
 
+// Lets a thread and a waiter with a waker through when it is woken.
+struct passing {
+    waiter thread;
+    std::unique_ptr<waiter> other;
+    waiter first{1,
+                 {[](void* self) noexcept {
+                      auto& me = *static_cast<passing*>(self);
+                      bide::basic_wake_list<platform> list;
+                      list.push(*me.other);
+                      list.push(me.thread);
+                      list.publish(wait_status::closed);
+                  },
+                  this}};
+
+    explicit passing(var<int>& woken) : other(std::make_unique<waiter>(1, counts(woken))) {}
+};
+
+TEST_CASE("waiter: what a waker lets through is decided at once and published last") {
+    model::check("let through by a waker", [] {
+        var<int> woken{0};
+        passing p(woken);
+        model::thread publisher([&] {
+            bide::basic_wake_list<platform>::publish(p.first, wait_status::granted);
+            MODEL_REQUIRE(woken == 1);
+        });
+        model::thread parked([&] { MODEL_REQUIRE(p.thread.park(deadline::never())); });
+        MODEL_REQUIRE(p.other->await_outcome() == wait_status::closed);
+        p.other.reset();
+        publisher.join();
+        parked.join();
+    });
+}
+
 TEST_CASE("waiter: a close ends all waits and refuses new ones") {
     const auto body = [] {
         tokens<awake> t(0);

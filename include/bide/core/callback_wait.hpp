@@ -78,7 +78,8 @@ public:
     ///
     /// `wake` runs on the thread that completes the operation, which holds no lock of bide; on a
     /// time-out, on the thread of bide's timers. It may call any function of this wait and of others,
-    /// and may destroy this wait. It must not block for long: the releaser waits for it.
+    /// and may destroy this wait. It must not block for long: the releaser waits for it. The wakers of
+    /// the waits that it lets through run after it (core/waker.hpp).
     explicit basic_callback_wait(waker wake) noexcept
         : wake_(wake), node_(1, waker(&on_complete, this)) {}
     basic_callback_wait(const basic_callback_wait&) = delete;
@@ -268,7 +269,7 @@ void basic_callback_wait<T, Platform>::end_early(wait_status why) noexcept {
     const bool ended_here = !node_.is_decided() && ops_->cancel(target_, node_, why);
     later.stop_gathering();
     if (ended_here) {
-        node_.publish(why); // the waker may destroy *this
+        basic_wake_list<Platform>::publish(node_, why); // the waker may destroy *this
     }
 }
 

@@ -20,9 +20,13 @@
 // A scope may also post its list to another place: request_stop() resumes no coroutine on its
 // thread.
 //
-// Two kinds of waiters are not handed over: those in the list of an outer scope, and those whose
-// waker has not run yet. If an executor resumes a coroutine inside post(), and that coroutine
-// blocks, it delays these waiters.
+// The wakers of a release run in the same way, one after the other: a release inside of a waker
+// leaves its wakers to the outermost release of the thread (core/waiter_queue.hpp). A scope that
+// posts its list is the exception. It runs the wakers of its own releases, so that what they make
+// runnable is posted too. Before a thread blocks, it runs the wakers that are left to it.
+//
+// The coroutines and the wakers of an outer scope are not handed over. If an executor resumes a
+// coroutine inside post(), and that coroutine blocks, it delays these.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -120,6 +124,30 @@ struct resume_state {
 
     // Returns the executor that takes the list if this thread blocks; nullptr: the list stays.
     executor_ref (*elsewhere)() noexcept = nullptr;
+
+    // What takes the wakers of this thread's releases; nullptr: they run at once.
+    struct waker_list {
+        void* list = nullptr;          // a basic_wake_list (core/waiter_queue.hpp)
+        waker::function run = nullptr; // runs its wakers; nullptr: it only collects them
+        bool is_away = false;          // what they make runnable is posted to another place
+    } wakers;
+    bool is_away = false; // the open scope posts its list
+};
+
+// While it lives, the wakers of this thread's releases go to `list`.
+class waker_turn {
+public:
+    waker_turn(resume_state& mine, void* list, waker::function run) noexcept
+        : mine_(mine), outer_(std::exchange(mine.wakers, {list, run, mine.is_away})) {}
+    waker_turn(const waker_turn&) = delete;
+    waker_turn& operator=(const waker_turn&) = delete;
+    ~waker_turn() { end(); }
+
+    void end() noexcept { mine_.wakers = outer_; }
+
+private:
+    resume_state& mine_;
+    const resume_state::waker_list outer_;
 };
 
 } // namespace detail
@@ -139,7 +167,8 @@ public:
     /// Opens a scope that posts its runnables to `elsewhere()`. Calls `elsewhere()` once for each
     /// runnable.
     explicit wake_scope(destination elsewhere) noexcept
-        : mine_(state()), outer_(mine_.list), elsewhere_(elsewhere) {
+        : mine_(state()), outer_(mine_.list), elsewhere_(elsewhere),
+          was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
 
@@ -150,6 +179,7 @@ public:
     ~wake_scope() {
         if (elsewhere_ != nullptr) {
             mine_.list = outer_;
+            mine_.is_away = was_away_;
             while (runnable* const r = collected_.pop()) {
                 elsewhere_().post(*r);
             }
@@ -182,9 +212,13 @@ public:
         return open;
     }
 
-    /// Hands the runnables of the open scope over, because this thread is about to block.
+    /// Runs the wakers that wait for the one that runs on this thread, and hands the runnables of
+    /// the open scope over, because this thread is about to block.
     static void hand_over_pending() noexcept {
         detail::resume_state& mine = state();
+        if (mine.wakers.run != nullptr) {
+            mine.wakers.run(mine.wakers.list);
+        }
         if (mine.list == nullptr || mine.list->empty() || mine.elsewhere == nullptr) {
             return;
         }
@@ -207,6 +241,7 @@ private:
     detail::resume_state& mine_;
     detail::resumption_list* const outer_;
     destination elsewhere_ = nullptr;
+    const bool was_away_ = false;
     detail::resumption_list collected_;
 };
 

@@ -23,7 +23,8 @@
 // threads, and then runs the first waker. So a waker may cancel any other waiter of the same
 // release, or destroy the coroutine of that waiter. On the releaser's thread, this takes the node
 // out of the list, and the waker of the node does not run. On any other thread, the canceller waits
-// until the node is published (await_outcome()).
+// until the node is published (await_outcome()). A release inside of a waker announces too; its
+// nodes go to the end of the list that the thread is at.
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,

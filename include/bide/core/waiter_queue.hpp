@@ -19,8 +19,12 @@ namespace bide::inline BIDE_ABI {
 template <class Platform> class wakers_later;
 
 /// Collects waiters that were decided under a lock, and publishes them after that lock is released.
-/// The waiters are chained through their own links, so their number has no limit. Wakers run inside
-/// publish().
+/// The waiters are chained through their own links, so their number has no limit.
+///
+/// Wakers run inside publish(), first in, first out. If a waker lets other waiters through, publish()
+/// only announces these, and the outermost publish() of the thread runs their wakers afterwards. So
+/// the stack does not grow with the chain. If a waker blocks in bide (core/futex.hpp), the wakers
+/// behind it run first.
 ///
 /// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel later
 /// waiters of the list, or destroy their coroutines. That takes them out of the list.
@@ -55,18 +59,23 @@ public:
 
     /// Publishes `what` to all waiters in order, threads first, and empties the list.
     void publish(wait_status what) noexcept {
-        if (has_no_waker()) {
-            announce(what);
-        } else if (basic_wake_list* const later = gathering()) {
-            announce(what);
-            later->take_over(*this);
-        } else if (last_thread_ == nullptr && wakers_.next_ == wakers_.prev_) {
-            const wake_scope<Platform> scope;
-            pop_waker().publish(what); // a single waiter: the last access to it
-        } else {
-            announce(what);
-            run_wakers();
+        if (last_thread_ == nullptr && !has_no_waker() && wakers_.next_ == wakers_.prev_) {
+            if (resume_state& mine = state(); taker(mine) == nullptr) {
+                const wake_scope<Platform> scope;
+                const detail::waker_turn turn(mine, this, &run_all);
+                pop_waker().publish(what); // a single waiter: the last access to it
+                return run_all(this);
+            }
         }
+        announce(what);
+        run_wakers();
+    }
+
+    /// Publishes `what` to one decided waiter.
+    static void publish(waiter& w, wait_status what) noexcept {
+        basic_wake_list list;
+        list.push(w);
+        list.publish(what);
     }
 
     /// Publishes two lists of one release: `what` to the first, `what_other` to the second.
@@ -79,26 +88,25 @@ public:
             list.announce(what);
             other.announce(what_other);
             list.take_over(other);
-            if (basic_wake_list* const later = gathering()) {
-                later->take_over(list);
-            } else {
-                list.run_wakers();
-            }
+            list.run_wakers();
         }
     }
 
 private:
     friend class wakers_later<Platform>;
 
-    // The list that collects what this thread announces; nullptr: there is none.
-    struct gatherer {
-        basic_wake_list* into = nullptr;
-    };
-    static basic_wake_list*& gathering() noexcept {
-        return Platform::template local<gatherer>().into;
+    using resume_state = detail::resume_state;
+
+    static resume_state& state() noexcept { return Platform::template local<resume_state>(); }
+
+    // Returns the list that takes the wakers of this thread's releases; nullptr: they run now. A
+    // scope that posts its list leaves no waker to a list of the surrounding scope.
+    static basic_wake_list* taker(const resume_state& mine) noexcept {
+        const bool takes = mine.wakers.is_away || !mine.is_away;
+        return takes ? static_cast<basic_wake_list*>(mine.wakers.list) : nullptr;
     }
 
-    // Appends the waiters of `other` that have wakers and are announced.
+    // Appends the waiters of `other` that have wakers.
     void take_over(basic_wake_list& other) noexcept {
         while (!other.has_no_waker()) {
             append(other.pop_waker());
@@ -167,13 +175,23 @@ private:
         }
     }
 
+    // Runs the wakers of the announced waiters, or leaves them to the list that takes them.
     void run_wakers() noexcept {
         if (has_no_waker()) {
             return;
         }
+        resume_state& mine = state();
+        if (basic_wake_list* const later = taker(mine)) {
+            return later->take_over(*this);
+        }
         const wake_scope<Platform> scope;
-        while (!has_no_waker()) { // a waker may take out the waiters behind it
-            const waker wake = pop_waker().publish_announced();
+        const detail::waker_turn turn(mine, this, &run_all);
+        run_all(this);
+    }
+    static void run_all(void* self) noexcept {
+        auto& list = *static_cast<basic_wake_list*>(self);
+        while (!list.has_no_waker()) { // a waker may take waiters out, or let others through
+            const waker wake = list.pop_waker().publish_announced();
             wake.wake();
         }
     }
@@ -192,17 +210,21 @@ template <class Platform> class wakers_later {
 
 public:
     /// Begins to collect the wakers of this thread's releases.
-    wakers_later() noexcept { wake_list::gathering() = &gathered_; }
+    wakers_later() noexcept : collects_(wake_list::state(), &gathered_, nullptr) {}
     wakers_later(const wakers_later&) = delete;
     wakers_later& operator=(const wakers_later&) = delete;
     /// Runs the collected wakers.
-    ~wakers_later() { gathered_.run_wakers(); }
+    ~wakers_later() {
+        stop_gathering();
+        gathered_.run_wakers();
+    }
 
-    /// Ends the collection: later releases run their wakers themselves.
-    void stop_gathering() noexcept { wake_list::gathering() = nullptr; }
+    /// Ends the collection: the wakers of later releases run as before.
+    void stop_gathering() noexcept { collects_.end(); }
 
 private:
     wake_list gathered_;
+    detail::waker_turn collects_;
 };
 
 /// Queues waiters, first in, first out. Each function takes constant time, except pop_all().

@@ -20,6 +20,12 @@ public:
     /// wait, while it holds no lock of the library. The releaser waits for the call, so `call`
     /// should mark the waiter runnable and return. A stop and a time-out are releasers too. Outside
     /// a scheduler, one thread fires the time-outs of the whole process (core/timer.hpp).
+    ///
+    /// If `call` lets other waiters through, their outcomes are decided at once. These waiters are
+    /// complete and their wakers run after `call` has returned, in the order in which they were let
+    /// through. So the stack does not grow with a chain of wakers. If `call` blocks in bide
+    /// (core/futex.hpp), these wakers run before it sleeps. If `call` blocks elsewhere, they wait for
+    /// it, so it must not wait for what they do.
     constexpr waker(function call, void* context) noexcept : call_(call), context_(context) {}
 
     /// Calls the function, if there is one.

@@ -227,7 +227,8 @@ private:
 template <class Platform> class basic_notify<Platform>::waiter {
 public:
     /// Constructs a waiter. If it is queued, `wake` runs once when it completes, on the notifying
-    /// thread, which holds no lock. `wake` may notify, wait again, and cancel other waiters.
+    /// thread, which holds no lock. `wake` may notify, wait again, and cancel other waiters. A waiter
+    /// that it lets through is complete, and is woken, after `wake` has returned (core/waker.hpp).
     /// Requires: the context of `wake` outlives the call of `wake`, which may end after is_complete()
     /// returns true.
     explicit waiter(waker wake) noexcept : node_(1, wake) {}

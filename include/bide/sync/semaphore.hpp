@@ -134,7 +134,8 @@ public:
         /// Constructs a waiter for n permits. If the waiter is queued, `wake` runs once when it
         /// completes. `wake` runs on the releasing thread, which holds no lock. It may acquire,
         /// release, and cancel other waiters; before it destroys another waiter, it must cancel
-        /// that waiter.
+        /// that waiter. A waiter that it lets through is complete, and is woken, after `wake` has
+        /// returned (core/waker.hpp).
         /// Requires: the context of `wake` outlives the call of `wake`, which may end after
         /// is_complete() returns true.
         waiter(std::ptrdiff_t n, waker wake) noexcept : node_(n, wake) {}

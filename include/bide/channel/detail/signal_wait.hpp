@@ -13,6 +13,7 @@
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 
 #include <optional>
 #include <stop_token>
@@ -34,7 +35,7 @@ template <class Platform> void end_by(void* node) noexcept {
     auto& w = *static_cast<basic_waiter<Platform>*>(node);
     if (w.claim()) {
         w.commit();
-        w.publish(wait_status::granted);
+        basic_wake_list<Platform>::publish(w, wait_status::granted);
     }
 }
 
