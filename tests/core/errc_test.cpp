@@ -16,6 +16,8 @@ TEST_CASE("errc: each code converts to bide's category and has its own message")
     CHECK(std::error_code(errc::empty).message() == "empty");
     CHECK(std::error_code(errc::full).message() == "full");
     CHECK(std::error_code(errc::lagged).message() == "lagged behind");
+    CHECK(std::error_code(errc::no_driver) == std::errc::resource_deadlock_would_occur);
+    CHECK_FALSE(closed == std::errc::resource_deadlock_would_occur);
     CHECK(std::error_code(4711, closed.category()).message() == "unknown");
     CHECK_FALSE(std::error_code(1, std::generic_category()) == closed);
 }

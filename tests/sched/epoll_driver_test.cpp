@@ -281,7 +281,9 @@ namespace {
 // Returns "" if it was let through.
 held await_by_value(epoll_driver& d, int fd, std::string& said, std::error_code& why) {
     try {
-        co_await d.async_wait_readable(fd);
+        const auto done = co_await d.async_wait_readable(fd);
+        done.value();
+        said = done && done.has_value() ? "" : "no value"; // as of a result
     } catch (const closed_error& error) {
         said = "closed";
         why = error.code();

@@ -67,6 +67,10 @@ task<std::error_code> read_error(io_socket& from) {
     co_return n ? std::error_code() : n.error();
 }
 
+task<io_count> write_all(io_socket& to, std::string_view text) {
+    co_return co_await async_write(to, bytes_of(text));
+}
+
 // A test with a loop that runs a driver.
 struct on_loop {
     epoll_driver io;
@@ -99,16 +103,16 @@ TEST_CASE_METHOD(on_loop, "io_socket: writes more than fits, while the other sid
     }
     std::string got;
     std::thread reading([&] { got = pair.get(text.size()); });
-    const auto written = loop.run_until(async_write(pair.mine, bytes_of(text)));
+    const io_count written = loop.run_until(write_all(pair.mine, text));
     reading.join();
-    REQUIRE(written.has_value());
+    REQUIRE(written.value() == text.size());
     REQUIRE(got == text);
 }
 
 TEST_CASE_METHOD(on_loop, "io_socket: a write to a peer that is gone is an error and no signal") {
     ends pair(io);
     pair.hang_up();
-    const auto written = loop.run_until(async_write(pair.mine, bytes_of("text")));
+    const auto written = loop.run_until(write_all(pair.mine, "text"));
     REQUIRE(written.error() == std::errc::broken_pipe);
 }
 
@@ -385,7 +389,7 @@ TEST_CASE_METHOD(on_loop, "io_socket: takes pipes and other descriptors, and giv
     io_socket out(io, both[1]);
     auto reading = loop.spawn(read_text(in));
     loop.poll();
-    REQUIRE(loop.run_until(async_write(out, bytes_of("pipe"))).has_value());
+    REQUIRE(loop.run_until(write_all(out, "pipe")).has_value());
     REQUIRE(finish(loop, std::move(reading)) == "pipe");
     const int released = out.release();
     REQUIRE(released == both[1]);
@@ -417,7 +421,53 @@ TEST_CASE("io_socket: where nothing runs the driver, an operation that would wai
     ends pair(io);
     pair.put("x");
     REQUIRE(sync_wait(read_text(pair.mine)) == "x");
-    REQUIRE(sync_wait(read_error(pair.mine)) == std::errc::resource_deadlock_would_occur);
+    const std::error_code why = sync_wait(read_error(pair.mine));
+    REQUIRE(why == errc::no_driver);
+    REQUIRE(why == std::errc::resource_deadlock_would_occur);
+    REQUIRE(why.message() == "no scheduler or run_loop runs the driver: see its option `io`");
+}
+
+// Nothing runs the driver, so an operation that waits fails.
+TEST_CASE("io_socket: reads and writes of nothing do not wait", "[promise.nothing-at-once]") {
+    epoll_driver io;
+    const auto write_nothing = [](io_socket& to) -> task<io_count> {
+        co_return co_await to.async_write_some({});
+    };
+    SECTION("through a stream") {
+        ends pair(io);
+        REQUIRE(sync_wait(read_text(pair.mine, 0)).empty());
+        test::ends::fill(pair.mine.fd());
+        REQUIRE(sync_wait(write_nothing(pair.mine)).value() == 0);
+        REQUIRE(sync_wait(write_all(pair.mine, "")).value() == 0);
+        pair.mine.close();
+        REQUIRE(sync_wait(read_text(pair.mine, 0)) == "error: Bad file descriptor");
+        REQUIRE(sync_wait(write_all(pair.mine, "")).error() == std::errc::bad_file_descriptor);
+    }
+    SECTION("through a socket of messages, where an empty one is something") {
+        int both[2];
+        REQUIRE(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, both) == 0);
+        io_socket in(io, both[0]);
+        io_socket out(io, both[1]);
+        REQUIRE(sync_wait(write_nothing(out)).value() == 0);
+        REQUIRE(sync_wait(write_all(out, "next")).value() == 4);
+        REQUIRE(sync_wait(read_text(in, 0)).empty()); // receives no message
+        REQUIRE(sync_wait(read_text(in)).empty());
+        REQUIRE(sync_wait(read_text(in)) == "next");
+    }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: a write of all bytes takes a time-out and a stop") {
+    ends pair(io);
+    const std::string text(1'000'000, 'x');
+    std::stop_source stop;
+    stop.request_stop();
+    auto write = [&]() -> task<bool> {
+        const auto late = co_await async_write(pair.mine, bytes_of(text)).with_timeout(1ms);
+        const auto stopped =
+            co_await async_write(pair.mine, bytes_of(text)).with_stop(stop.get_token());
+        co_return late.error() == errc::timeout&& stopped.error() == errc::stopped;
+    };
+    REQUIRE(loop.run_until(write()));
 }
 
 TEST_CASE_METHOD(on_loop, "io_socket: a read and a write allocate nothing") {

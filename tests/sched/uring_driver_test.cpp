@@ -127,11 +127,31 @@ TEST_CASE("uring_driver: reads what there is, waits for more, and finds the end"
     loop.poll();
     close_file(e.out);
     CHECK(finish(loop, std::move(third)).empty());
-    auto nothing = [&]() -> task<std::size_t> {
-        const auto n = co_await io.async_read_some(e.in, {});
-        co_return n ? *n : std::size_t{7};
+}
+
+TEST_CASE_METHOD(on_loop, "uring_driver: reads and writes of nothing do not wait",
+                 "[promise.nothing-at-once]") {
+    ends stream = ends::full_sockets();
+    const ends pipe = ends::pipe(0);
+    ends::fill(stream.in);
+    int both[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, both) == 0);
+    auto none = [&](auto op) -> task<bool> {
+        const auto n = co_await std::move(op);
+        co_return n && *n == 0;
     };
-    CHECK(loop.run_until(nothing()) == 0);
+    for (const int fd : {stream.out, pipe.in, both[0]}) { // nothing can be read
+        CHECK(loop.run_until(none(io.async_read_some(fd, {}))));
+    }
+    for (const int fd : {stream.out, pipe.out, both[1]}) {
+        CHECK(loop.run_until(none(io.async_write_some(fd, {}))));
+    }
+    std::array<char, 4> into{'x'};
+    CHECK(loop.run_until(none(io.async_read_some(both[0], {})))); // the empty message stays
+    CHECK(::recv(both[0], into.data(), into.size(), MSG_DONTWAIT) == 0);
+    CHECK(::recv(both[0], into.data(), into.size(), MSG_DONTWAIT) < 0);
+    test::close_file(both[0]);
+    test::close_file(both[1]);
 }
 
 TEST_CASE_METHOD(on_loop, "uring_driver: errors are the system's, and no signal is raised") {

@@ -36,14 +36,14 @@ struct file_outcome {
     bool has(std::size_t n) const noexcept { return is_granted() && bytes == n; }
     template <class E> bool is(E error) const noexcept { return done && why == error; }
     std::string said() const {
-        return !done                                             ? "waits"
-               : !why                                            ? "granted"
-               : why == bide::errc::closed                       ? "closed"
-               : why == bide::errc::stopped                      ? "stopped"
-               : why == bide::errc::timeout                      ? "timeout"
-               : why == std::errc::bad_file_descriptor           ? "nofile"
-               : why == std::errc::resource_deadlock_would_occur ? "undriven"
-                                                                 : why.message();
+        return !done                                   ? "waits"
+               : !why                                  ? "granted"
+               : why == bide::errc::closed             ? "closed"
+               : why == bide::errc::stopped            ? "stopped"
+               : why == bide::errc::timeout            ? "timeout"
+               : why == std::errc::bad_file_descriptor ? "nofile"
+               : why == bide::errc::no_driver          ? "undriven"
+                                                       : why.message();
     }
 };
 

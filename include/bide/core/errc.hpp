@@ -25,7 +25,8 @@ enum class errc {
     timeout,    ///< The deadline has passed.
     empty,      ///< There is no value to receive now.
     full,       ///< There is no room to send now.
-    lagged      ///< The receiver was too slow and missed values.
+    lagged,     ///< The receiver was too slow and missed values.
+    no_driver   ///< The wait for a file needs a scheduler or a run_loop that runs its driver.
 };
 
 namespace detail {
@@ -41,8 +42,16 @@ public:
         case errc::empty: return "empty";
         case errc::full: return "full";
         case errc::lagged: return "lagged behind";
+        case errc::no_driver:
+            return "no scheduler or run_loop runs the driver: see its option `io`";
         }
         return "unknown";
+    }
+    // So that code which compares to std::errc knows it.
+    std::error_condition default_error_condition(int code) const noexcept override {
+        return static_cast<errc>(code) == errc::no_driver
+                   ? std::make_error_condition(std::errc::resource_deadlock_would_occur)
+                   : std::error_condition(code, *this);
     }
 };
 

@@ -10,6 +10,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -129,13 +130,21 @@ private:
     detail::basic_attachment_state<native_platform> state_;
 };
 
-/// The result of an operation of a driver: nothing; an errc (stopped, timeout, closed); or an error
-/// of the system.
+/// The result of an operation of a driver: nothing; an errc (stopped, timeout, closed, no_driver); or an
+/// error of the system.
 using io_result = result<void, std::error_code>;
 
 /// The value of an operation of a driver that throws its error. An async_op<io_done> does the same
-/// as an async_op<io_result>, which returns the error.
-struct io_done {};
+/// as an async_op<io_result>, which returns the error. with_timeout(), with_stop() and as_result()
+/// make the one of the other, so an io_done can be asked as an io_result can: it is always a success.
+struct io_done {
+    /// Returns true.
+    static constexpr bool has_value() noexcept { return true; }
+    /// Returns true.
+    constexpr explicit operator bool() const noexcept { return true; }
+    /// Does nothing.
+    static constexpr void value() noexcept {}
+};
 /// The result that stands for an io_done.
 template <> struct as_result<io_done> {
     using type = io_result; ///< the result
@@ -143,7 +152,16 @@ template <> struct as_result<io_done> {
 
 /// The place where an operation of a driver keeps the system's error until the result is collected.
 struct io_payload {
-    int error = 0; ///< the system's error number, or 0
+    /// Stands for errc::no_driver. It is no number of the system.
+    static constexpr int no_driver = 4096;
+
+    int error = 0; ///< the system's error number, no_driver, or 0
+
+    /// Returns the error that stands for such a number.
+    static std::error_code code_of(int number) noexcept {
+        return number == no_driver ? make_error_code(errc::no_driver)
+                                   : std::error_code(number, std::system_category());
+    }
 };
 /// The payload of a wait with an io_result.
 template <> struct wait_payload<io_result> {
@@ -175,8 +193,7 @@ struct io_operation {
         if (what != wait_status::granted) {
             return unexpected{make_error_code(errc_of(what))};
         }
-        return mine.error == 0 ? io_result()
-                               : unexpected{std::error_code(mine.error, std::system_category())};
+        return mine.error == 0 ? io_result() : unexpected{io_payload::code_of(mine.error)};
     }
 };
 

@@ -39,9 +39,9 @@ public:
     /// of them may have read the data before another reads, so the file should be non-blocking.
     /// Call forget() before the file is closed.
     /// Throws: std::system_error with the system's error if `fd` is no open file or if there is no
-    /// memory to wait; with resource_deadlock_would_occur if it would wait and no scheduler runs
+    /// memory to wait; with errc::no_driver if it would wait and no scheduler and no run_loop runs
     /// the driver. closed_error after forget() or the scheduler's shutdown. Otherwise as other
-    /// waits. as_result() returns the error as a std::error_code.
+    /// waits. as_result(), with_timeout() and with_stop() return the error as a std::error_code.
     using base::async_wait_readable;
 
     /// Waits until a write to the file would not block; otherwise as async_wait_readable().

@@ -19,7 +19,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/epoll_driver.hpp>
-#include <bide/task/task.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -34,8 +33,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// The result of a read or a write: the number of bytes; an errc (stopped, timeout, closed); or an error
-/// of the system.
+/// The result of a read or a write: the number of bytes; an errc (stopped, timeout, closed, no_driver);
+/// or an error of the system.
 using io_count = result<std::size_t, std::error_code>;
 
 /// Owns a socket, or another descriptor, and waits for it on a driver: an epoll_driver or a uring_driver.
@@ -93,15 +92,17 @@ public:
 
     // ---- Operations. Each returns an error and throws none. Each takes with_timeout() and with_stop(),
     // and ends when its task is cancelled: errc::timeout, errc::stopped, and nothing was transferred.
-    // Each needs a scheduler or a run_loop that runs the driver: resource_deadlock_would_occur
-    // otherwise. bad_file_descriptor after close(); terminates if the socket never had a descriptor.
+    // Each needs a scheduler or a run_loop that runs the driver: errc::no_driver otherwise.
+    // bad_file_descriptor after close(); terminates if the socket never had a descriptor.
 
     /// Reads what there is, at least one byte, at most into.size().
-    /// Returns: the number of bytes; 0 at the end of the stream, or if `into` is empty.
+    /// Returns: the number of bytes; 0 at the end of the stream. 0 at once if `into` is empty: then
+    /// nothing is received, and no message is lost.
     /// Requires: `into` exists until the operation is over.
     async_op<io_count> async_read_some(std::span<std::byte> into) noexcept;
 
     /// Writes as much as fits, at least one byte, at most from.size(). See async_write() for all of it.
+    /// Writes of nothing to a stream do nothing; to a socket of messages they send an empty message.
     /// Returns: the number of bytes.
     /// Requires: `from` exists until the operation is over.
     async_op<io_count> async_write_some(std::span<const std::byte> from) noexcept;
@@ -114,6 +115,8 @@ public:
     async_op<result<basic_io_socket, std::error_code>> async_accept() noexcept;
 
 private:
+    friend struct detail::socket_access<Driver>;
+
     Driver& driver() const noexcept {
         if (driver_ == nullptr) {
             detail::fatal("io_socket", this, "has never owned a descriptor");
@@ -151,11 +154,13 @@ async_connect(Driver& on, const Address& to) noexcept;
 template <class Driver, class Address>
 result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept;
 
-/// Writes all bytes.
-/// Returns: nothing, or the first error; some bytes may have been written then.
-/// Requires: `to` and `all` exist until the task has ended.
+/// Writes all bytes. One operation with one time-out, as those of the socket.
+/// Returns: the number of all bytes, or the first error, such as errc::timeout. After an error some bytes
+/// may have been written.
+/// Requires: `all` exists until the operation is over.
 template <class Driver>
-task<io_result> async_write(basic_io_socket<Driver>& to, std::span<const std::byte> all);
+async_op<io_count> async_write(basic_io_socket<Driver>& to,
+                               std::span<const std::byte> all) noexcept;
 
 } // namespace bide::inline BIDE_ABI
 

@@ -117,18 +117,20 @@ public:
     // asks the kernel to end it, and the wait is over when the kernel says so: at once for a socket or a
     // pipe; for a regular file after the device has answered. If it has happened by then, that is its
     // result. If the coroutine is destroyed meanwhile, the destructor blocks until the kernel has ended
-    // the operation. Each needs a scheduler or a run_loop that runs the driver:
-    // resource_deadlock_would_occur otherwise. The descriptor may block or not.
+    // the operation. Each needs a scheduler or a run_loop that runs the driver: errc::no_driver
+    // otherwise. The descriptor may block or not.
 
     /// Reads what there is, at least one byte, at most into.size(), from a socket, a pipe, or the current
     /// position of a file.
-    /// Returns: the number of bytes; 0 at the end, or if `into` is empty.
+    /// Returns: the number of bytes; 0 at the end. 0 at once if `into` is empty: then nothing is received,
+    /// and no message is lost.
     /// Requires: `into` exists until the operation is over.
     operation_of<uring_count> async_read_some(int fd, std::span<std::byte> into) noexcept {
         return transfer(request::kind::receive, fd, into.data(), into.size());
     }
     /// Writes as much as fits, at least one byte. A write to a pipe without readers raises SIGPIPE, a
-    /// write to a socket does not.
+    /// write to a socket does not. Writes of nothing to a stream do nothing; to a socket of messages they
+    /// send an empty message.
     /// Returns: the number of bytes.
     /// Requires: `from` exists until the operation is over.
     operation_of<uring_count> async_write_some(int fd, std::span<const std::byte> from) noexcept {
@@ -186,7 +188,7 @@ private:
                     return what;
                 }
                 r.at = request::phase::over;
-                r.result = -EDEADLK;
+                r.result = -io_payload::no_driver;
                 return wait_status::granted;
             });
         }
@@ -206,7 +208,7 @@ private:
                 return unexpected{make_error_code(errc_of(how))};
             }
             if (r.result < 0) {
-                return unexpected{std::error_code(-r.result, std::system_category())};
+                return unexpected{io_payload::code_of(-r.result)};
             }
             if constexpr (std::is_same_v<T, uring_file>) {
                 return uring_file{r.what == request::kind::connect ? r.fd : r.result};
@@ -265,11 +267,12 @@ wait_status basic_uring_driver<Platform>::transferring::try_now(request& r) cons
     using kind = request::kind;
     const int before = errno;
     ssize_t n = 0;
-    if (r.size != 0 && (r.what == kind::receive || r.what == kind::send)) {
+    if (r.what == kind::send || (r.size != 0 && r.what == kind::receive)) {
         n = r.what == kind::send ? ::send(r.fd, r.data, r.size, MSG_NOSIGNAL | MSG_DONTWAIT)
                                  : ::recv(r.fd, r.data, r.size, MSG_DONTWAIT);
         if (n < 0 && errno == ENOTSOCK) {
             r.what = r.what == kind::send ? kind::write : kind::read;
+            n = 0;
         }
     }
     if (r.size != 0 && (r.what == kind::read || r.what == kind::write)) {

@@ -212,7 +212,9 @@ readiness_driver<Platform, Set, Base>::readiness::enqueue(node& w,
     const bool gone = is_forgotten();
     const auto mask = events_of[which()];
     if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) == 0)) {
-        const int error = gone ? EBADF : attached ? of.arm(fd, e, e.wanted() | mask) : EDEADLK;
+        const int error = gone       ? EBADF
+                          : attached ? of.arm(fd, e, e.wanted() | mask)
+                                     : io_payload::no_driver;
         if (error != 0) {
             if (!w.claim()) { // another wait of its select has won
                 lock::release(e.locked);

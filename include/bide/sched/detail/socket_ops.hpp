@@ -67,8 +67,9 @@ struct socket_payload : io_payload {
 };
 struct transfer_payload : socket_payload {
     std::byte* data = nullptr; // of a write: only read
-    std::size_t size = 0;
+    std::size_t size = 0;      // of what is left
     std::size_t count = 0;
+    bool is_for_all = false;
 };
 template <class Driver> struct connection_payload : socket_payload {
     basic_io_socket<Driver> made{};
@@ -102,8 +103,7 @@ template <class Driver> struct socket_access {
 
     template <class T> static result<T, std::error_code> failed(wait_status what, int error) {
         return what == wait_status::granted
-                   ? unexpected{std::error_code(error != 0 ? error : EAGAIN,
-                                                std::system_category())}
+                   ? unexpected{io_payload::code_of(error != 0 ? error : EAGAIN)}
                    : unexpected{make_error_code(errc_of(what))};
     }
 
@@ -131,6 +131,9 @@ template <class Driver> struct socket_access {
         }
         wait_status attempt(transfer_payload& p) const noexcept {
             const bool writes = this->which() == Driver::writable;
+            if (p.size == 0 && !writes) {
+                return p.end(); // recv() would wait for a byte, or drop a message
+            }
             const int from = this->fd;
             ssize_t n = uninterrupted([&]() noexcept {
                 return writes ? ::send(from, p.data, p.size, MSG_NOSIGNAL)
@@ -144,8 +147,11 @@ template <class Driver> struct socket_access {
             if (n < 0) {
                 return would_block(errno) ? wait_status::waiting : p.end(errno);
             }
-            p.count = static_cast<std::size_t>(n);
-            return p.end();
+            const auto moved = static_cast<std::size_t>(n);
+            p.count += moved;
+            p.data += moved;
+            p.size -= moved;
+            return p.is_for_all && p.size != 0 ? wait_status::waiting : p.end();
         }
         io_count collect(wait_status what, transfer_payload& p) const noexcept {
             const bool done = what == wait_status::granted && p.is_over && p.error == 0;
@@ -206,6 +212,15 @@ template <class Driver> struct socket_access {
         Op op{wait};
         return {op, std::move(p)};
     }
+
+    static async_op<io_count> transfer(const io_socket& of, std::span<const std::byte> bytes,
+                                       bool writes, bool all) noexcept {
+        transfer_payload p;
+        p.data = const_cast<std::byte*>(bytes.data());
+        p.size = bytes.size();
+        p.is_for_all = all;
+        return start<transferring, io_count>(of.driver(), of.fd(), writes, p);
+    }
 };
 
 } // namespace detail
@@ -214,21 +229,19 @@ template <class Driver> struct socket_access {
 
 template <class Driver>
 async_op<io_count> basic_io_socket<Driver>::async_read_some(std::span<std::byte> into) noexcept {
-    detail::transfer_payload p;
-    p.data = into.data();
-    p.size = into.size();
-    using access = detail::socket_access<Driver>;
-    return access::template start<typename access::transferring, io_count>(driver(), fd_, false, p);
+    return detail::socket_access<Driver>::transfer(*this, into, false, false);
 }
 
 template <class Driver>
 async_op<io_count>
 basic_io_socket<Driver>::async_write_some(std::span<const std::byte> from) noexcept {
-    detail::transfer_payload p;
-    p.data = const_cast<std::byte*>(from.data());
-    p.size = from.size();
-    using access = detail::socket_access<Driver>;
-    return access::template start<typename access::transferring, io_count>(driver(), fd_, true, p);
+    return detail::socket_access<Driver>::transfer(*this, from, true, false);
+}
+
+template <class Driver>
+async_op<io_count> async_write(basic_io_socket<Driver>& to,
+                               std::span<const std::byte> all) noexcept {
+    return detail::socket_access<Driver>::transfer(to, all, true, true);
 }
 
 template <class Driver>
@@ -270,18 +283,6 @@ result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const soc
         return unexpected{std::error_code(errno, std::system_category())};
     }
     return made;
-}
-
-template <class Driver>
-task<io_result> async_write(basic_io_socket<Driver>& to, std::span<const std::byte> all) {
-    while (!all.empty()) {
-        const io_count n = co_await to.async_write_some(all);
-        if (!n) {
-            co_return unexpected{n.error()};
-        }
-        all = all.subspan(*n);
-    }
-    co_return io_result();
 }
 
 template <class Driver, class Address>
