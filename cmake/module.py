@@ -3,9 +3,9 @@
 
 cmake/module.py [--check]
 
-The module `bide` exports the public names of bide.hpp, parallel.hpp and stream.hpp: what their headers
-declare in a namespace of bide that is not called detail. The code of bide is formatted, so a declaration at
-namespace scope begins in the first column, and its name can be found without parsing C++.
+The module `bide` exports the public names of UMBRELLAS: what their headers declare in a namespace of bide
+that is not called detail. The code of bide is formatted, so a declaration at namespace scope begins in the
+first column, and its name can be found without parsing C++.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include" / "bide"
 MODULE = INCLUDE / "bide.cppm"
-UMBRELLAS = ["bide.hpp", "parallel.hpp", "stream.hpp"]
+UMBRELLAS = ["bide.hpp", "parallel.hpp", "sched/io_socket.hpp", "stream.hpp"]
 
 INCLUDES = re.compile(r"^\s*#\s*include <bide/([^>]+)>", re.MULTILINE)
 OPENS = re.compile(r"^(?:inline )?namespace ([\w:]+(?:::inline BIDE_ABI)?|) ?\{$")
@@ -123,8 +123,8 @@ def module():
                 names.setdefault(where, set()).add(name)
     lines = [
         "// SPDX-License-Identifier: BSL-1.0",
-        "// The module `bide`: what bide.hpp, parallel.hpp and stream.hpp declare, without macros. Its names are",
-        "// those of the headers, so a program may import the module in one file and include headers in another.",
+        "// The module `bide`: what the headers below declare, without macros. Its names are those of the headers, so",
+        "// a program may import the module in one file and include headers in another.",
         "// Made by cmake/module.py.",
         "",
         "module;",

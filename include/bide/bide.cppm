@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-// The module `bide`: what bide.hpp, parallel.hpp and stream.hpp declare, without macros. Its names are
-// those of the headers, so a program may import the module in one file and include headers in another.
+// The module `bide`: what the headers below declare, without macros. Its names are those of the headers, so
+// a program may import the module in one file and include headers in another.
 // Made by cmake/module.py.
 
 module;
 
 #include <bide/bide.hpp>
 #include <bide/parallel.hpp>
+#include <bide/sched/io_socket.hpp>
 #include <bide/stream.hpp>
 
 export module bide;

@@ -4,7 +4,8 @@
 
 /// \file
 /// Includes the locks, the channels, the tasks and the scheduler. The other rooms have umbrellas of
-/// their own: parallel.hpp, stream.hpp and durable.hpp.
+/// their own: parallel.hpp, stream.hpp and durable.hpp. Sockets are included by sched/io_socket.hpp
+/// alone, because <sys/socket.h> declares accept, bind, connect, listen, send and more as global names.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -37,7 +38,6 @@
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
-#include <bide/sched/io_socket.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/poll_executor.hpp>
 #include <bide/sched/pollable_wait.hpp>

@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -46,6 +47,7 @@
 // These include all headers of the rooms that they belong to.
 #include <bide/bide.hpp>
 #include <bide/parallel.hpp>
+#include <bide/sched/io_socket.hpp>
 #include <bide/stream.hpp>
 
 #undef slots
