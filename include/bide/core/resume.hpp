@@ -115,6 +115,7 @@ private:
 };
 
 struct transfer_loop;
+class waker_turn;
 
 // The state of one thread that resumes coroutines.
 struct resume_state {
@@ -125,29 +126,41 @@ struct resume_state {
     // Returns the executor that takes the list if this thread blocks; nullptr: the list stays.
     executor_ref (*elsewhere)() noexcept = nullptr;
 
-    // What takes the wakers of this thread's releases; nullptr: they run at once.
-    struct waker_list {
-        void* list = nullptr;          // a basic_wake_list (core/waiter_queue.hpp)
-        waker::function run = nullptr; // runs its wakers; nullptr: it only collects them
-        bool is_away = false;          // what they make runnable is posted to another place
-    } wakers;
+    // Takes the wakers of this thread's releases; nullptr: they run at once.
+    const waker_turn* wakers = nullptr;
     bool is_away = false; // the open scope posts its list
 };
 
-// While it lives, the wakers of this thread's releases go to `list`.
+// While it lives, the wakers of this thread's releases go to a list, a basic_wake_list
+// (core/waiter_queue.hpp).
 class waker_turn {
 public:
-    waker_turn(resume_state& mine, void* list, waker::function run) noexcept
-        : mine_(mine), outer_(std::exchange(mine.wakers, {list, run, mine.is_away})) {}
+    waker_turn(resume_state& mine, void* to, waker::function run_all) noexcept
+        : mine_(mine), outer_(mine.wakers), list_(to), run_(run_all), is_away_(mine.is_away) {
+        mine.wakers = this;
+    }
     waker_turn(const waker_turn&) = delete;
     waker_turn& operator=(const waker_turn&) = delete;
     ~waker_turn() { end(); }
 
     void end() noexcept { mine_.wakers = outer_; }
 
+    // Returns the list. If the open scope of the thread posts its list and this turn's does not, returns
+    // nullptr.
+    void* list() const noexcept { return is_away_ || !mine_.is_away ? list_ : nullptr; }
+    // Runs the wakers of the list, unless it only collects them.
+    void run() const noexcept {
+        if (run_ != nullptr) {
+            run_(list_);
+        }
+    }
+
 private:
     resume_state& mine_;
-    const resume_state::waker_list outer_;
+    const waker_turn* const outer_;
+    void* const list_;
+    const waker::function run_;
+    const bool is_away_; // what the wakers make runnable is posted to another place
 };
 
 } // namespace detail
@@ -156,7 +169,9 @@ private:
 template <class Platform> class wake_scope {
 public:
     /// Opens a scope. The outermost scope of this thread runs the collected runnables.
-    wake_scope() noexcept : mine_(state()), outer_(mine_.list) {
+    wake_scope() noexcept : wake_scope(state()) {}
+    /// Opens a scope as above; `mine` is the state of this thread.
+    explicit wake_scope(detail::resume_state& mine) noexcept : mine_(mine), outer_(mine.list) {
         if (outer_ == nullptr) {
             mine_.list = &collected_;
         }
@@ -216,8 +231,8 @@ public:
     /// the open scope over, because this thread is about to block.
     static void hand_over_pending() noexcept {
         detail::resume_state& mine = state();
-        if (mine.wakers.run != nullptr) {
-            mine.wakers.run(mine.wakers.list);
+        if (mine.wakers != nullptr) {
+            mine.wakers->run();
         }
         if (mine.list == nullptr || mine.list->empty() || mine.elsewhere == nullptr) {
             return;

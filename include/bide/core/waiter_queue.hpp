@@ -61,7 +61,7 @@ public:
     void publish(wait_status what) noexcept {
         if (last_thread_ == nullptr && !has_no_waker() && wakers_.next_ == wakers_.prev_) {
             if (resume_state& mine = state(); taker(mine) == nullptr) {
-                const wake_scope<Platform> scope;
+                const wake_scope<Platform> scope(mine);
                 const detail::waker_turn turn(mine, this, &run_all);
                 pop_waker().publish(what); // a single waiter: the last access to it
                 return run_all(this);
@@ -102,8 +102,8 @@ private:
     // Returns the list that takes the wakers of this thread's releases; nullptr: they run now. A
     // scope that posts its list leaves no waker to a list of the surrounding scope.
     static basic_wake_list* taker(const resume_state& mine) noexcept {
-        const bool takes = mine.wakers.is_away || !mine.is_away;
-        return takes ? static_cast<basic_wake_list*>(mine.wakers.list) : nullptr;
+        const detail::waker_turn* const turn = mine.wakers;
+        return turn != nullptr ? static_cast<basic_wake_list*>(turn->list()) : nullptr;
     }
 
     // Appends the waiters of `other` that have wakers.
@@ -184,7 +184,7 @@ private:
         if (basic_wake_list* const later = taker(mine)) {
             return later->take_over(*this);
         }
-        const wake_scope<Platform> scope;
+        const wake_scope<Platform> scope(mine);
         const detail::waker_turn turn(mine, this, &run_all);
         run_all(this);
     }
