@@ -41,7 +41,7 @@ public:
         : path_(std::move(path)), max_events_(max_events), start_(platform::now()) {}
 
     /// Calls write() with the path, if there is one. An error is not reported.
-    ~chrome_trace() override;
+    inline ~chrome_trace() override;
 
     /// Writes the events so far. Returns false if not all of them could be written.
     /// Requires: the tasks' names are still valid; string literals always are.

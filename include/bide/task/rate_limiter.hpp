@@ -85,7 +85,8 @@ public:
     /// Acquires n tokens as acquire() does, unless a stop is requested first. Allocates a frame.
     /// Returns: errc::stopped if they were not acquired.
     /// Throws: std::system_error if the service threads of bide cannot be started; std::bad_alloc.
-    result<void> acquire(std::stop_token token, std::int64_t n = 1) {
+    template <std::same_as<std::stop_token> Token> // a template, as async_acquire() is
+    result<void> acquire(Token token, std::int64_t n = 1) {
         return sync_wait(wait_unless(std::move(token), valid(n)));
     }
 
@@ -93,7 +94,10 @@ public:
     /// this_task::deadline(), waits for that deadline first, and takes none before.
     /// Throws: std::invalid_argument in this call; stopped_error, if the awaiting task is cancelled.
     /// Cancellation: the wait is stopped.
-    task<> async_acquire(std::int64_t n = 1) { return wait(valid(n)); }
+    template <class = void> // no code for its frame is made where it is not called
+    task<> async_acquire(std::int64_t n = 1) {
+        return wait(valid(n));
+    }
 
     /// Tokens that were reserved. Keeps them when it is destroyed. The limiter outlives it.
     class [[nodiscard]] reservation {
@@ -201,7 +205,7 @@ private:
         tokens::taken mine;
     };
 
-    task<> wait(std::uint64_t n) {
+    template <class = void> task<> wait(std::uint64_t n) {
         const deadline limit = this_task::deadline();
         claim one(tokens_, tokens_.take(now(), n, limit.steady_ns()));
         if (!one.mine) { // cancelled here, unless it is shielded
@@ -212,7 +216,7 @@ private:
         one.mine = {};
     }
 
-    task<result<void>> wait_unless(std::stop_token token, std::uint64_t n) {
+    template <class Token> task<result<void>> wait_unless(Token token, std::uint64_t n) {
         claim one(tokens_, tokens_.take(now(), n, never));
         auto over = co_await detail::sleep_until(deadline::at_ns(one.mine.ready))
                         .with_stop(std::move(token));

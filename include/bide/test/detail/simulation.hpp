@@ -123,11 +123,11 @@ public:
         return now_;
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
-    sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override;
+    inline sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override;
 
     // ---- The home of the tasks
 
-    void start(header& t) noexcept override;
+    inline void start(header& t) noexcept override;
     void post(runnable& r) noexcept override {
         if (is_owner()) {
             push(r);
@@ -141,7 +141,7 @@ public:
         const auto nothing = [](void*) noexcept {}; // run_tasks() looks by itself
         return is_owner() ? waker(nothing, this) : waker();
     }
-    void run_tasks(const basic_waiter<platform>& w) noexcept override;
+    inline void run_tasks(const basic_waiter<platform>& w) noexcept override;
 
 private:
     // Later than the time of any real clock. So what was made before the scheduler, and is full or due
@@ -183,7 +183,7 @@ private:
     void yield(runnable& r) noexcept override { push_behind(r, order_.is_polling(streak_)); }
     void yield_spent(runnable& r) noexcept override { push_behind(r, order_.is_endless(streak_)); }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
-    bool blocks() noexcept override;
+    inline bool blocks() noexcept override;
     void unblocks() noexcept override {}
     // A strand of the tasks has an executor of its own: its waits are simulated, too.
     bool has_queue(executor_ref) noexcept override { return true; }
