@@ -452,6 +452,56 @@ TEST_CASE("deadlock_check: locking a mutex again terminates with its name") {
                          "bide: mutex 'accounts' is locked again by its holder, a task"));
 }
 
+namespace {
+
+// Its post() does not return.
+struct stuck_executor {
+    std::atomic<bool> entered{false};
+    void post(bide::waker) noexcept {
+        entered = true;
+        std::this_thread::sleep_for(1h);
+    }
+};
+
+test::held_on<stuck_executor> take_on(stuck_executor&, bide::semaphore& s) {
+    const auto got = co_await s.async_acquire();
+}
+test::held take(bide::semaphore& s, stuck_executor* then = nullptr) {
+    const auto got = co_await s.async_acquire();
+    if (then != nullptr) {
+        then->post({});
+    }
+}
+
+// Destroys the victim when the release of another thread is stuck.
+template <class Victim>
+void destroy_beside_release(stuck_executor& e, semaphore& s, Victim victim) {
+    victim.start();
+    std::thread([&] { s.release(2); }).detach();
+    test::eventually([&] { return e.entered.load(); });
+    victim.destroy();
+}
+
+} // namespace
+
+TEST_CASE("deadlock_check: a coroutine that is destroyed while another thread's release resumes it "
+          "terminates with a message") {
+    const bool has_executor = GENERATE(true, false);
+    const auto end = test::run_child([=] {
+        bide::semaphore s(0);
+        stuck_executor e;
+        if (has_executor) {
+            return destroy_beside_release(e, s, take_on(e, s));
+        }
+        auto first = take(s, &e);
+        first.start();
+        destroy_beside_release(e, s, take(s));
+    });
+    INFO(end.text());
+    CHECK(end.has_aborted());
+    CHECK(test::contains(end.said, "a coroutine was destroyed while a release on another thread"));
+}
+
 TEST_CASE("deadlock_check: without a handler, a deadlock terminates with its report") {
     CHECK(test::contains(test::dies([] {
                              mutex a{"a"};

@@ -32,6 +32,7 @@ namespace bide::inline BIDE_ABI {
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
 /// gets the item. If no receiver waits, the item goes back into the channel, behind all items in
 /// it. If that is impossible, because the channel is full or closed, the item is destroyed.
+/// core/async_op.hpp says when a coroutine may be destroyed.
 ///
 /// T is moved into the channel, inside it, and out of it, also by other threads than those that
 /// send or receive it. Neither its moves nor the destructor of a moved-from T may use the channel;

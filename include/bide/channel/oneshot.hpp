@@ -168,8 +168,8 @@ public:
 
     /// Receives as recv() does, for a coroutine.
     /// Returns: an operation for co_await; its value is empty if recv() would return errc::closed.
-    /// Cancellation: if the operation is destroyed after the value came to it, the next receive
-    /// gets the value.
+    /// Cancellation: if the operation is destroyed (core/async_op.hpp) after the value came to it,
+    /// the next receive gets the value.
     basic_async_op<std::optional<T>, Platform> async_recv() {
         return {typename waits::receiving{*state_}, detail::recv_payload<T>(state::keep(state_))};
     }

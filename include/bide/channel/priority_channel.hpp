@@ -52,7 +52,8 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
 /// gets the item. If no receiver waits, the item goes back into the channel, before all items that
-/// equal it. If the channel is full or closed, the item is destroyed.
+/// equal it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
+/// coroutine may be destroyed.
 ///
 /// Compare must be noexcept, or std::less or std::greater of a T whose operator is noexcept: it also
 /// runs on a thread that receives, for the item of a sender that waits, and that thread has no one

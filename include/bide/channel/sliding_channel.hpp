@@ -48,7 +48,8 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// Receivers are served in the order in which they came. While a receiver waits, no item is
 /// displaced. If an item was granted to a coroutine that is destroyed before it resumes, the next
 /// waiting receiver gets the item. If no receiver waits, the item goes back into the channel as the
-/// oldest. If the channel is full or closed, the item is destroyed.
+/// oldest. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
+/// coroutine may be destroyed.
 ///
 /// T is moved into the channel and out of it under the lock of the channel, also by other threads
 /// than those that send or receive it. Neither its moves nor the destructor of a moved-from T may

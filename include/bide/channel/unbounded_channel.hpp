@@ -25,6 +25,7 @@ namespace bide::inline BIDE_ABI {
 /// item goes back into the channel, before all items in it. So if several such coroutines are
 /// destroyed, the item of the last one comes first. If memory has run out, the item goes behind all
 /// items if there is room. If there is no room, or if the channel is closed, the item is destroyed.
+/// core/async_op.hpp says when a coroutine may be destroyed.
 ///
 /// T is moved into the channel and out of it under the lock of the channel, also by other threads
 /// than those that send or receive it. Neither its moves nor the destructor of a moved-from T may

@@ -19,6 +19,27 @@
 ///
 /// Only the wait resumes the coroutine. Until then its owner neither resumes it nor reads its state.
 /// Without as_result(), await_resume() throws closed, stopped and timeout inside the coroutine.
+///
+/// Destroys: a coroutine that waits may be destroyed, which cancels the wait; what was granted goes
+/// back. That holds for each async operation of the library, and for a coroutine or task whose child
+/// waits. It requires that no other thread is about to resume the coroutine. These threads are:
+///
+/// - A thread whose release, notification or close has let the wait through, until that call has
+///   returned. If it calls on this thread, the coroutine may be destroyed inside of that call.
+/// - Without an executor: a thread that takes the coroutine over because the releaser blocks
+///   (core/resume.hpp), and bide's service (core/timer.hpp) from the stop or the time-out on. Both
+///   until the coroutine has suspended again.
+/// - With an executor: its threads. The coroutine may be destroyed on a thread that keeps the executor
+///   from running. What was posted for the coroutine must not run then.
+///
+/// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), a coroutine that is destroyed while a release
+/// on another thread resumes it is reported. Waits by callbacks need no such care
+/// (core/callback_wait.hpp).
+//
+// A releaser cannot say that it has returned: a coroutine that it has posted may have run to its end,
+// and its frame with the node may be gone. A callback_wait outlives the report of its releaser, because
+// its owner waits for it. A coroutine that did so would wait in each resumption for the releaser, which
+// may lose its processor between the post and the report.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

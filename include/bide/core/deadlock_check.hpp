@@ -24,6 +24,8 @@
 ///   that a select has taken. A cycle through such a lock is not found, nor one through a semaphore, a
 ///   channel, a join, or a reader that waits behind a writer for other readers. Waits by callbacks are
 ///   not noted.
+/// - A coroutine that is destroyed while a release on another thread resumes it terminates with a
+///   message (core/async_op.hpp).
 //
 // core/detail/wait_notes.hpp says why no report is wrong.
 

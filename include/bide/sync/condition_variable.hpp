@@ -179,7 +179,7 @@ public:
 
     /// Waits as wait() does, for a coroutine. While the coroutine waits, `lock` owns nothing; when
     /// the coroutine resumes, `lock` owns the mutex. If the coroutine is destroyed while it waits, the
-    /// mutex is not locked for it.
+    /// mutex is not locked for it (core/async_op.hpp says when it may be destroyed).
     /// Returns: an operation for co_await; its value is a notified.
     /// Requires: `lock` outlives the wait.
     template <class Lock>

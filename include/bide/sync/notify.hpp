@@ -48,6 +48,7 @@ namespace bide::inline BIDE_ABI {
 ///
 /// Cancellation: if a waiter that notify_one() has let through is gone before it resumes, the
 /// notification goes to the next waiter, or is stored. One of notify_all() is dropped.
+/// core/async_op.hpp says when a coroutine may be destroyed.
 ///
 /// Destroys: a waiter that was let through may destroy it at once, even if the notification has not
 /// returned. Every other notification, and a stop or time-out that ends a wait at that moment, must

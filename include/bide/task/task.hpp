@@ -193,7 +193,8 @@ public:
 ///
 /// If an awaited task is destroyed before its end, its frame is destroyed. The operation that it
 /// waits for is cancelled, and permits or items that the operation was granted are given back. If
-/// tasks await each other, the innermost one is destroyed first, on a bounded stack.
+/// tasks await each other, the innermost one is destroyed first, on a bounded stack. No other thread
+/// may be about to resume it (core/async_op.hpp).
 ///
 /// If the body of a task<T> ends without co_return, and T is not void, the task has no value. If
 /// the value is then requested, the program terminates with a message. The C++ standard leaves such

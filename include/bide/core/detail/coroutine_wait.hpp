@@ -3,6 +3,7 @@
 #define BIDE_CORE_DETAIL_COROUTINE_WAIT_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
@@ -265,12 +266,14 @@ private:
 
     static void on_complete(void* self) noexcept {
         auto& wait = *static_cast<coroutine_wait*>(self);
+        BIDE_CHECKED(noted_wake<Platform> noted(&wait.node);)
         BIDE_PROBE(wait_end, &wait.node, static_cast<int>(wait.node.outcome()));
         if (!wait.is_alone_) {
             wait.wake_task();
         } else if (const executor_ref to = *wait.alone_.where) {
             to.post(wait.alone_.resumes);
         } else {
+            BIDE_CHECKED(noted.lasts();)
             wake_scope<Platform>::run(wait.alone_.resumes, &spare_executor<Platform>);
         }
     }

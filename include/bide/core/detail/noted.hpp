@@ -18,8 +18,10 @@
 
 #include <bide/core/detail/actor.hpp>
 #include <bide/core/detail/primitive_of.hpp>
+#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/detail/wait_notes.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -57,6 +59,30 @@ public:
 
 private:
     const void* node_;
+};
+
+// The waker of a coroutine, while it runs on this thread. A stop and a time-out need no note: the
+// thread that destroys the coroutine waits for their end first.
+template <class Platform> class noted_wake {
+public:
+    explicit noted_wake(const void* node) noexcept : node_(node) {
+        if constexpr (is_noted<Platform>) {
+            const bool counts = !Platform::template local<resume_state>().is_away;
+            wait_notes::all().wakes(node, counts ? thread_mark<Platform>() : nullptr);
+        }
+    }
+    noted_wake(const noted_wake&) = delete;
+    noted_wake& operator=(const noted_wake&) = delete;
+    ~noted_wake() {
+        if constexpr (is_noted<Platform>) {
+            wait_notes::all().wakes_no_more(node_, thread_mark<Platform>());
+        }
+    }
+    // This thread resumes the coroutine later.
+    void lasts() noexcept { node_ = nullptr; }
+
+private:
+    const void* node_; // it may be destroyed meanwhile
 };
 
 // Returns the second word of an operation (core/wait_ops.hpp): of one that asks for permits, their number.

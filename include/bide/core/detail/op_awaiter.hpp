@@ -21,12 +21,8 @@
 //                   queued yet, enqueue() refuses it. A cancelled task does not leave a wait for its
 //                   own children: it cancels these, and resumes when they have ended
 //   await_resume    disarms first: when it returns, no thread has a pointer into the frame
-//   destroyed       while suspended: disarms and cancels; a grant is given back. No other thread
-//                   may be about to resume the coroutine. A thread that releases to it is, until
-//                   the release returns. Without an executor, bide's service (core/timer.hpp) is,
-//                   from the deadline or the stop until the coroutine has suspended again. With an
-//                   executor it may be destroyed meanwhile, on a thread that keeps the executor from
-//                   running; what was posted there must not run then. This thread forgets it
+//   destroyed       while suspended: disarms and cancels; a grant is given back. This thread forgets
+//                   the coroutine. No other thread may be about to resume it (core/async_op.hpp)
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -344,7 +340,8 @@ private:
     void note_end() noexcept {
         if constexpr (detail::is_noted<Platform>) {
             if (has_wait_) {
-                detail::wait_notes::all().waits_no_more(&wait_.node);
+                detail::wait_notes::all().waits_no_more(
+                    &wait_.node, suspended_ ? detail::thread_mark<Platform>() : nullptr);
             }
         }
     }

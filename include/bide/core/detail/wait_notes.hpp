@@ -114,9 +114,42 @@ public:
         bool may_end_early;
     };
     void waits(const void* node, actor by, begun what) noexcept;
-    // After the wait.
-    void waits_no_more(const void* node) noexcept {
-        write([&] { waits_.erase(node); });
+    // After the wait. `destroyer` is the mark of the thread that destroys the waiting coroutine, if one
+    // does. Terminates if another thread's waker of the wait is noted.
+    void waits_no_more(const void* node, const void* destroyer = nullptr) noexcept {
+        const void* by = nullptr;
+        write([&] {
+            if (const auto found = waits_.find(node); found != waits_.end()) {
+                by = found->second.woken_by;
+                waits_.erase(found);
+            }
+        });
+        if (destroyer != nullptr && by != nullptr && by != destroyer) {
+            fatal(destroyed_while_woken);
+        }
+    }
+    // Before the waker of a coroutine runs, on the thread with that mark. Terminates if the wait is not
+    // noted: the coroutine was destroyed.
+    void wakes(const void* node, const void* thread) noexcept {
+        bool waits = false;
+        write([&] {
+            if (const auto found = waits_.find(node); found != waits_.end()) {
+                found->second.woken_by = thread;
+                waits = true;
+            }
+        });
+        if (!waits) {
+            fatal(destroyed_while_woken);
+        }
+    }
+    // After that waker. The wait may be over then, and its node may be that of another one.
+    void wakes_no_more(const void* node, const void* thread) noexcept {
+        write([&] {
+            const auto found = waits_.find(node);
+            if (found != waits_.end() && found->second.woken_by == thread) {
+                found->second.woken_by = nullptr;
+            }
+        });
     }
 
     // At the end of a task.
@@ -179,6 +212,9 @@ public:
     }
 
 private:
+    static constexpr const char* destroyed_while_woken =
+        "a coroutine was destroyed while a release on another thread resumes it "
+        "(core/async_op.hpp)";
     static constexpr const char* out_of_memory = "no memory for the notes of BIDE_DEADLOCK_CHECK";
 
     struct known {
@@ -196,6 +232,7 @@ private:
         std::string text;
         begun what;
         std::int64_t since;
+        const void* woken_by = nullptr; // the mark of a thread
     };
 
     template <class Write> void write(Write&& change) noexcept {
@@ -311,8 +348,8 @@ inline void wait_notes::waits(const void* node, actor by, begun what) noexcept {
     std::string report;
     handler tell = nullptr;
     write([&] {
-        const auto at =
-            waits_.insert_or_assign(node, wait{by, by.text(), what, native_platform::now()});
+        const auto at = waits_.insert_or_assign(
+            node, wait{by, by.text(), what, native_platform::now(), nullptr});
         report = cycle_of(at.first->second);
         tell = tell_;
     });
