@@ -64,7 +64,7 @@ template <class Items> bide::task<> send(Items& to, std::uint64_t times) {
 }
 template <class Items> bide::task<> receive(Items& from, std::uint64_t times) {
     for (std::uint64_t i = 0; i < times; ++i) {
-        co_await from.async_recv();
+        static_cast<void>(co_await from.async_recv());
     }
 }
 bide::task<> select(std::array<items, 4>& from, std::uint64_t times) {
