@@ -240,15 +240,36 @@ TEST_CASE("notify: a listener that ends, or waits, keeps the notification in the
         node mine(1);
         q.enable(s);
         model::thread telling([&] { q.notify_one(); });
-        if (q.enqueue(mine, s) == wait_status::waiting && q.cancel(mine, wait_status::stopped)) {
+        if (q.enqueue(mine, s) == wait_status::waiting && q.cancel(mine, wait_status::stopped, s)) {
             mine.settle(wait_status::stopped);
         } else {
             await(mine);
         }
-        q.disable(s);
         telling.join();
+        MODEL_REQUIRE(!q.try_take()); // the listener has it, or the wait
+        q.disable(s);
         MODEL_REQUIRE(q.try_take() == (mine.outcome() == wait_status::stopped));
     });
+}
+
+TEST_CASE("notify: a select by a listener that chooses another case keeps the notification") {
+    const auto body = [](bool all) {
+        model::check("notify: a notification against an event and a listener", random(20'000),
+                     [all] {
+                         bide::basic_notify<awake> n;
+                         bide::basic_event<awake> e;
+                         bide::basic_notify<awake>::listener mine(n);
+                         model::thread telling([&] { all ? n.notify_all() : n.notify_one(); });
+                         model::thread setting([&] { e.set(); });
+                         const auto s = bide::select(bide::on_event(mine), bide::on_event(e));
+                         telling.join();
+                         MODEL_REQUIRE(!n.try_wait());
+                         MODEL_REQUIRE(mine.wait_for(0s) == (s.index() == 1));
+                         setting.join();
+                     });
+    };
+    body(false);
+    body(true);
 }
 
 test::detached first_of(bide::basic_notify<awake>& n, bide::basic_event<awake>& e, int& chosen) {

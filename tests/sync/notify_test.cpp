@@ -159,6 +159,7 @@ struct visitor {
     test::manual_executor later;
     bide::event other; // a select waits for it, too
     int by = -1;       // the listener that it waits by
+    bool lent = false; // it stands in the place of that listener
     bool through = false;
     std::optional<foreign> loop;
     std::optional<test::held> coroutine;
@@ -248,7 +249,6 @@ private:
             } else {
                 REQUIRE(l->wait(stop_.get_token()).has_value() == gets);
             }
-            m_.leave(who);
         }
     }
 
@@ -270,6 +270,7 @@ private:
         const bool selects = roll(2) == 0;
         if (listeners_[by] && !is_busy(by)) {
             v.by = by;
+            v.lent = m_.waits(by);
             v.begin(*listeners_[by], selects);
             m_.replace(by, who);
         } else if (roll(2) == 0) {
@@ -293,6 +294,9 @@ private:
         if (v && (v->loop || v->through)) { // it has had what it was given
             m_.gifts[name(i)] = model::nothing;
         }
+        if (v && v->lent && m_.waits(name(i))) {
+            m_.replace(name(i), v->by);
+        }
         v.reset();
         m_.leave(name(i));
     }
@@ -314,11 +318,11 @@ TEST_CASE("notify: waiters of each kind get, keep and pass on what a queue with 
     game().play(4'000);
 }
 
-TEST_CASE("notify: the wait of a cancelled task uses its listener up") {
+TEST_CASE("notify: the wait of a cancelled task leaves its listener enabled") {
     bide::notify n;
     std::atomic<int> step{0};
     bool stopped = false;
-    bool is_stored = false;
+    bool is_let_through = false;
     const auto wait_cancelled = [&]() -> bide::task<> {
         listener mine(n);
         step = 1;
@@ -326,7 +330,7 @@ TEST_CASE("notify: the wait of a cancelled task uses its listener up") {
         const auto got = co_await mine.async_wait().as_result();
         stopped = !got && got.error() == bide::errc::stopped;
         n.notify_one();
-        is_stored = n.try_wait();
+        is_let_through = !n.try_wait() && mine.wait_for(0s);
     };
     bide::scheduler workers({.num_workers = 1});
     auto waiting = workers.spawn(wait_cancelled());
@@ -335,7 +339,7 @@ TEST_CASE("notify: the wait of a cancelled task uses its listener up") {
     step = 2;
     std::move(waiting).join();
     CHECK(stopped);
-    CHECK(is_stored);
+    CHECK(is_let_through);
 }
 
 // ---- Waits that end early
@@ -371,16 +375,26 @@ TEST_CASE("notify: a select that happens otherwise takes no notification") {
 TEST_CASE("notify: a seat whose choice selects another wait keeps its mark, and passes it on") {
     using queue = bide::detail::basic_notify_queue<bide::native_platform>;
     const bool of_all = GENERATE(false, true);
+    const bool is_queued = GENERATE(false, true);
     queue q;
     queue::seat marked;
     q.enable(marked);
-    of_all ? q.notify_all() : q.notify_one();
     bide::basic_choice<bide::native_platform> with;
     bide::basic_waiter<bide::native_platform> case_of_it;
     case_of_it.contest(with);
+    if (is_queued) {
+        CHECK(q.enqueue(case_of_it, marked) == bide::wait_status::waiting);
+    } else {
+        of_all ? q.notify_all() : q.notify_one();
+    }
     REQUIRE(with.claim());
-    with.commit(); // between the look at the seat and its wait, another case happens
-    CHECK(q.enqueue(case_of_it, marked) == bide::wait_status::waiting);
+    with.commit(); // between the look at the seat and its wait, or during the wait, another case happens
+    if (is_queued) {
+        of_all ? q.notify_all() : q.notify_one();
+        CHECK_FALSE(q.cancel(case_of_it, bide::wait_status::stopped, marked));
+    } else {
+        CHECK(q.enqueue(case_of_it, marked) == bide::wait_status::waiting);
+    }
     SECTION("to the permit") {
         q.disable(marked);
         CHECK(q.try_take() == !of_all);

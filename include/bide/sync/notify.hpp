@@ -148,9 +148,11 @@ private:
 };
 
 /// A wait that is enabled before it begins: the notifications since then count, for the wait and for
-/// the order of the queue. A wait uses the listener up, whatever its outcome is; the next one waits as
-/// the waits of the notify do, unless enable() comes before it. A select in which another case happens
-/// may use it up. A listener is for one thread or coroutine.
+/// the order of the queue. A wait that is notified uses the listener up; the next one waits as the waits
+/// of the notify do, unless enable() comes before it. A wait that ends otherwise leaves the listener
+/// enabled and in its place: a time-out, a stop, another case of its select, a try_select() that finds
+/// nothing. While it is enabled, notify_one() lets it through as it does a waiter. A listener is for
+/// one thread or coroutine.
 template <class Platform> class basic_notify<Platform>::listener {
 public:
     /// Constructs a listener and enables it.
@@ -161,7 +163,7 @@ public:
     listener(const listener&) = delete;
     listener& operator=(const listener&) = delete;
 
-    /// Enables the listener again after a wait; otherwise does nothing.
+    /// Enables the listener again if it is used up; otherwise does nothing.
     void enable() noexcept { of_.enable(seat_); }
 
     /// Waits for a notification since the listener was enabled.
@@ -202,9 +204,8 @@ private:
 
         wait_status try_now() const noexcept { return this->at.take(mine); }
         wait_status enqueue(node& w) const noexcept { return this->at.enqueue(w, mine); }
-        result<void> collect(wait_status what) const noexcept {
-            this->at.disable(mine); // it was not queued if the task was cancelled
-            return basic_notify::collect(what);
+        bool cancel(node& w, wait_status why) const noexcept {
+            return this->at.cancel(w, why, mine);
         }
     };
 
@@ -213,7 +214,6 @@ private:
         if (what == wait_status::waiting) {
             listening mine{{of_}, seat_};
             what = thread_wait<listening, Platform>::until(mine, 1, end);
-            of_.disable(seat_); // it was not queued if the deadline had passed
         }
         return collect(what).has_value();
     }

@@ -23,7 +23,15 @@
 //
 // A waiter that is enabled before it waits has a node of another kind in the queue, a seat. A
 // notification that meets a seat marks it, and wakes no thread. When its owner waits, the node of the
-// wait takes the seat's place in the queue, or its mark.
+// wait takes the seat's place in the queue, or its mark. If the wait ends without a notification, the
+// seat takes its place back. So only a notification uses a seat up:
+//
+//   free   not enabled, or used up
+//   held   it stands in the queue, or is marked
+//   lent   a wait stands in its place, or was let through there. `missing` of the wait is the seat
+//
+// A notification may meet a wait in a seat's place when another case of its select has happened already.
+// Then it marks the seat.
 //
 // Last access. A notification ends with its CAS, or with the release of the lock. A waiter that was
 // let through may destroy the notify at once.
@@ -52,8 +60,10 @@ public:
     private:
         friend basic_notify_queue;
 
+        enum class state : unsigned char { free, held, lent };
+
         typename Platform::template var<wait_status> mark_{wait_status::waiting}; // under the lock
-        bool taken_ = false; // it stands in the queue or is marked
+        state state_ = state::free; // under the lock while it is lent
     };
 
     constexpr basic_notify_queue() noexcept = default;
@@ -82,8 +92,10 @@ public:
     void disable(seat& s) noexcept;
     // Takes the mark of the seat; waiting if it has none. If it has one, gives the seat up.
     wait_status take(seat& s) noexcept;
-    // As enqueue(w), for the wait that the seat was enabled for. Gives the seat up.
+    // As enqueue(w), for the wait that the seat was enabled for. Lends the seat, or gives its mark.
     wait_status enqueue(node& w, seat& s) noexcept;
+    // As cancel(w). Gives the seat its place back.
+    bool cancel(node& w, wait_status why, seat& s) noexcept;
 
 private:
     using word = futex_word;
@@ -145,7 +157,8 @@ template <class Platform> bool basic_notify_queue<Platform>::notify_none(word ne
     }
 }
 
-// Takes the first waiter out and lets it go. Returns false if its choice selected another wait.
+// Takes the first waiter out and lets it go, or marks its seat. Returns false if its choice selected
+// another wait, and it has no seat.
 template <class Platform>
 bool basic_notify_queue<Platform>::let_go(wait_status what, wake_list& woken) noexcept {
     node& w = queue_.pop();
@@ -154,7 +167,14 @@ bool basic_notify_queue<Platform>::let_go(wait_status what, wake_list& woken) no
         return true;
     }
     if (!w.claim()) {
-        return false;
+        const std::ptrdiff_t missing = w.missing;
+        if (missing == 1) {
+            return false;
+        }
+        seat& s = *reinterpret_cast<seat*>(missing);
+        s.mark_ = what;
+        s.state_ = seat::state::held;
+        return true;
     }
     w.commit();
     woken.push(w);
@@ -206,10 +226,10 @@ bool basic_notify_queue<Platform>::cancel(node& w, wait_status why) noexcept {
 }
 
 template <class Platform> void basic_notify_queue<Platform>::enable(seat& s) noexcept {
-    if (s.taken_) {
+    if (s.state_ == seat::state::held) {
         return;
     }
-    s.taken_ = true;
+    s.state_ = seat::state::held;
     s.mark_ = wait_status::waiting;
     s.reset(for_seats);
     if (enqueue(static_cast<node&>(s)) == wait_status::granted) {
@@ -218,10 +238,10 @@ template <class Platform> void basic_notify_queue<Platform>::enable(seat& s) noe
 }
 
 template <class Platform> void basic_notify_queue<Platform>::disable(seat& s) noexcept {
-    if (!s.taken_) {
+    if (s.state_ != seat::state::held) {
         return;
     }
-    s.taken_ = false;
+    s.state_ = seat::state::free;
     lock::acquire(word_);
     const wait_status mark = s.mark_;
     if (mark == wait_status::waiting) {
@@ -235,44 +255,57 @@ template <class Platform> void basic_notify_queue<Platform>::disable(seat& s) no
 }
 
 template <class Platform> wait_status basic_notify_queue<Platform>::take(seat& s) noexcept {
-    if (!s.taken_) {
+    if (s.state_ != seat::state::held) {
         return try_take() ? wait_status::granted : wait_status::waiting;
     }
     lock::acquire(word_);
     const wait_status mark = s.mark_;
-    s.taken_ = mark == wait_status::waiting;
     lock::release(word_);
+    if (mark != wait_status::waiting) {
+        s.state_ = seat::state::free;
+    }
     return mark;
 }
 
 template <class Platform>
 wait_status basic_notify_queue<Platform>::enqueue(node& w, seat& s) noexcept {
-    if (!s.taken_) {
+    if (s.state_ != seat::state::held) {
+        s.state_ = seat::state::free;
         return enqueue(w);
     }
     lock::acquire(word_);
     const wait_status mark = s.mark_;
     const wait_status what = mark != wait_status::waiting ? mark : w.forbidden();
     if (what == wait_status::waiting) {
-        s.taken_ = false;
+        s.state_ = seat::state::lent;
+        w.missing = reinterpret_cast<std::ptrdiff_t>(&s);
         queue_.replace(s, w);
         unlock();
         return what;
     }
-    if (mark == wait_status::waiting) { // a stop or a time-out came before
-        s.taken_ = false;
-        queue_.remove(s);
-        unlock();
-    } else {
-        lock::release(word_);
+    lock::release(word_);
+    if (mark != wait_status::waiting) {
         if (!w.claim()) { // its choice selected another wait; the seat keeps its mark
             return wait_status::waiting;
         }
-        s.taken_ = false;
+        s.state_ = seat::state::free;
         w.commit();
     }
     w.settle(what);
     return what;
+}
+
+template <class Platform>
+bool basic_notify_queue<Platform>::cancel(node& w, wait_status why, seat& s) noexcept {
+    lock::acquire(word_);
+    if (!w.is_queued() || s.state_ != seat::state::lent) {
+        lock::release(word_);
+        return cancel(w, why);
+    }
+    s.state_ = seat::state::held;
+    queue_.replace(w, s);
+    unlock();
+    return true;
 }
 
 template <class Platform> void basic_notify_queue<Platform>::require_no_waiters() noexcept {
