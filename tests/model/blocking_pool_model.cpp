@@ -1,5 +1,6 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/blocking_pool.hpp>
+#include <bide/sched/detail/tended_pool.hpp>
 #include <model/posted.hpp>
 #include <model/thread_support.hpp>
 #include <support/test.hpp>
@@ -11,6 +12,7 @@ namespace {
 
 using platform = model::platform_without_lock_sleep;
 using parker = bide::basic_parker<platform>;
+template <class T> using atomic = platform::atomic<T>;
 
 using pool = bide::basic_blocking_pool<platform, model::os_thread>;
 
@@ -117,6 +119,69 @@ void raised_for_one_that_is_queued() {
     MODEL_REQUIRE(second.ran == 1);
 }
 
+// The workers of a scheduler, of which one fires the timer.
+struct timer_of_workers {
+    struct worker {
+        struct {
+            void add(bide::timer& t) noexcept {
+                when = when + 1;
+                MODEL_REQUIRE(armed.exchange(&t, std::memory_order_acq_rel) == nullptr);
+                token.unpark();
+            }
+            atomic<bide::timer*> armed{nullptr};
+            platform::var<int> when{0}; // a field of the timer
+            parker token;
+        } timers;
+    };
+    std::array<worker, 1>& workers() noexcept { return all; }
+    void fire_until(const atomic<int>& left) noexcept {
+        auto& mine = all[0].timers;
+        while (left.load(std::memory_order_acquire) != 0) {
+            mine.token.park();
+            if (bide::timer* const t = mine.armed.exchange(nullptr, std::memory_order_acq_rel)) {
+                MODEL_REQUIRE(mine.when != 0);
+                t->fire.wake();
+            }
+        }
+    }
+
+    std::array<worker, 1> all;
+};
+
+// The only thread waits for what two other threads post. These may start none, and do not try again.
+void refused_and_tended() {
+    using tended_pool =
+        bide::detail::basic_tended_pool<platform, timer_of_workers, model::os_thread>;
+    timer_of_workers workers;
+    tended_pool p(workers, at_most(3, 1ms));
+    parker seen[2];
+    atomic<int> left{2};
+    const auto ends = [&](parker& says) {
+        return model::posted([&] {
+            says.unpark();
+            if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+                workers.all[0].timers.token.unpark();
+            }
+        });
+    };
+    model::posted first([&] {
+        seen[0].park();
+        seen[1].park();
+    });
+    model::posted others[2] = {ends(seen[0]), ends(seen[1])};
+    MODEL_REQUIRE(post(p, first));
+    {
+        const auto posts = [&](model::posted& r) {
+            model::os_thread::starts_left() = 0;
+            MODEL_REQUIRE(post(p, r));
+        };
+        model::thread one([&] { posts(others[0]); });
+        model::thread two([&] { posts(others[1]); });
+        workers.fire_until(left);
+    }
+    p.finish();
+}
+
 // With 0 time-outs, no thread leaves because its time is over.
 model::options at_random(int timeouts) {
     return {.how = model::options::method::pct, .runs = 5'000, .timeouts = timeouts};
@@ -133,6 +198,7 @@ TEST_CASE("blocking_pool: a runnable that is taken runs once") {
     model::check("tried", at_random(1), tried);
     CHECK(model::outcomes(at_random(1), tried) == "not taken");
     model::check("limit raised", at_random(0), raised_for_one_that_is_queued);
+    model::check("refused, and tended", at_random(0), refused_and_tended);
 }
 
 TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution", "[.long]") {

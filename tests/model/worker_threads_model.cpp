@@ -41,6 +41,9 @@ public:
         atomic<bool> blocked{false};
         atomic<int> ended{0}; // of these
         nothing_pinned pinned;
+        struct {
+            void add(bide::timer&) noexcept {} // a caller that learns of the refusal tries again
+        } timers;
     };
     struct thread_role {
         const steps* pool = nullptr;
@@ -179,6 +182,22 @@ void refused_twice() {
     s.t.finish();
 }
 
+// The only thread for blocking tasks waits for the worker, and no other one can be started: the caller
+// learns that, and tries again.
+void refused_beside_a_blocked_thread() {
+    scene s(1, 2);
+    steps::worker& w = s.p.workers()[0];
+    model::posted other([&] { steps::await(w, 1); });
+    MODEL_REQUIRE(post(s.t, other));
+    w.blocked.store(true, std::memory_order_release);
+    model::os_thread::starts_left() = 0;
+    MODEL_REQUIRE(!s.t.request_replacement());
+    model::os_thread::starts_left() = 1;
+    MODEL_REQUIRE(s.t.request_replacement());
+    steps::await(w, 1);
+    s.t.finish();
+}
+
 // The only thread for blocking tasks becomes free at any time, also when the worker's own thread is back:
 // then it serves the next request.
 void served_again() {
@@ -238,6 +257,7 @@ TEST_CASE("worker_threads: a worker that is blocked is found by a thread that be
 
 TEST_CASE("worker_threads: a request is served, or its caller learns that it is not") {
     model::check("two requests, no thread", refused_twice);
+    check_at_random("no thread, and one that is blocked", 3'000, refused_beside_a_blocked_thread);
     check_at_random("two requests, a worker that is back", 3'000, served_again);
     check_at_random("two requests, one after the other", 3'000, [] { served(1); });
     check_at_random("two requests", 3'000, [] { served(2); });

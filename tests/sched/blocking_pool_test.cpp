@@ -60,8 +60,11 @@ class crew {
 public:
     template <class Pool> crew(Pool& pool, std::size_t n, bool shut = true) {
         for (std::size_t i = 0; i < n; ++i) {
-            REQUIRE(accepts(pool, all_.emplace_back(shut)));
+            add(pool, shut);
         }
+    }
+    template <class Pool> void add(Pool& pool, bool shut = true) {
+        REQUIRE(accepts(pool, all_.emplace_back(shut)));
     }
     job& operator[](std::size_t i) { return all_[i]; }
     auto begin() { return all_.begin(); }
@@ -420,11 +423,14 @@ TEST_CASE(
     {
         const test::out_of_memory none;
         refused = refusal(pool, c);
+        tried = pool.tend();
     }
     CHECK_FALSE(refused);
+    CHECK(tried);
     CHECK(pool.queued() == 1);
-    a.shut = false;
+    CHECK_FALSE(pool.tend());
     CHECK(c.has_ended());
+    a.shut = false;
     CHECK(b.started == 0);
 }
 
@@ -453,6 +459,34 @@ TEST_CASE("blocking_pool: if no more threads can be started, the existing ones d
     CHECK(late.ended == 1);
     CHECK(tried.started == 0);
     scarce_thread::left = 0;
+}
+
+TEST_CASE("blocking_pool: a thread that was refused is started by a later post or by tend()") {
+    using pool_type = basic_blocking_pool<test::native, scarce_thread>;
+    std::atomic<int> asked{0};
+    auto wanted = up_to<pool_type>(8);
+    wanted.attention =
+        waker([](void* n) noexcept { ++*static_cast<std::atomic<int>*>(n); }, &asked);
+    pool_type pool(wanted);
+    crew jobs(pool, 0);
+    scarce_thread::left = 1;
+    jobs.add(pool);
+    CHECK(asked == 0);
+    jobs.add(pool);
+    CHECK(asked == 1);
+    CHECK(pool.tend());
+    scarce_thread::left = 2;
+    jobs.add(pool);
+    CHECK(asked == 1);
+    CHECK(jobs[1].has_started());
+    CHECK(jobs[2].has_started());
+    jobs.add(pool);
+    CHECK(asked == 2);
+    scarce_thread::left = 1;
+    CHECK_FALSE(pool.tend());
+    CHECK(jobs[3].has_started());
+    CHECK(pool.queued() == 0);
+    jobs.open();
 }
 
 #if BIDE_TESTS_CAN_DIE

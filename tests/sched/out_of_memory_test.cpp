@@ -576,3 +576,79 @@ TEST_CASE("scheduler: a noexcept function without memory terminates with a messa
 }
 
 #endif
+
+// ---- The system refuses a thread for a while
+
+#if defined(BIDE_TESTS_WRAP_THREADS)
+
+namespace {
+
+task<> nothing() { co_return; }
+
+// The only worker is run by the only thread for blocking tasks: a task keeps the worker's own thread.
+struct replaced {
+    ~replaced() {
+        kept.release();
+        std::move(keeps).join();
+    }
+
+    semaphore kept{0};
+    scheduler s{with(1, false)};
+    join_handle<> keeps = s.spawn([this] { kept.acquire(); });
+    const bool is_replaced = test::has_waiters(kept, 1) && s.spawn([] { return true; }).join();
+};
+
+// Begins something while the system refuses threads, until one was refused. Then it must end.
+template <class Begin> bool ends_after_a_refusal(Begin begin) {
+    auto refused = std::make_unique<test::no_threads>();
+    auto handle = begin();
+    const bool was = test::eventually([] { return test::refused_threads != 0; });
+    refused.reset();
+    return was && test::eventually([&] { return handle.done(); });
+}
+
+} // namespace
+
+TEST_CASE("no thread: a start that was refused is tried again, also if each thread waits for it",
+          "[promise.refused-start]") {
+    join_handle<> (*const begins[])(scheduler&) = {
+        [](scheduler& s) { return s.spawn_blocking([] {}); },
+        [](scheduler& s) { return s.spawn([&s] { task_group(s).spawn(nothing()); }); },
+        [](scheduler& s) { return s.spawn([&s] { s.spawn([] {}).join(); }); },
+        [](scheduler& s) {
+            return s.spawn([&s] {
+                semaphore permits(0);
+                auto releases = s.spawn([&] { permits.release(); });
+                permits.acquire();
+                std::move(releases).join();
+            });
+        }};
+    for (const auto begin : begins) {
+        replaced r;
+        REQUIRE(r.is_replaced);
+        CHECK(ends_after_a_refusal([&] { return begin(r.s); }));
+    }
+}
+
+TEST_CASE("no thread: a thread for blocking tasks that ends a group tries again to start another",
+          "[promise.refused-start]") {
+    scheduler_options wanted = with(1, false);
+    wanted.max_blocking_threads = 1;
+    scheduler s(std::move(wanted));
+    semaphore kept(0);
+    semaphore begin(0);
+    auto ends = s.spawn_blocking([&] {
+        begin.acquire();
+        task_group(s).spawn(nothing());
+    });
+    auto keeps = s.spawn([&] { kept.acquire(); }); // relies on the thread that ends the group
+    REQUIRE(test::has_waiters(kept, 1));
+    CHECK(ends_after_a_refusal([&] {
+        begin.release();
+        return std::move(ends);
+    }));
+    kept.release();
+    std::move(keeps).join();
+}
+
+#endif

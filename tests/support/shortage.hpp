@@ -11,11 +11,33 @@
 #if defined(BIDE_TESTS_WRAP_THREADS)
 #include <pthread.h>
 
+namespace test {
+
+inline std::atomic<bool> threads_are_refused{false};
+inline std::atomic<int> refused_threads{0};
+
+// While one lives, the system starts no thread.
+struct no_threads {
+    no_threads() noexcept {
+        refused_threads = 0;
+        threads_are_refused = true;
+    }
+    no_threads(const no_threads&) = delete;
+    no_threads& operator=(const no_threads&) = delete;
+    ~no_threads() { threads_are_refused = false; }
+};
+
+} // namespace test
+
 // What the program calls for pthread_create(); what that is.
 extern "C" int __real_pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 extern "C" [[gnu::used]] inline int __wrap_pthread_create(pthread_t* made,
                                                           const pthread_attr_t* wanted,
                                                           void* (*body)(void*), void* argument) {
+    if (test::threads_are_refused) {
+        ++test::refused_threads;
+        return EAGAIN;
+    }
     return test::fails_as_allocation() ? EAGAIN
                                        : __real_pthread_create(made, wanted, body, argument);
 }

@@ -16,9 +16,12 @@
 // at least one is busy: that one reads the queue before it becomes idle. Threads are started under
 // the lock, too, so queued work can rely on every thread that is counted.
 //
-// To wake a thread, the waker changes the thread's word under the lock, and after that uses only
-// the word's address: the thread may have done its work, left and been deleted by then. A thread
-// that has left is joined by the next thread that leaves; finish() joins the last one.
+// If the system refuses a start, for lack of memory or of threads, the work stays queued, and a start
+// is owed. The threads that there are may all be blocked until that work has run. So each post tries
+// again, and the owner of the pool does so by tend(), at intervals: nothing else tells when the
+// system has room. `attention` tells the owner to begin.
+//
+// A thread that has left is joined by the next thread that leaves; finish() joins the last one.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -30,6 +33,8 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/detail/idle_threads.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -52,6 +57,7 @@ public:
         std::chrono::milliseconds keep_alive{10'000}; ///< how long an idle thread stays
         std::string name = "bide";                    ///< threads are "<name>-b<index>"
         std::size_t stack_size = 0;                   ///< of each thread; 0: the system's
+        waker attention{}; ///< woken, maybe on any thread, when tend() must be called
     };
 
     /// Constructs a pool without threads.
@@ -65,13 +71,13 @@ public:
     basic_blocking_pool& operator=(const basic_blocking_pool&) = delete;
 
     /// Runs r.run.wake() on a thread of the pool: on the thread that became idle last, else on a
-    /// new one. If there are max_threads already, queues `r`. Queued runnables run in the order of
-    /// the posts. `r` must stay alive until it has run.
+    /// new one. If no more can be started, queues `r`. Queued runnables run in the order of the
+    /// posts. `r` must stay alive until it has run.
     /// Returns: false if `r` was not taken. `why` is then errc::closed after finish(), otherwise
     /// the error that kept the pool's first thread from being started.
     /// Memory order: what was done before happens before the run.
     /// Destroys: when `r` has run, this call does not access the pool any more. So `r` may cause
-    /// the end of the pool.
+    /// the end of the pool. What `attention` leads to must live until the call has returned.
     bool post(runnable& r, std::error_code& why) noexcept;
 
     /// Runs `r` as post() does, but returns false if no thread can run it at once. Call it before
@@ -84,6 +90,10 @@ public:
     /// Ends a raise_limit().
     void lower_limit() noexcept;
 
+    /// Tries again to start the threads that the system has refused. Returns true if a start is still
+    /// owed: call it again after a while.
+    bool tend() noexcept;
+
     /// Refuses further work, runs what is queued, and joins all threads. A second call waits for
     /// the same.
     /// Blocks: until the last thread has ended.
@@ -93,7 +103,7 @@ public:
     /// Returns the number of threads, a snapshot.
     unsigned threads() const noexcept { return under_lock(threads_); }
     /// Returns the number of idle threads, a snapshot.
-    unsigned idle() const noexcept { return under_lock(idle_count_); }
+    unsigned idle() const noexcept { return under_lock(idle_.size()); }
     /// Returns the number of queued runnables, a snapshot.
     std::size_t queued() const noexcept { return under_lock(queued_); }
 
@@ -103,22 +113,13 @@ private:
     using lock_word = lock_bits<Platform, futex_word>;
 
     static constexpr std::int64_t max_ns = (std::numeric_limits<std::int64_t>::max)();
-    static constexpr futex_word awake = 0;
-    static constexpr futex_word asleep = 1; // on the list of idle threads
-
-    struct worker {
+    struct worker : detail::basic_idle_thread<Platform> {
         worker(basic_blocking_pool& of, unsigned number, runnable& first) noexcept
-            : pool(of), index(number), work(&first) {}
+            : detail::basic_idle_thread<Platform>(first), pool(of), index(number) {}
 
         basic_blocking_pool& pool;
         const unsigned index;
         Thread thread;
-        word state{awake}; // changed under the lock
-
-        // Under the lock:
-        var<runnable*> work; // what it must run; nullptr: it must leave
-        var<worker*> newer{nullptr};
-        var<worker*> older{nullptr};
     };
     // The pool that the calling thread belongs to.
     struct thread_role {
@@ -132,17 +133,16 @@ private:
         unlock();
         return copy;
     }
-    // Called with the lock. Returns true if a thread has `r`, and has then released the lock.
-    bool run_now(runnable& r, std::error_code& why) noexcept;
+    // Called with the lock.
+    bool wake_idle(runnable& r) noexcept;
     std::error_code start(runnable& r) noexcept;
-    // With the lock.
+    std::error_code start_queued() noexcept;
+    void unlock_and_ask() noexcept;
+    bool owes_start() const noexcept { return queued_ != 0 && threads_ < limit(); }
     unsigned limit() const noexcept {
-        constexpr unsigned most = (std::numeric_limits<unsigned>::max)();
-        return extra_threads_ > most - options_.max_threads ? most
-                                                            : options_.max_threads + extra_threads_;
+        const unsigned sum = options_.max_threads + extra_threads_;
+        return sum < options_.max_threads ? options_.max_threads : sum;
     }
-    void make_idle(worker& w) noexcept;
-    void make_busy(worker& w, runnable* work) noexcept;
     // Called by the threads of the pool.
     static void run(void* self) noexcept;
     runnable* next(worker& self) noexcept;
@@ -155,8 +155,7 @@ private:
     // Under the lock:
     detail::run_list queue_;
     var<std::size_t> queued_{0};
-    var<worker*> idle_{nullptr}; // the newest; `older` links the rest
-    var<unsigned> idle_count_{0};
+    detail::basic_idle_threads<Platform> idle_;
     var<unsigned> threads_{0};       // those that have not left
     var<unsigned> started_{0};       // ever
     var<unsigned> extra_threads_{0}; // above max_threads
@@ -169,63 +168,90 @@ template <class Platform, class Thread>
 bool basic_blocking_pool<Platform, Thread>::post(runnable& r, std::error_code& why) noexcept {
     why.clear();
     lock();
-    if (run_now(r, why)) {
+    if (wake_idle(r)) {
         return true;
     }
-    const bool taken = !closed_ && threads_ != 0;
+    if (closed_) {
+        unlock();
+        why = errc::closed;
+        return false;
+    }
+    queue_.push(r);
+    queued_ = queued_ + 1;
+    why = start_queued();
+    const bool taken = threads_ != 0;
     if (taken) {
         why.clear();
-        queue_.push(r);
-        queued_ = queued_ + 1;
+    } else { // nothing else is queued
+        queue_.pop();
+        queued_ = 0;
     }
-    unlock();
+    unlock_and_ask();
     return taken;
 }
 
 template <class Platform, class Thread>
 bool basic_blocking_pool<Platform, Thread>::try_run(runnable& r) noexcept {
-    std::error_code why;
     lock();
-    const bool taken = run_now(r, why);
-    if (!taken) {
-        unlock();
+    if (wake_idle(r)) {
+        return true;
     }
+    const bool taken = !closed_ && !start(r);
+    unlock();
     return taken;
 }
 
+// Returns true if an idle thread has `r`; then the lock is released.
 template <class Platform, class Thread>
-bool basic_blocking_pool<Platform, Thread>::run_now(runnable& r, std::error_code& why) noexcept {
-    if (closed_) {
-        why = errc::closed;
+bool basic_blocking_pool<Platform, Thread>::wake_idle(runnable& r) noexcept {
+    auto* const w = idle_.newest();
+    if (w == nullptr || closed_) {
         return false;
     }
-    if (worker* const w = idle_) {
-        const word* const state = &w->state;
-        make_busy(*w, &r);
-        unlock();
-        futex_wake<Platform>(state, 1);
-        return true;
-    }
-    why = start(r);
-    if (why) {
-        return false;
-    }
+    const word* const state = idle_.remove(*w, &r);
     unlock();
+    futex_wake<Platform>(state, 1);
     return true;
+}
+
+// Returns the error that left work queued.
+template <class Platform, class Thread>
+std::error_code basic_blocking_pool<Platform, Thread>::start_queued() noexcept {
+    std::error_code error;
+    while (runnable* const first = error ? nullptr : queue_.pop()) {
+        error = start(*first);
+        if (error) {
+            queue_.push_front(*first); // for the next thread that becomes free
+        } else {
+            queued_ = queued_ - 1;
+        }
+    }
+    return error;
+}
+
+// Releases the lock.
+template <class Platform, class Thread>
+void basic_blocking_pool<Platform, Thread>::unlock_and_ask() noexcept {
+    const waker attention = owes_start() ? options_.attention : waker();
+    unlock();
+    attention.wake();
+}
+
+template <class Platform, class Thread>
+bool basic_blocking_pool<Platform, Thread>::tend() noexcept {
+    lock();
+    start_queued();
+    const bool again = owes_start();
+    unlock();
+    return again;
 }
 
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::raise_limit() noexcept {
     lock();
     extra_threads_ = extra_threads_ + 1;
-    if (runnable* const first = queue_.pop()) {
-        if (start(*first)) {
-            queue_.push_front(*first); // for the next thread that becomes free
-        } else {
-            queued_ = queued_ - 1;
-        }
-    }
-    unlock();
+    start_queued();
+    unlock_and_ask();
 }
 
 template <class Platform, class Thread>
@@ -255,39 +281,6 @@ std::error_code basic_blocking_pool<Platform, Thread>::start(runnable& r) noexce
 }
 
 template <class Platform, class Thread>
-void basic_blocking_pool<Platform, Thread>::make_idle(worker& w) noexcept {
-    worker* const before = idle_;
-    w.work = nullptr;
-    w.newer = nullptr;
-    w.older = before;
-    if (before != nullptr) {
-        before->newer = &w;
-    }
-    idle_ = &w;
-    idle_count_ = idle_count_ + 1;
-    // Order: relaxed; read and written under the lock, except by the futex wait.
-    w.state.store(asleep, std::memory_order_relaxed);
-}
-
-template <class Platform, class Thread>
-void basic_blocking_pool<Platform, Thread>::make_busy(worker& w, runnable* work) noexcept {
-    worker* const newer = w.newer;
-    worker* const older = w.older;
-    if (newer != nullptr) {
-        newer->older = older;
-    } else {
-        idle_ = older;
-    }
-    if (older != nullptr) {
-        older->newer = newer;
-    }
-    idle_count_ = idle_count_ - 1;
-    w.work = work;
-    // Order: relaxed; the sleeper acquires the lock before it reads its work.
-    w.state.store(awake, std::memory_order_relaxed);
-}
-
-template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::run(void* self) noexcept {
     worker& mine = *static_cast<worker*>(self);
     basic_blocking_pool& pool = mine.pool;
@@ -308,19 +301,13 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
         return r;
     }
     if (!closed_ && idle_ns_ > 0 && threads_ <= limit()) {
-        make_idle(self);
+        idle_.add(self);
         unlock();
         const std::int64_t now = Platform::now();
-        const deadline end =
-            idle_ns_ > max_ns - now ? deadline::never() : deadline::at_ns(now + idle_ns_);
-        // Order: relaxed; the lock decides.
-        while (self.state.load(std::memory_order_relaxed) == asleep &&
-               futex_wait<Platform>(self.state, asleep, end)) {
-        }
+        self.sleep(deadline::at_ns(idle_ns_ < max_ns - now ? now + idle_ns_ : max_ns));
         lock();
-        // Order: relaxed; under the lock.
-        if (self.state.load(std::memory_order_relaxed) == asleep) {
-            make_busy(self, nullptr);
+        if (self.is_idle()) {
+            idle_.remove(self, nullptr);
         } else if (runnable* const r = self.work) {
             unlock();
             return r;
@@ -360,9 +347,8 @@ void basic_blocking_pool<Platform, Thread>::finish() noexcept {
     }
     lock();
     closed_ = true;
-    while (worker* const w = idle_) {
-        const word* const state = &w->state;
-        make_busy(*w, nullptr);
+    while (auto* const w = idle_.newest()) {
+        const word* const state = idle_.remove(*w, nullptr);
         unlock();
         futex_wake<Platform>(state, 1);
         lock();

@@ -43,7 +43,8 @@ class group_entry;
 /// steal tasks from busy ones. A task that waits in an operation of bide does not occupy its
 /// thread. A task may also block its thread in an operation of bide: if no other worker is idle,
 /// another thread takes the worker over meanwhile. If no such thread can be started, queued tasks
-/// wait until another worker runs them. The blocked thread tries to start one every 10 ms.
+/// wait until another worker runs them. If the system has refused the thread, a start is tried again
+/// every 10 ms while it is needed.
 ///
 /// The steps of one task happen one after the other, on one thread at a time, but not always on the
 /// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().

@@ -79,11 +79,12 @@ public:
         end& operator=(const end&) = delete;
 
         bool has_come() noexcept;
-        void wait() noexcept {
-            if (!has_come()) {
-                thread_wait<end, Platform>::until(*this, 1, deadline::never());
-            }
+        // Returns false if the deadline has passed before.
+        bool wait_until(deadline when) noexcept {
+            return has_come() ||
+                   thread_wait<end, Platform>::until(*this, 1, when) == wait_status::granted;
         }
+        void wait() noexcept { wait_until(deadline::never()); }
         // Throws: as rethrow_if_failed().
         basic_async_op<void, Platform> async_wait() noexcept { return {ending{*this}}; }
 

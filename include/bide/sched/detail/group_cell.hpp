@@ -7,6 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
@@ -18,6 +19,7 @@
 #include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
 
+#include <chrono>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -63,6 +65,7 @@ public:
 // scheduler may meanwhile start one thread more than max_blocking_threads. So the members of the group
 // do not lack a thread.
 inline void block_until(group::end& until, task_home& home) noexcept {
+    constexpr std::chrono::nanoseconds retry(basic_worker_host<native_platform>::retry_ns);
     if (until.has_come()) {
         return;
     }
@@ -75,13 +78,15 @@ inline void block_until(group::end& until, task_home& home) noexcept {
     }
     scheduler* const here = scheduler::current();
     worker_threads* const threads = here != nullptr ? &group_entry::core(*here).threads() : nullptr;
-    if (threads != nullptr) {
-        threads->raise_limit();
+    if (threads == nullptr) {
+        until.wait();
+        return;
     }
-    until.wait();
-    if (threads != nullptr) {
-        threads->lower_limit();
+    threads->raise_limit();
+    // If the system refuses the thread, this one tries again: it may be the only one that can.
+    while (!until.wait_until(threads->tend() ? deadline::after(retry) : deadline::never())) {
     }
+    threads->lower_limit();
 }
 
 } // namespace detail

@@ -23,10 +23,10 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
 #include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/pool.hpp>
+#include <bide/sched/detail/tended_pool.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
 
@@ -46,7 +46,7 @@ template <class Platform, class Pool = basic_pool<Platform>, class Thread = os_t
 class basic_worker_threads {
     using worker = typename Pool::worker;
     using current = basic_current_scheduler<Platform>;
-    using blocking_pool_type = basic_blocking_pool<Platform, Thread>;
+    using blocking_pool_type = basic_tended_pool<Platform, Pool, Thread>;
     template <class T> using var = typename Platform::template var<T>;
 
 public:
@@ -67,6 +67,7 @@ public:
     // See basic_blocking_pool::raise_limit().
     void raise_limit() noexcept { blocking_.raise_limit(); }
     void lower_limit() noexcept { blocking_.lower_limit(); }
+    bool tend() noexcept { return blocking_.tend(); }
 
     // Called when the calling thread blocks in a task and leaves `w`. Makes another thread run `w`.
     // Returns false if there is no such thread.
@@ -85,7 +86,7 @@ public:
 
     // Called if replace() has found no thread. The next thread for blocking tasks that becomes free
     // runs a blocked worker, until the worker's own thread returns. Returns false if there is no
-    // thread for blocking tasks and none can be started.
+    // thread for blocking tasks, or if the system has refused one: the caller then tries again.
     bool request_replacement() noexcept;
 
     // Unparks the own thread of that worker, if it is an idle thread. Any thread.
@@ -169,7 +170,8 @@ basic_worker_threads<Platform, Pool, Thread>::basic_worker_threads(scheduler* of
     : scheduler_(of), pool_(pool), name_(wanted.name), stack_size_(wanted.stack_size),
       pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
       on_stop_(std::move(wanted.on_worker_stop)),
-      blocking_({wanted.max_blocking_threads, wanted.blocking_keep_alive, name_, stack_size_}) {
+      blocking_(pool,
+                {wanted.max_blocking_threads, wanted.blocking_keep_alive, name_, stack_size_}) {
     for (worker& w : pool_.workers()) {
         threads_.emplace_back(*this, w);
     }
@@ -341,7 +343,8 @@ bool basic_worker_threads<Platform, Pool, Thread>::request_replacement() noexcep
         // Under the lock: if it fails, no other thread relies on it.
         requested_ = blocking_.post(request_, why);
     }
-    const bool requested = requested_;
+    // The threads that there are may all be blocked.
+    const bool requested = requested_ && !blocking_.tend();
     lock::release_plain(lock_);
     if (has_idle_thread) {
         pool_.replace_blocked();
