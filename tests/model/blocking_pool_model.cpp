@@ -148,35 +148,34 @@ struct timer_of_workers {
     std::array<worker, 1> all;
 };
 
-// The only thread waits for what two other threads post. These may start none, and do not try again.
+// What three threads post waits for all of it. Two of them may start no thread, and do not try again.
 void refused_and_tended() {
     using tended_pool =
         bide::detail::basic_tended_pool<platform, timer_of_workers, model::os_thread>;
     timer_of_workers workers;
     tended_pool p(workers, at_most(3, 1ms));
-    parker seen[2];
-    atomic<int> left{2};
-    const auto ends = [&](parker& says) {
-        return model::posted([&] {
-            says.unpark();
-            if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-                workers.all[0].timers.token.unpark();
+    parker begun[3];
+    atomic<int> left{3};
+    const auto waits_for_all = [&](int me) {
+        return model::posted([&, me] {
+            if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+                begun[me].park();
+                return;
             }
+            begun[(me + 1) % 3].unpark();
+            begun[(me + 2) % 3].unpark();
+            workers.all[0].timers.token.unpark();
         });
     };
-    model::posted first([&] {
-        seen[0].park();
-        seen[1].park();
-    });
-    model::posted others[2] = {ends(seen[0]), ends(seen[1])};
-    MODEL_REQUIRE(post(p, first));
+    model::posted all[3] = {waits_for_all(0), waits_for_all(1), waits_for_all(2)};
+    MODEL_REQUIRE(post(p, all[0]));
     {
         const auto posts = [&](model::posted& r) {
             model::os_thread::starts_left() = 0;
             MODEL_REQUIRE(post(p, r));
         };
-        model::thread one([&] { posts(others[0]); });
-        model::thread two([&] { posts(others[1]); });
+        model::thread one([&] { posts(all[1]); });
+        model::thread two([&] { posts(all[2]); });
         workers.fire_until(left);
     }
     p.finish();
