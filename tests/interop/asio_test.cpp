@@ -5,9 +5,12 @@
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/interop/asio.hpp>
+#include <bide/sched/executor_runner.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/shared_mutex.hpp>
+
+#include <support/death.hpp>
 
 #include <asio.hpp>
 #include <asio/experimental/as_tuple.hpp>
@@ -525,3 +528,19 @@ TEST_CASE("asio: an operation that finds no memory has not begun, and destroys i
         test::for_each_allocation_failure(s);
     }
 }
+
+#if BIDE_TESTS_CAN_DIE
+TEST_CASE("asio: an executor that is destroyed before a task that is to resume on it terminates",
+          "[promise.home-outlives-tasks]") {
+    const std::string said = test::dies([] {
+        bide::semaphore none(0);
+        net::io_context io;
+        with::executor on(io);
+        bide::spawn(on, [&]() -> bide::task<> {
+            const auto one = co_await none.async_acquire();
+        }).detach();
+        io.run();
+    });
+    CHECK(test::contains(said, "destroyed while tasks are to resume on it: 1"));
+}
+#endif

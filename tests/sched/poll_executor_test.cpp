@@ -188,5 +188,28 @@ TEST_CASE("poll_executor: destroyed by what it runs terminates with a message", 
     REQUIRE(test::contains(end.said, "destroyed by what runs on it"));
 }
 
+TEST_CASE(
+    "poll_executor: destroyed before a task that is to resume on it terminates with a message",
+    "[death][promise.home-outlives-tasks]") {
+    const auto end_of = [](auto start) {
+        return test::run_child([start] {
+            semaphore s(0);
+            poll_executor loop;
+            executor_runner runner(loop);
+            start(loop, runner, [&]() -> task<> { const auto one = co_await s.async_acquire(); });
+            loop.run();
+        });
+    };
+    const auto left = end_of([](auto& loop, auto&, auto waits) { spawn(loop, waits).detach(); });
+    INFO(left.text());
+    CHECK(left.has_aborted());
+    CHECK(test::contains(left.said, "destroyed while tasks are to resume on it: 1"));
+    // The end of a runner cancels its tasks, and the executor's end runs them.
+    const auto ended =
+        end_of([](auto&, auto& runner, auto waits) { runner.spawn(waits).detach(); });
+    INFO(ended.text());
+    CHECK(ended.has_exited(0));
+}
+
 #endif
 #endif

@@ -542,4 +542,25 @@ TEST_CASE("run_loop: a task that runs its own loop terminates the program, with 
     });
     CHECK(test::contains(said, "a run_loop must not be run by two threads, nor by one of its own"));
 }
+
+TEST_CASE("run_loop: one that is destroyed before a wait that is to resume on it terminates",
+          "[promise.home-outlives-tasks]") {
+    const auto said_with = [](int released) {
+        return test::dies([released] {
+            semaphore s(0);
+            run_loop home, other;
+            home.spawn([&]() -> task<> {
+                    for (int i = 0; i < 2; ++i) {
+                        (co_await s.async_acquire().resume_on(other)).forget();
+                    }
+                })
+                .detach();
+            home.poll();
+            s.release(released);
+        });
+    };
+    CHECK(test::contains(said_with(0), "destroyed while tasks are to resume on it: 1"));
+    CHECK(test::contains(said_with(1), "destroyed while tasks are to resume on it: 1"));
+    CHECK(test::contains(said_with(2), "[it lives on]"));
+}
 #endif

@@ -1,5 +1,6 @@
 #include <bide/task/strand.hpp>
 
+#include <bide/sched/executor_runner.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/compose.hpp>
@@ -150,6 +151,36 @@ TEST_CASE("strand: tasks that run() never overlap, and others run while one wait
     });
 }
 
+TEST_CASE("strand: may be destroyed as soon as its tasks have ended, were cancelled or destroyed",
+          "[promise.home-outlives-tasks]") {
+    test::rounds([](std::uint32_t round) {
+        scheduler s(workers(2));
+        bide::semaphore none(0), told(0);
+        strand on(s);
+        const auto waits = [&]() -> task<> { const auto permit = co_await none.async_acquire(); };
+        const auto resumes = [&]() -> task<> {
+            const auto permit = co_await none.async_acquire().resume_on(on);
+        };
+        const auto tells = [&]() -> task<> {
+            told.release(); // its last step is on the strand
+            co_return;
+        };
+        static_cast<void>(on.run(waits())); // never runs
+        s.spawn(on.run(tells())).detach();
+        bide::spawn(on, tells).detach();
+        bide::task_group g(s);
+        g.spawn(on.run(waits()));
+        g.spawn(on.run(resumes()));
+        g.spawn(resumes);
+        if (round % 2 == 0) {
+            told.acquire(2);
+        }
+        g.cancel();
+        g.join();
+        told.acquire(round % 2 == 0 ? 0 : 2);
+    });
+}
+
 TEST_CASE("strand: a cancellation reaches a task that waits on it") {
     scheduler s(workers(1));
     strand on(s);
@@ -232,5 +263,34 @@ TEST_CASE(
     });
     CHECK(said.find("strand") != said.npos);
     CHECK(said.find("destroyed by what runs on it") != said.npos);
+}
+
+TEST_CASE("strand: one that is destroyed before a task of its own terminates, with a message",
+          "[promise.home-outlives-tasks]") {
+    const auto dies_with = [](auto begin) {
+        const std::string said = test::dies([&] {
+            static std::optional<task<>> unrun;
+            bide::semaphore none(0);
+            test::manual_executor where;
+            strand on(where);
+            const auto waits = [&](auto op) -> task<> { const auto one = co_await std::move(op); };
+            begin(where, on, none, waits, unrun);
+            where.run_all();
+        });
+        return said.find("strand") != said.npos &&
+               said.find("destroyed while tasks are to resume on it: 1") != said.npos;
+    };
+    CHECK(dies_with([](auto& where, strand& on, bide::semaphore& none, auto waits, auto&) {
+        bide::spawn(where, on.run(waits(none.async_acquire()))).detach();
+    }));
+    CHECK(dies_with([](auto& where, strand& on, bide::semaphore& none, auto waits, auto&) {
+        bide::spawn(where, waits(none.async_acquire().resume_on(on))).detach();
+    }));
+    CHECK(dies_with([](auto&, strand& on, bide::semaphore& none, auto waits, auto&) {
+        bide::spawn(on, waits(none.async_acquire())).detach();
+    }));
+    CHECK(dies_with([](auto&, strand& on, bide::semaphore& none, auto waits, auto& unrun) {
+        unrun.emplace(on.run(waits(none.async_acquire())));
+    }));
 }
 #endif

@@ -19,6 +19,8 @@ struct runnable {
 
 namespace detail {
 
+class executor_users; // executor_users.hpp
+
 // Turns a list of runnables around, which leads from the newest one down to `end`. Returns the oldest
 // one, whose `next` leads up to the newest one; nullptr: the list is empty.
 inline runnable* oldest_first(runnable* newest, const runnable* end = nullptr) noexcept {
@@ -70,16 +72,22 @@ public:
     template <class S> static executor_ref to(S& s) noexcept {
         executor_ref r;
         r.object_ = &s;
-        r.post_ = &post_to<S>;
+        r.how_ = &how_of<S>;
         return r;
     }
 
     /// Returns whether it refers to an executor.
-    explicit operator bool() const noexcept { return post_ != nullptr; }
+    explicit operator bool() const noexcept { return how_ != nullptr; }
 
     /// Posts `r`. Does not access `r` after it may have run.
     /// Requires: it refers to an executor; `r` lives until it is run.
-    void post(runnable& r) const noexcept { post_(object_, r); }
+    void post(runnable& r) const noexcept { how_->post(object_, r); }
+
+    /// Returns the count of what is to resume on the executor, for the library. Returns nullptr if the
+    /// executor has none, or if this refers to no executor.
+    detail::executor_users* users() const noexcept {
+        return how_ != nullptr && how_->users != nullptr ? how_->users(object_) : nullptr;
+    }
 
     /// Compares the executors by address.
     friend bool operator==(const executor_ref& a, const executor_ref& b) noexcept {
@@ -101,8 +109,23 @@ private:
         }
     }
 
+    struct operations {
+        void (*post)(void*, runnable&) noexcept;
+        detail::executor_users* (*users)(void*) noexcept; // nullptr: it does not count them
+    };
+    template <class S> static constexpr auto users_of() noexcept {
+        detail::executor_users* (*get)(void*) noexcept = nullptr;
+        if constexpr (std::is_base_of_v<detail::executor_users, S>) {
+            get = [](void* object) noexcept -> detail::executor_users* {
+                return static_cast<S*>(object);
+            };
+        }
+        return get;
+    }
+    template <class S> static constexpr operations how_of{&post_to<S>, users_of<S>()};
+
     void* object_ = nullptr;
-    void (*post_)(void*, runnable&) noexcept = nullptr;
+    const operations* how_ = nullptr;
 };
 
 /// Returns the executor of a coroutine's promise: promise.get_scheduler(), which returns an

@@ -7,9 +7,10 @@
 //
 // The tasks share a home, which lives as long as its runner and its last task. A task holds it from
 // start() until task_ended(), which is its last access. So neither the runner's destructor nor the
-// executor waits for a task.
+// executor waits for a task. The executor may count the tasks (executor_users.hpp).
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -62,6 +63,7 @@ public:
     void start(task_header& t) noexcept override {
         // Order: relaxed; the caller keeps the home alive.
         users_.fetch_add(1, std::memory_order_relaxed);
+        executor_use::begin(where_);
         if (is_closing()) {
             t.refuse();
         } else {
@@ -94,7 +96,10 @@ private:
         // Order: relaxed; see close().
         return closing_.load(std::memory_order_relaxed);
     }
-    void task_ended() noexcept override { drop(); }
+    void task_ended() noexcept override {
+        executor_use::end(where_);
+        drop();
+    }
     const unhandled& handler() const noexcept override { return unhandled_; }
     void enter() noexcept override {}
     void leave() noexcept override {}

@@ -14,6 +14,7 @@
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -40,7 +41,7 @@ namespace bide::inline BIDE_ABI {
 /// A post allocates nothing and cannot fail. A post from a runnable of the executor, and all posts
 /// while something is queued, make no system call.
 /// Thread safety: any thread posts; one thread at a time calls run().
-class poll_executor {
+class poll_executor : public detail::executor_users {
 public:
     /// Makes the descriptor.
     /// Throws: std::system_error if the system has no more descriptors or memory.
@@ -49,8 +50,8 @@ public:
     poll_executor& operator=(const poll_executor&) = delete;
 
     /// Runs what is queued, until nothing is.
-    /// Requires: it is not destroyed by what it runs; otherwise terminates. The tasks that wait, and
-    /// are to resume on it, have ended.
+    /// Requires: it is not destroyed by what it runs, and the tasks that are to resume on it have ended
+    /// by then; otherwise terminates with a message. executor_runner::close() ends tasks.
     ~poll_executor() {
         if (running_) {
             detail::fatal("poll_executor", this, "destroyed by what runs on it");
@@ -58,6 +59,7 @@ public:
         for (basic_backoff<native_platform> again; !queue_.is_idle(); again()) {
             run(); // a poster may be about to make it readable
         }
+        require_none("poll_executor");
     }
 
     /// Returns the descriptor. The loop only watches it: it must not read it, write it or close it.

@@ -4,6 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
@@ -55,7 +56,7 @@ struct run_loop_options {
 namespace detail {
 
 // The loop, as the home of its tasks.
-class run_loop_core final : public task_home {
+class run_loop_core final : public task_home, public executor_users {
     using platform = native_platform;
     using loop_type = basic_loop<platform>;
     using lifecycle = basic_lifecycle<platform, loop_type>;
@@ -76,6 +77,9 @@ public:
     run_loop_core& operator=(const run_loop_core&) = delete;
     ~run_loop_core() {
         const auto end = [this]() noexcept {
+            while (has_users() && poll(false) != 0) { // tasks of others, which are queued here
+            }
+            require_none("run_loop");
             const wake_scope<platform> later(&service_executor<platform>);
             attached_.reset();
         };
@@ -93,6 +97,11 @@ public:
             life_.found_nothing();
             return life_.all_ended();
         });
+    }
+
+    // Runs what is runnable now.
+    std::size_t poll(bool may_stop = true) noexcept {
+        return loop_.run(deadline::never(), [](bool idle) noexcept { return idle; }, may_stop);
     }
 
     // Another thread may end the run, and destroy the loop, before this has returned.
@@ -165,7 +174,8 @@ public:
     /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. What
     /// is posted later runs on a resumer of bide's service.
     /// Blocks: until then.
-    /// Requires: no thread runs the loop; otherwise terminates with a message.
+    /// Requires: no thread runs the loop, and no wait of another runner's task is to resume on it;
+    /// otherwise terminates with a message.
     ~run_loop() = default;
 
     // ---- Running. Each function terminates with a message if the loop is running already: two
@@ -199,9 +209,7 @@ public:
     /// Runs what is runnable, and the tasks whose times have come, until every task waits. Does not
     /// wait itself. A task that yields again and again keeps it busy; run_for() has a limit.
     /// Returns: as run().
-    std::size_t poll() noexcept {
-        return core_->loop().run(deadline::never(), [](bool idle) noexcept { return idle; });
-    }
+    std::size_t poll() noexcept { return core_->poll(); }
 
     /// Makes the run() under way return, or else the next call of run(), run_for(), run_until() with a
     /// time, or poll(). The tasks continue in the next call.

@@ -10,6 +10,7 @@
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -34,7 +35,7 @@ namespace bide::inline BIDE_ABI {
 /// A task runs on the strand from schedule() until it next waits, or completely by run(). While it
 /// waits, other tasks of the strand run.
 /// Thread safety: any thread may call any member concurrently, except the destructor.
-class strand {
+class strand : public detail::executor_users {
 public:
     /// Makes a strand over `where`.
     /// Requires: `where` outlives the strand, and runs what is posted to it.
@@ -47,8 +48,9 @@ public:
     strand& operator=(const strand&) = delete;
 
     /// Waits until the thread that ran the last runnable has left the strand.
-    /// Requires: everything that was posted has run; the caller does not run on the strand. Terminates
-    /// in the second case.
+    /// Requires: everything that was posted has run. The caller does not run on the strand, and each
+    /// task of run() has ended or was destroyed; otherwise terminates with a message. A task_group that
+    /// is declared after the strand ends its tasks before. So does scheduler::shutdown().
     ~strand() {
         if (is_here()) {
             detail::fatal("strand", this, "destroyed by what runs on it");
@@ -64,6 +66,7 @@ public:
         }
         for (basic_backoff<native_platform> again; !queue_.is_idle(); again()) {
         }
+        require_none("strand");
     }
 
     /// Runs `r` after all that was posted before it.
@@ -85,7 +88,9 @@ public:
     /// resumes on its own executor.
     /// Throws: what the task throws; stopped_error, if the awaiting task is cancelled before the task
     /// starts.
-    template <class T> task<T> run(task<T> work) { return run_on(*this, std::move(work)); }
+    template <class T> task<T> run(task<T> work) {
+        return run_on(*this, detail::executor_use(executor_ref::to(*this)), std::move(work));
+    }
 
 private:
     static constexpr unsigned most = 64;
@@ -114,7 +119,7 @@ private:
         current() = outer;
     }
 
-    template <class T> static task<T> run_on(strand& on, task<T> work);
+    template <class T> static task<T> run_on(strand& on, detail::executor_use use, task<T> work);
 
     const executor_ref where_;
     runnable run_; // the runner
@@ -147,7 +152,7 @@ using strand_outcome = std::conditional_t<std::is_void_v<T>, no_outcome, task_ou
 
 } // namespace detail
 
-template <class T> task<T> strand::run_on(strand& on, task<T> work) {
+template <class T> task<T> strand::run_on(strand& on, detail::executor_use use, task<T> work) {
     const executor_ref home = co_await detail::change_executor(executor_ref::to(on));
     detail::strand_outcome<T> outcome;
 #if BIDE_EXCEPTIONS
@@ -165,6 +170,7 @@ template <class T> task<T> strand::run_on(strand& on, task<T> work) {
         error = std::current_exception();
     }
 #endif
+    use.end();
     co_await detail::change_executor(home);
     static_cast<void>(co_await detail::yield().as_result()); // leaves the strand
 #if BIDE_EXCEPTIONS

@@ -3,6 +3,7 @@
 #define BIDE_CORE_DETAIL_COROUTINE_WAIT_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
@@ -76,20 +77,22 @@ public:
     using waiter = basic_waiter<Platform>;
 
     // `where` is the executor that resumes the coroutine. If it is empty, it is set to the
-    // coroutine's own.
+    // coroutine's own. If it is another one, and the wait is not posted there at once, it counts the wait
+    // as a user.
     // Requires: it outlives this object.
     template <class Promise>
-    coroutine_wait(std::coroutine_handle<Promise> h, executor_ref& where) noexcept
+    coroutine_wait(std::coroutine_handle<Promise> h, executor_ref& where, bool is_posted) noexcept
         : node(1, waker(&on_complete, this)) {
         context* of = nullptr;
+        executor_ref own;
         if constexpr (!std::is_void_v<Promise>) {
             of = task_context_of<Platform>(h.promise());
-            if (!where) {
-                where = executor_of(h.promise());
-            }
+            own = executor_of(h.promise());
         }
-        if (!where) {
-            where = current_worker<Platform>();
+        if (where) {
+            is_user_ = !is_posted && !(where == own) && executor_use::begin(where);
+        } else {
+            where = own ? own : current_worker<Platform>();
         }
         if (of != nullptr) {
             ::new (static_cast<void*>(&task_)) in_task{{&where, {}}, of, h};
@@ -101,6 +104,11 @@ public:
     }
     coroutine_wait(const coroutine_wait&) = delete;
     coroutine_wait& operator=(const coroutine_wait&) = delete;
+    ~coroutine_wait() {
+        if (is_user_) {
+            executor_use::end(where());
+        }
+    }
 
     // Tries the wait a few times, as a thread that blocks does, if that is of use and nothing else
     // is queued for the thread. So another thread that is about to complete the wait need not wake
@@ -280,6 +288,7 @@ private:
 
     bool is_alone_ = false; // it is part of no task
     bool may_wait_ = true;  // false: its task is cancelled
+    bool is_user_ = false;  // of the executor that resumes it (executor_users.hpp)
     union {
         in_task task_;
         alone alone_;

@@ -242,7 +242,7 @@ private:
     }
 
     template <class Promise> void make_wait(std::coroutine_handle<Promise> h) noexcept {
-        ::new (static_cast<void*>(&wait_)) wait(h, op_.executor_);
+        ::new (static_cast<void*>(&wait_)) wait(h, op_.executor_, op_.ops_->yields_first);
         has_wait_ = true;
     }
 

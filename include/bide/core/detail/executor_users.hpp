@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CORE_DETAIL_EXECUTOR_USERS_HPP
+#define BIDE_CORE_DETAIL_EXECUTOR_USERS_HPP
+
+// The users of an executor: the tasks that resume there, and the waits that name it by resume_on(). A
+// user that waits is in no queue of the executor, but is posted to it when its wait ends. So an executor
+// that derives from executor_users counts them, and terminates the program if it is destroyed first.
+//
+// A user ends on its executor, while the executor runs it, or without having been posted. So if an
+// executor has run all that was posted, and has a user, that user would be posted after the end.
+
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class executor_users {
+protected:
+    executor_users() noexcept = default;
+    executor_users(const executor_users&) noexcept {} // a copy is an executor of its own
+    executor_users& operator=(const executor_users&) noexcept { return *this; }
+    ~executor_users() = default;
+
+    // Called by the destructor of the executor.
+    bool has_users() const noexcept { return count() != 0; }
+    // Terminates with a message if there is a user.
+    void require_none(const char* name) const noexcept {
+        if (const std::size_t left = count()) {
+            fatal_left(name, left);
+        }
+    }
+
+private:
+    friend class executor_use;
+
+    // Order: acquire [executor.users]; the accesses of the users that have ended are over.
+    std::size_t count() const noexcept { return count_.load(std::memory_order_acquire); }
+    [[noreturn]] BIDE_NOINLINE void fatal_left(const char* name, std::size_t left) const noexcept {
+        std::fprintf(stderr, "bide: %s %p destroyed while tasks are to resume on it: %zu\n", name,
+                     static_cast<const void*>(this), left);
+        std::fflush(stderr);
+        std::terminate();
+    }
+
+    native_platform::atomic<std::size_t> count_{0};
+};
+
+// Counts one user, until end() or its destructor.
+class executor_use {
+public:
+    explicit executor_use(executor_ref of) noexcept : of_(begin(of) ? of : executor_ref()) {}
+    executor_use(executor_use&& other) noexcept : of_(std::exchange(other.of_, {})) {}
+    executor_use& operator=(executor_use&&) = delete;
+    ~executor_use() { end(); }
+
+    // The last access to the executor.
+    void end() noexcept { end(std::exchange(of_, {})); }
+
+    // Counts a user, if the executor counts them. Returns whether it does.
+    static bool begin(executor_ref of) noexcept {
+        executor_users* const users = of.users();
+        if (users != nullptr) {
+            // Order: relaxed; the caller keeps the executor alive.
+            users->count_.fetch_add(1, std::memory_order_relaxed);
+        }
+        return users != nullptr;
+    }
+    static void end(executor_ref of) noexcept {
+        if (executor_users* const users = of.users()) {
+            // Order: release [executor.users]; the destructor of the executor comes after this.
+            users->count_.fetch_sub(1, std::memory_order_release);
+        }
+    }
+
+private:
+    executor_ref of_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
