@@ -72,6 +72,15 @@ task<int> fail_at_two(int n) {
     co_return n;
 }
 
+// Its coroutine uses what the lambda has captured until it ends. Of such a lambda that was destroyed,
+// it makes -1, or a failure under a sanitizer.
+auto with_captures() {
+    return [text = std::string(99, 'x')](int n) -> task<int> {
+        co_await bide::this_task::sleep_for(1ms);
+        co_return text == std::string(99, 'x') ? n : -1;
+    };
+}
+
 } // namespace
 
 TEST_CASE("buffered: yields the values in the order of the stream, whichever task ends first",
@@ -262,6 +271,43 @@ TEST_CASE("buffered: destroyed early, it cancels the tasks and waits for them",
     }
     CHECK(c.running == 0);
     CHECK(c.stopped == 2);
+}
+
+TEST_CASE("buffered: what made a task lives until the task has ended",
+          "[promise.stream-tasks-end]") {
+    const bool ordered = GENERATE(false, true);
+    test::simulated on;
+    const auto yields = [](auto make) -> bide::async_generator<task<int>> {
+        for (int i = 0; i < 6; ++i) {
+            co_yield make(i);
+        }
+    };
+    const auto keep = [](const task<int>&) { return true; };
+    const auto check = [&](auto tasks) {
+        CHECK(on.run_until(consume(ordered ? buffered(on, std::move(tasks), 4)
+                                           : buffer_unordered(on, std::move(tasks), 4)))
+                  .items == std::vector{0, 1, 2, 3, 4, 5});
+    };
+    SECTION("a function") { check(map(numbers(0, 6), with_captures())); }
+    SECTION("a function below other operators") {
+        auto tasks = bide::filter(map(numbers(0, 6), with_captures()), keep);
+        check(bide::take_until(std::move(tasks), std::stop_token()));
+    }
+    SECTION("a function of a merged stream") {
+        check(bide::merge(on, map(numbers(0, 6), with_captures())));
+    }
+    SECTION("a parameter of a generator") { check(yields(with_captures())); }
+    SECTION("a function of a stream that fails") {
+        std::string seen;
+        const auto make = [&seen, text = std::string(99, 'x')](int) -> task<int> {
+            const auto end = co_await bide::this_task::sleep_for(1h).as_result();
+            seen += end ? "late" : text;
+            co_return 0;
+        };
+        auto tasks = bide::filter(map(numbers_then_failure(0, 2), make), keep);
+        CHECK(on.run_until(consume(buffered(on, std::move(tasks), 9))).end == "no more");
+        CHECK(seen == std::string(2 * 99, 'x'));
+    }
 }
 
 TEST_CASE("buffered: values may be move-only, and their moves may throw") {

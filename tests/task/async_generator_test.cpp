@@ -416,6 +416,29 @@ TEST_CASE("async_generator: moves with its producer, and has ended where it was 
     CHECK(t.alive() == 0);
 }
 
+TEST_CASE("async_generator: of tasks, keeps the parameters of its producer until it is destroyed",
+          "[promise.generator-destroyed]") {
+    test::tally t;
+    const auto calls = [](auto make) -> async_generator<task<int>> {
+        co_yield make();
+        co_yield make();
+    };
+    const auto consume = [&](test::tally& in) -> task<int> {
+        auto tasks =
+            calls([value = test::counted(in, 2)]() -> task<int> { co_return value.number(); });
+        auto first = co_await tasks.next();
+        auto second = co_await tasks.next();
+        const auto none = co_await tasks.next();
+        const auto again = co_await tasks.next();
+        const int kept = in.alive();
+        const int one = co_await std::move(*first);
+        const int two = co_await std::move(*second);
+        co_return none || again ? 0 : 10 * kept + one + two;
+    };
+    CHECK(sync_wait(consume(t)) == 14);
+    CHECK(t.alive() == 0);
+}
+
 namespace {
 
 async_generator<int> permits(semaphore& s, test::tally& t) {

@@ -175,6 +175,9 @@ async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::si
 /// ahead. If the consumer is cancelled, or a task or the stream fails, the other tasks are cancelled, and
 /// next() throws when they have ended, without blocking. Values that were not yielded are destroyed.
 ///
+/// The tasks may use what the stream owns: a lambda coroutine given to map() its captures, a task of a
+/// generator the generator's parameters. All of that lives until the tasks have ended.
+///
 /// If the generator is destroyed before its end, it cancels the tasks and blocks until they have
 /// ended: see ~join_set() (sched/join_set.hpp).
 /// Throws: std::invalid_argument if n is 0; std::bad_alloc. next() throws the exception of a task in

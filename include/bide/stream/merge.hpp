@@ -53,7 +53,9 @@ public:
         : items_(std::move(from)), unfinished_(pumps), pumps_(on) {}
 
     template <stream S> void add(S source, sender<T> to) {
-        pumps_.spawn(pump(std::move(source), std::move(to)));
+        auto kept = std::make_shared<S>(std::move(source));
+        sources_.push_back(kept);
+        pumps_.spawn(pump(*kept, std::move(to)));
     }
 
     // The operation of async_recv() (core/wait_ops.hpp).
@@ -72,7 +74,7 @@ public:
     }
 
 private:
-    template <stream S> task<> pump(S source, sender<T> to) {
+    template <stream S> task<> pump(S& source, sender<T> to) {
 #if BIDE_EXCEPTIONS
         try {
             co_await send_all(source, to);
@@ -116,6 +118,7 @@ private:
         }
     }
 
+    std::vector<std::shared_ptr<void>> sources_; // destroyed after the items, which may use them
     items items_;
     native_platform::atomic<std::size_t> unfinished_; // pumps that have not come to their ends
     native_platform::atomic<bool> failed_{false};
@@ -132,9 +135,10 @@ private:
 /// the items that were sent before. An item that a cancelled stream has made and that was not sent
 /// is destroyed.
 /// Thread safety: one async_recv() at a time.
-/// Destroys: cancels the streams and waits for their ends; items that were not received are
-/// destroyed. Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). It does not
-/// block if async_recv() has returned nothing or thrown a failure.
+/// Destroys: cancels the streams and waits for their ends. Items that were not received are destroyed,
+/// and then the streams, with the functions and captures that items may use. Blocks until all streams
+/// have ended: see ~join_set() (sched/join_set.hpp). It does not block if async_recv() has returned
+/// nothing or thrown a failure.
 template <class T> class [[nodiscard]] merged {
 public:
     /// The type of an item.

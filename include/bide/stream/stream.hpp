@@ -107,7 +107,9 @@ private:
     F& function_;
 };
 
-/// Calls a function with each item, and yields what it returns. An item costs no frame.
+/// Calls a function with each item, and yields what it returns. An item costs no frame. The function
+/// lives in the stream: if it is a lambda coroutine with captures, its tasks must not outlive the
+/// stream. buffered() sees to that.
 template <stream S, class F> mapped<S, F> map(S source, F function) {
     return mapped<S, F>(std::move(source), std::move(function));
 }

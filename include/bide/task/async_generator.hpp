@@ -34,6 +34,7 @@
 // Without symmetric transfer, next() calls the producer: detail/generator_call.hpp.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -124,7 +125,8 @@ private:
 /// before the next co_yield.
 /// Thread safety: one next() at a time. Requires: until it is over, the generator is not moved.
 /// Destroys: the producer's frame, where it is suspended in its co_yield. An item that was not
-/// taken is destroyed with it.
+/// taken is destroyed with it. A producer that has ended was destroyed then. But if the items are
+/// tasks, its parameters live as long as the generator: the tasks may use them.
 template <class T> class [[nodiscard]] async_generator {
     static_assert(!std::is_void_v<T> && !std::is_const_v<T> && !std::is_rvalue_reference_v<T>,
                   "async_generator<T>: T is a value or an lvalue reference");
@@ -173,6 +175,9 @@ private:
         : frame_{{nullptr, std::coroutine_handle<promise_type>::from_promise(p)},
                  &p.awaited_frames()} {}
 
+    // Tasks that the producer has yielded may use its parameters, or a stream that it owns.
+    static constexpr bool keeps_ended = detail::is_task<value_type>;
+
     promise_type& promise() const noexcept {
         return std::coroutine_handle<promise_type>::from_address(frame_.to.address()).promise();
     }
@@ -186,7 +191,9 @@ private:
     // Requires: the producer has ended.
     BIDE_COLD void end() {
         const std::exception_ptr error = std::move(promise().error_);
-        destroy();
+        if constexpr (!keeps_ended) {
+            destroy();
+        }
 #if BIDE_EXCEPTIONS
         if (error) {
             std::rethrow_exception(error);
@@ -194,7 +201,9 @@ private:
 #endif
     }
 
-    // The handle is empty if the producer has ended. The consumer's promise refers to the frame
+    bool has_ended() const noexcept { return !frame_.to || (keeps_ended && frame_.to.done()); }
+
+    // The handle is empty if the producer was destroyed. The consumer's promise refers to the frame
     // from here, because this object may lie in another coroutine than the consumer.
     detail::awaited_frame frame_;
 };
@@ -218,7 +227,7 @@ public:
     }
 
     /// Returns true if the producer has ended.
-    bool await_ready() const noexcept { return !of_.frame_.to; }
+    bool await_ready() const noexcept { return of_.has_ended(); }
     /// Resumes the producer in the context and on the executor of the consumer.
     template <class Promise> auto await_suspend(std::coroutine_handle<Promise> consumer) noexcept {
         promise_type& p = of_.promise();

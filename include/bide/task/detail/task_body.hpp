@@ -8,6 +8,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -27,9 +28,6 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // ---- The source of a task: the task itself, or a callable that returns one
-
-template <class T> inline constexpr bool is_task = false;
-template <class T> inline constexpr bool is_task<task<T>> = true;
 
 template <class S> struct task_source_traits {};
 template <class T> struct task_source_traits<task<T>> {
