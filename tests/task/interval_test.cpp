@@ -50,6 +50,16 @@ TEST_CASE("interval: the policy decides how missed ticks come, and when the next
     CHECK(run.run_until(next_ticks(every, 4)) == expected);
 }
 
+TEST_CASE("interval: a late tick that misses none moves no later tick, with any policy") {
+    const auto policy = GENERATE(missed_ticks::skip, missed_ticks::burst, missed_ticks::delay);
+    test::simulated run;
+    interval every(10ms, policy);
+    for (auto start = 0ms; start < 10s; start += 20ms) {
+        run.advance(11ms); // the first wake-up is late
+        REQUIRE(run.run_until(next_ticks(every, 2)) == ticks{{start + 11ms, 1}, {start + 20ms, 1}});
+    }
+}
+
 TEST_CASE("interval: a tick whose wait timed out is not lost") {
     test::simulated run;
     interval every(20ms);

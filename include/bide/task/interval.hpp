@@ -26,7 +26,9 @@ namespace bide::inline BIDE_ABI {
 enum class missed_ticks {
     skip,  ///< Combines the due ticks into one tick. The next tick keeps its scheduled time.
     burst, ///< Delivers each due tick on its own, without a wait between them.
-    delay  ///< Combines the due ticks into one tick. The next tick comes one whole period later.
+    /// Combines the due ticks into one tick. If ticks were missed, the next tick comes one whole period
+    /// later. If a tick was late by less than a period, the next tick keeps its scheduled time.
+    delay
 };
 
 /// Ticks once per period. The first tick comes one period after construction.
@@ -100,7 +102,7 @@ private:
         }
         const std::int64_t late = (now - next_) / period_;
         const std::int64_t last = next_ + late * period_;
-        next_ = sum(policy_ == missed_ticks::delay ? now : last, period_);
+        next_ = sum(policy_ == missed_ticks::delay && late != 0 ? now : last, period_);
         return 1 + static_cast<std::uint64_t>(late);
     }
 
