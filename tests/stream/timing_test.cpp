@@ -49,6 +49,9 @@ TEST_CASE("throttle: the time that the consumer is busy counts for the period") 
     test::simulated run;
     const auto all = run.run_until(consume_timed(throttle(numbers(0, 3), 10ms), 30ms));
     CHECK(all == timed<int>{{0ms, 0}, {30ms, 1}, {60ms, 2}});
+    const auto start = run.now(); // the longer of the two times counts
+    const auto more = run.run_until(consume_timed(throttle(numbers(0, 4), 5s), 3s));
+    CHECK(more == timed<int>{{start, 0}, {start + 5s, 1}, {start + 10s, 2}, {start + 15s, 3}});
 }
 
 TEST_CASE("throttle: asks its stream for an item when the period is over, not before") {

@@ -61,7 +61,7 @@ template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t 
 }
 
 /// Yields vectors of n items, or of those that came within `limit` after the first one of the
-/// vector. If no item comes, it yields nothing.
+/// vector. If no item comes, it yields nothing. The time of an item is that of stream/timing.hpp.
 /// Throws: as chunks(source, n).
 template <receivable S, class R, class P>
 async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,

@@ -4,6 +4,9 @@
 
 /// \file
 /// Operators on streams that look at the time between items: throttle(), debounce(), timeout().
+///
+/// The time of an item is the time at which the operator receives it. While no next() is awaited, the
+/// operator receives none: items wait in their stream.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -63,7 +66,8 @@ async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P>
 }
 
 /// Yields each item, and errc::timeout each time that the stream has no item for `limit`. The limit
-/// counts from the call of next(). After a time-out the stream goes on.
+/// counts from the call of next(). After a time-out the stream goes on. An item that is a result stays
+/// one in a result: it is no outcome of the wait.
 template <receivable S, class R, class P>
 async_generator<result<stream_item_t<S>>> timeout(S source, std::chrono::duration<R, P> limit) {
     using item = stream_item_t<S>;
