@@ -1,4 +1,8 @@
+#include <bide/sched/for_each_worker.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/once.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/sync/synchronized_value.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
@@ -12,6 +16,28 @@ bide::task<int> one() { co_return 1; }
 bide::task<int> task_has_no_with_timeout() { // write bide::with_timeout
     co_return *co_await bide::with_timeout(one(), std::chrono::seconds(1));
     //! co_return *co_await one().with_timeout(std::chrono::seconds(1));
+}
+
+// A function that is destroyed, or a lock that is released, before the task has run.
+int once_flag_awaits_no_task(bide::once_flag& flag) { // async_call_once
+    flag.call([] {});
+    //! flag.call(one);
+    return 0;
+}
+
+int synchronized_value_awaits_no_task(bide::synchronized_value<int>& of) { // await async_lock
+    return of.with([](int n) { return n; });
+    //! return of.with([](int n) -> bide::task<int> { co_return n; }), 0;
+}
+
+int spawn_blocking_runs_no_task(bide::scheduler& workers) { // use spawn
+    return workers.spawn_blocking([] { return 1; }).join();
+    //! return workers.spawn_blocking(one).done();
+}
+
+void for_each_worker_awaits_no_task(bide::scheduler& workers) { // returns no task
+    bide::for_each_worker(workers, [] {});
+    //! static_cast<void>(bide::for_each_worker(workers, one));
 }
 
 bide::task<int> task_is_awaited_as_an_rvalue() { // a task is awaited once: write co_await std::move

@@ -6,6 +6,7 @@
 /// Calls of a function on each worker of a scheduler, as pinned tasks (spawn_options::worker).
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
@@ -53,6 +54,7 @@ template <class F> class worker_calls {
     using value_type = on_worker_t<F>;
     static_assert(std::is_void_v<value_type> || std::is_object_v<value_type>,
                   "bide: a function for each worker returns no reference");
+    static_assert(!is_task<value_type>, "bide: a function for each worker returns no task");
 
 public:
     using result = typename worker_values<value_type>::type;

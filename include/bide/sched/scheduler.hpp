@@ -6,6 +6,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/integer_cast.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
@@ -124,6 +125,8 @@ public:
     template <class F>
         requires std::is_invocable_v<F&&>
     auto spawn_blocking(F function) -> join_handle<result_of<F>> {
+        static_assert(!detail::is_task<result_of<F>>,
+                      "bide: the task would outlive its function: use spawn()");
         using cell = detail::function_cell<F, result_of<F>>;
         auto& made = *new cell(*core_, std::move(function), true, true);
         join_handle<result_of<F>> handle(made);

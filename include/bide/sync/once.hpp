@@ -20,6 +20,7 @@
 // sync/detail/once_core.hpp has the protocol.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/once_operations.hpp>
@@ -66,6 +67,8 @@ public:
     /// Blocks: as begin() does.
     /// Throws: what f throws; the next caller gets the turn then.
     template <class F, class... Args> void call(F&& f, Args&&... args) {
+        static_assert(!detail::is_task<std::invoke_result_t<F, Args...>>,
+                      "bide: a flag awaits no task: async_call_once() does");
         if (!is_set()) {
             if (turn mine = this->begin()) {
                 std::invoke(std::forward<F>(f), std::forward<Args>(args)...);

@@ -6,6 +6,7 @@
 /// A value with its mutex.
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
@@ -111,6 +112,8 @@ public:
     /// Returns: what f returns.
     /// Throws: what f throws; the mutex is unlocked then.
     template <class F> decltype(auto) with(F&& f) {
+        static_assert(!detail::is_task<std::invoke_result_t<F, T&>>,
+                      "bide: the mutex is unlocked before a task runs: await async_lock()");
         const std::lock_guard held(mutex_);
         return std::invoke(std::forward<F>(f), value_);
     }
