@@ -112,7 +112,10 @@ TEST_CASE("with_deadline: of nested deadlines the earliest counts, and ends its 
           seen{ns(late), ns(early), ns(late), ns(late)});
     CHECK(this_task::deadline().is_never());
 
+    STATIC_REQUIRE(std::is_same_v<decltype(with_timeout(with_timeout(gives(1), 1h), 2h)),
+                                  task<bide::result<int>>>);
     std::atomic<cancel_reason> why{cancel_reason::none};
+    CHECK(run.run_until(with_timeout(with_timeout(stuck(why), 0h), 1h)).error() == errc::timeout);
     const auto outlives = [&](std::chrono::nanoseconds inner) -> task<int> {
         const auto got = co_await with_timeout(stuck(why), inner);
         co_return got ? 1 : 2;

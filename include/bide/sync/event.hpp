@@ -67,7 +67,9 @@ public:
     /// Blocks: until it is set.
     void wait() { gate_.wait(); }
 
-    /// Waits as wait() does, but at most `rest`.
+    /// Waits as wait() does, but at most `rest`. The name is std's, as that of try_acquire_for() is: what
+    /// waits has wait_for() (std::condition_variable), what acquires has try_acquire_for()
+    /// (std::counting_semaphore).
     /// Returns: true if the event was set; false after the time-out.
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
         return gate_.wait_until(deadline::after(rest));

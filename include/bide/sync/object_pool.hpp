@@ -179,7 +179,9 @@ public:
 
     /// Borrows an object as acquire() does, but waits for other callers at most `rest`.
     /// Throws: what the callables throw. The time does not limit these.
-    /// Returns: the object; nothing after the time-out, or if it is closed.
+    /// Returns: the object; nothing after the time-out, or if it is closed. As every try_ function
+    /// whose result can be empty, as that of keyed_mutex, it does not say why: is_closed() does, and so
+    /// do the results of acquire(stop) and of async_acquire() with a time limit.
     template <class R, class P> lease try_acquire_for(const std::chrono::duration<R, P>& rest) {
         return or_nothing(lend(wait_until(deadline::after(rest))));
     }

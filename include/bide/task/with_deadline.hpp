@@ -129,7 +129,9 @@ task<as_result_t<task_value_t<S>>> run_with_deadline(S work, bide::deadline unti
 /// the deadline has passed before the task starts, its first wait is stopped. Its first operation may
 /// be stopped even if it need not wait.
 /// Returns: a task of a result: the value, also if it came late; errc::timeout, if the deadline has
-/// ended the task by stopped_error.
+/// ended the task by stopped_error. If the value is a result, it is that result, as as_result() of a
+/// wait is: so a task with two deadlines has one result, as a wait with two time limits has. If the
+/// inner one ended it, both say errc::timeout.
 /// Throws: as when_all(), if awaited: what the task throws; stopped_error, if another cancellation
 /// came before the deadline. std::system_error in this call, if the service threads of bide cannot be
 /// started, which coroutines outside of a scheduler need.
