@@ -1,5 +1,7 @@
+#include <bide/parallel/async_fork.hpp>
 #include <bide/sched/for_each_worker.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sync/object_pool.hpp>
 #include <bide/sync/once.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/synchronized_value.hpp>
@@ -28,6 +30,16 @@ int once_flag_awaits_no_task(bide::once_flag& flag) { // async_call_once
 int synchronized_value_awaits_no_task(bide::synchronized_value<int>& of) { // await async_lock
     return of.with([](int n) { return n; });
     //! return of.with([](int n) -> bide::task<int> { co_return n; }), 0;
+}
+
+void object_pool_awaits_no_task() { // async_acquire_object
+    const bide::object_pool of({.limit = 1}, [] { return 1; });
+    //! const bide::object_pool of({.limit = 1}, one);
+}
+
+bide::task<int> async_fork_awaits_no_task(bide::scheduler& workers) { // a fork-join awaits no task
+    co_return co_await bide::async_fork(workers, [] { return 1; });
+    //! co_return co_await co_await bide::async_fork(workers, one);
 }
 
 int spawn_blocking_runs_no_task(bide::scheduler& workers) { // use spawn

@@ -8,6 +8,7 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/result.hpp>
 #include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
@@ -51,6 +52,8 @@ template <class F> class fork_call final : public posted_call {
     using kept = std::conditional_t<std::is_reference_v<value>,
                                     std::add_pointer_t<std::remove_reference_t<value>>,
                                     std::remove_const_t<value>>;
+
+    static_assert(!is_task<value>, "bide: a fork-join awaits no task");
 
 public:
     // `on` must outlive the call.

@@ -13,6 +13,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
@@ -130,6 +131,7 @@ template <class T, class Platform> class object_pool {
     static_assert(
         std::is_object_v<T> && !std::is_const_v<T> && std::is_nothrow_destructible_v<T>,
         "bide: a pool has objects that are not const and whose destructor does not throw");
+    static_assert(!detail::is_task<T>, "bide: async_acquire_object() awaits what makes an object");
 
     using object = detail::pooled_object<T, Platform>;
     using place = detail::object_place<T, Platform>;
