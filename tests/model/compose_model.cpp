@@ -87,14 +87,21 @@ class worker final : public bide::basic_worker_host<platform> {
     using state = bide::detail::resume_state;
 
 public:
-    explicit worker(bool has_children) noexcept {
+    // What becomes of the first child: it starts at once, or pauses, and then the second one goes with it
+    // or is queued.
+    enum class first { starts, pauses, releases };
+
+    explicit worker(bool has_children, first how = first::starts) noexcept
+        : releases_(how == first::releases) {
         platform::local<state>().worker = where_;
         if (has_children) {
             local::get().host = this;
+            local::get().next_budget = how == first::starts ? local::whole_budget : 1;
         }
     }
     ~worker() {
         local::get().host = nullptr;
+        local::get().next_budget = local::whole_budget;
         platform::local<state>().worker = {};
     }
 
@@ -107,6 +114,10 @@ public:
             }
             // As the pool does: the children of a chain that has paused go with it.
             auto* const paused = std::exchange(paused_, nullptr);
+            if (bide::runnable* const oldest =
+                    paused != nullptr && releases_ ? children.steal() : nullptr) {
+                queue_.push(*oldest); // as the pool does now and then
+            }
             children.take_all(paused != nullptr ? paused->forked : queue_);
             if (paused != nullptr) {
                 queue_.push(*paused);
@@ -137,6 +148,7 @@ private:
     bide::executor_ref where_ = model::chain<platform>::executor();
     bide::detail::run_list queue_;
     bide::detail::paused_chain* paused_ = nullptr;
+    const bool releases_;
 };
 
 } // namespace
@@ -191,10 +203,10 @@ TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled
 }
 
 TEST_CASE("when_all: children in place, taken back or stolen, end before the parent resumes") {
-    const auto beside_a_thief = [](int first, int second) {
+    const auto beside_a_thief = [](int first, int second, worker::first how = {}) {
         return [=] {
             scene all(when_state::until::all, first, second);
-            worker here(true);
+            worker here(true, how);
             model::thread thief([&] {
                 worker there(false);
                 there.steal_from(here);
@@ -220,6 +232,10 @@ TEST_CASE("when_all: children in place, taken back or stolen, end before the par
     model::check("in place, the first waits, a thief", at_random(), beside_a_thief(0, 1));
     model::check("in place, the second waits, a thief", at_random(), beside_a_thief(1, 0));
     model::check("in place, both wait, a thief", at_random(), beside_a_thief(0, 0));
+    model::check("in place, the first pauses, a thief", at_random(),
+                 beside_a_thief(1, 0, worker::first::pauses));
+    model::check("in place, the first pauses, the second is queued, a thief", at_random(),
+                 beside_a_thief(0, 1, worker::first::releases));
 }
 
 TEST_CASE("when_all: a cancelled parent resumes after its children in place") {

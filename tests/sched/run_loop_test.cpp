@@ -206,6 +206,28 @@ TEST_CASE_METHOD(on_loop, "run_loop: children in place let other tasks run, howe
     CHECK(turns > size / 256);
 }
 
+TEST_CASE_METHOD(
+    on_loop, "run_loop: a child of when_all may wait for a later one by awaiting ready children",
+    "[promise.when-all-starts-later]") {
+    const bool beside_another = GENERATE(false, true);
+    bool told = false;
+    const auto composes = [&]() -> task<bool> {
+        for (int i = 0; i < 2 * 4'096 * 64 && !told; ++i) {
+            co_await when_all(number(1), number(2));
+        }
+        co_return told;
+    };
+    const auto tells = [&]() -> task<> {
+        told = true;
+        co_return;
+    };
+    if (beside_another) {
+        loop.spawn(composes()).detach();
+    }
+    const auto [was_told, one, rest] = loop.run_until(when_all(composes(), number(1), tells()));
+    CHECK(was_told);
+}
+
 TEST_CASE_METHOD(on_loop, "run_loop: children in place wait, fail and are cancelled as elsewhere",
                  "[promise.run-loop-when-all]") {
     event never;

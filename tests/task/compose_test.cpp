@@ -511,10 +511,12 @@ task<> yields_until(std::atomic<bool>& flag) {
         co_await this_task::yield();
     }
 }
-task<> composes_until(std::atomic<bool>& flag) {
-    while (!flag) {
+// Returns false if that takes longer than two later children may be kept from their start.
+task<bool> composes_until(std::atomic<bool>& flag) {
+    for (int i = 0; i < 2 * 4'096 * 64 && !flag; ++i) { // 64 times two children spend the budget
         co_await when_all(number(1), number(2));
     }
+    co_return flag;
 }
 task<int> counts_moves(scheduler& other, scheduler& home) {
     int moves = 0;
@@ -539,18 +541,22 @@ TEST_CASE("when_all: a child may wait for a later one, however it waits, beside 
           "[promise.when-all-starts-later]") {
     scheduler s(workers(1));
     std::atomic<bool> flag{false};
-    std::atomic<bool> over{false};
     sync_wait(s, when_all(when_all(yields_until(flag), sets(flag))));
-    flag = false;
-    sync_wait(s, when_all(when_all(composes_until(flag), number(1), sets(flag))));
-    flag = false;
-    auto one = s.spawn(composes_until(over));
-    auto another = s.spawn(composes_until(over));
-    sync_wait(s, when_all(when_all(composes_until(flag), number(1), sets(flag)), number(2)));
-    over = true;
-    std::move(one).join();
-    std::move(another).join();
-    CHECK(flag);
+    for (const int busy : {0, 1, 2, 1}) {
+        flag = false;
+        std::atomic<bool> over{false};
+        s.spawn([] {
+         }).join(); // so the turns of a task are the even ones of the worker, or the odd ones
+        std::vector<bide::join_handle<bool>> others;
+        for (int i = 0; i < busy; ++i) {
+            others.push_back(s.spawn(composes_until(over)));
+        }
+        const auto [inner, last] = sync_wait(
+            s, when_all(when_all(composes_until(flag), number(1), sets(flag)), number(2)));
+        CHECK(std::get<0>(inner));
+        over = true;
+        test::join_all(others);
+    }
 }
 
 TEST_CASE("when_all: resumes on its scheduler after a child that ends on another one") {

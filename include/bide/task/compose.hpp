@@ -21,6 +21,10 @@
 /// Such an await spends one unit of the task's budget for each child. A run_loop does the same on
 /// its one thread.
 ///
+/// A child that runs on, because all that it awaits is ready, pauses when the budget is spent: queued
+/// tasks run. After at most 4,096 such pauses, one more child that has not started is posted, the last
+/// one of the outermost when_all() first. So each of them starts, and a child may wait for a later one.
+///
 /// The functions of this_task work in a child: a child has its own shields and its own stop token.
 ///
 /// If the awaiting task is cancelled, all children are cancelled, and the await continues when all

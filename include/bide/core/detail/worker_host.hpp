@@ -23,9 +23,11 @@ struct timer;
 
 namespace detail {
 
-// A chain that has paused, and what it has forked, if that is not on a worker.
+// A chain that has paused, and what it has forked, if that is not on a worker. `pauses` counts the
+// pauses that came before in a row, or since the last one that has queued what was forked.
 struct paused_chain : runnable {
     run_list forked;
+    unsigned pauses = 0;
 };
 
 // A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The host sets
@@ -48,7 +50,8 @@ public:
     virtual void yield_spent(runnable& r) noexcept { yield(r); }
 
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
-    // another one runs first, moves what was forked here to `chain`. The chain forks it again.
+    // another one runs first, moves what was forked here to `chain`. The chain forks it again. After
+    // several pauses, queues what was forked first, and sets chain.pauses to 0.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
 
     // Takes runnables out of the list, the first one first, and puts them where take_back() finds
@@ -110,6 +113,7 @@ template <class Platform> struct worker_local {
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // of each turn that begins on this thread
+    unsigned pauses = 0;                 // of the chain that runs here, in a row
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
 

@@ -27,7 +27,6 @@
 #include <bide/task/task_tag.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -121,12 +120,15 @@ private:
     }
     // If nothing runs before the chain, it finds its children in `forked_`.
     void pause(paused_chain& chain) noexcept override {
-        if (ready_.first() != nullptr) {
-            while (runnable* const r = forked_.pop()) {
-                chain.forked.push_front(*r);
-            }
-        } else {
-            paused_ = &chain;
+        const bool alone = ready_.first() == nullptr;
+        const bool child_is_due = chain.pauses >= interval_.child_pauses(alone ? 0 : ~0U);
+        paused_ = alone && !child_is_due ? &chain : nullptr;
+        while (runnable* const r = paused_ == nullptr ? forked_.pop() : nullptr) {
+            chain.forked.push_front(*r);
+        }
+        if (runnable* const oldest = child_is_due ? chain.forked.pop() : nullptr) {
+            chain.pauses = 0;
+            ready_.push(*oldest);
         }
         ready_.push(chain);
     }

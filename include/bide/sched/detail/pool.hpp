@@ -249,8 +249,9 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
     }
     runnable* const behind = std::exchange(w.yielded, nullptr);
     paused_chain* const paused = std::exchange(w.paused, nullptr);
-    if (paused == nullptr) {
-        // The chain that has forked them waits, or lets other tasks run.
+    if (paused != nullptr) {
+        queues_.release_child(w, *paused);
+    } else { // the chain that has forked them waits, or lets other tasks run
         queues_.enqueue_children(w);
     }
     if (behind != nullptr) {
@@ -272,7 +273,6 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
 template <class Platform> runnable* basic_pool<Platform>::check_shared_work(worker& w) noexcept {
     const std::int64_t now = Platform::now();
     w.global_interval.restart(now);
-    queues_.release_child(w, now);
     maintenance_.poll(w, now);
     w.ring.trim();
     if (queues_.classes().in_use()) { // this may not be the turn of a normal job

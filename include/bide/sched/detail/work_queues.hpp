@@ -66,14 +66,11 @@ public:
     // Moves the forked children to the ring. A chain takes them back only while it runs or has
     // paused.
     void enqueue_children(worker& w) noexcept;
-    // A busy worker calls this at intervals. Moves a forked child to the ring now and then, because
-    // the chain that runs may never wait. Waits longer if there are more jobs in the ring, because
-    // each of them may have been a child: if all children came to the ring soon, a tree of when_all
-    // would be run breadth first.
-    void release_child(worker& w, std::int64_t now) noexcept {
-        if (!w.children.empty() &&
-            now - w.released_child > child_delay_ns * (std::int64_t{1} + w.ring.size())) {
-            w.released_child = now;
+    // The chain has paused. Moves its oldest child to the ring now and then, because the chain may
+    // never wait.
+    void release_child(worker& w, paused_chain& of) noexcept {
+        if (of.pauses >= w.global_interval.child_pauses(w.ring.size())) {
+            of.pauses = 0;
             if (runnable* const oldest = w.children.steal()) {
                 push_ring(w, *oldest);
             }
@@ -200,7 +197,6 @@ public:
 
 private:
     static constexpr unsigned max_lifo_streak = 3;
-    static constexpr std::int64_t child_delay_ns = Platform::model ? 0 : 1'000'000;
 
     unsigned callers_in_place() const noexcept {
         // Order: relaxed; a hint.

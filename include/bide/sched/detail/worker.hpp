@@ -248,6 +248,13 @@ public:
         polls_ = 0;
     }
 
+    // Returns after how many pauses of a chain (when_in_place.hpp) its oldest child is queued, at most
+    // 4,096: those of 1 ms if the chain is alone, and more beside other jobs. Each of these may have
+    // been a child, and if all children were queued soon, a tree of when_all would be run breadth first.
+    unsigned child_pauses(unsigned queued) const noexcept {
+        return interval_ * ((std::min)(queued, 31U) + 1);
+    }
+
     // The worker has slept: the time of the sleep does not count.
     void wake(std::int64_t now) noexcept {
         since_ = now;
@@ -329,7 +336,6 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the watcher
     runnable* yielded = nullptr;     // goes behind what is queued
     paused_chain* paused = nullptr;  // `yielded`, if it has only paused: it keeps its children
-    std::int64_t released_child = 0; // when release_child() last moved a child
     bool is_searching = false;       // its pushes wake no worker; end_search() does
     bool must_check_leader = false;  // timers may be left that no sleeper wakes for
     bool left_driver = false;        // no worker may be in the driver

@@ -21,7 +21,9 @@
 //
 // If the budget is spent before a child starts, that child pauses. If other jobs run first, the worker
 // moves all that its chain has forked to `run_`, because they would stand in the way of what the other
-// jobs fork. When the child starts, they are forked again, on whichever worker it starts.
+// jobs fork. When the child starts, they are forked again, on whichever worker it starts. The chain may
+// never wait, and may need what it has forked. So the worker counts the pauses that follow on each other,
+// and queues one of the forked children now and then, the oldest one.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/worker_host.hpp>
@@ -69,6 +71,7 @@ std::coroutine_handle<> basic_when_state<Platform>::start_in_place(child& c, loc
         return transfer<Platform>(c.start_in_place(here), node_);
     }
     next_ = &c;
+    run_.pauses = here.pauses;
     run_.run =
         waker([](void* self) noexcept { static_cast<basic_when_state*>(self)->go_on(); }, this);
     here.host->pause(run_);
@@ -78,8 +81,11 @@ std::coroutine_handle<> basic_when_state<Platform>::start_in_place(child& c, loc
 // The other tasks have run.
 template <class Platform> void basic_when_state<Platform>::go_on() noexcept {
     child& c = *next_;
-    fork(run_.forked, local::get());
+    local& here = local::get();
+    fork(run_.forked, here);
+    here.pauses = run_.pauses + 1;
     c.to_run().run.wake();
+    here.pauses = 0; // of the next job
 }
 
 // The child has ended in place. Its frame is suspended at its end, and is destroyed here.
