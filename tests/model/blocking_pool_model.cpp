@@ -181,6 +181,60 @@ void refused_and_tended() {
     p.finish();
 }
 
+// A thread that says when it has ended.
+class ending_thread {
+public:
+    std::error_code start(void (*run)(void*) noexcept, void* argument, std::size_t) noexcept {
+        run_ = run;
+        argument_ = argument;
+        return thread_.start(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<ending_thread*>(self);
+                mine.run_(mine.argument_);
+                mine.ended_.store(true, std::memory_order_release);
+            },
+            this);
+    }
+    void join() noexcept { thread_.join(); }
+    bool try_join() noexcept {
+        const bool ended = ended_.load(std::memory_order_acquire);
+        if (ended) {
+            thread_.join();
+        }
+        return ended;
+    }
+    static void name_this(std::string_view, const char*, unsigned) noexcept {}
+
+private:
+    model::os_thread thread_;
+    void (*run_)(void*) noexcept = nullptr;
+    void* argument_ = nullptr;
+    atomic<bool> ended_{false};
+};
+
+// Threads leave, and are joined by reap(), by each other, or by finish().
+void reaped(bool finishes_beside) {
+    posted_call first;
+    posted_call second;
+    bide::basic_blocking_pool<platform, ending_thread> p(
+        {.max_threads = 1, .keep_alive = 0ms, .name = ""});
+    std::error_code why;
+    {
+        model::thread owner([&] {
+            p.reap();
+            p.reap();
+        });
+        MODEL_REQUIRE(p.post(first, why));
+        MODEL_REQUIRE(p.post(second, why));
+        if (finishes_beside) {
+            p.finish();
+        }
+    }
+    p.finish();
+    MODEL_REQUIRE(first.ran == 1 && second.ran == 1);
+    MODEL_REQUIRE(!p.reap());
+}
+
 // With 0 time-outs, no thread leaves because its time is over.
 model::options at_random(int timeouts) {
     return {.how = model::options::method::pct, .runs = 5'000, .timeouts = timeouts};
@@ -210,6 +264,11 @@ TEST_CASE("blocking_pool: finish() returns after all that was taken has run") {
     model::check("two threads finish, threads stay", at_random(0), finished_by_two);
     model::check("two threads finish, threads may leave", at_random(1), finished_by_two);
     CHECK(model::outcomes(at_random(1), finished_by_two) == "refused taken");
+}
+
+TEST_CASE("blocking_pool: each thread is joined once") {
+    model::check("reaped", at_random(0), [] { reaped(false); });
+    model::check("reaped, and finished", at_random(0), [] { reaped(true); });
 }
 
 TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool") {

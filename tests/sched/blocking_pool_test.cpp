@@ -118,6 +118,17 @@ struct belated : test::jittery {
 
 using belated_pool = basic_blocking_pool<belated>;
 
+#if defined(__linux__)
+struct noted_thread : os_thread {
+    inline static std::atomic<int> joined{0};
+    bool try_join() noexcept {
+        const bool ended = os_thread::try_join();
+        joined += ended ? 1 : 0;
+        return ended;
+    }
+};
+#endif
+
 // At most `left` of these threads are started.
 struct scarce_thread : os_thread {
     inline static std::atomic<int> left{0};
@@ -488,6 +499,23 @@ TEST_CASE("blocking_pool: a thread that was refused is started by a later post o
     CHECK(pool.queued() == 0);
     jobs.open();
 }
+
+#if defined(__linux__)
+TEST_CASE("blocking_pool: a thread that leaves asks to be joined, also if no other one comes") {
+    using pool_type = basic_blocking_pool<test::native, noted_thread>;
+    std::atomic<int> asked{0};
+    auto wanted = up_to<pool_type>(8, 1ms);
+    wanted.attention =
+        waker([](void* n) noexcept { ++*static_cast<std::atomic<int>*>(n); }, &asked);
+    pool_type pool(wanted);
+    CHECK_FALSE(pool.reap());
+    job a;
+    REQUIRE(accepts(pool, a));
+    CHECK(test::eventually([&] { return asked == 1; }));
+    CHECK(test::eventually([&] { return !pool.reap(); }));
+    CHECK(noted_thread::joined == 1);
+}
+#endif
 
 #if BIDE_TESTS_CAN_DIE
 

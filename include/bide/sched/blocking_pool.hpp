@@ -21,7 +21,7 @@
 // again, and the owner of the pool does so by tend(), at intervals: nothing else tells when the
 // system has room. `attention` tells the owner to begin.
 //
-// A thread that has left is joined by the next thread that leaves; finish() joins the last one.
+// A thread that has left is joined by the next thread that leaves, by reap(), or by finish().
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -57,7 +57,7 @@ public:
         std::chrono::milliseconds keep_alive{10'000}; ///< how long an idle thread stays
         std::string name = "bide";                    ///< threads are "<name>-b<index>"
         std::size_t stack_size = 0;                   ///< of each thread; 0: the system's
-        waker attention{}; ///< woken, maybe on any thread, when tend() must be called
+        waker attention{}; ///< woken, maybe on any thread, when tend() or reap() must be called
     };
 
     /// Constructs a pool without threads.
@@ -88,11 +88,19 @@ public:
     /// queued. For a thread that blocks until tasks have ended that other threads must run.
     void raise_limit() noexcept;
     /// Ends a raise_limit().
-    void lower_limit() noexcept;
+    void lower_limit() noexcept {
+        lock();
+        extra_threads_ = extra_threads_ - 1;
+        unlock();
+    }
 
     /// Tries again to start the threads that the system has refused. Returns true if a start is still
     /// owed: call it again after a while.
     bool tend() noexcept;
+
+    /// Joins the thread that has left, if it has ended. Does not block. Returns true if it has not
+    /// ended: call it again after a while. Without Thread::try_join(), does nothing.
+    bool reap() noexcept;
 
     /// Refuses further work, runs what is queued, and joins all threads. A second call waits for
     /// the same.
@@ -121,9 +129,8 @@ private:
         const unsigned index;
         Thread thread;
     };
-    // The pool that the calling thread belongs to.
     struct thread_role {
-        const void* pool = nullptr;
+        const void* pool = nullptr; // that the calling thread belongs to
     };
     void lock() const noexcept { lock_word::acquire(lock_); }
     void unlock() const noexcept { lock_word::release_plain(lock_); }
@@ -247,18 +254,27 @@ bool basic_blocking_pool<Platform, Thread>::tend() noexcept {
 }
 
 template <class Platform, class Thread>
+bool basic_blocking_pool<Platform, Thread>::reap() noexcept {
+    bool again = false;
+    if constexpr (requires(Thread& t) { t.try_join(); }) {
+        lock();
+        worker* const w = closed_ ? nullptr : static_cast<worker*>(left_);
+        again = w != nullptr && !w->thread.try_join();
+        if (w != nullptr && !again) {
+            left_ = nullptr;
+            delete w;
+        }
+        unlock();
+    }
+    return again;
+}
+
+template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::raise_limit() noexcept {
     lock();
     extra_threads_ = extra_threads_ + 1;
     start_queued();
     unlock_and_ask();
-}
-
-template <class Platform, class Thread>
-void basic_blocking_pool<Platform, Thread>::lower_limit() noexcept {
-    lock();
-    extra_threads_ = extra_threads_ - 1;
-    unlock();
 }
 
 template <class Platform, class Thread>
@@ -283,10 +299,9 @@ std::error_code basic_blocking_pool<Platform, Thread>::start(runnable& r) noexce
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::run(void* self) noexcept {
     worker& mine = *static_cast<worker*>(self);
-    basic_blocking_pool& pool = mine.pool;
-    Thread::name_this(pool.options_.name, "-b", mine.index);
-    Platform::template local<thread_role>().pool = &pool;
-    for (runnable* r = mine.work; r != nullptr; r = pool.next(mine)) {
+    Thread::name_this(mine.pool.options_.name, "-b", mine.index);
+    Platform::template local<thread_role>().pool = &mine.pool;
+    for (runnable* r = mine.work; r != nullptr; r = mine.pool.next(mine)) {
         r->run.wake(); // the last touch of *r
     }
 }
@@ -330,7 +345,9 @@ void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
         // If it reads later, it finds the new number before it sleeps.
         changed_.fetch_add(1, std::memory_order_relaxed);
     }
+    const waker attention = closed_ ? waker() : options_.attention;
     unlock();
+    attention.wake();
     if (last) {
         futex_wake<Platform>(&changed_, 0x7fffffff);
     }
@@ -360,20 +377,17 @@ void basic_blocking_pool<Platform, Thread>::finish() noexcept {
         futex_wait<Platform>(changed_, seen);
         lock();
     }
-    worker* const last = left_;
-    if (last == nullptr) {
+    if (worker* const last = left_) {
+        left_ = nullptr;
+        joining_ = true;
         unlock();
-        return;
+        last->thread.join();
+        delete last;
+        lock();
+        joining_ = false;
+        // Order: relaxed; under the lock, as in leave().
+        changed_.fetch_add(1, std::memory_order_relaxed);
     }
-    left_ = nullptr;
-    joining_ = true;
-    unlock();
-    last->thread.join();
-    delete last;
-    lock();
-    joining_ = false;
-    // Order: relaxed; under the lock, as in leave().
-    changed_.fetch_add(1, std::memory_order_relaxed);
     unlock();
     futex_wake<Platform>(&changed_, 0x7fffffff);
 }

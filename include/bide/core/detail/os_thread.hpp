@@ -74,6 +74,11 @@ public:
     // Blocks: until the thread has ended and its thread-local objects are destroyed.
     void join() noexcept;
 
+#if defined(__linux__) && !defined(__ANDROID__)
+    // Joins the thread if it has ended as for join(). Returns false if it has not.
+    bool try_join() noexcept { return ::pthread_tryjoin_np(thread_, nullptr) == 0; }
+#endif
+
     // Names the running thread "<name><separator><index>", for debuggers and /proc. Linux allows 15
     // characters: if the whole is longer, `name` is cut and the index is kept.
     static void name_this(std::string_view name, const char* separator, unsigned index) noexcept;

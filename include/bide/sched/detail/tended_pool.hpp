@@ -3,11 +3,14 @@
 #define BIDE_SCHED_DETAIL_TENDED_POOL_HPP
 
 // The threads of a scheduler for blocking tasks. The workers tend them by a timer, which is armed only
-// while something is to be done: a start that the system has refused is owed. No thread of the pool
-// would try again if all of them were blocked.
+// while something is to be done:
 //
-// A thread that finds `armed_` set relies on the firing that resets it. The firing calls tend() after
-// that. Both threads access the pool under its lock: the first one before it looks at `armed_`, the
+//   a start that the system has refused is owed. If all threads of the pool were blocked, none of
+//   them would try again;
+//   a thread has left, and is to be joined when it has ended.
+//
+// A thread that finds `armed_` set relies on the firing that resets it. The firing looks at the pool
+// after that. Both threads access the pool under its lock: the first one before it looks at `armed_`, the
 // firing after it has reset it. If the firing came first there, the reset would come first, too.
 
 #include <bide/core/config.hpp>
@@ -64,7 +67,8 @@ private:
         auto& mine = *static_cast<basic_tended_pool*>(self);
         // Order: release [tended_pool.armed]; the next thread that arms the timer may write it.
         mine.armed_.store(false, std::memory_order_release);
-        if (mine.tend()) {
+        const bool leaves = mine.reap();
+        if (mine.tend() || leaves) {
             arm(self);
         }
     }
