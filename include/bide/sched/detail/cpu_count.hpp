@@ -34,7 +34,7 @@ inline unsigned processors_of_cpu_max(const char* path) noexcept {
     const bool limited = std::fscanf(file, "%lld %lld", &quota, &period) == 2;
     std::fclose(file);
     return limited && quota > 0 && period > 0
-               ? static_cast<unsigned>((std::min)((quota + period - 1) / period, 1'000'000LL))
+               ? static_cast<unsigned>((std::min)((quota - 1) / period + 1, 1'000'000LL))
                : 0;
 }
 
