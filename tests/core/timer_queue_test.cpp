@@ -219,6 +219,31 @@ TEST_CASE("timer_queue: fire_due fires at most `most` timers, and next_ns stays 
     CHECK(q.next_ns() == never);
 }
 
+TEST_CASE("timer_queue: fire_due tells of each timer before it fires, and of no other one") {
+    queue q;
+    int told = 0;
+    const waker tells([](void* n) noexcept { ++*static_cast<int*>(n); }, &told);
+    struct : timer {
+        const int* told = nullptr;
+        int seen = 0;
+    } t[3];
+    for (auto& one : t) {
+        one.told = &told;
+        one.when = deadline::at_ns(&one == &t[2] ? 2 : 1);
+        one.fire = waker(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<std::remove_reference_t<decltype(t[0])>*>(self);
+                mine.seen = *mine.told;
+            },
+            &one);
+        q.add(one);
+    }
+    CHECK(q.fire_due(1, 256, 0, tells) == 2);
+    CHECK(t[0].seen + t[1].seen == 1 + 2);
+    CHECK(told == 2);
+    CHECK(q.cancel(t[2]));
+}
+
 TEST_CASE("timer_queue: fire_due passes over timers only if a due one of their tick follows") {
     queue q;
     std::vector<note*> log;

@@ -72,9 +72,10 @@ public:
     /// Fires the timers that are due at `now`, in the order of their times, at most `most`. If more
     /// are due, next_ns() is not later than `now`. Coroutines that become runnable on this thread
     /// run at the end of the call. Passes over up to `skipped` timers before each one, if the next one
-    /// is due, too, and of about the same time.
+    /// is due, too, and of about the same time. Wakes `each` before each timer fires.
     /// Returns: the number of timers that fired.
-    unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0) noexcept;
+    unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0,
+                      waker each = {}) noexcept;
 
     /// Returns the steady time in nanoseconds at which fire_due() may have timers to fire; never_ns
     /// if there is no timer.
@@ -108,6 +109,7 @@ private:
         const void* thread;
         call* next = nullptr;
         const timer* firing = nullptr;
+        waker each{};
     };
 
     // The moves of the wheel in one section of the lock, and in one call.
@@ -228,6 +230,7 @@ template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, tim
     const bool early = t.when.is_early();
     const std::int64_t at = early ? t.when.next_check_ns() : 0;
     if (!early) {
+        mine.each.wake();
         t.fire.wake(); // the last access to *t
     }
     lock();
@@ -279,13 +282,14 @@ template <class Platform> void basic_timer_queue<Platform>::raise_next() noexcep
 }
 
 template <class Platform>
-unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most,
-                                               unsigned skipped) noexcept {
+unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most, unsigned skipped,
+                                               waker each) noexcept {
     if (next_ns() > now) {
         return 0;
     }
     wake_scope<Platform> scope; // closes last: no canceller waits for a resumed coroutine
     call mine{this_thread()};
+    mine.each = each;
     unsigned fired = 0;
     unsigned moves = moves_at_once;
     unsigned rounds = most_moves / moves_at_once;

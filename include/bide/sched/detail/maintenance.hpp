@@ -27,6 +27,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/waker.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/trace.hpp>
@@ -201,13 +202,15 @@ private:
 
 template <class Platform>
 unsigned basic_maintenance<Platform>::fire_timers(worker& w, std::int64_t now) noexcept {
+    // What a timer wakes finds it counted.
+    const waker counts([](void* in) noexcept { static_cast<worker*>(in)->timers_fired.add(1); },
+                       &w);
     unsigned fired = 0;
     for (worker& other : queues_.workers()) {
         if (other.timers.next_ns() <= now) {
-            fired += other.timers.fire_due(now);
+            fired += other.timers.fire_due(now, 256, 0, counts);
         }
     }
-    w.timers_fired.add(fired);
     return fired;
 }
 
