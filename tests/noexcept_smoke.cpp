@@ -102,7 +102,7 @@ int main() {
     bide::mutex mutex;
     std::thread releaser([&] {
         semaphore.release();
-        const std::lock_guard lock(mutex);
+        const std::lock_guard held(mutex);
         semaphore.release();
     });
     check(bide::sync_wait(acquire_both(semaphore, mutex)) == 2, "a coroutine gets two permits");
@@ -113,21 +113,22 @@ int main() {
     check(shared.try_lock_shared() && !shared.try_lock(), "a reader keeps a writer out");
     shared.unlock_shared();
 
-    bide::synchronized_value<int> value(1);
-    check(value.with([](int& v) { return ++v; }) == 2, "a value is reached under its lock");
+    bide::synchronized_value<int> guarded(1);
+    check(guarded.with([](int& number) { return ++number; }) == 2,
+          "a value is reached under its lock");
 
     bide::condition_variable changed;
     bool ready = false;
     std::thread notifier([&] {
-        const std::lock_guard lock(mutex);
+        const std::lock_guard held(mutex);
         ready = true;
         changed.notify_all();
     });
     check(bide::sync_wait(wait_until_ready(mutex, changed, ready)), "a coroutine is notified");
     {
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return ready; });
-        check(!changed.wait_for(lock, std::chrono::microseconds(1)), "a condition is waited for");
+        std::unique_lock held(mutex);
+        changed.wait(held, [&] { return ready; });
+        check(!changed.wait_for(held, std::chrono::microseconds(1)), "a condition is waited for");
     }
     notifier.join();
 

@@ -137,7 +137,7 @@ public:
 private:
     template <class U, class P> friend class basic_broadcast;
 
-    explicit basic_broadcast_subscriber(state& s) noexcept : at_(s) {}
+    explicit basic_broadcast_subscriber(state& of) noexcept : at_(of) {}
 
     template <class Limit> result_type wait(const Limit& limit) {
         return collect(at_.state(), at_.reader(), at_.state().wait(at_.reader(), limit));

@@ -64,8 +64,8 @@ public:
 
     /// Constructs an empty channel, as above, with a name for reports (core/deadlock_check.hpp). The
     /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
-    basic_channel(std::size_t capacity, [[maybe_unused]] const char* name) : core_(capacity) {
-        BIDE_CHECKED(detail::note_made<Platform>(this, "channel", name);)
+    basic_channel(std::size_t capacity, [[maybe_unused]] const char* its_name) : core_(capacity) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "channel", its_name);)
     }
 
     /// Destroys the items in the channel.

@@ -106,7 +106,7 @@ private:
     friend std::pair<basic_oneshot_sender<U, P>, basic_oneshot_receiver<U, P>> oneshot();
 
     using state = detail::oneshot_state<T, Platform>;
-    explicit basic_oneshot_sender(state* s) noexcept : state_(s) {}
+    explicit basic_oneshot_sender(state* of) noexcept : state_(of) {}
 
     state* state_;
 };
@@ -185,7 +185,7 @@ private:
 
     using state = detail::oneshot_state<T, Platform>;
     using waits = detail::item_wait<T, Platform, state>;
-    explicit basic_oneshot_receiver(state* s) noexcept : state_(s) {}
+    explicit basic_oneshot_receiver(state* of) noexcept : state_(of) {}
 
     template <class Limit> result<T> wait(const Limit& limit) {
         std::optional<T> value;

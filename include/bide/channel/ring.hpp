@@ -88,8 +88,8 @@ public:
 
     private:
         friend class basic_ring;
-        claim(Stamp first, Stamp more, std::size_t count) noexcept
-            : first_(first), more_(more), count_(count) {}
+        claim(Stamp first, Stamp more, std::size_t amount) noexcept
+            : first_(first), more_(more), count_(amount) {}
         Stamp first_ = 0; // the position
         Stamp more_ = 0;  // from a position to the stamp that publishes it
         std::size_t count_ = 0;
@@ -251,10 +251,10 @@ public:
 
 private:
     friend class basic_ring;
-    cursor(const basic_ring& r, Stamp position, Stamp more) noexcept
-        : at_(&r.slot_of(position)), first_(r.slots_), last_(r.slots_ + r.capacity_ - 1),
+    cursor(const basic_ring& of, Stamp position, Stamp more) noexcept
+        : at_(&of.slot_of(position)), first_(of.slots_), last_(of.slots_ + of.capacity_ - 1),
           position_(position), more_(more),
-          to_next_lap_(static_cast<Stamp>(r.lap_ - (r.capacity_ - 1))) {}
+          to_next_lap_(static_cast<Stamp>(of.lap_ - (of.capacity_ - 1))) {}
 
     Stamp turn() const noexcept { return static_cast<Stamp>(position_ + more_); }
 

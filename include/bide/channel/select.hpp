@@ -253,12 +253,12 @@ public:
         return collect_from<Out, 0>(core_.finish(at(), count), none);
     }
     void give_back() noexcept {
-        with(core_.finish(at(), count), [](auto, auto& c, auto& entry) { c.give_back(entry); });
+        with(core_.finish(at(), count), [](auto, auto& one, auto& entry) { one.give_back(entry); });
     }
 
 private:
     auto at() noexcept {
-        return [this](std::size_t i) noexcept -> select_entry<platform>& { return entries_[i]; };
+        return [this](std::size_t at) noexcept -> select_entry<platform>& { return entries_[at]; };
     }
     template <std::size_t... I> void fill(std::index_sequence<I...>) noexcept {
         (std::get<I>(cases_).fill(entries_[I]), ...);

@@ -163,7 +163,8 @@ template <class Case, class Handler>
 struct basic_selector<Platform>::slot_of final : slot {
     static_assert(std::is_same_v<typename Case::platform, Platform>);
 
-    slot_of(Case&& c, Handler&& h) : what(std::move(c)), handler(std::move(h)) {}
+    slot_of(Case&& one, Handler&& its_handler)
+        : what(std::move(one)), handler(std::move(its_handler)) {}
 
     void fill() noexcept override { what.fill(this->at); }
     void handle() override {
@@ -246,7 +247,9 @@ template <class Platform> std::optional<std::size_t> basic_selector<Platform>::f
         return std::nullopt;
     }
     struct handling {
-        explicit handling(basic_selector& s) noexcept : of(s) { of.state_ = state::handling; }
+        explicit handling(basic_selector& whose) noexcept : of(whose) {
+            of.state_ = state::handling;
+        }
         handling(const handling&) = delete;
         handling& operator=(const handling&) = delete;
         ~handling() {

@@ -69,11 +69,11 @@ public:
     // The turn of a writer.
     class turn {
     public:
-        explicit turn(watch_state& s) noexcept : of_(s) {
-            s.lock_in_turn();
-            s.writer_ = this_thread();
-            closed_ = s.is_closed();
-            s.unlock();
+        explicit turn(watch_state& of) noexcept : of_(of) {
+            of.lock_in_turn();
+            of.writer_ = this_thread();
+            closed_ = of.is_closed();
+            of.unlock();
         }
         turn(const turn&) = delete;
         turn& operator=(const turn&) = delete;
@@ -272,7 +272,7 @@ public:
 private:
     template <class U, class P> friend class basic_watch;
 
-    explicit basic_watch_receiver(state& s) noexcept : at_(s) {}
+    explicit basic_watch_receiver(state& of) noexcept : at_(of) {}
 
     // The operation of async_changed() (core/wait_ops.hpp).
     struct changing : state::reader_wait {

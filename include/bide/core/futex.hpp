@@ -37,9 +37,9 @@ simulated_machine::sleep_end simulated_wait(simulated_machine& in,
         const Word from;
     } const awaited{word, expected};
     const auto has_come = [](const void* what) noexcept {
-        const auto& c = *static_cast<const change*>(what);
+        const auto& its = *static_cast<const change*>(what);
         // Order: relaxed; the caller of futex_wait() reads the word again.
-        return c.of.load(std::memory_order_relaxed) != c.from;
+        return its.of.load(std::memory_order_relaxed) != its.from;
     };
     for (;;) {
         const auto end = in.sleep(has_come, &awaited, until.next_check_ns());

@@ -42,13 +42,13 @@ public:
     /// Copies or moves the error.
     constexpr unexpected(const unexpected&) = default;
     constexpr unexpected(unexpected&&) = default; ///< \overload
-    /// Makes the error of `e`.
+    /// Makes the error of `cause`.
     template <class G = E>
         requires(!std::is_same_v<std::remove_cvref_t<G>, unexpected> &&
                  !std::is_same_v<std::remove_cvref_t<G>, std::in_place_t> &&
                  std::is_constructible_v<E, G>)
-    constexpr explicit unexpected(G&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
-        : error_(std::forward<G>(e)) {}
+    constexpr explicit unexpected(G&& cause) noexcept(std::is_nothrow_constructible_v<E, G>)
+        : error_(std::forward<G>(cause)) {}
     /// Makes the error of the arguments.
     template <class... Args>
         requires std::is_constructible_v<E, Args...>
@@ -58,8 +58,8 @@ public:
     /// \overload
     template <class U, class... Args>
         requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
-    constexpr explicit unexpected(std::in_place_t, std::initializer_list<U> list, Args&&... args)
-        : error_(list, std::forward<Args>(args)...) {}
+    constexpr explicit unexpected(std::in_place_t, std::initializer_list<U> all, Args&&... args)
+        : error_(all, std::forward<Args>(args)...) {}
 
     /// Copies or moves the error.
     constexpr unexpected& operator=(const unexpected&) = default;
@@ -102,25 +102,25 @@ public:
         requires std::is_default_constructible_v<T>
         : base(std::in_place) {}
 
-    /// Holds the value that `value` makes.
+    /// Holds the value that `from` makes.
     template <class U = T>
         requires detail::makes_value<T, E, U>
     constexpr explicit(!std::is_convertible_v<U, T>)
-        result(U&& value) noexcept(std::is_nothrow_constructible_v<T, U>)
-        : base(std::in_place, std::forward<U>(value)) {}
+        result(U&& from) noexcept(std::is_nothrow_constructible_v<T, U>)
+        : base(std::in_place, std::forward<U>(from)) {}
 
-    /// Holds the error that `e` makes.
+    /// Holds the error that `cause` makes.
     template <class G>
         requires std::is_constructible_v<E, const G&>
     constexpr explicit(!std::is_convertible_v<const G&, E>)
-        result(const unexpected<G>& e) noexcept(std::is_nothrow_constructible_v<E, const G&>)
-        : base(unexpect, e.error()) {}
+        result(const unexpected<G>& cause) noexcept(std::is_nothrow_constructible_v<E, const G&>)
+        : base(unexpect, cause.error()) {}
     /// \overload
     template <class G>
         requires std::is_constructible_v<E, G>
     constexpr explicit(!std::is_convertible_v<G, E>)
-        result(unexpected<G>&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
-        : base(unexpect, std::move(e).error()) {}
+        result(unexpected<G>&& cause) noexcept(std::is_nothrow_constructible_v<E, G>)
+        : base(unexpect, std::move(cause).error()) {}
 
     /// Converts the value or the error of another result. If the other result itself makes a T,
     /// that T is the value.
@@ -143,8 +143,8 @@ public:
     /// \overload
     template <class U, class... Args>
         requires std::is_constructible_v<T, std::initializer_list<U>&, Args...>
-    constexpr explicit result(std::in_place_t tag, std::initializer_list<U> list, Args&&... args)
-        : base(tag, list, std::forward<Args>(args)...) {}
+    constexpr explicit result(std::in_place_t tag, std::initializer_list<U> all, Args&&... args)
+        : base(tag, all, std::forward<Args>(args)...) {}
     /// Holds the error that the arguments make.
     template <class... Args>
         requires std::is_constructible_v<E, Args...>
@@ -154,8 +154,8 @@ public:
     /// \overload
     template <class U, class... Args>
         requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
-    constexpr explicit result(unexpect_t tag, std::initializer_list<U> list, Args&&... args)
-        : base(tag, list, std::forward<Args>(args)...) {}
+    constexpr explicit result(unexpect_t tag, std::initializer_list<U> all, Args&&... args)
+        : base(tag, all, std::forward<Args>(args)...) {}
 
     /// Becomes the value that `value` makes.
     template <class U = T>
@@ -269,18 +269,18 @@ public:
     constexpr result() noexcept : base(std::in_place) {}
     constexpr explicit result(std::in_place_t tag) noexcept : base(tag) {} ///< \overload
 
-    /// Holds the error that `e` makes.
+    /// Holds the error that `cause` makes.
     template <class G>
         requires std::is_constructible_v<E, const G&>
     constexpr explicit(!std::is_convertible_v<const G&, E>)
-        result(const unexpected<G>& e) noexcept(std::is_nothrow_constructible_v<E, const G&>)
-        : base(unexpect, e.error()) {}
+        result(const unexpected<G>& cause) noexcept(std::is_nothrow_constructible_v<E, const G&>)
+        : base(unexpect, cause.error()) {}
     /// \overload
     template <class G>
         requires std::is_constructible_v<E, G>
     constexpr explicit(!std::is_convertible_v<G, E>)
-        result(unexpected<G>&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
-        : base(unexpect, std::move(e).error()) {}
+        result(unexpected<G>&& cause) noexcept(std::is_nothrow_constructible_v<E, G>)
+        : base(unexpect, std::move(cause).error()) {}
 
     /// Converts the error of another result.
     template <class U, class G>
@@ -302,8 +302,8 @@ public:
     /// \overload
     template <class U, class... Args>
         requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
-    constexpr explicit result(unexpect_t tag, std::initializer_list<U> list, Args&&... args)
-        : base(tag, list, std::forward<Args>(args)...) {}
+    constexpr explicit result(unexpect_t tag, std::initializer_list<U> all, Args&&... args)
+        : base(tag, all, std::forward<Args>(args)...) {}
 
     /// Becomes the error that `e` makes.
     template <class G>

@@ -130,7 +130,7 @@ public:
     /// Stores an operation.
     template <class Op>
         requires(!std::same_as<Op, wait_target>)
-    explicit wait_target([[maybe_unused]] const Op& op) noexcept {
+    explicit wait_target([[maybe_unused]] const Op& what) noexcept {
         static_assert(std::is_trivially_copyable_v<Op>,
                       "bide: an operation is copied bytewise: it has references and numbers only");
         static_assert(sizeof(Op) <= sizeof op_ && alignof(Op) <= alignof(std::uint64_t),
@@ -138,7 +138,7 @@ public:
         if constexpr (std::is_empty_v<Op>) {
             std::memset(op_, 0, sizeof op_); // it names no primitive (detail/primitive_of.hpp)
         } else {
-            std::memcpy(op_, &op, sizeof(Op));
+            std::memcpy(op_, &what, sizeof(Op));
         }
     }
 

@@ -38,14 +38,14 @@ class held_locks;
 class keyed_lock {
 public:
     /// Acquires a mutex.
-    keyed_lock(std::string key, durable_mutex lock)
-        : key_(std::move(key)), lock_(std::move(lock)) {}
+    keyed_lock(std::string key, durable_mutex with)
+        : key_(std::move(key)), lock_(std::move(with)) {}
     /// Acquires `weight` permits of a semaphore.
-    keyed_lock(std::string key, durable_semaphore lock, std::int64_t weight = 1)
-        : key_(std::move(key)), lock_(std::move(lock)), weight_(weight) {}
+    keyed_lock(std::string key, durable_semaphore with, std::int64_t weight = 1)
+        : key_(std::move(key)), lock_(std::move(with)), weight_(weight) {}
     /// Acquires a shared mutex for a writer.
-    keyed_lock(std::string key, durable_shared_mutex lock)
-        : key_(std::move(key)), lock_(std::move(lock)) {}
+    keyed_lock(std::string key, durable_shared_mutex with)
+        : key_(std::move(key)), lock_(std::move(with)) {}
     /// Acquires a shared mutex for a reader.
     static keyed_lock shared(std::string key, durable_shared_mutex lock) {
         keyed_lock reader(std::move(key), std::move(lock));

@@ -121,14 +121,14 @@ inline std::int64_t free_permits(const record& r) noexcept {
 template <class Judge>
 void sweep(record& r, const Judge& judge, std::int64_t grace_ms, std::string_view self = {}) {
     std::erase_if(r.holders,
-                  [&](const holder& h) { return judge.expired(h, is_resting(h) ? 0 : grace_ms); });
+                  [&](const auto& of) { return judge.expired(of, is_resting(of) ? 0 : grace_ms); });
     bool at_head = true;
-    std::erase_if(r.waiters, [&](const waiter& w) {
-        if (w.nonce == self) {
+    std::erase_if(r.waiters, [&](const waiter& one) {
+        if (one.nonce == self) {
             at_head = false;
             return false;
         }
-        const bool gone = judge.expired(w, at_head);
+        const bool gone = judge.expired(one, at_head);
         at_head = at_head && gone;
         return gone;
     });

@@ -73,7 +73,8 @@ public:
         using completion_signatures = typename completes<T>::type;
 
         /// Takes the operation over.
-        explicit operation_sender(async_op<T, Stops>&& op) noexcept : op_(std::move(op)) {}
+        explicit operation_sender(async_op<T, Stops>&& operation) noexcept
+            : op_(std::move(operation)) {}
 
         /// Makes the operation state.
         /// Throws: std::bad_alloc; the receiver and the operation, with an item to send, are destroyed

@@ -57,8 +57,8 @@ template <class F> class fork_call final : public posted_call {
 
 public:
     // `on` must outlive the call.
-    fork_call(const fork_policy& on, std::stop_source stop, F& f) noexcept
-        : posted_call(fork_entry::core(on.where()), std::move(stop)), on_(on), function_(f) {}
+    fork_call(const fork_policy& on, std::stop_source stop, F& body) noexcept
+        : posted_call(fork_entry::core(on.where()), std::move(stop)), on_(on), function_(body) {}
 
     // Throws: what the function threw; stopped_error if it was not called.
     forked_t<F> take() {
@@ -127,7 +127,7 @@ private:
 template <class F> class [[nodiscard("co_await it")]] fork_operation {
 public:
     /// Constructs it from the scheduler and a function. See async_fork().
-    fork_operation(const fork_policy& on, F f) : on_(on), function_(std::move(f)) {}
+    fork_operation(const fork_policy& on, F body) : on_(on), function_(std::move(body)) {}
 
     /// The awaiter of the operation.
     class awaiter {
@@ -135,8 +135,8 @@ public:
 
     public:
         /// Constructs the awaiter of `op`, which exists until the end of the await expression.
-        explicit awaiter(fork_operation& op) noexcept
-            : call_(op.on_, std::move(op.stop_), op.function_), op_(made(call_)), wait_(op_) {}
+        explicit awaiter(fork_operation& of) noexcept
+            : call_(of.on_, std::move(of.stop_), of.function_), op_(made(call_)), wait_(op_) {}
 
         /// Returns false: await_suspend() posts the call.
         bool await_ready() noexcept { return wait_.await_ready(); }

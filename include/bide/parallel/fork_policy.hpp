@@ -16,11 +16,11 @@ namespace bide::inline BIDE_ABI {
 /// `parallel_for({workers, {.grain = 64}}, items, body)`.
 class fork_policy {
 public:
-    /// Runs on `s` and the calling thread, with default options.
-    fork_policy(scheduler& s) noexcept : scheduler_(&s) {}
+    /// Runs on `workers` and the calling thread, with default options.
+    fork_policy(scheduler& workers) noexcept : scheduler_(&workers) {}
     /// Runs there with the given options.
-    fork_policy(scheduler& s, fork_options options) noexcept
-        : scheduler_(&s), options_(std::move(options)) {}
+    fork_policy(scheduler& workers, fork_options options) noexcept
+        : scheduler_(&workers), options_(std::move(options)) {}
 
     /// Returns the options.
     const fork_options& options() const noexcept { return options_; }

@@ -44,9 +44,9 @@ template <class T, std::size_t Values, class It, class Append> class collect_fro
 public:
     using part = collect_front;
 
-    collect_front(const elements<It>& in, Append& append, std::uint64_t size)
+    collect_front(const elements<It>& in, Append& append, std::uint64_t most)
         : in_(in), append_(append), vectors_(1) {
-        vectors_.back().reserve(integer_cast<std::size_t>(size * Values));
+        vectors_.back().reserve(integer_cast<std::size_t>(most * Values));
     }
 
     void run(std::uint64_t from, std::uint64_t to) {
@@ -191,9 +191,9 @@ public:
 
     using groups = std::vector<std::pair<KeyType, std::vector<ValueType>>>;
 
-    group_front(const elements<It>& in, Key& key, Value& value, const Hash& hash,
+    group_front(const elements<It>& in, Key& key, Value& value_of, const Hash& hash,
                 const Equal& equal)
-        : in_(in), key_(key), value_(value), numbers_(0, hash, equal) {}
+        : in_(in), key_(key), value_(value_of), numbers_(0, hash, equal) {}
 
     void run(std::uint64_t from, std::uint64_t to) {
         const It end = in_.at(to);

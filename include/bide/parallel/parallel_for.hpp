@@ -86,7 +86,7 @@ void parallel_for_on(Forker forks, First first, Last last, const fork_options& o
     using index = std::common_type_t<First, Last>;
     detail::loop_on(forks, range_of(first, last), options, [&body](index begin, index end) {
         detail::run_with_callee<index>(body, [begin, end](auto& callee) {
-            detail::each_index(begin, end, [&callee](index i) { static_cast<void>(callee(i)); });
+            detail::each_index(begin, end, [&callee](index at) { static_cast<void>(callee(at)); });
         });
     });
 }

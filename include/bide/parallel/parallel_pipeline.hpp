@@ -46,7 +46,7 @@ public:
     /// Makes a stage of a function.
     template <class G>
         requires std::constructible_from<F, G>
-    explicit pipeline_stage(G&& f) : call(std::forward<G>(f)) {}
+    explicit pipeline_stage(G&& body) : call(std::forward<G>(body)) {}
 
     /// The function, which the pipeline calls in place.
     F call;

@@ -96,9 +96,9 @@ public:
         std::unique_ptr<std::optional<T>[]> sums; // of the blocks
     };
 
-    scan_front(const elements<It>& in, const Out& out, std::uint64_t block, Op& op, Map& map,
+    scan_front(const elements<It>& in, const Out& out, std::uint64_t block, Op& combine, Map& map,
                std::optional<T>&& before)
-        : in_(in), out_{out, in.size}, block_(block), op_(op), map_(map),
+        : in_(in), out_{out, in.size}, block_(block), op_(combine), map_(map),
           before_(std::move(before)) {}
 
     void run(std::uint64_t from, std::uint64_t to) {

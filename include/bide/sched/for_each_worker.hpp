@@ -60,9 +60,9 @@ public:
     using result = typename worker_values<value_type>::type;
 
     // Throws: std::bad_alloc.
-    worker_calls(scheduler& s, F& f)
-        : scheduler_(s), function_(f), outcomes_(s.concurrency()),
-          ended_(static_cast<std::ptrdiff_t>(s.concurrency())) {}
+    worker_calls(scheduler& on, F& body)
+        : scheduler_(on), function_(body), outcomes_(on.concurrency()),
+          ended_(static_cast<std::ptrdiff_t>(on.concurrency())) {}
     worker_calls(const worker_calls&) = delete;
     worker_calls& operator=(const worker_calls&) = delete;
     ~worker_calls() { ended_.wait(); }

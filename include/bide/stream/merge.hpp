@@ -43,7 +43,7 @@ template <class T> class merge_state {
     using waits = item_wait<T, native_platform, item_channel>;
 
     struct items : receiver<T> {
-        explicit items(receiver<T>&& r) noexcept : receiver<T>(std::move(r)) {}
+        explicit items(receiver<T>&& from) noexcept : receiver<T>(std::move(from)) {}
         item_channel& channel() noexcept { return this->core(); }
     };
 

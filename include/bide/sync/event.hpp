@@ -37,9 +37,10 @@ public:
     constexpr explicit basic_event(bool is_set) noexcept : basic_event(nullptr, is_set) {}
     /// Constructs an event with a name for reports (core/deadlock_check.hpp), not set unless `is_set`
     /// is true. The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
-    constexpr explicit basic_event([[maybe_unused]] const char* name, bool is_set = false) noexcept
+    constexpr explicit basic_event([[maybe_unused]] const char* its_name,
+                                   bool is_set = false) noexcept
         : gate_(is_set ? 0 : 1) {
-        BIDE_CHECKED(detail::note_made<Platform>(this, "event", name);)
+        BIDE_CHECKED(detail::note_made<Platform>(this, "event", its_name);)
     }
 
     /// Destroys the event.

@@ -38,8 +38,8 @@ public:
 
     /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
     /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
-    constexpr explicit basic_mutex([[maybe_unused]] const char* name) noexcept : permits_(1) {
-        BIDE_CHECKED(detail::note_made<Platform>(this, "mutex", name);)
+    constexpr explicit basic_mutex([[maybe_unused]] const char* its_name) noexcept : permits_(1) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "mutex", its_name);)
     }
 
     /// Destroys the mutex.

@@ -29,27 +29,27 @@ public:
     /// Constructs a permit that owns nothing.
     basic_permit() noexcept = default;
 
-    /// Acquires n permits of `s`.
+    /// Acquires `amount` permits of `from`.
     /// Blocks: as semaphore::acquire() does.
     /// Throws: as semaphore::acquire() does.
-    [[nodiscard("name it")]] explicit basic_permit(semaphore& s, std::ptrdiff_t n = 1) {
-        s.acquire(n);
-        own(s, n);
+    [[nodiscard("name it")]] explicit basic_permit(semaphore& from, std::ptrdiff_t amount = 1) {
+        from.acquire(amount);
+        own(from, amount);
     }
 
-    /// Acquires n permits if s.try_acquire(n) succeeds; otherwise owns nothing.
-    [[nodiscard("name it")]] basic_permit(semaphore& s, std::try_to_lock_t,
-                                          std::ptrdiff_t n = 1) noexcept {
-        if (s.try_acquire(n)) {
-            own(s, n);
+    /// Acquires `amount` permits if from.try_acquire(amount) succeeds; otherwise owns nothing.
+    [[nodiscard("name it")]] basic_permit(semaphore& from, std::try_to_lock_t,
+                                          std::ptrdiff_t amount = 1) noexcept {
+        if (from.try_acquire(amount)) {
+            own(from, amount);
         }
     }
 
-    /// Takes over n permits that the caller has acquired. If n is outside [0, max()], owns nothing.
-    [[nodiscard("name it")]] basic_permit(semaphore& s, std::adopt_lock_t,
-                                          std::ptrdiff_t n = 1) noexcept {
-        if (semaphore::is_valid(n)) {
-            own(s, n);
+    /// Takes over `amount` permits that the caller has acquired. If that is outside [0, max()], owns nothing.
+    [[nodiscard("name it")]] basic_permit(semaphore& from, std::adopt_lock_t,
+                                          std::ptrdiff_t amount = 1) noexcept {
+        if (semaphore::is_valid(amount)) {
+            own(from, amount);
         }
     }
 

@@ -51,9 +51,9 @@ public:
     /// (core/deadlock_check.hpp). The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored
     /// otherwise.
     /// Throws: std::invalid_argument if `permits` is outside [0, max()].
-    constexpr basic_semaphore(std::ptrdiff_t permits, [[maybe_unused]] const char* name)
+    constexpr basic_semaphore(std::ptrdiff_t permits, [[maybe_unused]] const char* its_name)
         : permits_(valid(permits)) {
-        BIDE_CHECKED(detail::note_made<Platform>(this, "semaphore", name);)
+        BIDE_CHECKED(detail::note_made<Platform>(this, "semaphore", its_name);)
     }
 
     /// Destroys the semaphore.
@@ -138,7 +138,7 @@ public:
         /// returned (core/waker.hpp).
         /// Requires: the context of `wake` outlives the call of `wake`, which may end after
         /// is_complete() returns true.
-        waiter(std::ptrdiff_t n, waker wake) noexcept : node_(n, wake) {}
+        waiter(std::ptrdiff_t amount, waker wake) noexcept : node_(amount, wake) {}
 
         /// Destroys the waiter.
         /// Requires: the waiter is not queued; terminates otherwise.

@@ -57,9 +57,9 @@ public:
 
     /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
     /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
-    constexpr explicit basic_shared_mutex([[maybe_unused]] const char* name) noexcept
+    constexpr explicit basic_shared_mutex([[maybe_unused]] const char* its_name) noexcept
         : permits_(all) {
-        BIDE_CHECKED(detail::note_made<Platform>(this, "shared_mutex", name);)
+        BIDE_CHECKED(detail::note_made<Platform>(this, "shared_mutex", its_name);)
     }
 
     /// Destroys the mutex.

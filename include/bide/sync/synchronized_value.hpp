@@ -78,8 +78,8 @@ public:
 
     private:
         friend class synchronized_value;
-        locked(std::unique_lock<Mutex> held, T& value) noexcept
-            : held_(std::move(held)), value_(std::addressof(value)) {}
+        locked(std::unique_lock<Mutex> held, T& of) noexcept
+            : held_(std::move(held)), value_(std::addressof(of)) {}
 
         std::unique_lock<Mutex> held_;
         T* value_ = nullptr;

@@ -171,9 +171,9 @@ public:
     next_operation next() noexcept { return next_operation(*this); }
 
 private:
-    explicit async_generator(promise_type& p) noexcept
-        : frame_{{nullptr, std::coroutine_handle<promise_type>::from_promise(p)},
-                 &p.awaited_frames()} {}
+    explicit async_generator(promise_type& of) noexcept
+        : frame_{{nullptr, std::coroutine_handle<promise_type>::from_promise(of)},
+                 &of.awaited_frames()} {}
 
     // Tasks that the producer has yielded may use its parameters, or a stream that it owns.
     static constexpr bool keeps_ended = detail::is_task<value_type>;

@@ -62,8 +62,8 @@ template <class Range, class F> class concurrent_run {
 public:
     using value = task_value_t<made>;
 
-    concurrent_run(Range&& range, F&& f)
-        : range_(std::forward<Range>(range)), f_(std::move(f)), source_(range_) {}
+    concurrent_run(Range&& range, F&& body)
+        : range_(std::forward<Range>(range)), f_(std::move(body)), source_(range_) {}
     concurrent_run(const concurrent_run&) = delete;
     concurrent_run& operator=(const concurrent_run&) = delete;
 

@@ -123,7 +123,7 @@ private:
     friend class scheduler;
     using node = basic_waiter<native_platform>;
 
-    explicit join_handle(cell& c) noexcept : cell_(&c) {}
+    explicit join_handle(cell& of) noexcept : cell_(&of) {}
 
     detail::task_header& held() const noexcept {
         if (cell_ == nullptr) {

@@ -83,7 +83,7 @@ public:
     using value_type = T;
 
     /// Constructs a lazy value. `f` is not called yet.
-    explicit lazy(F f) : make_(std::move(f)) {}
+    explicit lazy(F body) : make_(std::move(body)) {}
 
     /// Destroys the value, if it was made.
     /// Requires: no caller waits, and none makes it; terminates otherwise.

@@ -23,8 +23,8 @@ namespace detail {
 class locked_one {
 public:
     template <class M>
-    explicit locked_one(M& m) noexcept
-        : mutex_(&m), unlock_([](void* locked) noexcept { static_cast<M*>(locked)->unlock(); }) {}
+    explicit locked_one(M& of) noexcept
+        : mutex_(&of), unlock_([](void* locked) noexcept { static_cast<M*>(locked)->unlock(); }) {}
     locked_one(locked_one&& other) noexcept
         : mutex_(std::exchange(other.mutex_, nullptr)), unlock_(other.unlock_) {}
     locked_one& operator=(locked_one&&) = delete;

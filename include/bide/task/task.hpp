@@ -261,7 +261,7 @@ public:
     /// Awaits the task; made by operator co_await.
     struct awaiter {
         /// Takes the coroutine over.
-        explicit awaiter(task&& t) noexcept { child_.to = std::exchange(t.frame_, nullptr); }
+        explicit awaiter(task&& from) noexcept { child_.to = std::exchange(from.frame_, nullptr); }
         awaiter(const awaiter&) = delete;
         awaiter& operator=(const awaiter&) = delete;
         /// Destroys the coroutine, and the coroutines that it awaits.
@@ -323,7 +323,7 @@ private:
     template <executor S, class U> friend U sync_wait(S&, task<U>);
     friend detail::task_access;
 
-    explicit task(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
+    explicit task(std::coroutine_handle<promise_type> of) noexcept : frame_(of) {}
 
     promise_type& promise() const noexcept {
         if (!frame_) {

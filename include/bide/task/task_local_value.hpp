@@ -79,9 +79,9 @@ template <task_source S> class scope_child final : public body_child<S> {
     using binding = task_binding<native_platform>;
 
 public:
-    scope_child(const void* key, const void* value) noexcept {
+    scope_child(const void* key, const void* its_value) noexcept {
         binding_.key = key;
-        binding_.value = value;
+        binding_.value = its_value;
     }
     ~scope_child() override {
         // Order: relaxed; the program orders the end of a group before the end of the scope.
@@ -93,7 +93,7 @@ public:
 
     // Finds the scopes around this one; made for co_await, because it needs the promise of the parent.
     struct nesting {
-        explicit nesting(scope_child& c) noexcept : child(c) {}
+        explicit nesting(scope_child& of) noexcept : child(of) {}
         nesting(const nesting&) = delete;
         nesting& operator=(const nesting&) = delete;
 

@@ -55,7 +55,7 @@ public:
     // Arms the timer; made for co_await, because it needs the promise of the parent. If the parent is
     // a task of this worker's scheduler, which ends after the task, the scheduler takes the timer.
     struct arming {
-        explicit arming(timed_child& c) noexcept : child(c) {}
+        explicit arming(timed_child& of) noexcept : child(of) {}
         arming(const arming&) = delete;
         arming& operator=(const arming&) = delete;
 

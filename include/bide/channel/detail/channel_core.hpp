@@ -191,7 +191,7 @@ basic_channel_core<T, Platform, Stamp>::~basic_channel_core() {
     waiters_.require_none(this);
     ring_.close();
     // Each item is destroyed after it was taken out.
-    while (recv([](T& item) noexcept { [[maybe_unused]] const T last(std::move(item)); }) ==
+    while (recv([](T& received) noexcept { [[maybe_unused]] const T last(std::move(received)); }) ==
            wait_status::granted) {
     }
 }
@@ -360,9 +360,9 @@ basic_channel_core<T, Platform, Stamp>::attempt_for(node& w, side which) noexcep
         w.commit();
         return item_of<T>(w);
     };
-    auto put = [&w](T& item) noexcept {
+    auto put = [&w](T& received) noexcept {
         w.commit();
-        deliver(item, w);
+        deliver(received, w);
     };
     switch (which == side::sending ? push(make, one(), count) : pop(put, one(), count)) {
     case attempt::done: w.settle(wait_status::granted); return wait_status::granted;

@@ -52,8 +52,8 @@ struct destination {
     void* where = nullptr;
 
     template <class T> explicit destination(std::optional<T>& to) noexcept : where(&to) {
-        put = [](void* out, void* item) noexcept {
-            static_cast<std::optional<T>*>(out)->emplace(std::move(*static_cast<T*>(item)));
+        put = [](void* out, void* received) noexcept {
+            static_cast<std::optional<T>*>(out)->emplace(std::move(*static_cast<T*>(received)));
         };
     }
     // Requires: the vector has room for one more item.
@@ -85,7 +85,7 @@ public:
     using release = void (*)(void*) noexcept;
 
     keep_alive() noexcept = default;
-    keep_alive(void* object, release how) noexcept : object_(object), how_(how) {}
+    keep_alive(void* of, release how) noexcept : object_(of), how_(how) {}
     keep_alive(keep_alive&& other) noexcept
         : object_(std::exchange(other.object_, nullptr)), how_(other.how_) {}
     keep_alive& operator=(keep_alive&& other) noexcept {
@@ -117,7 +117,7 @@ template <class T> struct recv_payload {
     keep_alive alive;
 
     recv_payload() noexcept = default;
-    explicit recv_payload(keep_alive k) noexcept : alive(std::move(k)) {}
+    explicit recv_payload(keep_alive kept) noexcept : alive(std::move(kept)) {}
     recv_payload(recv_payload&& unused) noexcept : alive(std::move(unused.alive)) {}
 };
 template <class T> struct send_payload {
@@ -125,15 +125,15 @@ template <class T> struct send_payload {
     keep_alive alive;
 
     template <class... Args>
-    explicit send_payload(keep_alive k, Args&&... args)
-        : value(make_element<T>(std::forward<Args>(args)...)), alive(std::move(k)) {}
+    explicit send_payload(keep_alive kept, Args&&... args)
+        : value(make_element<T>(std::forward<Args>(args)...)), alive(std::move(kept)) {}
 };
 struct recv_n_payload {
     destination to;
     keep_alive alive;
 
     recv_n_payload() noexcept = default;
-    explicit recv_n_payload(keep_alive k) noexcept : alive(std::move(k)) {}
+    explicit recv_n_payload(keep_alive kept) noexcept : alive(std::move(kept)) {}
 };
 
 } // namespace detail

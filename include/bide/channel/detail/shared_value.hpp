@@ -25,8 +25,8 @@ public:
     basic_shared_value() noexcept = default;
 
     // Throws: std::bad_alloc, and what the move or copy of T throws.
-    explicit basic_shared_value(T&& value) : cell_(new cell(std::move(value))) {}
-    explicit basic_shared_value(const T& value) : cell_(new cell(value)) {}
+    explicit basic_shared_value(T&& from) : cell_(new cell(std::move(from))) {}
+    explicit basic_shared_value(const T& from) : cell_(new cell(from)) {}
 
     basic_shared_value(const basic_shared_value& other) noexcept : cell_(other.cell_) {
         if (cell_ != nullptr) {
@@ -58,8 +58,8 @@ public:
 
 private:
     struct cell {
-        explicit cell(T&& v) : value(std::move(v)) {}
-        explicit cell(const T& v) : value(v) {}
+        explicit cell(T&& from) : value(std::move(from)) {}
+        explicit cell(const T& from) : value(from) {}
         T value;
         typename Platform::template atomic<std::size_t> references{1};
     };

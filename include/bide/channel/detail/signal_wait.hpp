@@ -43,8 +43,8 @@ template <class Platform> void end_by(void* node) noexcept {
 class signal_payload {
 public:
     signal_payload() noexcept = default;
-    explicit signal_payload(select_timeout t) noexcept : timeout_(t) {}
-    explicit signal_payload(std::stop_token t) noexcept : stop_(std::move(t)) {}
+    explicit signal_payload(select_timeout what) noexcept : timeout_(what) {}
+    explicit signal_payload(std::stop_token what) noexcept : stop_(std::move(what)) {}
     signal_payload(signal_payload&& other) noexcept
         : timeout_(other.timeout_), stop_(std::move(other.stop_)) {}
 

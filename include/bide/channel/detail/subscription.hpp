@@ -72,7 +72,7 @@ private:
 // The publisher's side: its destructor closes and drops the reference.
 template <class State> class publication {
 public:
-    explicit publication(State* s) noexcept : state_(s) {}
+    explicit publication(State* of) noexcept : state_(of) {}
     publication(const publication&) = delete;
     publication& operator=(const publication&) = delete;
     ~publication() {

@@ -22,8 +22,8 @@ namespace detail {
 class actor {
 public:
     actor() noexcept = default; // a coroutine that is part of no task
-    explicit actor(const basic_task_context<native_platform>* task) noexcept
-        : id_(reinterpret_cast<std::uintptr_t>(task)) {}
+    explicit actor(const basic_task_context<native_platform>* of) noexcept
+        : id_(reinterpret_cast<std::uintptr_t>(of)) {}
 
     // The running task, or else the calling thread.
     static actor here() noexcept {

@@ -81,13 +81,14 @@ public:
     // as a user.
     // Requires: it outlives this object.
     template <class Promise>
-    coroutine_wait(std::coroutine_handle<Promise> h, executor_ref& where, bool is_posted) noexcept
+    coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
+                   bool is_posted) noexcept
         : node(1, waker(&on_complete, this)) {
         context* of = nullptr;
         executor_ref own;
         if constexpr (!std::is_void_v<Promise>) {
-            of = task_context_of<Platform>(h.promise());
-            own = executor_of(h.promise());
+            of = task_context_of<Platform>(coroutine.promise());
+            own = executor_of(coroutine.promise());
         }
         if (where) {
             is_user_ = !is_posted && !(where == own) && executor_use::begin(where);
@@ -95,11 +96,11 @@ public:
             where = own ? own : current_worker<Platform>();
         }
         if (of != nullptr) {
-            ::new (static_cast<void*>(&task_)) in_task{{&where, {}}, of, h};
+            ::new (static_cast<void*>(&task_)) in_task{{&where, {}}, of, coroutine};
         } else {
             is_alone_ = true;
             ::new (static_cast<void*>(&alone_)) alone{&where, {}};
-            alone_.resumes.run = waker(&resume_frame, h.address());
+            alone_.resumes.run = waker(&resume_frame, coroutine.address());
         }
     }
     coroutine_wait(const coroutine_wait&) = delete;

@@ -33,8 +33,8 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 template <class Platform, class Awaiter, class Promise> struct inner_wait : inner_job {
-    inner_wait(Awaiter& of, std::coroutine_handle<Promise> h) noexcept
-        : inner_job{waker(&on_wait, this)}, awaiter(of), coroutine(h) {}
+    inner_wait(Awaiter& of, std::coroutine_handle<Promise> whose) noexcept
+        : inner_job{waker(&on_wait, this)}, awaiter(of), coroutine(whose) {}
 
     // Runs the job that completes the wait, if it has not run. Returns false if the host does not do
     // that, or if the coroutine is not the task that runs here, or is cancelled.

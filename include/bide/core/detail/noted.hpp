@@ -44,9 +44,9 @@ template <class Platform> void note_end_of(const basic_task_context<Platform>& t
 // The wait of a thread, for as long as this lives.
 template <class Platform> class noted_wait {
 public:
-    noted_wait(const void* node, wait_notes::begun what) noexcept : node_(node) {
+    noted_wait(const void* its_node, wait_notes::begun what) noexcept : node_(its_node) {
         if constexpr (is_noted<Platform>) {
-            wait_notes::all().waits(node, actor::here(), what);
+            wait_notes::all().waits(its_node, actor::here(), what);
         }
     }
     noted_wait(const noted_wait&) = delete;

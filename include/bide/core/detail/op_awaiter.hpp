@@ -59,7 +59,7 @@ concept lost_unnamed =
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
     /// Constructs the awaiter of `op`, which exists until the end of the await expression.
-    explicit awaiter(basic_async_op& op) noexcept : op_(op) {}
+    explicit awaiter(basic_async_op& of) noexcept : op_(of) {}
     awaiter(const awaiter&) = delete;
     awaiter& operator=(const awaiter&) = delete;
 

@@ -41,8 +41,8 @@ enum class probed : int { thread, coroutine };
 // The wait of a thread.
 template <class Waiter> class probed_wait {
 public:
-    probed_wait(const void* primitive, const Waiter& node) noexcept : node_(node) {
-        BIDE_PROBE(wait_begin, primitive, &node, static_cast<int>(probed::thread));
+    probed_wait(const void* primitive, const Waiter& its_node) noexcept : node_(its_node) {
+        BIDE_PROBE(wait_begin, primitive, &its_node, static_cast<int>(probed::thread));
     }
     probed_wait(const probed_wait&) = delete;
     probed_wait& operator=(const probed_wait&) = delete;

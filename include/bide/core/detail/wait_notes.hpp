@@ -237,7 +237,7 @@ private:
 
     template <class Write> void write(Write&& change) noexcept {
         made_or_fatal(out_of_memory, [&] {
-            const std::lock_guard lock(mutex_);
+            const std::lock_guard held(mutex_);
             change();
         });
     }

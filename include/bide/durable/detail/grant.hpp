@@ -41,10 +41,10 @@ class acquisition;
 class grant final : public monitor_client, public std::enable_shared_from_this<grant> {
 public:
     // With a mark, the grant is bound to the mark and not to its lease.
-    grant(std::shared_ptr<lock_engine> engine, durable_ticket t, std::int64_t lane,
+    grant(std::shared_ptr<lock_engine> engine, durable_ticket given, std::int64_t lane,
           std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
-        : engine_(std::move(engine)), ticket_(std::move(t)), lane_(lane), mark_(std::move(mark)),
-          good_until_ms_(mark_ != nullptr ? never_ms : good_until_ms) {}
+        : engine_(std::move(engine)), ticket_(std::move(given)), lane_(lane),
+          mark_(std::move(mark)), good_until_ms_(mark_ != nullptr ? never_ms : good_until_ms) {}
 
     const durable_ticket& ticket() const noexcept { return ticket_; }
     std::int64_t lane() const noexcept { return lane_; }

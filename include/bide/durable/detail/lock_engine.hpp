@@ -201,16 +201,17 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
     }
     acquired got;
     bool is_true_unstored = false; // only observations were to be stored
-    const std::error_code error = update([&](record_view& s, bool maybe_done) {
-        got.outcome = durable::acquire(s.record, self, terms, s.at.now_ms, s.judge());
-        got.good_until_ms =
-            got.outcome.expires_at != 0 ? s.good_until(got.outcome.expires_at) : s.good_until();
+    const std::error_code error = update([&](record_view& view, bool maybe_done) {
+        got.outcome = durable::acquire(view.record, self, terms, view.at.now_ms, view.judge());
+        got.good_until_ms = got.outcome.expires_at != 0 ? view.good_until(got.outcome.expires_at)
+                                                        : view.good_until();
         if (got.outcome.status == durable::acquire_status::waiting) {
-            got.expiry_in_ms = got.outcome.next_ms == 0
-                                   ? 0
-                                   : std::max<std::int64_t>(got.outcome.next_ms - s.at.now_ms, 1);
+            got.expiry_in_ms =
+                got.outcome.next_ms == 0
+                    ? 0
+                    : std::max<std::int64_t>(got.outcome.next_ms - view.at.now_ms, 1);
             if (what >= intent::wait) {
-                store_.follow(s);
+                store_.follow(view);
                 got.is_watched = store_.is_watched();
                 got.can_be_watched = store_.can_be_watched();
             }
@@ -218,7 +219,7 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
         is_true_unstored = !maybe_done && (got.outcome.status == durable::acquire_status::refused ||
                                            got.outcome.is_only_observed);
         return got.outcome.changed ||
-               (s.is_mended && got.outcome.status != durable::acquire_status::refused);
+               (view.is_mended && got.outcome.status != durable::acquire_status::refused);
     });
     if (error && !is_true_unstored) {
         return unexpected{error};
@@ -235,10 +236,10 @@ lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update
     const durable::origin origin = store_.origin(t.process_bound);
     durable::renew_outcome outcome;
     std::int64_t good_until_ms = 0;
-    const std::error_code error = update([&](record_view& s, bool) {
-        outcome = durable::renew(s.record, t.nonce, t.fence, from.terms(), s.at.now_ms, s.judge(),
-                                 origin);
-        good_until_ms = s.good_until();
+    const std::error_code error = update([&](record_view& view, bool) {
+        outcome = durable::renew(view.record, t.nonce, t.fence, from.terms(), view.at.now_ms,
+                                 view.judge(), origin);
+        good_until_ms = view.good_until();
         return outcome.changed;
     });
     if (error) {
@@ -255,9 +256,9 @@ template <class Update>
 result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, taking_back how,
                                                       Update update) {
     bool was_there = false;
-    const std::error_code error = update([&](record_view& s, bool maybe_done) {
+    const std::error_code error = update([&](record_view& view, bool maybe_done) {
         const durable::release_outcome outcome =
-            durable::release(s.record, t.nonce, t.fence, s.at.now_ms, s.here(), how.terms);
+            durable::release(view.record, t.nonce, t.fence, view.at.now_ms, view.here(), how.terms);
         was_there = outcome.status != durable::release_status::not_there || maybe_done;
         return outcome.changed || how.settle;
     });
@@ -290,12 +291,12 @@ lock_engine::inspect(given_time now) {
 template <class Change> result<bool, std::error_code> lock_engine::administer(Change change) {
     bool done = false;
     std::error_code refused; // a time that no record can have
-    const auto rule = [&](record_view& s, bool maybe_done) {
-        refused = durable::check(store_.terms(), s.at.now_ms);
+    const auto rule = [&](record_view& view, bool maybe_done) {
+        refused = durable::check(store_.terms(), view.at.now_ms);
         if (refused) {
             return false;
         }
-        const bool changed = s.exists && change(s.record, s.note_ms());
+        const bool changed = view.exists && change(view.record, view.note_ms());
         done = changed || maybe_done;
         return changed;
     };

@@ -157,13 +157,14 @@ inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot
 template <class Rule> cas_result rate_store::try_once(bool is_locked, bool maybe_done, Rule& rule) {
     std::error_code error;
     const auto apply = [&](const slot_snapshot& from) -> std::optional<std::string> {
-        auto r = read(from);
-        if (!r) {
-            error = r.error();
+        auto stored = read(from);
+        if (!stored) {
+            error = stored.error();
             return std::nullopt;
         }
-        const bool is_changed = rule(*r, maybe_done);
-        return is_changed || r->begins_again ? std::optional(encode_rate(*r)) : std::nullopt;
+        const bool is_changed = rule(*stored, maybe_done);
+        return is_changed || stored->begins_again ? std::optional(encode_rate(*stored))
+                                                  : std::nullopt;
     };
     cas_result tried{cas_status::stored, 0, {}, {}};
     if (is_locked) {

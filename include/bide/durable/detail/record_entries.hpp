@@ -221,8 +221,8 @@ template <class Entry> bool observe(Entry& e, std::int64_t now, const std::strin
     if (known != nullptr && known->since <= now) { // a time in the future is of another clock
         return false;
     }
-    std::erase_if(e.observed, [&](const stored_observation& o) {
-        return o.moves != moves_of(e) || o.boot == boot;
+    std::erase_if(e.observed, [&](const stored_observation& old) {
+        return old.moves != moves_of(e) || old.boot == boot;
     });
     if (e.observed.size() >= most_observations) {
         const std::size_t at = to_be_replaced(now, e.observed.size());

@@ -44,10 +44,10 @@ template <class Change>
 result<bool, std::error_code> administer(const std::shared_ptr<lock_engine>& engine,
                                          const durable::admin_note& note, Change change) {
     return administer(engine, [note, change](lock_engine& on) {
-        return on.administer([&](durable::record& r, std::int64_t now) {
+        return on.administer([&](durable::record& of, std::int64_t now) {
             durable::admin_note noted = note;
             noted.at = now;
-            return change(r, std::move(noted));
+            return change(of, std::move(noted));
         });
     });
 }

@@ -131,13 +131,13 @@ private:
 // are given back on a store thread.
 class token_request {
 public:
-    token_request(std::shared_ptr<rate_store> from, std::int64_t n, rate_wait wait)
+    token_request(std::shared_ptr<rate_store> from, std::int64_t amount, rate_wait wait)
         : until_(deadline::after(wait.timeout)),
           limits_(from->limits(until_.is_poll() ? deadline::at_ns(native_platform::now()) : until_,
                                std::move(wait.stop))),
           some_(std::make_shared<taken_tokens>()) {
         some_->from = std::move(from);
-        some_->count = n;
+        some_->count = amount;
         call_ = std::make_shared<take_call>(some_, until_,
                                             call_limits::later(limits_.until, limits_.grace));
     }

@@ -60,8 +60,9 @@ template <class Names, class T, class Op, class Receiver> class sender_operation
 public:
     using operation_state_concept = typename Names::operation_state_t;
 
-    sender_operation(Op&& op, Receiver&& receiver) : chain_(*this), receiver_(std::move(receiver)) {
-        static_cast<void>(body_.open(await(std::move(op))));
+    sender_operation(Op&& operation, Receiver&& receiver)
+        : chain_(*this), receiver_(std::move(receiver)) {
+        static_cast<void>(body_.open(await(std::move(operation))));
     }
     sender_operation(const sender_operation&) = delete;
     sender_operation& operator=(const sender_operation&) = delete;

@@ -14,7 +14,8 @@ namespace detail {
 // Memory for n objects, which the owner constructs and destroys. Empty if there was no memory.
 template <class T> class raw_buffer {
 public:
-    explicit raw_buffer(std::size_t n) noexcept : memory_(static_cast<T*>(allocate(n))) {}
+    explicit raw_buffer(std::size_t elements) noexcept
+        : memory_(static_cast<T*>(allocate(elements))) {}
     raw_buffer(const raw_buffer&) = delete;
     raw_buffer& operator=(const raw_buffer&) = delete;
     ~raw_buffer() {

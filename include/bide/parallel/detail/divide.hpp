@@ -168,11 +168,11 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
         auto left = of_left.at(begin);
         auto right = of_right.at(begin);
         for (auto left_over = (std::min)(misplaced - begin, least_swaps); left_over != 0;) {
-            const auto n = (std::min)({left.available(), right.available(), left_over});
-            std::ranges::swap_ranges(left.at, left.at + n, right.at, right.at + n);
-            left.at += n;
-            right.at += n;
-            left_over -= n;
+            const auto swaps = (std::min)({left.available(), right.available(), left_over});
+            std::ranges::swap_ranges(left.at, left.at + swaps, right.at, right.at + swaps);
+            left.at += swaps;
+            right.at += swaps;
+            left_over -= swaps;
         }
     });
     all.was_divided = false;

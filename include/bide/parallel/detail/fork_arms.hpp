@@ -42,7 +42,7 @@ template <class Platform, class G> class fork_arm final : public basic_fork_job<
 public:
     using end = typename job::end;
 
-    explicit fork_arm(std::remove_reference_t<G>& g) noexcept : job(&run_stolen), call_(g) {}
+    explicit fork_arm(std::remove_reference_t<G>& arm) noexcept : job(&run_stolen), call_(arm) {}
     ~fork_arm() {}
 
     // Returns the value, or throws the exception, of an arm that a thief has run.

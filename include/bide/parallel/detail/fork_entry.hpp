@@ -54,13 +54,13 @@ inline bool wants_work(const scheduler& s, std::uint64_t most) noexcept {
 class fork_caller {
 public:
     // Throws: stopped_error if the thread is external and the scheduler is closing.
-    explicit fork_caller(scheduler& s)
-        : core_(fork_entry::core(s)), enters_(!current_scheduler::is_of(s)) {
+    explicit fork_caller(scheduler& on)
+        : core_(fork_entry::core(on)), enters_(!current_scheduler::is_of(on)) {
         if (enters_ && !core_.enter_caller()) {
             throw_error(errc::stopped);
         }
         current_scheduler& here = current_scheduler::here();
-        here.instance = &s;
+        here.instance = &on;
         here.outer = &before_;
     }
     fork_caller(const fork_caller&) = delete;

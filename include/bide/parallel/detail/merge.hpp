@@ -20,8 +20,8 @@ namespace detail {
 // The elements of two sequences that a merge has not moved yet. If an exception leaves the merge,
 // the destructor moves these elements.
 template <class From, class To> struct merge_rest {
-    merge_rest(From a, From a_last, From b, From b_last, To out)
-        : left(a), left_end(a_last), right(b), right_end(b_last), to(out) {}
+    merge_rest(From a_first, From a_last, From b_first, From b_last, To into)
+        : left(a_first), left_end(a_last), right(b_first), right_end(b_last), to(into) {}
     merge_rest(const merge_rest&) = delete;
     merge_rest& operator=(const merge_rest&) = delete;
     ~merge_rest() {
@@ -156,12 +156,12 @@ void merge_parts(Forker forks, From left, From left_end, From right, From right_
     From left_cut = left + n / 2;
     From right_cut = right + others / 2;
     if (n >= others) {
-        right_cut = std::ranges::partition_point(right, right_end, [&](auto&& e) -> bool {
-            return less(std::forward<decltype(e)>(e), *left_cut);
+        right_cut = std::ranges::partition_point(right, right_end, [&](auto&& element) -> bool {
+            return less(std::forward<decltype(element)>(element), *left_cut);
         });
     } else {
-        left_cut = std::ranges::partition_point(left, left_end, [&](auto&& e) -> bool {
-            return !less(*right_cut, std::forward<decltype(e)>(e));
+        left_cut = std::ranges::partition_point(left, left_end, [&](auto&& element) -> bool {
+            return !less(*right_cut, std::forward<decltype(element)>(element));
         });
     }
     const To to_cut = detail::ahead(to, (left_cut - left) + (right_cut - right));

@@ -37,7 +37,7 @@ public:
     // If true, the objects exist without a constructor as soon as there is memory.
     static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
 
-    explicit sort_buffer(std::size_t n) noexcept : memory_(n), size_(n) {}
+    explicit sort_buffer(std::size_t elements) noexcept : memory_(elements), size_(elements) {}
     sort_buffer(const sort_buffer&) = delete;
     sort_buffer& operator=(const sort_buffer&) = delete;
     ~sort_buffer() { std::destroy(begin(), begin() + filled_); }
@@ -123,8 +123,8 @@ private:
     // elements are at `target` in every case.
     class transfer {
     public:
-        transfer(merge_sort& whose, difference first, difference last, place target) noexcept
-            : sort_(whose), first_(first), last_(last), target_(target) {}
+        transfer(merge_sort& whose, difference first, difference last, place where) noexcept
+            : sort_(whose), first_(first), last_(last), target_(where) {}
         transfer(const transfer&) = delete;
         transfer& operator=(const transfer&) = delete;
         ~transfer() {

@@ -53,9 +53,9 @@ template <class Forker, class Index, class Leaf> class parallel_loop {
     using chunks = basic_chunk_sizes<platform>;
 
 public:
-    parallel_loop(Forker forks, range all, const fork_options& options, Leaf& leaf) noexcept
-        : forks_(forks), first_(all.first), grain_(options.grain), leaf_(leaf),
-          state_(options, all.size()) {}
+    parallel_loop(Forker forks, range all, const fork_options& chosen, Leaf& leaf) noexcept
+        : forks_(forks), first_(all.first), grain_(chosen.grain), leaf_(leaf),
+          state_(chosen, all.size()) {}
 
     void run(range all) {
         run_leaves(all);
@@ -68,8 +68,8 @@ public:
         const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
         if constexpr (forks_brief_loops<Forker>) {
             if (grain_ == 0) {
-                const auto run_leaves = [this, &rest](std::uint64_t n) {
-                    return run_leaf(rest, n) ? rest.size() : 0;
+                const auto run_leaves = [this, &rest](std::uint64_t leaves) {
+                    return run_leaf(rest, leaves) ? rest.size() : 0;
                 };
                 return forks_.enter_loop(
                     all.size(),

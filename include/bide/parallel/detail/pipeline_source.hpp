@@ -40,8 +40,8 @@ template <class It, class End> class iterator_source {
 public:
     using item = typename pipeline_element<It>::type;
 
-    iterator_source(It first, End last, std::uint64_t size)
-        : at_(std::move(first)), last_(std::move(last)), size_(size) {}
+    iterator_source(It first, End last, std::uint64_t items)
+        : at_(std::move(first)), last_(std::move(last)), size_(items) {}
 
     // Returns the number of items, or the largest number if it is not known.
     std::uint64_t size() const noexcept { return size_; }
@@ -94,7 +94,7 @@ template <class F> class generator_source {
 public:
     using item = typename std::remove_cvref_t<result>::value_type;
 
-    explicit generator_source(F& f) noexcept : f_(f) {}
+    explicit generator_source(F& body) noexcept : f_(body) {}
 
     std::uint64_t size() const noexcept { return (std::numeric_limits<std::uint64_t>::max)(); }
     bool is_at_end() const noexcept { return false; }

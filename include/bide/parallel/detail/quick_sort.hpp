@@ -44,9 +44,8 @@ division<It> partition_less(It begin, It end, Compare& less, const Divide& divid
     if constexpr (sorts_branchless<It>) {
         // By value: what is stored during the partition does not change the copy.
         parts = divide(begin + 1, end,
-                       [&less, pivot = std::iter_value_t<It>(*begin)](auto&& e) mutable -> bool {
-                           return less(e, pivot);
-                       });
+                       [&less, pivot = std::iter_value_t<It>(*begin)](
+                           auto&& element) mutable -> bool { return less(element, pivot); });
     } else {
         parts = divide(begin + 1, end, [&](auto&& e) -> bool {
             return less(std::forward<decltype(e)>(e), *begin);
@@ -63,9 +62,8 @@ It partition_equal(It begin, It end, Compare& less, const Divide& divide) {
     It middle{};
     if constexpr (sorts_branchless<It>) {
         middle = divide(begin + 1, end,
-                        [&less, pivot = std::iter_value_t<It>(*begin)](auto&& e) mutable -> bool {
-                            return !less(pivot, e);
-                        })
+                        [&less, pivot = std::iter_value_t<It>(*begin)](
+                            auto&& element) mutable -> bool { return !less(pivot, element); })
                      .middle;
     } else {
         middle = divide(begin + 1, end, [&](auto&& e) -> bool {

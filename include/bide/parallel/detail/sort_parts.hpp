@@ -215,10 +215,10 @@ template <class It, class Compare> void sort_three(It a, It b, It c, Compare& le
 // Sorts by swaps only.
 template <class It, class Compare> void heap_sort(It begin, It end, Compare& less) {
     using difference = std::iter_difference_t<It>;
-    const auto sink = [&](difference at, difference size) {
-        while (at < size / 2) { // or else it has no children
+    const auto sink = [&](difference at, difference among) {
+        while (at < among / 2) { // or else it has no children
             difference child = 2 * at + 1;
-            if (child + 1 < size && less(begin[child], begin[child + 1])) {
+            if (child + 1 < among && less(begin[child], begin[child + 1])) {
                 ++child;
             }
             if (!less(begin[at], begin[child])) {

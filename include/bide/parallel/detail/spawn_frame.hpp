@@ -334,7 +334,7 @@ template <class Platform> auto basic_spawn_state<Platform>::lane_beside() -> lan
 
 template <class Platform> void basic_spawn_state<Platform>::push_beside(spawned& j) {
     struct held {
-        explicit held(typename Platform::template atomic<std::uint32_t>& w) noexcept : word(w) {
+        explicit held(typename Platform::template atomic<std::uint32_t>& of) noexcept : word(of) {
             lock::acquire(word);
         }
         ~held() { lock::release_plain(word); }

@@ -23,8 +23,8 @@ template <class Platform, class F> class spawned_function final : public basic_s
 
 public:
     template <class From>
-    spawned_function(basic_spawn_state<Platform>& in, std::size_t own_alignment, From&& f)
-        : base(in, &call_and_destroy, own_alignment), call_(std::forward<From>(f)) {}
+    spawned_function(basic_spawn_state<Platform>& in, std::size_t own_alignment, From&& from)
+        : base(in, &call_and_destroy, own_alignment), call_(std::forward<From>(from)) {}
     ~spawned_function() {} // the function is destroyed before
 
     static constexpr bool fits_into_cell() noexcept {

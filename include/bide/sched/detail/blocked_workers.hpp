@@ -27,9 +27,9 @@ public:
     using worker = basic_worker<Platform>;
     using thread_role = basic_thread_role<Platform>;
 
-    basic_blocked_workers(basic_pool_owner<Platform>& owner, basic_work_queues<Platform>& queues,
+    basic_blocked_workers(basic_pool_owner<Platform>& of, basic_work_queues<Platform>& queues,
                           basic_maintenance<Platform>& maintenance) noexcept
-        : owner_(owner), queues_(queues), maintenance_(maintenance) {}
+        : owner_(of), queues_(queues), maintenance_(maintenance) {}
     basic_blocked_workers(const basic_blocked_workers&) = delete;
     basic_blocked_workers& operator=(const basic_blocked_workers&) = delete;
 
@@ -39,13 +39,14 @@ public:
 
     // If a worker is blocked and no worker sleeps, makes another thread run a blocked one.
     void replace_blocked() noexcept {
-        take_over([this, none = false](worker& w) mutable noexcept { return replace(w, none); });
+        take_over(
+            [this, none = false](worker& other) mutable noexcept { return replace(other, none); });
     }
 
     // The same for a thread that will run the worker itself. Returns nullptr if there is no need.
     worker* take_blocked() noexcept {
-        return take_over([this](worker& w) noexcept {
-            return w.ownership.transfer([this]() noexcept {
+        return take_over([this](worker& other) noexcept {
+            return other.ownership.transfer([this]() noexcept {
                 queues_.idle().add_blocked(-1);
                 return true;
             });

@@ -72,10 +72,11 @@ template <class Platform> class basic_scoped_lane {
 
 public:
     // `kept`: the thread belongs to the pool and is in no fork-join.
-    basic_scoped_lane(basic_pool<Platform>& pool, bool kept) noexcept
-        : pool_(pool), kept_(kept), lane_(kept ? pool.thread_lane() : pool.take_lane()) {
+    basic_scoped_lane(basic_pool<Platform>& its_pool, bool kept) noexcept
+        : pool_(its_pool), kept_(kept),
+          lane_(kept ? its_pool.thread_lane() : its_pool.take_lane()) {
         if (lane_ != nullptr) {
-            lane_->set_outside(pool.current_worker() == nullptr);
+            lane_->set_outside(its_pool.current_worker() == nullptr);
         }
     }
     basic_scoped_lane(const basic_scoped_lane&) = delete;

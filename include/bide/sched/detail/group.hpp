@@ -74,7 +74,7 @@ public:
     // The end of the children, or of all members, which waiters wait for.
     class end {
     public:
-        end(basic_group& g, bool of_all) noexcept : group_(g), of_all_(of_all) {}
+        end(basic_group& of, bool of_all) noexcept : group_(of), of_all_(of_all) {}
         end(const end&) = delete;
         end& operator=(const end&) = delete;
 
@@ -342,8 +342,8 @@ template <class Platform> void basic_group<Platform>::cancel_own_members() noexc
     const cancel_reason why = reason_;
     while (member* const m = members_.first()) {
         unlink(*m);
-        list::template visit_unlocked<lock>(lock_, m->task_,
-                                            [why](header& task) noexcept { task.cancel(why); });
+        list::template visit_unlocked<lock>(
+            lock_, m->task_, [why](header& its_task) noexcept { its_task.cancel(why); });
     }
     leave(false);
 }

@@ -31,9 +31,9 @@ using group_member = basic_group_member<native_platform>;
 // A child of a task_group, or its body: the group gets the exception. The value is dropped.
 class group_task : public task_header {
 public:
-    group_task(task_home& home, bool kept, group& g) noexcept
-        : task_header(home, kept), member_(g, *this) {
-        set_tag(g.tag());
+    group_task(task_home& home, bool kept, group& of) noexcept
+        : task_header(home, kept), member_(of, *this) {
+        set_tag(of.tag());
     }
 
     group_member& member() noexcept { return member_; }

@@ -24,7 +24,8 @@ class basic_group_member : public basic_task_links<Platform, basic_group_member<
     using header = basic_task_header<Platform>;
 
 public:
-    basic_group_member(basic_group<Platform>& g, header& task) noexcept : group_(g), task_(task) {}
+    basic_group_member(basic_group<Platform>& of, header& its_task) noexcept
+        : group_(of), task_(its_task) {}
     basic_group_member(const basic_group_member&) = delete;
     basic_group_member& operator=(const basic_group_member&) = delete;
 

@@ -50,8 +50,8 @@ public:
     // Returns the executor for what is posted when no worker is left.
     using get_executor = executor_ref (*)();
 
-    basic_lifecycle(Pool& pool, get_executor fallback) noexcept
-        : pool_(pool), fallback_executor_(fallback) {}
+    basic_lifecycle(Pool& its_pool, get_executor fallback) noexcept
+        : pool_(its_pool), fallback_executor_(fallback) {}
     basic_lifecycle(const basic_lifecycle&) = delete;
     basic_lifecycle& operator=(const basic_lifecycle&) = delete;
 
@@ -85,7 +85,7 @@ public:
     // Enqueues a new task. Refuses it if the scheduler is closing. push(r, w) enqueues; `w` is the worker
     // of the calling thread, or nullptr.
     void start(header& t) noexcept {
-        start(t, [this](runnable& r, worker* w) noexcept { push(r, w); });
+        start(t, [this](runnable& one, worker* here) noexcept { push(one, here); });
     }
     template <class Push> void start(header& t, Push&& push) noexcept;
 
@@ -116,7 +116,7 @@ public:
 
     // Enqueues `r`. Any thread. For push() see start().
     void post(runnable& r) noexcept {
-        post(r, [this](runnable& one, worker* w) noexcept { push(one, w); });
+        post(r, [this](runnable& one, worker* here) noexcept { push(one, here); });
     }
     template <class Push> void post(runnable& r, Push&& push) noexcept;
 
@@ -282,7 +282,7 @@ template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::clos
         w.tasks.close();
     }
     for (worker& w : pool_.workers()) {
-        w.tasks.for_each([](header& t) { t.cancel(cancel_reason::shutdown); });
+        w.tasks.for_each([](header& its_task) { its_task.cancel(cancel_reason::shutdown); });
     }
     pool_.wake_any();
 }

@@ -29,14 +29,14 @@ public:
     using lifecycle = basic_lifecycle<Platform, pool_type>;
     using worker = typename pool_type::worker;
 
-    basic_queue_home(Home& core, pool_type& pool, lifecycle& life) noexcept
-        : pool_(pool), core_(core), life_(life) {}
+    basic_queue_home(Home& core, pool_type& its_pool, lifecycle& life) noexcept
+        : pool_(its_pool), core_(core), life_(life) {}
     basic_queue_home(const basic_queue_home&) = delete;
     basic_queue_home& operator=(const basic_queue_home&) = delete;
 
     // See basic_lifecycle.
     void start(basic_task_header<Platform>& t) noexcept final {
-        life_.start(t, [this](runnable& r, worker*) noexcept { push(r); });
+        life_.start(t, [this](runnable& one, worker*) noexcept { push(one); });
     }
     void post(runnable& r) noexcept final {
         life_.post(r, [this](runnable& one, worker*) noexcept { push(one); });
@@ -71,9 +71,9 @@ class basic_priority_home final : public basic_queue_home<Platform, Home> {
     using base = basic_queue_home<Platform, Home>;
 
 public:
-    basic_priority_home(Home& core, typename base::pool_type& pool, typename base::lifecycle& life,
-                        task_priority which) noexcept
-        : base(core, pool, life), class_(which) {}
+    basic_priority_home(Home& core, typename base::pool_type& its_pool,
+                        typename base::lifecycle& life, task_priority which) noexcept
+        : base(core, its_pool, life), class_(which) {}
 
 private:
     void push(runnable& r) noexcept override { this->pool_.push(class_, r); }
@@ -88,9 +88,9 @@ class basic_pinned_home final : public basic_queue_home<Platform, Home> {
     using pool_type = typename base::pool_type;
 
 public:
-    basic_pinned_home(Home& core, pool_type& pool, typename base::lifecycle& life,
+    basic_pinned_home(Home& core, pool_type& its_pool, typename base::lifecycle& life,
                       typename pool_type::worker& of) noexcept
-        : base(core, pool, life), worker_(of) {}
+        : base(core, its_pool, life), worker_(of) {}
 
     bool is_here() const noexcept override {
         return pool_type::thread_role::here().pinned == &worker_.pinned;

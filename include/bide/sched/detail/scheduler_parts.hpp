@@ -68,7 +68,7 @@ public:
 
 protected:
     // `of` is what the threads find as their scheduler. `fallback` as in basic_lifecycle.
-    basic_scheduler_parts(scheduler* of, scheduler_options& wanted, const pool_options& pool,
+    basic_scheduler_parts(scheduler* of, scheduler_options& wanted, const pool_options& how,
                           typename lifecycle::get_executor fallback);
     // Requires: end() has returned true, and the derived class has called end_external_calls().
     ~basic_scheduler_parts() = default;
@@ -159,9 +159,9 @@ private:
 
 template <class Platform, class Home, class Thread>
 basic_scheduler_parts<Platform, Home, Thread>::basic_scheduler_parts(
-    scheduler* of, scheduler_options& wanted, const pool_options& pool,
+    scheduler* of, scheduler_options& wanted, const pool_options& how,
     typename lifecycle::get_executor fallback)
-    : scheduler_(of), pool_(*this, pool), threads_(of, pool_, wanted),
+    : scheduler_(of), pool_(*this, how), threads_(of, pool_, wanted),
       high_(*this, pool_, life_, task_priority::high),
       low_(*this, pool_, life_, task_priority::low), life_(pool_, fallback) {
     for (worker& w : pool_.workers()) {

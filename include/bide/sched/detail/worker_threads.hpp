@@ -51,7 +51,7 @@ class basic_worker_threads {
 
 public:
     // Moves the callbacks out of `wanted`. `of` is the scheduler that its threads find as theirs.
-    basic_worker_threads(scheduler* of, Pool& pool, scheduler_options& wanted);
+    basic_worker_threads(scheduler* of, Pool& its_pool, scheduler_options& wanted);
     basic_worker_threads(const basic_worker_threads&) = delete;
     basic_worker_threads& operator=(const basic_worker_threads&) = delete;
 
@@ -165,9 +165,9 @@ private:
 using worker_threads = basic_worker_threads<native_platform>;
 
 template <class Platform, class Pool, class Thread>
-basic_worker_threads<Platform, Pool, Thread>::basic_worker_threads(scheduler* of, Pool& pool,
+basic_worker_threads<Platform, Pool, Thread>::basic_worker_threads(scheduler* of, Pool& its_pool,
                                                                    scheduler_options& wanted)
-    : scheduler_(of), pool_(pool), name_(wanted.name), stack_size_(wanted.stack_size),
+    : scheduler_(of), pool_(its_pool), name_(wanted.name), stack_size_(wanted.stack_size),
       pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
       on_stop_(std::move(wanted.on_worker_stop)),
       blocking_(pool,

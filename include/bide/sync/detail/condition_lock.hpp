@@ -81,14 +81,16 @@ public:
     using node = basic_waiter<Platform>;
     using wake_list = basic_wake_list<Platform>;
 
-    template <class Lock> explicit condition_lock(const Lock& lock) noexcept {
-        auto& queue = condition_access::queue_of(*lock.mutex());
+    template <class Lock> explicit condition_lock(const Lock& of) noexcept {
+        auto& queue = condition_access::queue_of(*of.mutex());
         using queue_type = std::remove_reference_t<decltype(queue)>;
         queue_ = &queue;
-        amount_ = condition_access::amount(lock);
-        link_ = [](void* to, node& w) noexcept { return static_cast<queue_type*>(to)->link(w); };
-        cancel_ = [](void* from, node& w) noexcept {
-            return static_cast<queue_type*>(from)->cancel(w, wait_status::destroyed);
+        amount_ = condition_access::amount(of);
+        link_ = [](void* to, node& one) noexcept {
+            return static_cast<queue_type*>(to)->link(one);
+        };
+        cancel_ = [](void* from, node& one) noexcept {
+            return static_cast<queue_type*>(from)->cancel(one, wait_status::destroyed);
         };
     }
 

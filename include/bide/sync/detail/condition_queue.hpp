@@ -44,7 +44,7 @@ public:
     // What a node carries: the lock of its wait, and how the wait ended. Lies beside the node.
     class place {
     public:
-        explicit place(const condition_lock<Platform>& lock) noexcept : lock_(lock) {}
+        explicit place(const condition_lock<Platform>& of) noexcept : lock_(of) {}
         // Requires: the wait has not begun.
         place(place&& other) noexcept : lock_(other.lock_) {}
 

@@ -25,8 +25,8 @@ template <class Key, class Platform> class key_shard;
 template <class Key, class Platform> struct key_entry {
     template <class T> using var = typename Platform::template var<T>;
 
-    key_entry(key_shard<Key, Platform>& in, std::size_t hashed, const Key& k)
-        : shard(in), hash(hashed), key(k) {}
+    key_entry(key_shard<Key, Platform>& in, std::size_t hashed, const Key& its_key)
+        : shard(in), hash(hashed), key(its_key) {}
 
     key_shard<Key, Platform>& shard;
     const std::size_t hash;

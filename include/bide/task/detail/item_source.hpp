@@ -158,7 +158,7 @@ private:
 
 // One call of next().
 struct pull {
-    explicit pull(exhaustion& e) noexcept : of(e) {}
+    explicit pull(exhaustion& whose) noexcept : of(whose) {}
     pull(const pull&) = delete;
     pull& operator=(const pull&) = delete;
     ~pull() {

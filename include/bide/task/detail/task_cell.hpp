@@ -157,9 +157,8 @@ public:
     // Passes `args` to the constructor of End.
     // Throws: what a callable throws.
     template <class... Args>
-    coroutine_cell(task_home& home, bool kept, S&& source, Args&... args)
-        : End(home, kept, args...) {
-        const auto labels = body_.open(std::move(source));
+    coroutine_cell(task_home& home, bool kept, S&& what, Args&... args) : End(home, kept, args...) {
+        const auto labels = body_.open(std::move(what));
         this->set_name(labels.name);
         if (labels.tag != 0) { // else that of End
             this->set_tag(labels.tag);
@@ -192,8 +191,8 @@ using joined_coroutine_cell = coroutine_cell<S, joined_task<task_value_t<S>>>;
 // A task that runs a function, on a worker, or, if the function blocks, on a thread for that.
 template <class F, class T> class function_cell final : public joined_task<T>, public recycled {
 public:
-    function_cell(task_home& home, F&& f, bool blocks, bool kept) : joined_task<T>(home, kept) {
-        std::construct_at(std::addressof(function_), std::move(f));
+    function_cell(task_home& home, F&& what, bool blocks, bool kept) : joined_task<T>(home, kept) {
+        std::construct_at(std::addressof(function_), std::move(what));
         if (blocks) {
             this->to_run().run = waker(&run_apart, this);
         }

@@ -55,9 +55,9 @@ public:
     };
 
     // Requires: is_valid(n, period).
-    basic_token_count(std::int64_t start, std::int64_t n, std::int64_t period,
+    basic_token_count(std::int64_t start, std::int64_t amount, std::int64_t period,
                       std::int64_t burst) noexcept
-        : basic_token_count(start, reduced(n, period), burst) {}
+        : basic_token_count(start, reduced(amount, period), burst) {}
 
     // At most one token comes in a nanosecond, and a product of both numbers fits.
     static constexpr bool is_valid(std::int64_t n, std::int64_t period) noexcept {

@@ -171,7 +171,7 @@ public:
     // Requires: all children were added.
     class wait_for_children {
     public:
-        explicit wait_for_children(basic_when_state& f) noexcept : state_(f) {}
+        explicit wait_for_children(basic_when_state& whose) noexcept : state_(whose) {}
         wait_for_children(const wait_for_children&) = delete;
         wait_for_children& operator=(const wait_for_children&) = delete;
 

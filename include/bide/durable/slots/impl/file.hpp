@@ -25,10 +25,10 @@
 namespace bide::inline BIDE_ABI {
 
 struct file_slot_operations::state {
-    state(std::string name, const file_slot_options& options, bool is_synced)
+    state(std::string its_name, const file_slot_options& options, bool is_synced)
         : has_marks(!options.any_filesystem), descriptor(options.descriptor),
-          path(detail::absolute_path(std::move(name))), store(path, settings(options, is_synced)),
-          marks(path + ".lock", options.mode) {}
+          path(detail::absolute_path(std::move(its_name))),
+          store(path, settings(options, is_synced)), marks(path + ".lock", options.mode) {}
 
     static detail::file_settings settings(const file_slot_options& options,
                                           bool is_synced) noexcept {

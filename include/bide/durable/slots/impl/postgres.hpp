@@ -46,9 +46,9 @@ struct postgres_core {
     postgres_access access;
     std::error_code invalid{};
 
-    postgres_core(std::string conninfo, std::string of, postgres_slot_options o,
+    postgres_core(std::string conninfo, std::string of, postgres_slot_options chosen,
                   link::key::purpose what_for)
-        : options(std::move(o)), key(std::move(of)),
+        : options(std::move(chosen)), key(std::move(of)),
           access({std::move(conninfo), what_for, postgres_name_of(options.table, options.schema),
                   options.create_table,
                   std::clamp(options.retry_time, std::chrono::milliseconds(1),

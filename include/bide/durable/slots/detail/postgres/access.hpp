@@ -49,8 +49,8 @@ public:
         std::string told_key; // the key whose changes are notified; empty: none is
     };
 
-    explicit postgres_access(settings s)
-        : postgres_access(postgres_target_of(s.conninfo), std::move(s)) {}
+    explicit postgres_access(settings chosen)
+        : postgres_access(postgres_target_of(chosen.conninfo), std::move(chosen)) {}
 
     const settings& of() const noexcept { return of_; }
     std::string environment() const { return link_.of().environment; }
@@ -132,8 +132,8 @@ private:
     static constexpr int max_tries = 10; // of a transaction that the server rolls back
     static constexpr std::chrono::milliseconds row_wait{100};
 
-    postgres_access(postgres_target target, settings&& s)
-        : of_(std::move(s)), target_(std::move(target)),
+    postgres_access(postgres_target target, settings&& chosen)
+        : of_(std::move(chosen)), target_(std::move(target)),
           link_({of_.conninfo, target_.environment, of_.what_for}),
           table_({of_.conninfo, target_.environment, of_.name.schema, of_.name.table}) {}
 

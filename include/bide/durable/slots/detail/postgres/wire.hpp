@@ -51,8 +51,8 @@ using postgres_result = std::unique_ptr<PGresult, postgres_free>;
 // A 64-bit integer in network byte order.
 class postgres_int8 {
 public:
-    explicit postgres_int8(std::int64_t value) noexcept {
-        auto rest = static_cast<std::uint64_t>(value);
+    explicit postgres_int8(std::int64_t number) noexcept {
+        auto rest = static_cast<std::uint64_t>(number);
         for (std::size_t i = 8; i-- > 0; rest >>= 8) {
             bytes_[i] = static_cast<char>(static_cast<unsigned char>(rest & 0xff));
         }

@@ -106,7 +106,7 @@ public:
 
     private:
         friend class connection_pool;
-        turn(connection_pool* pool, entry* of) noexcept : pool_(pool), entry_(of) {}
+        turn(connection_pool* its_pool, entry* of) noexcept : pool_(its_pool), entry_(of) {}
         connection_pool* pool_ = nullptr;
         entry* entry_ = nullptr;
     };
@@ -202,7 +202,7 @@ private:
 
     // Called by the lease monitor when it is time to tidy() the pool.
     struct tidier final : monitor_client {
-        explicit tidier(connection_pool* pool) : of(pool) {}
+        explicit tidier(connection_pool* whose) : of(whose) {}
         void happened() noexcept override {
             const std::lock_guard held(lock);
             if (of != nullptr) {
@@ -223,7 +223,7 @@ private:
     }
     std::size_t count_open() const noexcept {
         return static_cast<std::size_t>(
-            std::count_if(entries_.begin(), entries_.end(), [](auto& e) { return e.is_open; }));
+            std::count_if(entries_.begin(), entries_.end(), [](auto& one) { return one.is_open; }));
     }
     void use(entry& e) noexcept {
         e.is_used = true;
@@ -239,7 +239,7 @@ private:
     // Whether more than one connection is open: close_idle() has something to close, now or later.
     bool has_spare() const noexcept {
         return std::count_if(entries_.begin(), entries_.end(),
-                             [](const entry& e) { return e.is_open || is_suspect(e); }) > 1;
+                             [](const entry& one) { return one.is_open || is_suspect(one); }) > 1;
     }
 
     // The semaphore has at most as many permits as there are entries, so the casts lose nothing.
@@ -252,7 +252,9 @@ private:
     // else the first suspect one; else the first of all. The caller's permit guarantees that there
     // is one.
     auto pick(bool& is_other_open) -> entry& {
-        const auto rank = [](const entry& e) { return e.is_open ? 2 : is_suspect(e) ? 1 : 0; };
+        const auto rank = [](const entry& one) {
+            return one.is_open ? 2 : is_suspect(one) ? 1 : 0;
+        };
         const std::lock_guard held(lock_);
         entry* found = nullptr;
         for (entry& each : entries_) {

@@ -178,9 +178,9 @@ private:
     auto heard() noexcept {
         return [this](std::string_view channel) {
             for (const std::weak_ptr<subscription>& each : all_) {
-                const std::shared_ptr<subscription> it = each.lock();
-                if (it != nullptr && it->channel == channel) {
-                    it->changed.signal();
+                const std::shared_ptr<subscription> living = each.lock();
+                if (living != nullptr && living->channel == channel) {
+                    living->changed.signal();
                 }
             }
         };
@@ -199,8 +199,8 @@ private:
         std::erase_if(all_, [](const auto& each) { return each.expired(); });
         std::erase_if(channels_, [this](const std::string& channel) {
             const bool is_wanted = std::any_of(all_.begin(), all_.end(), [&](const auto& each) {
-                const std::shared_ptr<subscription> it = each.lock();
-                return it != nullptr && it->channel == channel;
+                const std::shared_ptr<subscription> living = each.lock();
+                return living != nullptr && living->channel == channel;
             });
             if (!is_wanted && connection_.is_open()) {
                 connection_.unsubscribe(channel);

@@ -38,8 +38,8 @@ public:
         bool is_synced = true;
     };
 
-    explicit sqlite_connection(settings s)
-        : settings_(std::move(s)), texts_{"main.\"" + settings_.options.table + '"'},
+    explicit sqlite_connection(settings chosen)
+        : settings_(std::move(chosen)), texts_{"main.\"" + settings_.options.table + '"'},
           retry_time_(settings_.options.retry_time),
           detector_(settings_.options.table, settings_.key, settings_.is_synced) {}
     ~sqlite_connection() override {
