@@ -170,7 +170,7 @@ basic_worker_threads<Platform, Pool, Thread>::basic_worker_threads(scheduler* of
     : scheduler_(of), pool_(its_pool), name_(wanted.name), stack_size_(wanted.stack_size),
       pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
       on_stop_(std::move(wanted.on_worker_stop)),
-      blocking_(pool,
+      blocking_(its_pool,
                 {wanted.max_blocking_threads, wanted.blocking_keep_alive, name_, stack_size_}) {
     for (worker& w : pool_.workers()) {
         threads_.emplace_back(*this, w);
