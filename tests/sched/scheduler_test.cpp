@@ -325,6 +325,65 @@ task<> take_turns(int turns, std::atomic<int>& had_all, const std::atomic<bool>&
     }
 }
 
+// Tasks that yield until the first one has had `most` turns. No worker gets more than `ahead` turns
+// ahead of another one, whichever of their threads has a processor.
+class even_workers {
+public:
+    static constexpr long ahead = 256;
+
+    even_workers(scheduler& s, std::size_t tasks, long most)
+        : s_(s), most_(most), of_worker_(s.concurrency()), of_task_(tasks) {}
+
+    // All tasks begin on one worker, but for one on each other worker.
+    void run() {
+        std::vector<join_handle<>> all;
+        std::atomic<std::size_t> held{0};
+        while (all.size() + 1 < of_worker_.size()) {
+            all.push_back(s_.spawn([this, mine = all.size(), &held]() -> task<> {
+                ++held;
+                while (!begun_) {
+                    std::this_thread::yield();
+                }
+                co_await take_turns(mine);
+            }));
+        }
+        while (held != all.size()) {
+            std::this_thread::yield();
+        }
+        s_.spawn([&] {
+              while (all.size() != of_task_.size()) {
+                  all.push_back(s_.spawn(take_turns(all.size())));
+              }
+              begun_ = true;
+          }).join();
+        test::join_all(all);
+    }
+    long fewest() const { return *std::min_element(of_task_.begin(), of_task_.end()); }
+
+private:
+    task<> take_turns(std::size_t mine) {
+        while (!over_) {
+            const long turn = ++of_worker_[s_.this_worker().value()];
+            for (const auto& other : of_worker_) {
+                while (turn > other + ahead && !over_) {
+                    std::this_thread::yield();
+                }
+            }
+            if (++of_task_[mine] == most_) {
+                over_ = true;
+            }
+            co_await yield();
+        }
+    }
+
+    scheduler& s_;
+    const long most_;
+    std::vector<std::atomic<long>> of_worker_;
+    std::vector<std::atomic<long>> of_task_;
+    std::atomic<bool> begun_{false};
+    std::atomic<bool> over_{false};
+};
+
 task<> hit(semaphore& mine, semaphore& other, const std::atomic<bool>& over) {
     while (!over) {
         auto permit = co_await mine.async_acquire();
@@ -371,6 +430,20 @@ TEST_CASE("scheduler: all of very many tasks that yield for ever get their turns
     all_get_their_turn(s);
     over = true;
     test::join_all(tasks);
+}
+
+TEST_CASE("scheduler: of tasks that yield, none runs more than twice as often as another one",
+          "[promise.yield-turns]") {
+    const auto [workers, tasks] =
+        GENERATE(table<unsigned, std::size_t>({{2, 3}, {2, 64}, {3, 7}, {8, 64}}));
+    CAPTURE(workers, tasks);
+    const long before =
+        128 * workers + even_workers::ahead; // turns of a worker that has not looked at all
+    const long most = 5 * before;
+    scheduler s(with(workers, false));
+    even_workers all(s, tasks, most);
+    all.run();
+    CHECK(2 * all.fewest() >= most - before);
 }
 
 TEST_CASE("scheduler: two tasks that always wake each other starve no other task",

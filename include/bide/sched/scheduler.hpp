@@ -50,6 +50,13 @@ class group_entry;
 /// The steps of one task happen one after the other, on one thread at a time, but not always on the
 /// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().
 ///
+/// Tasks that yield take turns, in the order of the queue of their worker. In 128 turns at most, a
+/// worker compares its queue with that of one other worker, of each in turn. If the other queue is
+/// longer by more than a quarter and one task, it takes half of the difference. So if the workers have
+/// equally many turns, a task that yields again and again has at least half as many turns as any other
+/// one, less 128 for each worker. A worker whose thread gets no processor has no turns. Without
+/// scheduler_options::enable_stealing there is no such bound.
+///
 /// After fork() the child process has the memory of the scheduler but none of its threads. The
 /// child may destroy the scheduler: the destructor does nothing, and its memory leaks. The child
 /// must not use that scheduler in any other way. It may construct new schedulers, and shared()

@@ -40,11 +40,7 @@ BIDE_NOINLINE runnable* basic_work_queues<Platform>::take_in_turn(worker& w) noe
     if (runnable* const r = classes_.take_in_turn(w.turns, w.mine)) {
         return r;
     }
-    if (!std::exchange(w.injector_is_due, false)) {
-        return nullptr;
-    }
-    runnable* const injected = take_injected(w);
-    return injected != nullptr ? injected : balance(w);
+    return std::exchange(w.injector_is_due, false) ? take_due(w) : nullptr;
 }
 
 template <class Platform> runnable* basic_work_queues<Platform>::next(worker& w) noexcept {

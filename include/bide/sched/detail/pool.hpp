@@ -7,7 +7,7 @@
 //
 // A worker looks for its next job in this order:
 //
-//   at intervals      timers that are due, the driver, and one job from the injector, or half of what
+//   at intervals      timers that are due, the driver, and one job from the injector, and half of what
 //                     another worker has more (global_queue_interval in worker.hpp)
 //   high, low, pinned jobs, in their turns, if there ever was one (class_queues.hpp)
 //   its LIFO slot     the job that became runnable last, at most three times in a row
@@ -279,8 +279,7 @@ template <class Platform> runnable* basic_pool<Platform>::check_shared_work(work
         w.injector_is_due = true;
         return nullptr;
     }
-    runnable* const injected = queues_.take_injected(w);
-    return injected != nullptr ? injected : queues_.balance(w);
+    return queues_.take_due(w);
 }
 
 // ---- Searching and sleeping

@@ -105,8 +105,11 @@ public:
     // whether jobs were left there. Without a watcher, also takes from other workers' LIFO slots.
     runnable* steal(worker& w, unsigned& taken, bool& left) noexcept;
 
-    // If another worker, chosen at random, has many more jobs in its ring, takes half of the
-    // difference, as steal() does. So the jobs of all busy workers get their turns equally often.
+    // What a busy worker takes at intervals: one job from the injector, and what balance() takes.
+    runnable* take_due(worker& w) noexcept;
+    // Looks at the ring of one other worker, of each in turn. If many more jobs are there, takes half of
+    // the difference, as steal() does. So the jobs of all busy workers get their turns equally often:
+    // see scheduler.hpp.
     runnable* balance(worker& w) noexcept;
 
     // Takes the oldest arm of a fork-join, which is then run as `w.arm`. `left` says whether arms

@@ -45,11 +45,24 @@ runnable* basic_work_queues<Platform>::steal(worker& w, unsigned& taken, bool& l
     return nullptr;
 }
 
+template <class Platform> runnable* basic_work_queues<Platform>::take_due(worker& w) noexcept {
+    runnable* const injected = take_injected(w);
+    runnable* const stolen = balance(w);
+    if (injected != nullptr && stolen != nullptr) {
+        push_ring(w, *stolen);
+    }
+    return injected != nullptr ? injected : stolen;
+}
+
 template <class Platform> runnable* basic_work_queues<Platform>::balance(worker& w) noexcept {
-    worker& other = workers_[static_cast<std::size_t>(w.next_random() % workers_.size())];
+    if (!steals_) {
+        return nullptr;
+    }
+    w.looked_at = (w.looked_at + 1) % static_cast<unsigned>(workers_.size());
+    worker& other = workers_[w.looked_at];
     const unsigned mine = w.ring.size();
     const unsigned theirs = other.ring.size();
-    if (!steals_ || theirs < mine + mine / 4 + w.ring.initial_capacity / 2) {
+    if (theirs < mine + mine / 4 + 2) {
         return nullptr;
     }
     unsigned taken = 0;

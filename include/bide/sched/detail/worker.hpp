@@ -332,6 +332,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     global_queue_interval global_interval;
     unsigned lifo_streak = 0; // tasks that it ran from the LIFO slot in a row
     std::uint64_t random;
+    unsigned looked_at = index;      // the last worker with which it has compared its ring
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the watcher
     runnable* yielded = nullptr;     // goes behind what is queued
