@@ -286,6 +286,7 @@ TEST_CASE("blocking_pool: the greatest limit is none, also if it is raised") {
     job a;
     CHECK(accepts(pool, a));
     pool.lower_limit();
+    pool.finish();
 }
 
 TEST_CASE("blocking_pool: try_run() takes a runnable only if a thread can run it at once") {
@@ -498,6 +499,7 @@ TEST_CASE("blocking_pool: a thread that was refused is started by a later post o
     CHECK(jobs[3].has_started());
     CHECK(pool.queued() == 0);
     jobs.open();
+    pool.finish();
 }
 
 #if defined(__linux__)
