@@ -113,6 +113,33 @@ void wait_inside_and_stop() {
     stopper.join();
 }
 
+// The thread that has made the loop waits outside of a run, and runs the loop.
+void joins() {
+    scene s;
+    waits_inside outer(s.loop);
+    model::thread ender([&] {
+        s.loop.push(s.a);
+        outer.end();
+    });
+    MODEL_REQUIRE(s.loop.is_own());
+    outer.run.wake();
+    MODEL_REQUIRE(outer.is_over());
+    ender.join();
+    s.run_until(1);
+}
+
+// The same, until another thread runs it.
+void gives_way() {
+    scene s;
+    waits_inside outer(s.loop);
+    s.loop.push(s.a);
+    model::thread runner([&] { s.run_until(1); });
+    outer.run.wake(); // no thread calls outer.end()
+    runner.join();
+    MODEL_REQUIRE(s.ran == 1);
+    MODEL_REQUIRE(!s.loop.is_own());
+}
+
 // ---- With a lifecycle
 
 class home final : public header::home_type {
@@ -230,6 +257,12 @@ TEST_CASE("run_loop: a job that waits inside of the loop is woken, and no push i
     model::check("a wait inside, and its end", wait_inside);
     model::check("a wait inside, spurious returns", {.spurious = 1}, wait_inside);
     model::check("a wait inside, its end, and a stop", wait_inside_and_stop);
+}
+
+TEST_CASE("run_loop: a thread that waits outside of a run gives way to one that runs the loop",
+          "[promise.run-loop-groups]") {
+    model::check("a wait outside of a run", joins);
+    model::check("a wait outside of a run, and a run", gives_way);
 }
 
 TEST_CASE("run_loop: with its lifecycle, no task and no post is lost at the end",

@@ -1,3 +1,4 @@
+#include <bide/sched/join_set.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/stream/buffered.hpp>
@@ -201,4 +202,68 @@ TEST_CASE_METHOD(on_loop, "run_loop: merge() and buffered() run their streams an
     CHECK(loop.run_until(buffered(10)) == 81);
     CHECK(loop.run_until(buffered(3)) == 4); // the generator blocks at its end
     CHECK(loop.tasks() == 0);
+}
+
+TEST_CASE_METHOD(
+    on_loop, "run_loop: a group, a set or a stream that ends outside of a run runs its own loop",
+    "[promise.run-loop-groups]") {
+    int sum = 0;
+    event go;
+    const auto waits = [&]() -> task<> { sum += co_await after(go, 100); };
+    {
+        task_group group(loop); // no thread has run the loop
+        group.spawn(waits);
+        loop.spawn(set(go)).detach();
+    }
+    CHECK(sum == 100);
+    {
+        join_set<int> set(loop);
+        set.spawn(after(go, 1));
+        loop.poll();
+        set.spawn(after(go, 1));
+    }
+    {
+        auto all = bide::merge(loop, count(0, 5), count(10, 15));
+        CHECK(loop.run_until([&]() -> task<bool> {
+            const auto item = co_await all.async_recv();
+            co_return item.has_value();
+        }()));
+    }
+    task_group group(loop);
+    go.reset();
+    group.spawn(waits);
+    std::thread sets([&] {
+        while (!is_asleep(loop)) {
+            std::this_thread::yield();
+        }
+        go.set();
+    });
+    group.join();
+    sets.join();
+    CHECK(sum == 200);
+    CHECK(loop.tasks() == 0);
+}
+
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: a thread that waits for a group gives way to one that runs the loop",
+                 "[promise.run-loop-groups]") {
+    event go;
+    std::thread::id ran_on;
+    task_group group(loop);
+    group.spawn([&]() -> task<> {
+        co_await go.async_wait();
+        ran_on = std::this_thread::get_id();
+    });
+    std::thread runs([&] {
+        while (!is_asleep(loop)) { // in join()
+            std::this_thread::yield();
+        }
+        loop.poll(); // takes it over
+        go.set();
+        loop.run();
+    });
+    const auto runner = runs.get_id();
+    group.join();
+    runs.join();
+    CHECK(ran_on == runner);
 }

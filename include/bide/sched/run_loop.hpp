@@ -120,7 +120,7 @@ public:
         const auto wake = [](void* self) noexcept {
             static_cast<run_loop_core*>(self)->loop_.wake_any();
         };
-        return is_here() ? waker(wake, this) : waker();
+        return is_here() || loop_.is_own() ? waker(wake, this) : waker();
     }
     void run_tasks(const basic_waiter<platform>& w) noexcept override {
         loop_.run_inside([&w]() noexcept { return w.is_complete(); });
@@ -151,7 +151,8 @@ private:
 /// with one thread. One thread at a time runs it. Other threads may spawn and post at any time.
 ///
 /// Its tasks are those of a scheduler: they wait in the same operations, are cancelled in the same
-/// way, and run in the order in which they became runnable. None of them runs between two calls. A
+/// way, and run in the order in which they became runnable. None of them runs between two calls, except
+/// while the thread blocks until the end of a group, a set or a stream of the loop (task_group.hpp). A
 /// task that blocks its thread blocks the loop. What blocks outside of bide belongs to
 /// scheduler::spawn_blocking().
 ///

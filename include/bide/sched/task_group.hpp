@@ -85,8 +85,9 @@ public:
     /// Blocks: until all children have ended. To avoid blocking, await async_join() before, or use
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
     /// that is one more than scheduler_options::max_blocking_threads. If it runs the run_loop of the
-    /// group, it runs other tasks of the loop meanwhile, inside of this call. If no thread runs the
-    /// loop, the children do not end.
+    /// group, or has run it last, or has made it and no thread has run it, it runs the tasks of the loop
+    /// meanwhile, inside of this call, until another thread runs the loop. On another thread, the
+    /// children do not end while no thread runs the loop.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 

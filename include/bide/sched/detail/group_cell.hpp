@@ -71,11 +71,18 @@ inline void block_until(group::end& until, task_home& home) noexcept {
     }
     if (const waker here = home.waker_of_caller()) {
         basic_waiter<native_platform> w(1, here);
-        if (until.enqueue(w) == wait_status::waiting) {
-            home.run_tasks(w);
+        if (until.enqueue(w) != wait_status::waiting) {
+            return;
         }
-        return;
-    }
+        home.run_tasks(w);
+        if (w.is_complete()) {
+            return;
+        }
+        if (!until.cancel(w, wait_status::timed_out)) {
+            w.await_outcome();
+            return;
+        }
+    } // another thread runs them
     scheduler* const here = scheduler::current();
     worker_threads* const threads = here != nullptr ? &group_entry::core(*here).threads() : nullptr;
     if (threads == nullptr) {

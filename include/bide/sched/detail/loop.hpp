@@ -12,13 +12,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer_queue.hpp>
+#include <bide/sched/detail/loop_runner.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/injector.hpp>
@@ -60,12 +60,18 @@ public:
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept;
 
     // The same, called by a job of the loop, which waits: runs other jobs until is_over() returns true.
-    // The thread that makes it true calls wake_any() afterwards. stop_run() does not end it.
+    // The thread that makes it true calls wake_any() afterwards. stop_run() does not end it. If the
+    // thread does not run the loop, begins to, and returns as soon as another thread wants to run it.
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
-        turn mine(*this, true);
+        const bool joins = !runs_here();
+        if (joins && !runner_.join()) {
+            return;
+        }
+        turn mine(*this, joins);
         enqueue_forked(); // the job does not take them back while it waits
         begin_outer_waits();
-        run_jobs(deadline::never(), [&](bool) noexcept { return is_over(); }, mine.outer_host());
+        const auto ends = [&](bool) { return is_over() || (joins && runner_.is_wanted()); };
+        run_jobs(deadline::never(), ends, mine.outer_host());
     }
 
     // Makes run() return: the call that is under way, or the next one. Any thread.
@@ -77,13 +83,12 @@ public:
     }
 
     // Snapshots. Any thread.
-    bool is_running() const noexcept {
-        // Order: relaxed; the value may be old when the caller reads it.
-        return is_running_.load(std::memory_order_relaxed);
-    }
+    bool is_running() const noexcept { return runner_.is_running(); }
     bool is_asleep() const noexcept { return sleeper_.is_asleep(); }
 
     bool runs_here() const noexcept { return running_here() == this; }
+    // Returns true if the calling thread runs the loop, or has run it last.
+    bool is_own() const noexcept { return runner_.is_own(); }
     std::int64_t next_timer_ns() const noexcept { return timers_.next_ns(); }
 
     // ---- For basic_lifecycle
@@ -192,7 +197,7 @@ private:
     global_queue_interval interval_;
     worker worker_; // any thread reads its counters
     // Any thread uses these:
-    typename Platform::template atomic<bool> is_running_{false};
+    basic_loop_runner<Platform> runner_;
     typename Platform::template atomic<bool> stopped_{false};
     basic_timer_queue<Platform> timers_;
     alignas(cache_line_pair) basic_injector<Platform> posted_;
@@ -201,14 +206,10 @@ private:
 
 template <class Platform> class basic_loop<Platform>::turn {
 public:
-    // `inside`: the thread runs the loop already, and one of its jobs waits.
-    explicit turn(basic_loop& of, bool inside = false) noexcept
-        : loop_(of), inside_(inside), local_(worker_local<Platform>::get()),
+    // If not `begins`, the thread runs the loop already, and one of its jobs waits.
+    explicit turn(basic_loop& of, bool begins) noexcept
+        : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
           resumed_(Platform::template local<resume_state>()) {
-        // Order: relaxed; it finds misuse. The calls of different threads happen one after the other.
-        if (!inside && of.is_running_.exchange(true, std::memory_order_relaxed)) {
-            fatal("a run_loop must not be run by two threads, nor by one of its own tasks");
-        }
         wake_scope<Platform>::hand_over_pending(); // this thread resumes them too late
         outer_local_ = std::exchange(local_, {});
         outer_resumed_ = std::exchange(resumed_, {});
@@ -221,9 +222,8 @@ public:
         running_here() = outer_loop_;
         resumed_ = outer_resumed_;
         local_ = outer_local_;
-        if (!inside_) {
-            // Order: relaxed; as above.
-            loop_.is_running_.store(false, std::memory_order_relaxed);
+        if (begins_) {
+            loop_.runner_.leave();
         }
     }
 
@@ -232,7 +232,7 @@ public:
 
 private:
     basic_loop& loop_;
-    const bool inside_;
+    const bool begins_;
     worker_local<Platform>& local_;
     resume_state& resumed_;
     worker_local<Platform> outer_local_;
@@ -243,7 +243,8 @@ private:
 template <class Platform>
 template <class IsOver>
 std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over, bool may_stop) noexcept {
-    turn mine(*this);
+    runner_.enter(runs_here(), [this]() noexcept { wake_any(); });
+    turn mine(*this, true);
     const auto ends = [&](bool idle) noexcept {
         return (!idle && may_stop && take_stop()) || is_over(idle);
     };

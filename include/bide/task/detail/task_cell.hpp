@@ -88,7 +88,7 @@ public:
     // If the calling thread is the only one that runs tasks of this home, it must not sleep until one
     // of them has ended: it runs them meanwhile. Then waker_of_caller() returns the waker that ends
     // its sleep; otherwise an empty one. run_tasks() runs other tasks until `w`, which has that waker,
-    // is complete.
+    // is complete, or until another thread runs them.
     virtual waker waker_of_caller() noexcept { return {}; }
     virtual void run_tasks(const basic_waiter<native_platform>&) noexcept {}
 
