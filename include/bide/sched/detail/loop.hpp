@@ -54,8 +54,7 @@ public:
     // Runs jobs on the calling thread, until is_over(idle) returns true, stop_run() was called, or the
     // deadline has passed. `idle` says that there is nothing to run now; otherwise the call comes
     // before the next job. Sleeps while there is nothing to run. Returns the number of jobs. If not
-    // `may_stop`, leaves a stop to the next call.
-    // Terminates with a message if the loop is running already.
+    // `may_stop`, leaves a stop to the next call. Terminates if the loop is running already.
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept;
 
