@@ -1,4 +1,5 @@
 #include <bide/channel/channel.hpp>
+#include <bide/sched/run_loop.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
@@ -627,6 +628,23 @@ TEST_CASE("when_any: returns the value and the index of the first child that end
         tasks.push_back(i == 33 ? slow(i) : stuck());
     }
     CHECK(run(when_any(std::move(tasks))) == std::pair<std::size_t, int>(33, 33));
+}
+
+TEST_CASE("when_any: where one thread runs the children, the first one that is ready wins",
+          "[promise.when-any-first]") {
+    const auto winner = []() -> task<std::size_t> {
+        const auto two = co_await when_any(number(1), number(2));
+        const auto four = co_await when_any(stuck(), number(1), number(2), number(3));
+        co_return 10 * two.index() + four.index();
+    };
+    scheduler s(workers(1));
+    bide::run_loop loop;
+    for (int i = 0; i < 10; ++i) { // whatever the worker has run before
+        CHECK(sync_wait(s, winner()) == 1);
+        CHECK(s.spawn(winner(), {.priority = bide::task_priority::high}).join() == 1);
+        CHECK(loop.run_until(winner()) == 1);
+        CHECK(sync_wait(winner()) == 1);
+    }
 }
 
 TEST_CASE("when_any: throws the error of the first child to end") {

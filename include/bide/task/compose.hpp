@@ -259,6 +259,9 @@ task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
 ///
 /// The other children are cancelled, and the await continues when they have ended. A child that has
 /// not started by then never starts. The outcomes of the other children are dropped.
+///
+/// The children start in argument order. So where one thread runs them all, as on a run_loop or on a
+/// scheduler with one worker, the first child that need not wait wins. On more workers any of those wins.
 /// Throws: the exception of the first child to end; std::bad_alloc; what the move of a value
 /// throws; stopped_error, as when_all().
 /// Cancellation: cancels all children, and waits for them.

@@ -49,6 +49,10 @@ public:
     // The same for a task that did not ask for it: its budget is spent.
     virtual void yield_spent(runnable& r) noexcept { yield(r); }
 
+    // Posts `r` to executor(). What was posted in this way before runs first, unless another worker
+    // takes it.
+    virtual void post_in_order(runnable& r) noexcept { executor().post(r); }
+
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
     // another one runs first, moves what was forked here to `chain`. The chain forks it again. After
     // several pauses, queues what was forked first, and sets chain.pauses to 0.

@@ -294,6 +294,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
 
     // The host of the task that the owner runs.
     void yield(runnable& r) noexcept override { pool.yield(*this, r, nullptr); }
+    void post_in_order(runnable& r) noexcept override { pool.queues().push_ring(*this, r); }
     void pause(paused_chain& chain) noexcept override { pool.yield(*this, chain, &chain); }
     void fork(run_list& list) noexcept override { pool.fork(*this, list); }
     bool take_back(runnable& r) noexcept override { return children.take_back(r); }

@@ -321,8 +321,10 @@ std::coroutine_handle<> basic_when_state<Platform>::start(std::coroutine_handle<
         // On this thread, the children start when all of them are queued.
         const wake_scope<Platform> together;
         const executor_ref queue = home();
+        auto* const host = local::get().host;
+        const bool in_order = host != nullptr && host->executor() == queue;
         for (child* c = first_; c != nullptr; c = c->next_child_) {
-            queue.post(c->to_run());
+            in_order ? host->post_in_order(c->to_run()) : queue.post(c->to_run());
         }
     }
     return count_parent_down(1);
