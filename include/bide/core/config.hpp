@@ -15,6 +15,10 @@
 /// BIDE_DEADLOCK_CHECK      user or CMake Defined: waits and holders of locks are noted, and deadlocks
 ///                                        reported (core/deadlock_check.hpp). Files of one program
 ///                                        must agree on it; the inline namespace depends on it.
+/// BIDE_SHARED              here          The type, function or object is the same one in all shared
+///                                        objects of a process, also in one that is compiled with
+///                                        hidden visibility. State of the process has this mark,
+///                                        and so have the types that name it.
 /// BIDE_NOINLINE            here          The function is never inlined.
 /// BIDE_INLINE              here          The function is always inlined.
 /// BIDE_COLD                here          The function is never inlined and rarely called.
@@ -88,6 +92,13 @@
 #define BIDE_ABI v0_noexcept
 #else
 #define BIDE_ABI v0_noexcept_trampoline
+#endif
+
+/// Gives a type, a function or an object the same address in all shared objects.
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(_WIN32)
+#define BIDE_SHARED [[gnu::visibility("default")]]
+#else
+#define BIDE_SHARED
 #endif
 
 /// Keeps a function out of line.

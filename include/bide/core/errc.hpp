@@ -31,7 +31,7 @@ enum class errc {
 
 namespace detail {
 
-class error_category_type final : public std::error_category {
+class BIDE_SHARED error_category_type final : public std::error_category {
 public:
     const char* name() const noexcept override { return "bide"; }
     std::string message(int code) const override {
@@ -58,7 +58,7 @@ public:
 } // namespace detail
 
 /// Returns the category of errc.
-inline const std::error_category& error_category() noexcept {
+BIDE_SHARED inline const std::error_category& error_category() noexcept {
     static constinit detail::never_destroyed<detail::error_category_type> category;
     return category.object;
 }
@@ -78,13 +78,13 @@ template <> struct std::is_error_code_enum<bide::errc> : std::true_type {};
 namespace bide::inline BIDE_ABI {
 
 /// Is thrown if a primitive is closed. Its code is errc::closed.
-class closed_error : public std::system_error {
+class BIDE_SHARED closed_error : public std::system_error {
 public:
     using std::system_error::system_error;
 };
 
 /// Is thrown if a stop was requested. Its code is errc::stopped.
-class stopped_error : public std::system_error {
+class BIDE_SHARED stopped_error : public std::system_error {
 public:
     using std::system_error::system_error;
 };

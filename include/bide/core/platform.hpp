@@ -70,7 +70,7 @@ namespace detail {
 
 // Takes the place of the clock, of chance and of sleep on a thread that simulates (test/scheduler.hpp),
 // so that a run can be repeated.
-class simulated_machine {
+class BIDE_SHARED simulated_machine {
 public:
     // Returns the steady time in nanoseconds.
     virtual std::int64_t now() noexcept = 0;
@@ -119,7 +119,7 @@ private:
 } // namespace detail
 
 /// Runs on the machine itself; Futex is the system's wait on an address. For the members see above.
-template <class Futex> struct basic_native_platform {
+template <class Futex> struct BIDE_SHARED basic_native_platform {
     /// Says that executions are run and not explored.
     static constexpr bool model = false;
     /// Counts the reads of a held lock before its waiter sleeps.
@@ -221,7 +221,7 @@ template <class Futex> struct basic_native_platform {
 };
 
 /// Is the platform of all aliases for users.
-struct native_platform : basic_native_platform<detail::os_futex> {};
+struct BIDE_SHARED native_platform : basic_native_platform<detail::os_futex> {};
 
 } // namespace bide::inline BIDE_ABI
 

@@ -118,7 +118,7 @@ struct transfer_loop;
 class waker_turn;
 
 // The state of one thread that resumes coroutines.
-struct resume_state {
+struct BIDE_SHARED resume_state {
     resumption_list* list = nullptr; // the list of the open scope, if one is open
     executor_ref worker;             // this thread is a worker of that executor
     transfer_loop* loop = nullptr;   // see transfer()

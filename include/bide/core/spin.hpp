@@ -24,7 +24,7 @@
 namespace bide::inline BIDE_ABI {
 
 /// Spins, with a budget that is learned for the process and a history of each thread.
-template <class Platform> class basic_spin {
+template <class Platform> class BIDE_SHARED basic_spin {
 public:
     /// Calls `done()` until it returns true or the budget is spent. The budget is at least
     /// `least_ns` nanoseconds, even if the thread's last spins failed: for a change that is likely to

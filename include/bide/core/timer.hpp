@@ -55,7 +55,7 @@ namespace bide::inline BIDE_ABI {
 
 /// Fires timers and runs runnables on its own threads.
 /// Thread safety: any thread calls any function, except run().
-template <class Platform> class basic_timer_service {
+template <class Platform> class BIDE_SHARED basic_timer_service {
 public:
     /// Makes a service without threads.
     constexpr basic_timer_service() noexcept

@@ -29,7 +29,7 @@ template <class Platform> class wakers_later;
 /// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel later
 /// waiters of the list, or destroy their coroutines. That takes them out of the list.
 /// Requires: the caller of publish() holds no lock.
-template <class Platform> class basic_wake_list {
+template <class Platform> class BIDE_SHARED basic_wake_list {
 public:
     /// Is the node type.
     using waiter = basic_waiter<Platform>;

@@ -38,7 +38,7 @@ enum class durable_errc {
 
 namespace detail {
 
-class durable_category_type final : public std::error_category {
+class BIDE_SHARED durable_category_type final : public std::error_category {
 public:
     const char* name() const noexcept override { return "bide.durable"; }
     std::string message(int code) const override {
@@ -68,7 +68,7 @@ public:
 } // namespace detail
 
 /// Returns the category of durable_errc.
-inline const std::error_category& durable_category() noexcept {
+BIDE_SHARED inline const std::error_category& durable_category() noexcept {
     static constinit detail::never_destroyed<detail::durable_category_type> category;
     return category.object;
 }

@@ -49,7 +49,7 @@ namespace bide::inline BIDE_ABI {
 
 /// A pool of threads for blocking work. `Thread` is the type of thread that it starts:
 /// detail::os_thread, or a model's.
-template <class Platform, class Thread = detail::os_thread> class basic_blocking_pool {
+template <class Platform, class Thread = detail::os_thread> class BIDE_SHARED basic_blocking_pool {
 public:
     /// The limits and the name of a pool.
     struct options {

@@ -65,7 +65,7 @@ class group_entry;
 ///
 /// A task may call exit(), unless its scheduler is a static object: exit() would run the destructor
 /// of the scheduler on one of its own workers. Any task may call quick_exit().
-class scheduler : public task_runner {
+class BIDE_SHARED scheduler : public task_runner {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
 public:

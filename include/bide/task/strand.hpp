@@ -35,7 +35,7 @@ namespace bide::inline BIDE_ABI {
 /// A task runs on the strand from schedule() until it next waits, or completely by run(). While it
 /// waits, other tasks of the strand run.
 /// Thread safety: any thread may call any member concurrently, except the destructor.
-class strand : public detail::executor_users {
+class BIDE_SHARED strand : public detail::executor_users {
 public:
     /// Makes a strand over `where`.
     /// Requires: `where` outlives the strand, and runs what is posted to it.

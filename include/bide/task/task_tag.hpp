@@ -59,7 +59,7 @@ private:
 
 namespace detail {
 
-inline constinit basic_tag_table<native_platform> all_tags;
+BIDE_SHARED inline constinit basic_tag_table<native_platform> all_tags;
 
 // Tags are bytes in core/.
 struct tag_access {

@@ -66,7 +66,7 @@ struct simulation_report {
 };
 
 /// Says that a run cannot go on. what() has the reason, the seed, the step, and the tasks that are left.
-class simulation_error : public std::runtime_error {
+class BIDE_SHARED simulation_error : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };

@@ -19,7 +19,7 @@ namespace detail {
 
 // A thread or a task. A thread has an odd number, and no other thread ever has it. A task has its
 // address, and its notes are removed when it ends.
-class actor {
+class BIDE_SHARED actor {
 public:
     actor() noexcept = default; // a coroutine that is part of no task
     explicit actor(const basic_task_context<native_platform>* of) noexcept

@@ -21,7 +21,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct linux_futex {
+struct BIDE_SHARED linux_futex {
     // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
     template <class Atomic, class Word>
     static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {

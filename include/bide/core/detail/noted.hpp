@@ -93,7 +93,7 @@ inline std::ptrdiff_t amount_of_operation(const void* operation) noexcept {
 }
 
 // The task whose coroutine collects the outcome of its wait, on this thread.
-struct collecting {
+struct BIDE_SHARED collecting {
     actor who;
     static actor& here() noexcept { return native_platform::local<collecting>().who; }
 

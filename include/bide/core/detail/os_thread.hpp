@@ -52,7 +52,7 @@ private:
 #endif
 };
 
-class os_thread {
+class BIDE_SHARED os_thread {
 public:
     using function = void (*)(void*) noexcept;
 

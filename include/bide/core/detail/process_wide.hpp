@@ -22,7 +22,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class T, class Platform> class process_wide {
+template <class T, class Platform> class BIDE_SHARED process_wide {
 public:
     // Returns the T of this process. If there is none, calls make(), which returns a T made by new.
     // Returns nullptr if make() does, or if there is no memory to prepare for fork().

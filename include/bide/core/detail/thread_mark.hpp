@@ -8,7 +8,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct thread_mark_place {
+struct BIDE_SHARED thread_mark_place {
     char unused;
 };
 

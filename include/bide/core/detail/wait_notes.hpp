@@ -43,7 +43,7 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // All notes of the program. Its functions say at which step of a wait or a lock they are called.
-class wait_notes {
+class BIDE_SHARED wait_notes {
 public:
     enum class mode : unsigned char { exclusive, shared };
 

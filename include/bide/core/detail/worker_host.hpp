@@ -103,7 +103,7 @@ template <class Platform> class basic_task_context;
 template <class Platform> class basic_ready_queue;
 
 // The state of one thread that runs tasks.
-template <class Platform> struct worker_local {
+template <class Platform> struct BIDE_SHARED worker_local {
     static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
 
     basic_worker_host<Platform>* host = nullptr;     // set while the thread runs a task

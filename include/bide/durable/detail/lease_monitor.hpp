@@ -61,7 +61,7 @@ public:
     virtual void happened() noexcept = 0;
 };
 
-class lease_monitor {
+class BIDE_SHARED lease_monitor {
 public:
     // Returns the monitor of this process. It is never destroyed.
     // Throws: std::system_error, std::bad_alloc.

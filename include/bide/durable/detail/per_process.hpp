@@ -25,7 +25,7 @@ namespace detail {
 
 // Distinguishes a process from its parents by an address. To read the address is cheaper than
 // getpid(2), which is a system call.
-struct process_token {
+struct BIDE_SHARED process_token {
     // Returns nullptr if there is no memory.
     static const process_token* here() noexcept {
         return process_wide<process_token, native_platform>::get(

@@ -34,7 +34,7 @@ namespace detail {
 // the ticket keeps that mark open until it is known to hold nothing: it was released, or a renewal
 // found it lost, by any lock object of this process. If a ticket is never used again, its mark
 // stays open until the process ends.
-class bound_tickets {
+class BIDE_SHARED bound_tickets {
 public:
     // Keeps the mark open for the ticket. An empty nonce stands for a ticket that is released in a
     // transaction of the caller, whose outcome is not known here: the mark stays open until the

@@ -299,7 +299,7 @@ inline task<void> renewer::run_task(std::shared_ptr<renewer> self) {
 // The renewers of this process, by the name of their store: locks that share a store share one
 // renewer and its thread. An entry is removed with its last lock. A child of fork() has a table of
 // its own.
-class renewers {
+class BIDE_SHARED renewers {
 public:
     // Throws: std::bad_alloc.
     static std::shared_ptr<renewer> of(const std::string& store) {

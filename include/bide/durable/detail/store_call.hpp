@@ -55,7 +55,7 @@ namespace detail {
 // At most 256 calls run at once. A further call waits for a free thread, in order of arrival. So
 // 256 calls that hang delay the calls to every other store, until each of their callers gives up at
 // the end of its own time.
-class store_threads {
+class BIDE_SHARED store_threads {
 public:
     static constexpr unsigned most = 256;
     static constexpr std::chrono::milliseconds keep_alive{5'000}; // how long an idle thread stays

@@ -109,7 +109,7 @@ public:
 
 /// Returns the category of PostgreSQL's errors. Conditions such as std::errc::permission_denied,
 /// timed_out or no_space_on_device compare equal to the codes that mean the same.
-inline const std::error_category& postgres_category() noexcept {
+BIDE_SHARED inline const std::error_category& postgres_category() noexcept {
     static constinit bide::detail::never_destroyed<detail::postgres_category_type> category;
     return category.object;
 }

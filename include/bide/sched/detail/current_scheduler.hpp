@@ -12,7 +12,7 @@ namespace detail {
 // The scheduler of the calling thread: in a fork-join, that of the fork-join, else the one that
 // started the thread. It is also set in callbacks, and on threads of a scheduler that own no
 // worker.
-template <class Platform> struct basic_current_scheduler {
+template <class Platform> struct BIDE_SHARED basic_current_scheduler {
     scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
     bool leaving = false;                           // the thread is in on_worker_stop
     bool is_substitute = false;                     // a thread for blocking tasks runs a worker

@@ -41,7 +41,7 @@ template <class Platform> class basic_pool;
 template <class Platform> class basic_spawn_frame; // parallel/detail/spawn_frame.hpp
 
 // One for each thread, in near thread-local storage (core/platform.hpp).
-template <class Platform> struct basic_fork_context {
+template <class Platform> struct BIDE_SHARED basic_fork_context {
     const void* scheduler_id = nullptr;           // set while the thread is in a fork-join
     basic_fork_lane<Platform>* lane = nullptr;    // of the fork-join; outside of one, the thread's
     basic_spawn_frame<Platform>* frame = nullptr; // the innermost scope that spawns on this lane

@@ -34,7 +34,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform> class basic_loop final : public basic_worker_host<Platform> {
+template <class Platform> class BIDE_SHARED basic_loop final : public basic_worker_host<Platform> {
 public:
     // What basic_lifecycle counts, and the tasks that have waited.
     struct worker {

@@ -58,7 +58,7 @@ template <class Platform> struct basic_worker;
 
 // The pool of the calling thread, and the worker that the thread owns. `worker` is nullptr on a
 // thread of the pool that owns no worker, such as a thread for blocking tasks.
-template <class Platform> struct basic_thread_role {
+template <class Platform> struct BIDE_SHARED basic_thread_role {
     basic_pool<Platform>* pool = nullptr;
     basic_worker<Platform>* worker = nullptr;
     basic_thread_queue<Platform>* pinned =

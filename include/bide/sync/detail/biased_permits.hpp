@@ -62,10 +62,10 @@ namespace detail {
 
 // The number of the calling thread, from 1 on, in the order in which threads first read. A coroutine
 // uses the reference only before its next suspension point.
-struct reader_number {
+struct BIDE_SHARED reader_number {
     std::uint32_t value = 0; // 0: not assigned
 };
-template <class Platform> struct reader_numbers {
+template <class Platform> struct BIDE_SHARED reader_numbers {
     static std::uint32_t of_this_thread() noexcept {
         reader_number& mine = Platform::template near_local<reader_number>();
         if (mine.value == 0 && !Platform::model) { // in a model, the test assigns it

@@ -160,7 +160,7 @@ private:
 };
 
 template <class Platform, bool Recycles = BIDE_RECYCLE_FRAMES != 0 && !Platform::model>
-class basic_frame_memory {
+class BIDE_SHARED basic_frame_memory {
 public:
     static constexpr std::size_t most_kept = std::size_t{8} << 20;
 

@@ -40,7 +40,7 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // A call of a producer by next(), on the stack of the caller.
-class generator_call {
+class BIDE_SHARED generator_call {
 public:
     static constexpr unsigned most_calls = 8;
 

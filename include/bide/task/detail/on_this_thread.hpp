@@ -12,7 +12,7 @@ namespace detail {
 
 // An executor that resumes on the calling thread, as a releaser resumes a waiter without executor
 // (core/resume.hpp).
-template <class Platform> class on_this_thread {
+template <class Platform> class BIDE_SHARED on_this_thread {
 public:
     void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
 

@@ -16,7 +16,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform, std::size_t Size = 255> class basic_tag_table {
+template <class Platform, std::size_t Size = 255> class BIDE_SHARED basic_tag_table {
 public:
     constexpr basic_tag_table() noexcept = default;
     basic_tag_table(const basic_tag_table&) = delete;

@@ -27,7 +27,7 @@ namespace detail {
 template <class Platform> class basic_group;
 
 // The groups (sched/detail/group.hpp) that a thread cancels, one after the other.
-template <class Platform> struct cancel_round {
+template <class Platform> struct BIDE_SHARED cancel_round {
     basic_group<Platform>* first = nullptr;
     basic_group<Platform>* last = nullptr;
 

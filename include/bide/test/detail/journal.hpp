@@ -28,7 +28,7 @@ inline std::string_view last_lines(std::string_view text, int lines) noexcept {
 
 // The text of a run, a line for each decision. It has no address and no measured time, so it is the same
 // for the same run. If there is no memory for it, terminates.
-class journal {
+class BIDE_SHARED journal {
 public:
     // Adds a line of texts and numbers.
     template <class... Parts> void line(const Parts&... parts) noexcept {

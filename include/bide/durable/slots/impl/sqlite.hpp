@@ -87,7 +87,7 @@ public:
 
 // The one category of the process. It is always inline: a file of the program that defines
 // BIDE_DURABLE_HEADER_ONLY has it in common with a file that does not.
-inline const std::error_category& only_sqlite_category() noexcept {
+BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
     static constinit bide::detail::never_destroyed<sqlite_category_type> category;
     return category.object;
 }

@@ -66,7 +66,7 @@ public:
         }
     }
 };
-inline const std::error_category& curl_category() noexcept {
+BIDE_SHARED inline const std::error_category& curl_category() noexcept {
     static constinit bide::detail::never_destroyed<curl_category_type> category;
     return category.object;
 }

@@ -43,7 +43,7 @@ namespace detail {
 // The unused inotify instances of this process. A child of fork() must neither use nor close its
 // parent's instances: it may have closed them, and may have opened another file with that number.
 // There is no lock here, because a child could find it locked forever.
-class inotify_pool {
+class BIDE_SHARED inotify_pool {
 public:
     // Returns an instance, or -1 if there is none.
     static int take() noexcept {

@@ -32,7 +32,7 @@ namespace detail {
 inline constexpr std::size_t most_call_connections = 8;
 
 // The key of a connection_pool. Calls and renewals have connections of their own.
-template <class Target> struct connection_key {
+template <class Target> struct BIDE_SHARED connection_key {
     Target target;
     bool is_for_renewals = false;
 
@@ -47,7 +47,7 @@ template <class Target> struct connection_key {
 //   using key = ...;            ordered; objects with equal keys are interchangeable
 //   explicit T(const key&);     runs with the table locked: it must not block or connect
 //   void leave() noexcept;      in a child of fork(): called instead of the destructor
-template <class T> class shared_in_process {
+template <class T> class BIDE_SHARED shared_in_process {
 public:
     using key = typename T::key;
 

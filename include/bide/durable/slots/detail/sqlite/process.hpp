@@ -26,7 +26,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class sqlite_process {
+class BIDE_SHARED sqlite_process {
 public:
     // A connection, open or not. It is in the list from construction to destruction.
     class member {
