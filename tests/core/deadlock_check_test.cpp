@@ -97,6 +97,20 @@ task<> lock_two(mutex& first, mutex& next, std::atomic<int>& have, bool& got_bot
     got_both = true;
 }
 
+// Returns what a dump says that a task of a loop waits for which awaits `of`.
+template <class Op> std::string what_for(bide::run_loop& loop, Op of) {
+    const auto await = [](Op op) -> task<> {
+        static_cast<void>(co_await std::move(op).as_result());
+    };
+    auto waits = loop.spawn(await(std::move(of)).named("this"));
+    loop.poll();
+    std::string text = dumped();
+    waits.cancel();
+    loop.poll();
+    text = text.substr(text.find("task 'this' waits for ") + 22);
+    return text.substr(0, text.find_first_of(",0"));
+}
+
 } // namespace
 
 TEST_CASE("deadlock_check: a dump lists the waits, and the holders of locks") {
@@ -170,6 +184,12 @@ TEST_CASE("deadlock_check: threads that wait for each other are reported, once",
     bide::adaptive_mutex e{"e"};
     lock_in_a_ring<bide::adaptive_mutex>({&d, &e}, of_others);
     CHECK(test::contains(of_others.text(), " waits for adaptive_mutex 'd', held by "));
+
+    const reports of_biased;
+    bide::biased_shared_mutex f;
+    bide::biased_shared_mutex g;
+    lock_in_a_ring<bide::biased_shared_mutex>({&f, &g}, of_biased);
+    CHECK(count(of_biased.text(), " waits for biased_shared_mutex 0x") == 2);
 }
 
 TEST_CASE("deadlock_check: tasks that wait for each other are reported",
@@ -278,6 +298,100 @@ TEST_CASE("deadlock_check: a condition variable gives the mutex back to its hold
     until.set();
     std::move(one).join();
     others.join();
+    CHECK(told.count() == 0);
+}
+
+TEST_CASE("deadlock_check: a waiter of a condition waits for its lock, too",
+          "[promise.deadlock-check]") {
+    for (const bool is_task : {false, true}) {
+        const reports told;
+        mutex outer{"outer"};
+        mutex inner{"inner"};
+        bide::condition_variable changed;
+        std::stop_source never;
+        test::team threads(2, [&](int which) {
+            if (which == 0) {
+                static_cast<void>(is_dumped(" waits for condition_variable 0x"));
+                inner.lock();
+                outer.lock(); // closes the cycle, whatever ends the wait for the condition
+                outer.unlock();
+                changed.notify_one();
+                inner.unlock();
+            } else if (is_task) {
+                bide::sync_wait([](mutex& o, mutex& i, bide::condition_variable& c,
+                                   std::stop_token stop) -> task<> {
+                    auto held = co_await o.async_lock();
+                    static_cast<void>(held.release());
+                    auto lock = co_await i.async_lock();
+                    static_cast<void>(co_await c.async_wait(lock).with_stop(stop));
+                }(outer, inner, changed, never.get_token()));
+            } else {
+                outer.lock();
+                std::unique_lock lock(inner);
+                static_cast<void>(changed.wait(lock, never.get_token()));
+            }
+        });
+        REQUIRE(test::eventually([&] { return told.count() != 0; }));
+        REQUIRE(is_dumped(" waits for mutex 'outer', held by "));
+        CHECK(count(told.text(), " waits for condition_variable 0x") == 1);
+        CHECK(count(told.text(), " with mutex 'inner', held by thread ") == 1);
+        CHECK(count(told.text(), " waits for mutex 'outer', held by ") == 1);
+        outer.unlock();
+        threads.join();
+        CHECK(told.count() == 1);
+    }
+}
+
+TEST_CASE("deadlock_check: the predicate of a condition names no lock",
+          "[promise.deadlock-check]") {
+    struct gate { // a lambda that captures `this` begins with the address of the mutex
+        mutex m;
+        bide::condition_variable changed;
+        bool is_open = false;
+
+        task<> pass() {
+            auto lock = co_await m.async_lock();
+            const auto opened = [this] { return is_open; };
+            co_await changed.async_wait(lock, opened);
+        }
+    } of;
+    const reports told;
+    bide::scheduler s(test::workers(1));
+    auto passes = s.spawn(of.pass());
+    REQUIRE(is_dumped(" waits for condition_variable 0x"));
+    of.m.lock();
+    of.is_open = true;
+    of.changed.notify_one();
+    of.m.unlock();
+    std::move(passes).join();
+    CHECK(told.count() == 0);
+}
+
+TEST_CASE("deadlock_check: a wait for a condition that ends at once leaves one note of its lock") {
+    const reports told;
+    bide::shared_mutex m;
+    bide::condition_variable never;
+    std::shared_lock lock(m);
+    CHECK_FALSE(never.wait_for(lock, 0s));
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK_FALSE(never.wait(lock, stop.get_token()));
+    bide::sync_wait([](bide::condition_variable& c, std::shared_lock<bide::shared_mutex>& l,
+                       std::stop_token now) -> task<> {
+        static_cast<void>(co_await c.async_wait(l).with_stop(now).as_result());
+    }(never, lock, stop.get_token()));
+    lock.unlock();
+    test::rendezvous both(2);
+    test::team reads(1, [&](int) {
+        m.lock_shared();
+        both.meet();
+        static_cast<void>(is_dumped("bide: 1 waits"));
+        m.unlock_shared();
+    });
+    both.meet();
+    m.lock(); // not "again"
+    m.unlock();
+    reads.join();
     CHECK(told.count() == 0);
 }
 
@@ -420,11 +534,94 @@ TEST_CASE("deadlock_check: threads and tasks that lock in one order are never re
     CHECK(test::contains(dumped(), "bide: 0 waits"));
 }
 
+TEST_CASE("deadlock_check: each wait says by its type what it waits for") {
+    bide::run_loop loop;
+    bide::notify never;
+    bide::notify::listener next(never);
+    bide::latch closed(1);
+    bide::barrier<> phases(2);
+    const auto arrived = phases.arrive();
+    bide::once_flag once;
+    const auto turn = once.begin();
+    bide::once_cell<int> cell;
+    const auto its_turn = cell.begin();
+    bide::keyed_mutex<std::string> files;
+    const auto file = files.lock("a");
+    bide::object_pool<int> pool({.limit = 1}, [] { return 1; });
+    const auto lease = pool.acquire();
+    bide::biased_shared_mutex table("table");
+    table.lock();
+    bide::shared_mutex read;
+    read.lock_upgradable();
+    read.lock_shared();
+    CHECK(what_for(loop, never.async_wait()) == "notify ");
+    CHECK(what_for(loop, next.async_wait()) == "notify ");
+    CHECK(what_for(loop, closed.async_wait()) == "latch ");
+    CHECK(what_for(loop, phases.async_wait(arrived)) == "barrier ");
+    CHECK(what_for(loop, once.async_begin()) == "once_flag ");
+    CHECK(what_for(loop, cell.async_begin()) == "once_cell ");
+    CHECK(what_for(loop, files.async_lock("a")) == "key of keyed_mutex ");
+    CHECK(what_for(loop, pool.async_acquire()) == "object_pool ");
+    CHECK(what_for(loop, table.async_lock()) == "biased_shared_mutex 'table'");
+    CHECK(what_for(loop, table.async_lock_shared()) == "biased_shared_mutex 'table'");
+    CHECK(what_for(loop, read.async_upgrade()) == "shared_mutex ");
+
+    bide::unbounded_channel<int> empty;
+    bide::priority_channel<int> sorted(1);
+    bide::sliding_channel<int> latest(1);
+    auto [to, from] = bide::make_channel<int>(0);
+    auto [promise, future] = bide::oneshot<int>();
+    bide::watch<int> watched(0);
+    auto changes = watched.subscribe();
+    bide::broadcast<int> told(1);
+    auto hears = told.subscribe();
+    std::vector<int> out;
+    CHECK(what_for(loop, empty.async_recv()) == "unbounded_channel ");
+    CHECK(what_for(loop, sorted.async_recv()) == "priority_channel ");
+    CHECK(what_for(loop, latest.async_recv()) == "sliding_channel ");
+    CHECK(what_for(loop, from.async_recv_n(out, 2)) == "channel ");
+    CHECK(what_for(loop, to.async_send(1)) == "channel ");
+    CHECK(what_for(loop, future.async_recv()) == "oneshot ");
+    CHECK(what_for(loop, promise.async_closed()) == "oneshot ");
+    CHECK(what_for(loop, changes.async_changed()) == "watch or broadcast ");
+    CHECK(what_for(loop, hears.async_recv()) == "watch or broadcast ");
+    CHECK(what_for(loop, bide::async_select(bide::on_recv(empty))) == "a select");
+
+    const auto wait = [&]() -> task<> { co_await never.async_wait(); };
+    bide::task_group group(loop);
+    bide::join_set<void> set(loop);
+    set.spawn(wait());
+    group.spawn(wait());
+    auto ends = loop.spawn(wait().named("ends"));
+    CHECK(what_for(loop, bide::this_task::sleep_for(1h)) == "a time");
+    CHECK(what_for(loop, std::move(ends).async_join()) == "the end of task 'ends'");
+    CHECK(what_for(loop, group.async_join()) == "the end of a group ");
+    CHECK(what_for(loop, set.async_join_next()) == "join_set ");
+    never.notify_all();
+    loop.run();
+    test::team threads(2, [&](int i) {
+        if (i == 0) {
+            bide::notify::listener(never).wait();
+        } else {
+            static_cast<void>(bide::select(bide::on_recv(empty)));
+        }
+    });
+    CHECK(is_dumped("bide: 2 waits"));
+    CHECK(is_dumped(" waits for notify 0x"));
+    CHECK(is_dumped(" waits for a select, for "));
+    never.notify_all();
+    empty.close();
+    threads.join();
+    table.unlock();
+    read.unlock_shared();
+    read.unlock_upgradable();
+}
+
 #if BIDE_TESTS_CAN_DIE && BIDE_EXCEPTIONS
 
 TEST_CASE("deadlock_check: locking a mutex again terminates with its name") {
     CHECK(test::contains(test::dies([] {
-                             mutex m{"accounts"};
+                             static mutex m{"accounts"};
                              m.lock();
                              m.lock();
                          }),
@@ -441,6 +638,18 @@ TEST_CASE("deadlock_check: locking a mutex again terminates with its name") {
                              m.lock();
                          }),
                          "bide: shared_mutex 'table' is locked again by its holder, thread "));
+    CHECK(test::contains(test::dies([] {
+                             bide::biased_shared_mutex m;
+                             m.lock();
+                             m.lock();
+                         }),
+                         " is locked again by its holder, thread "));
+    CHECK(test::contains(test::dies([] {
+                             bide::biased_shared_mutex m;
+                             m.lock_shared();
+                             m.lock();
+                         }),
+                         " is locked again by its holder, thread "));
     CHECK(test::contains(test::dies([] {
                              mutex m{"accounts"};
                              auto twice = [](mutex& of) -> task<> {

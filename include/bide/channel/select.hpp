@@ -309,7 +309,7 @@ template <class... Cases> struct select_wait {
     using outcome = result<selected<Cases...>>;
 
     static constexpr bool stands_alone = true;
-
+    static constexpr const char* waited_for = "a select";
     wait_status try_now(frame& of) const noexcept {
         return of.try_all() ? wait_status::granted : wait_status::waiting;
     }

@@ -103,6 +103,7 @@ private:
     struct selecting {
         basic_selector& of;
         static constexpr bool stands_alone = true;
+        static constexpr const char* waited_for = "a select";
 
         wait_status try_now() const noexcept {
             return of.try_all() ? wait_status::granted : wait_status::waiting;

@@ -135,6 +135,7 @@ private:
     struct turn_queue { // the interface that thread_wait needs
         watch_state& of;
         const void* thread = this_thread();
+        const auto& primitive() const noexcept { return of; }
         wait_status enqueue(node& w) noexcept {
             w.carry(*this);
             return of.enqueue(w);

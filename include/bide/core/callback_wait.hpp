@@ -26,6 +26,7 @@
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/detail/wait_limits.hpp>
 #include <bide/core/platform.hpp>
@@ -182,6 +183,7 @@ bool basic_callback_wait<T, Platform>::begin(basic_async_op<U, Platform, Stops> 
     if (!ops_->enqueue(target_, node_)) {
         return false; // the waker may have destroyed *this
     }
+    BIDE_PROBE(wait_end, &node_, static_cast<int>(node_.outcome()));
     calls_ = false;
     return true;
 }
@@ -197,6 +199,7 @@ template <class T, class Platform> bool basic_callback_wait<T, Platform>::cancel
             ops_->on_cancel(target_);
         }
         node_.settle(wait_status::stopped);
+        BIDE_PROBE(wait_end, &node_, static_cast<int>(wait_status::stopped));
         return true;
     }
     end_call();
@@ -227,6 +230,7 @@ template <class T, class Platform> void basic_callback_wait<T, Platform>::give_b
 template <class T, class Platform>
 void basic_callback_wait<T, Platform>::on_complete(void* self) noexcept {
     auto& wait = *static_cast<basic_callback_wait*>(self);
+    BIDE_PROBE(wait_end, &wait.node_, static_cast<int>(wait.node_.outcome()));
     bool left = false;
     wait.left_ = &left;
     // Order: relaxed; a thread compares it with its own mark only.
@@ -246,6 +250,7 @@ template <class T, class Platform> void basic_callback_wait<T, Platform>::end_ca
     }
     if (node_.is_announced_here()) {
         node_.await_outcome();
+        BIDE_PROBE(wait_end, &node_, static_cast<int>(node_.outcome()));
         return;
     }
     // Order: relaxed; only this thread writes its own mark.

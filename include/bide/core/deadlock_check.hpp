@@ -7,23 +7,29 @@
 /// BIDE_DEADLOCK_CHECK.
 ///
 /// With the macro, each wait of a thread or a coroutine is noted: which thread or task waits, for which
-/// primitive, and since when. The holders of each mutex, adaptive_mutex and shared_mutex are noted, too.
-/// One lock guards the notes, so every wait and every lock of the program takes it, and allocates: this is
-/// for debug builds. All files of a program must agree on the macro; the linker refuses a mix that shares
-/// a primitive. Without the macro nothing is noted, and names are dropped.
+/// primitive, and since when. The holders of each mutex, adaptive_mutex, shared_mutex and
+/// biased_shared_mutex are noted, too. One lock guards the notes, so every wait and every lock of the
+/// program takes it, and allocates: this is for debug builds. All files of a program must agree on the
+/// macro; the linker refuses a mix that shares a primitive. Without the macro nothing is noted, and names
+/// are dropped.
 ///
 /// - A wait that closes a cycle of waits among threads and tasks is reported with the whole cycle, before
 ///   it begins. To lock a mutex again while holding it is a cycle of one. A wait with a time-out or a
 ///   stop token may end by itself, and so may the wait of a task with a deadline: a cycle with such a
 ///   wait is not reported. A task may also be cancelled by another one; a cycle with it is reported
 ///   nevertheless.
+/// - Each outcome of a wait for a condition_variable has the lock again. So from its beginning on, that
+///   wait is also one for the lock, whatever ends it: a cycle through that lock is reported.
 /// - By default the report is printed and the program terminates. See set_deadlock_handler().
 /// - The thread or task that locks a mutex is taken for its holder until it is unlocked. If the lock is
 ///   given to another thread or task, forget_holder() prevents a wrong report.
-/// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, and a lock
-///   that a select has taken. A cycle through such a lock is not found, nor one through a semaphore, a
-///   channel, a join, or a reader that waits behind a writer for other readers. Waits by callbacks are
-///   not noted.
+/// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, a lock that a
+///   select has taken, a key of a keyed_mutex, the turn of a once_flag. A cycle through such a lock is not
+///   found, nor one through a semaphore, a channel, a join, or a reader that waits behind a writer for
+///   other readers. Waits by callbacks are not noted.
+/// - A static object with a name is initialised at run time, so that the name is kept: it cannot be
+///   constinit. One without a name may be initialised at compile time. Then a dump shows its address, and
+///   only the kind of its queue.
 /// - A coroutine that is destroyed while a release on another thread resumes it terminates with a
 ///   message (core/async_op.hpp).
 //

@@ -43,7 +43,7 @@ template <class Q, class Platform> struct thread_wait {
         waiter& w = place.w;
         BIDE_PROBE_WAIT(queue, w);
         BIDE_CHECKED(const detail::noted_wait<Platform> noted(
-                         &w, {detail::primitive_of_queue(queue), amount, !end.is_never()});)
+                         &w, detail::subject_of_queue(queue, amount), !end.is_never());)
         if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }
@@ -63,7 +63,7 @@ template <class Q, class Platform> struct thread_wait {
         waiter& w = place.w;
         BIDE_PROBE_WAIT(queue, w);
         BIDE_CHECKED(const detail::noted_wait<Platform> noted(
-                         &w, {detail::primitive_of_queue(queue), amount, token.stop_possible()});)
+                         &w, detail::subject_of_queue(queue, amount), token.stop_possible());)
         // Runs on the thread that requests the stop; immediately if the stop was requested already.
         // The wait, and so the primitive, stays until it has returned: see the end of `callback`.
         auto end = [&queue, &w]() noexcept {

@@ -23,6 +23,8 @@
 ///     result<basic_permit<Platform>> collect(wait_status what) const;
 ///
 ///     // The rest is optional.
+///     // What is waited for, for dumps, reports and probes: the primitive, or a part of it.
+///     const basic_semaphore& primitive() const noexcept;
 ///     // Undoes an outcome that no caller collects. Without it, the outcome is collected and its
 ///     // result is destroyed.
 ///     void give_back(wait_status what) const noexcept;
@@ -53,6 +55,8 @@
 /// operation may take a reference to the payload, as its last parameter.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/noted.hpp>
+#include <bide/core/detail/probe.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_status.hpp>
 
@@ -135,9 +139,7 @@ public:
                       "bide: an operation is copied bytewise: it has references and numbers only");
         static_assert(sizeof(Op) <= sizeof op_ && alignof(Op) <= alignof(std::uint64_t),
                       "bide: an operation has three words; what else a wait needs is its payload");
-        if constexpr (std::is_empty_v<Op>) {
-            std::memset(op_, 0, sizeof op_); // it names no primitive (detail/primitive_of.hpp)
-        } else {
+        if constexpr (!std::is_empty_v<Op>) {
             std::memcpy(op_, &what, sizeof(Op));
         }
     }
@@ -192,6 +194,10 @@ template <class Platform> struct wait_steps {
     bool yields_first;
     /// If true, the wait cannot be a case of a select.
     bool stands_alone;
+#if defined(BIDE_DEADLOCK_CHECK)
+    /// Returns what is waited for.
+    detail::wait_subject (*subject)(const wait_target&) noexcept = nullptr;
+#endif
 };
 
 /// The steps of a wait and its result; R is a result<...>.
@@ -216,6 +222,7 @@ template <class Op, class Payload, class Platform> struct wait_calls {
     }
     static bool enqueue(const wait_target& t, waiter& w) noexcept {
         const Op& op = t.operation<Op>();
+        BIDE_PROBE_IF(w.choice() == nullptr, wait_begin, subject(t).primitive, &w, 1);
         if constexpr (requires(Payload& p) { op.enqueue(w, p); }) {
             return op.enqueue(w, t.carried<Payload>()) != wait_status::waiting;
         } else {
@@ -261,6 +268,16 @@ template <class Op, class Payload, class Platform> struct wait_calls {
             [&]() noexcept { return (seen = try_now(t)) != wait_status::waiting; });
         return seen;
     }
+#if defined(BIDE_DEADLOCK_CHECK) || BIDE_USDT
+    static wait_subject subject(const wait_target& t) noexcept {
+        const Op& op = t.operation<Op>();
+        if constexpr (requires(Payload& p) { op.primitive(p); }) {
+            return subject_of(op, t.carried<Payload>());
+        } else {
+            return subject_of(op);
+        }
+    }
+#endif
     static runnable& awaited_job(const wait_target& t) noexcept {
         return t.operation<Op>().awaited_job();
     }
@@ -290,6 +307,7 @@ template <class Op, class Payload, class Platform> struct wait_calls {
         if constexpr (requires { Op::stands_alone; }) {
             s.stands_alone = Op::stands_alone;
         }
+        BIDE_CHECKED(s.subject = &subject;)
         return s;
     }
     // For a wait whose result is collected and destroyed if no caller takes it.

@@ -188,6 +188,9 @@ template <> struct wait_payload<io_result> {
 /// The payload stays in place until the wait is over. A waiter that is queued can carry it
 /// (basic_waiter::carry), so that the driver sets its error before it publishes the waiter.
 struct io_operation {
+    /// What a dump says of it.
+    static constexpr const char* waited_for = "a file";
+
     /// Returns the result of a wait.
     io_result collect(wait_status what, const io_payload& mine) const noexcept {
         if (what != wait_status::granted) {

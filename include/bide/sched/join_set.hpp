@@ -162,6 +162,7 @@ private:
     struct joining_next {
         detail::join_set_state& of;
 
+        const auto& primitive() const noexcept { return of.ended; }
         wait_status try_now() const noexcept { return of.ended.try_reserve(); }
         wait_status enqueue(node& w) const noexcept { return of.ended.enqueue(w); }
         bool cancel(node& w, wait_status why) const noexcept { return of.ended.cancel(w, why); }

@@ -178,6 +178,7 @@ private:
     // The steps of each operation (core/wait_ops.hpp).
     struct operation {
         static constexpr bool stands_alone = true;
+        static constexpr const char* waited_for = "a file";
 
         basic_uring_driver& of;
 

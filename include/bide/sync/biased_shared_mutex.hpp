@@ -14,6 +14,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
@@ -52,12 +53,19 @@ template <class Platform, unsigned Slots> class basic_biased_shared_mutex {
 
 public:
     /// Constructs a mutex that is not locked, and is biased.
-    constexpr basic_biased_shared_mutex() noexcept = default;
+    constexpr basic_biased_shared_mutex() noexcept : basic_biased_shared_mutex(nullptr) {}
+
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
+    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    constexpr explicit basic_biased_shared_mutex([[maybe_unused]] const char* called) noexcept {
+        BIDE_CHECKED(detail::note_made<Platform>(this, name, called);)
+    }
 
     /// Destroys the mutex.
     /// Requires: there are no waiters; terminates otherwise.
     ~basic_biased_shared_mutex() {
-        permits_.in_queue().require_no_waiters("biased_shared_mutex", this);
+        permits_.in_queue().require_no_waiters(name, this);
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
     basic_biased_shared_mutex(const basic_biased_shared_mutex&) = delete;
@@ -73,16 +81,18 @@ public:
         if (!permits_.try_take_known()) {
             write_wait::until(permits_, all, deadline::never());
         }
+        noted(true);
     }
 
     /// Locks the mutex exclusively if it is free and there are no waiters. Never blocks. Ends the
     /// bias, even if it returns false.
     /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock() noexcept { return permits_.try_take_all(); }
+    [[nodiscard]] bool try_lock() noexcept { return noted(permits_.try_take_all()); }
 
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
         if (!permits_.in_queue().give_known(0, all) && !permits_.in_queue().give(all, all)) {
             detail::fatal(name, this, "unlocked while not locked");
         }
@@ -92,24 +102,26 @@ public:
     /// Returns: true if the caller locked it.
     template <class R, class P>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock() || write(deadline::after(rest));
+        return try_lock() || noted(write(deadline::after(rest)));
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
     template <class C, class D>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() || write(deadline::at(when));
+        return try_lock() || noted(write(deadline::at(when)));
     }
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock(typename Platform::stop_token token) {
-        return stopped_or(try_lock() ||
-                          write_wait::stoppable(permits_, all, token) == wait_status::granted);
+        return stopped_or(try_lock() || noted(write_wait::stoppable(permits_, all, token) ==
+                                              wait_status::granted));
     }
 
     /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
     /// readers that are first in the queue lock it too.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock_and_lock_shared() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
+        noted_shared(true);
         if (!permits_.in_queue().give(all - 1, all - 1)) {
             detail::fatal(name, this, "downgraded while not locked");
         }
@@ -123,17 +135,19 @@ public:
     void lock_shared() {
         if (!try_lock_shared()) {
             read_wait::until(permits_.in_queue(), 1, deadline::never());
+            noted_shared(true);
         }
     }
 
     /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
     /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock_shared() noexcept { return permits_.try_take_one(); }
+    [[nodiscard]] bool try_lock_shared() noexcept { return noted_shared(permits_.try_take_one()); }
 
     /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
     /// Requires: the mutex is locked shared; terminates if it can tell that it is not. While it is
     /// biased, it cannot tell; then a later unlock() terminates.
     void unlock_shared() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_, detail::wait_notes::mode::shared);)
         if (!permits_.give_one()) {
             detail::fatal(name, this, "unlocked (shared) while not locked");
         }
@@ -143,18 +157,19 @@ public:
     /// Returns: true if the caller locked it.
     template <class R, class P>
     [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock_shared() || read(deadline::after(rest));
+        return try_lock_shared() || noted_shared(read(deadline::after(rest)));
     }
     /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
     template <class C, class D>
     [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock_shared() || read(deadline::at(when));
+        return try_lock_shared() || noted_shared(read(deadline::at(when)));
     }
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock_shared(typename Platform::stop_token token) {
-        return stopped_or(try_lock_shared() || read_wait::stoppable(permits_.in_queue(), 1,
-                                                                    token) == wait_status::granted);
+        return stopped_or(try_lock_shared() ||
+                          noted_shared(read_wait::stoppable(permits_.in_queue(), 1, token) ==
+                                       wait_status::granted));
     }
 
     // ---- Coroutines
@@ -184,6 +199,17 @@ public:
 private:
     static constexpr const char* name = "biased_shared_mutex";
     static constexpr std::ptrdiff_t all = permits::all;
+
+    // Each passes on whether the caller has locked it.
+    bool noted(bool is_locked) noexcept {
+        BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
+        return is_locked;
+    }
+    bool noted_shared(bool is_locked) noexcept {
+        BIDE_CHECKED(
+            detail::note_locked<Platform>(&permits_, is_locked, detail::wait_notes::mode::shared);)
+        return is_locked;
+    }
 
     bool write(deadline end) noexcept {
         return write_wait::until(permits_, all, end) == wait_status::granted;

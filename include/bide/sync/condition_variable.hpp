@@ -209,10 +209,14 @@ private:
         queue& at;
         Lock& lock;
         place of{detail::condition_lock<Platform>(lock)};
+        BIDE_CHECKED(bool has_unlocked = false;)
 
+        const auto& primitive() const noexcept { return at; }
+        const auto& relock() const noexcept { return of.lock(); }
         wait_status enqueue(node& w) noexcept {
             const wait_status refused = at.enqueue(w, of);
             if (refused == wait_status::waiting) {
+                BIDE_CHECKED(has_unlocked = true;)
                 detail::condition_access::unlock(lock, *lock.mutex());
             }
             return refused;
@@ -229,15 +233,17 @@ private:
         }
     };
 
-    template <class Lock> static void note_relocked([[maybe_unused]] const Lock& lock) noexcept {
-        BIDE_CHECKED(
-            detail::condition_access::note_relocked(lock, lock.mutex(), detail::actor::here());)
+    template <class Lock> static void note_relocked([[maybe_unused]] thread<Lock>& of) noexcept {
+        BIDE_CHECKED(if (of.has_unlocked) {
+            detail::condition_access::note_relocked(of.lock, of.lock.mutex(),
+                                                    detail::actor::here());
+        })
     }
     template <class Lock> wait_status wait_once(Lock& lock, deadline until) {
         require_locked(lock);
         thread<Lock> mine{queue_, lock};
         const wait_status what = thread_wait<thread<Lock>, Platform>::until(mine, 1, until);
-        note_relocked(lock);
+        note_relocked(mine);
         return mine.outcome(what);
     }
     template <class Lock>
@@ -247,7 +253,7 @@ private:
         thread<Lock> mine{queue_, lock};
         const wait_status what =
             thread_wait<thread<Lock>, Platform>::stoppable(mine, 1, token, until);
-        note_relocked(lock);
+        note_relocked(mine);
         return mine.outcome(what);
     }
     template <class Lock, class Predicate>
@@ -281,9 +287,12 @@ private:
 
         Predicate predicate;
 
+        const auto& primitive(const payload& p) const noexcept { return *p.at; }
+        const auto& relock(const payload& p) const noexcept { return p.place.lock(); }
         wait_status try_now(payload& p) const noexcept
             requires is_conditional
         {
+            BIDE_CHECKED(note_relocked(p);)
             own(p);
             const wait_status ended = p.place.outcome();
             p.place.reset();
@@ -314,6 +323,7 @@ private:
             return p.at->cancel(w, p.place, why);
         }
         result<basic_notified<Platform>> collect(wait_status what, payload& p) const noexcept {
+            BIDE_CHECKED(note_relocked(p);)
             own(p);
             if (!is_conditional && what == wait_status::granted) {
                 what = p.place.outcome();
@@ -337,12 +347,19 @@ private:
         // Gives the mutex, which is locked, to the lock object of the coroutine.
         static void own(payload& p) noexcept {
             if (p.mutex != nullptr) {
-                BIDE_CHECKED(detail::condition_access::note_relocked(Lock(), p.mutex,
-                                                                     detail::collecting::here());)
                 *static_cast<Lock*>(p.lock) = Lock(*static_cast<mutex*>(p.mutex), std::adopt_lock);
                 p.mutex = nullptr;
             }
         }
+
+#if defined(BIDE_DEADLOCK_CHECK)
+        static void note_relocked(const payload& p) noexcept {
+            if (p.mutex != nullptr) {
+                detail::condition_access::note_relocked(Lock(), p.mutex,
+                                                        detail::collecting::here());
+            }
+        }
+#endif
     };
 
     queue queue_;

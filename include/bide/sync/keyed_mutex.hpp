@@ -168,6 +168,7 @@ private:
     // The operation of async_lock() (core/wait_ops.hpp).
     struct locking {
         locking() noexcept {}
+        const auto& primitive(const use& of) const noexcept { return of.get()->permits; }
         wait_status try_now(use& of) const noexcept {
             return take_free(of.get()->permits) ? wait_status::granted : wait_status::waiting;
         }

@@ -6,6 +6,7 @@
 /// A count that goes down to zero once, for threads and coroutines.
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sync/detail/gate.hpp>
 
@@ -32,11 +33,16 @@ public:
 
     /// Constructs a latch with the count `expected`.
     /// Throws: std::invalid_argument if `expected` is outside [0, max()].
-    constexpr explicit basic_latch(std::ptrdiff_t expected) : gate_(valid(expected)) {}
+    constexpr explicit basic_latch(std::ptrdiff_t expected) : gate_(valid(expected)) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "latch");)
+    }
 
     /// Destroys the latch.
     /// Requires: there are no waiters; terminates otherwise.
-    ~basic_latch() { gate_.require_no_waiters("latch", this); }
+    ~basic_latch() {
+        gate_.require_no_waiters("latch", this);
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
+    }
 
     basic_latch(const basic_latch&) = delete;
     basic_latch& operator=(const basic_latch&) = delete;

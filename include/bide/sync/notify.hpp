@@ -129,6 +129,7 @@ private:
     struct waiting {
         queue& at;
 
+        const auto& primitive() const noexcept { return at; }
         wait_status try_now() const noexcept {
             return at.try_take() ? wait_status::granted : wait_status::waiting;
         }

@@ -14,6 +14,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/is_task.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
@@ -153,7 +154,9 @@ public:
         : permits_(valid(options)), idle_(options.idle_time.count(), options.keep),
           limit_(options.limit),
           source_(std::make_unique<detail::object_source_of<T, Platform, Make, IsGood>>(
-              std::move(make), std::move(is_good))) {}
+              std::move(make), std::move(is_good))) {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "object_pool");)
+    }
 
     /// Destroys the idle objects and the callables.
     /// Requires: every object was returned, and no caller waits; terminates otherwise.
@@ -163,6 +166,7 @@ public:
             detail::fatal("object_pool", this, "destroyed while an object is borrowed");
         }
         idle_.close();
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
     object_pool(const object_pool&) = delete;

@@ -21,6 +21,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/is_task.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/once_operations.hpp>
@@ -51,11 +52,16 @@ public:
     using turn = detail::once_turn<basic_once_flag>;
 
     /// Constructs a flag that is not set.
-    constexpr basic_once_flag() noexcept = default;
+    constexpr basic_once_flag() noexcept {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "once_flag");)
+    }
 
     /// Destroys the flag.
     /// Requires: there are no waiters, and no turn is held; terminates otherwise.
-    ~basic_once_flag() { this->once_.require_unused("once_flag", this); }
+    ~basic_once_flag() {
+        this->once_.require_unused("once_flag", this);
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
+    }
 
     basic_once_flag(const basic_once_flag&) = delete;
     basic_once_flag& operator=(const basic_once_flag&) = delete;
@@ -121,7 +127,9 @@ public:
     using turn = detail::once_turn<once_cell>;
 
     /// Constructs an empty cell.
-    constexpr once_cell() noexcept : none_() {}
+    constexpr once_cell() noexcept : none_() {
+        BIDE_CHECKED(detail::note_made<Platform>(this, "once_cell");)
+    }
 
     /// Destroys the cell and its value.
     /// Requires: there are no waiters, and no turn is held; terminates otherwise.
@@ -130,6 +138,7 @@ public:
         if (this->once_.is_set()) {
             std::destroy_at(std::addressof(value_));
         }
+        BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
     once_cell(const once_cell&) = delete;

@@ -145,7 +145,9 @@ private:
     struct joining {
         cell& of;
         static constexpr bool stands_alone = true;
+        static constexpr const char* waited_for = "the end of task";
 
+        const auto& primitive() const noexcept { return of; }
         auto& ended() const noexcept { return of.ended_gate(); }
         wait_status try_now() const noexcept {
             return ended().is_open() ? wait_status::granted : wait_status::waiting;

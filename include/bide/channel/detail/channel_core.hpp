@@ -78,6 +78,8 @@ template <class T, class Platform, class Stamp> class basic_channel_core {
     using waiter_set = basic_channel_waiters<T, Platform, Stamp>;
 
 public:
+    static constexpr const char* waited_for = "channel";
+
     using node = typename waiter_set::node;
 
     explicit basic_channel_core(std::size_t capacity) : ring_(capacity) {}

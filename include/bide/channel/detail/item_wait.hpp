@@ -216,6 +216,7 @@ template <class T, class Platform, class Source> class item_wait {
         side which;
         Place& place;
         std::int64_t spin_budget_ns = of.spin_budget_ns(); // read now: the source may be gone later
+        const auto& primitive() const noexcept { return of; }
         wait_status enqueue(node& w) noexcept { return queue(of, w, which, place); }
         bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, which, why); }
         bool await(node& w, deadline until) noexcept {
@@ -279,7 +280,7 @@ public:
         using received = result<std::optional<T>>;
 
         Source& from;
-
+        const auto& primitive() const noexcept { return from; }
         wait_status try_now(payload& got) const noexcept { return from.recv(into(got.item)); }
         template <class Again> void yield_before_wait(Again&& again) const noexcept {
             from.yield_before_wait(again);
@@ -317,7 +318,7 @@ public:
         Source& from;
         std::vector<T>& out;
         std::size_t max;
-
+        const auto& primitive() const noexcept { return from; }
         wait_status try_now() const noexcept {
             return max == 0 ? wait_status::granted : from.recv(into(out));
         }
@@ -355,7 +356,7 @@ public:
         using payload = send_payload<T>;
 
         Source& to;
-
+        const auto& primitive() const noexcept { return to; }
         wait_status try_now(payload& of) const noexcept { return to.send(of.value); }
         template <class Again> void yield_before_wait(Again&& again) const noexcept {
             to.yield_before_wait(again);
@@ -376,7 +377,7 @@ public:
     struct sending_from {
         Source& to;
         T& value;
-
+        const auto& primitive() const noexcept { return to; }
         wait_status try_now() const noexcept { return to.send(value); }
         template <class Again> void yield_before_wait(Again&& again) const noexcept {
             to.yield_before_wait(again);

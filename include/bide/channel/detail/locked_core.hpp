@@ -45,6 +45,8 @@ template <class Items, class Platform> class basic_locked_core {
     using T = typename Items::value_type;
 
 public:
+    static constexpr const char* waited_for = Items::name;
+
     // A node carries the T to send, or the receiver's destination.
     using node = basic_waiter<Platform>;
     using displaced = typename Items::displaced;

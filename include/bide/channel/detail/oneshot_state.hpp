@@ -39,6 +39,8 @@ template <class T, class Platform> class oneshot_state : public basic_shared_sta
     using base = basic_shared_state<Platform>;
 
 public:
+    static constexpr const char* waited_for = "oneshot";
+
     using typename base::node;
     using typename base::wake_list;
 
@@ -71,6 +73,7 @@ public:
     struct close_wait {
         oneshot_state& of;
 
+        const auto& primitive() const noexcept { return of; }
         wait_status try_now() const noexcept {
             return of.is_closed() ? wait_status::granted : wait_status::waiting;
         }

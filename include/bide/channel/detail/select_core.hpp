@@ -28,6 +28,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/integer_cast.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
@@ -266,6 +267,7 @@ template <class Platform> struct thread_select {
     static void wait(core& c, At at, std::size_t count, const std::size_t* order,
                      bool may_wait) noexcept {
         node main;
+        BIDE_CHECKED(const noted_wait<Platform> noted(&main, {nullptr, "a select"}, true);)
         if (c.begin(at, count, order, main, false)) {
             return;
         }

@@ -34,6 +34,8 @@ namespace detail {
 
 template <class T, class Platform> class basic_unbounded_core {
 public:
+    static constexpr const char* waited_for = "unbounded_channel";
+
     // A node carries the T to send, or the receiver's destination.
     using node = basic_waiter<Platform>;
 

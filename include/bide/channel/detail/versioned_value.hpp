@@ -27,6 +27,8 @@ template <class Platform> class basic_versioned_value : public basic_shared_stat
     using base = basic_shared_state<Platform>;
 
 public:
+    static constexpr const char* waited_for = "watch or broadcast";
+
     using typename base::node;
     using typename base::wake_list;
 
@@ -110,6 +112,7 @@ public:
         basic_versioned_value& of;
         reader& its;
 
+        const auto& primitive() const noexcept { return of; }
         wait_status try_now() const noexcept {
             of.lock();
             const wait_status now = of.look(its);

@@ -23,8 +23,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 
-#include <cstddef>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -44,9 +42,10 @@ template <class Platform> void note_end_of(const basic_task_context<Platform>& t
 // The wait of a thread, for as long as this lives.
 template <class Platform> class noted_wait {
 public:
-    noted_wait(const void* its_node, wait_notes::begun what) noexcept : node_(its_node) {
+    noted_wait(const void* its_node, const wait_subject& on, bool may_end_early) noexcept
+        : node_(its_node) {
         if constexpr (is_noted<Platform>) {
-            wait_notes::all().waits(its_node, actor::here(), what);
+            wait_notes::all().waits(its_node, actor::here(), on, may_end_early);
         }
     }
     noted_wait(const noted_wait&) = delete;
@@ -85,13 +84,6 @@ private:
     const void* node_; // it may be destroyed meanwhile
 };
 
-// Returns the second word of an operation (core/wait_ops.hpp): of one that asks for permits, their number.
-inline std::ptrdiff_t amount_of_operation(const void* operation) noexcept {
-    std::ptrdiff_t amount = 0;
-    std::memcpy(&amount, static_cast<const char*>(operation) + sizeof(void*), sizeof amount);
-    return amount;
-}
-
 // The task whose coroutine collects the outcome of its wait, on this thread.
 struct BIDE_SHARED collecting {
     actor who;
@@ -114,7 +106,7 @@ template <class Platform, class T>
 constexpr void note_made(const T* primitive, const char* kind,
                          const char* name = nullptr) noexcept {
     if constexpr (is_noted<Platform>) {
-        if (!std::is_constant_evaluated()) {
+        if (!std::is_constant_evaluated() || name != nullptr) { // a name is kept at run time only
             wait_notes::all().made(primitive, sizeof(T), kind, name);
         }
     }

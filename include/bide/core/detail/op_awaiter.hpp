@@ -161,6 +161,7 @@ private:
     static void on_turn_back(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
         me.armed_.disarm();
+        BIDE_CHECKED(me.note_end();)
         me.take_turn(me.wait_.turns_back());
     }
     void take_turn(basic_task_context<Platform>* mine) noexcept {
@@ -206,7 +207,6 @@ private:
         }
         suspended_ = true;
         wait_.turn_back_by(*op_.ops_, op_.target_, waker(&on_turn_back, this));
-        BIDE_PROBE(wait_begin, detail::primitive_of_operation(&op_.target_), &wait_.node, 1);
         BIDE_CHECKED(note_begin();)
         if (!op_.ops_->enqueue(op_.target_, wait_.node)) {
             return true;
@@ -331,10 +331,8 @@ private:
     }
     void note_begin() noexcept {
         if constexpr (detail::is_noted<Platform>) {
-            detail::wait_notes::all().waits(&wait_.node, owner_,
-                                            {detail::primitive_of_operation(&op_.target_),
-                                             detail::amount_of_operation(&op_.target_),
-                                             !may_wait_for_ever() || owner_has_limit_});
+            detail::wait_notes::all().waits(&wait_.node, owner_, op_.ops_->subject(op_.target_),
+                                            !may_wait_for_ever() || owner_has_limit_);
         }
     }
     void note_end() noexcept {

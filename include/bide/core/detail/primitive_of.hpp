@@ -2,30 +2,79 @@
 #ifndef BIDE_CORE_DETAIL_PRIMITIVE_OF_HPP
 #define BIDE_CORE_DETAIL_PRIMITIVE_OF_HPP
 
-// What a wait waits for, as an address, for probes (probe.hpp) and for the notes of BIDE_DEADLOCK_CHECK
-// (noted.hpp).
+// What a wait waits for, for probes (probe.hpp) and for the notes of BIDE_DEADLOCK_CHECK (noted.hpp). An
+// operation (core/wait_ops.hpp), or what stands for a queue in a thread_wait, names it by
+//
+//   const auto& primitive() const noexcept;   the primitive, or a part of it
+//   const auto& relock() const noexcept;      a lock that each outcome of the wait has
+//   static constexpr const char* waited_for;  what it is. A primitive may have this, too
+//
+// The two functions of an operation may take its payload.
 
 #include <bide/core/config.hpp>
 
-#include <cstring>
+#include <concepts>
+#include <cstddef>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Returns the address of a primitive, or of a part of it, for which a queue of thread_wait stands.
-template <class Q> const void* primitive_of_queue(const Q& queue) noexcept {
-    if constexpr (requires { &queue.of; }) {
-        return &queue.of;
-    } else {
-        return &queue;
+// What a wait waits for, as an address.
+struct wait_subject {
+    const void* primitive = nullptr;
+    const char* kind = nullptr;   // such as "event"; nullptr: not known by its type
+    const char* name = nullptr;   // or nullptr
+    std::ptrdiff_t amount = 0;    // how much of it; known where readers and writers differ
+    const void* relock = nullptr; // or nullptr
+    std::ptrdiff_t relock_amount = 0;
+
+    template <class Primitive> void is(const Primitive& p) noexcept {
+        primitive = &p;
+        if constexpr (requires { Primitive::waited_for; }) {
+            kind = Primitive::waited_for;
+        }
+        if constexpr (requires {
+                          { p.name() } -> std::same_as<const char*>;
+                      }) {
+            name = p.name();
+        }
     }
+    template <class Lock> void relocks(const Lock& lock) noexcept {
+        relock = lock.address();
+        relock_amount = lock.amount();
+    }
+};
+
+// Returns what a wait waits for; without a primitive if it does not say.
+template <class Wait, class... Payload>
+wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
+    wait_subject what;
+    if constexpr (requires { wait.primitive(carried...); }) {
+        what.is(wait.primitive(carried...));
+    } else if constexpr (requires { wait.primitive(); }) {
+        what.is(wait.primitive());
+    }
+    if constexpr (requires { Wait::waited_for; }) {
+        what.kind = Wait::waited_for;
+    }
+    if constexpr (requires { wait.relock(carried...); }) {
+        what.relocks(wait.relock(carried...));
+    }
+    if constexpr (requires { what.amount = wait.amount; }) {
+        what.amount = wait.amount;
+    }
+    return what;
 }
 
-// Returns the first word of an operation (core/wait_ops.hpp): mostly the address of its primitive.
-inline const void* primitive_of_operation(const void* operation) noexcept {
-    const void* word = nullptr;
-    std::memcpy(&word, operation, sizeof word);
-    return word;
+// As subject_of(), for what stands for a queue in a thread_wait. The queue of a primitive is a part of it.
+template <class Queue>
+wait_subject subject_of_queue(const Queue& queue, std::ptrdiff_t amount) noexcept {
+    wait_subject what = subject_of(queue);
+    if constexpr (!requires { queue.primitive(); }) {
+        what.is(queue);
+    }
+    what.amount = amount;
+    return what;
 }
 
 } // namespace detail

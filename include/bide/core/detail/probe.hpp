@@ -67,7 +67,7 @@ private:
     }                                                                                              \
     static_cast<void>(0)
 #define BIDE_PROBE_WAIT(queue, node)                                                               \
-    const detail::probed_wait probe_of_this_wait(detail::primitive_of_queue(queue), node)
+    const detail::probed_wait probe_of_this_wait(detail::subject_of_queue(queue, 1).primitive, node)
 
 #else
 

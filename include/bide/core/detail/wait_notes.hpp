@@ -17,13 +17,20 @@
 // the cycle finds it, when it is noted. A reader that waits for a lock of readers waits for a writer
 // before it, which may give up: that is no step of a cycle.
 //
+// Each outcome of a wait for a condition has the lock that the waiter has released, and the wait for that
+// lock does not end early. So such a wait is noted as one for that lock from its beginning on, also if it
+// has a time-out. While it begins, or ends without having begun, the waiter itself holds that lock: that
+// is no step of a cycle.
+//
 // A holder that is not known is not noted: a coroutine that is part of no task, the upgradable reader of
-// a shared_mutex, a lock that a select has taken. Then a cycle through that lock is not found.
+// a shared_mutex, a lock that a select has taken, a key of a keyed_mutex. Then a cycle through that lock is
+// not found.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/actor.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/never_destroyed.hpp>
+#include <bide/core/detail/primitive_of.hpp>
 #include <bide/core/platform.hpp>
 
 #include <algorithm>
@@ -108,12 +115,7 @@ public:
     // ---- Waits
 
     // Before the wait of `by` can block. If it closes a cycle, reports it.
-    struct begun {
-        const void* word; // an address inside of the primitive
-        std::ptrdiff_t amount;
-        bool may_end_early;
-    };
-    void waits(const void* node, actor by, begun what) noexcept;
+    void waits(const void* node, actor by, const wait_subject& on, bool may_end_early) noexcept;
     // After the wait. `destroyer` is the mark of the thread that destroys the waiting coroutine, if one
     // does. Terminates if another thread's waker of the wait is noted.
     void waits_no_more(const void* node, const void* destroyer = nullptr) noexcept {
@@ -167,9 +169,8 @@ public:
     std::string what_for(actor who) {
         const std::lock_guard lock(mutex_);
         for (const auto& [node, w] : waits_) {
-            if (w.who == who && w.what.word != nullptr) { // a select has no word
-                const std::string held = holders_of(w.what.word);
-                return text_of(w.what.word) + (held.empty() ? "" : ", held by " + held);
+            if (w.who == who) {
+                return with_holders(w);
             }
         }
         return {};
@@ -230,7 +231,11 @@ private:
     struct wait {
         actor who;
         std::string text;
-        begun what;
+        std::string on;        // what it waits for
+        const void* lock;      // the address of that, or of the lock that its end needs
+        std::ptrdiff_t amount; // of the lock
+        bool relocks;          // its owner held that lock when it began
+        bool may_end_early;
         std::int64_t since;
         const void* woken_by = nullptr; // the mark of a thread
     };
@@ -246,24 +251,35 @@ private:
         return reinterpret_cast<std::uintptr_t>(p);
     }
 
-    // "mutex 'accounts'", "mutex 0x7ffc...", or "0x7ffc..." if the primitive was not noted.
-    std::string text_of(const void* word) const {
-        char address[24];
-        std::snprintf(address, sizeof address, "%p", word);
-        const auto next = primitives_.upper_bound(address_of(word));
-        if (next == primitives_.begin()) {
-            return address;
+    // "mutex 'accounts'", "mutex 0x7ffc...", or "a select". `kind` counts if the primitive was not noted.
+    std::string text_of(const void* primitive, const char* kind, const char* name) const {
+        std::string called = name != nullptr ? name : "";
+        if (const auto next = primitives_.upper_bound(address_of(primitive));
+            next != primitives_.begin()) {
+            const auto& [begin, p] = *std::prev(next);
+            if (address_of(primitive) - begin < p.size) {
+                kind = p.kind;
+                called = p.name.empty() ? called : p.name;
+            }
         }
-        const auto& [begin, p] = *std::prev(next);
-        if (address_of(word) - begin >= p.size) {
-            return address;
+        std::string text = kind != nullptr ? kind : "something";
+        if (!called.empty()) {
+            text += " '" + called + "'";
+        } else if (primitive != nullptr) {
+            char address[24];
+            std::snprintf(address, sizeof address, " %p", primitive);
+            text += address;
         }
-        return std::string(p.kind) + ' ' + (p.name.empty() ? address : "'" + p.name + "'");
+        return text;
+    }
+    std::string text_of(const wait_subject& on) const {
+        const std::string text = text_of(on.primitive, on.kind, on.name);
+        return on.relock == nullptr ? text : text + " with " + text_of(on.relock, "lock", nullptr);
     }
 
-    std::string holders_of(const void* word) const {
+    std::string holders_of(const void* lock) const {
         std::string text;
-        if (const auto found = holders_.find(word); found != holders_.end()) {
+        if (const auto found = holders_.find(lock); found != holders_.end()) {
             for (const holder& h : found->second) {
                 text += (text.empty() ? "" : " and ") + h.text;
             }
@@ -271,20 +287,23 @@ private:
         return text;
     }
 
+    std::string with_holders(const wait& w) const {
+        const std::string held = holders_of(w.lock);
+        return held.empty() ? w.on : w.on + ", held by " + held;
+    }
+
     std::string description(const wait& w) const {
-        const std::string held = holders_of(w.what.word);
         char since[40];
         std::snprintf(since, sizeof since, ", for %.3f ms",
                       static_cast<double>(native_platform::now() - w.since) / 1e6);
-        return w.text + " waits for " + text_of(w.what.word) +
-               (held.empty() ? std::string() : ", held by " + held) + since;
+        return w.text + " waits for " + with_holders(w) + since;
     }
 
     // The wait of an actor, if it cannot end early.
     const wait* lasting_wait_of(actor who) const {
         for (const auto& [node, w] : waits_) {
             if (w.who == who) {
-                return w.what.may_end_early ? nullptr : &w;
+                return w.may_end_early ? nullptr : &w;
             }
         }
         return nullptr;
@@ -296,10 +315,13 @@ private:
                     std::vector<const wait*>& seen) const {
         way.push_back(&at);
         seen.push_back(&at);
-        if (const auto found = holders_.find(at.what.word); found != holders_.end()) {
+        if (const auto found = holders_.find(at.lock); found != holders_.end()) {
             for (const holder& h : found->second) {
-                if (h.how == mode::shared && at.what.amount == 1) {
+                if (h.how == mode::shared && at.amount == 1) {
                     continue; // a reader waits for a writer before it, which may give up
+                }
+                if (h.who == at.who && at.relocks) {
+                    continue; // it is about to release the lock, or has kept it
                 }
                 if (h.who == first) {
                     return true;
@@ -319,17 +341,15 @@ private:
     std::string cycle_of(const wait& last) const {
         std::vector<const wait*> way;
         std::vector<const wait*> seen;
-        if (last.what.may_end_early || !last.who || !leads_back(last, last.who, way, seen)) {
+        if (last.may_end_early || !last.who || !leads_back(last, last.who, way, seen)) {
             return {};
         }
         if (way.size() == 1) {
-            return "bide: " + text_of(last.what.word) + " is locked again by its holder, " +
-                   last.text;
+            return "bide: " + last.on + " is locked again by its holder, " + last.text;
         }
         std::string report = "bide: deadlock";
         for (const wait* const w : way) {
-            report += "\n  " + w->text + " waits for " + text_of(w->what.word) + ", held by " +
-                      holders_of(w->what.word);
+            report += "\n  " + w->text + " waits for " + with_holders(*w);
         }
         return report;
     }
@@ -344,12 +364,16 @@ private:
     std::map<const void*, dumper> parts_;
 };
 
-inline void wait_notes::waits(const void* node, actor by, begun what) noexcept {
+inline void wait_notes::waits(const void* node, actor by, const wait_subject& on,
+                              bool may_end_early) noexcept {
+    const bool relocks = on.relock != nullptr;
     std::string report;
     handler tell = nullptr;
     write([&] {
         const auto at = waits_.insert_or_assign(
-            node, wait{by, by.text(), what, native_platform::now(), nullptr});
+            node, wait{by, by.text(), text_of(on), relocks ? on.relock : on.primitive,
+                       relocks ? on.relock_amount : on.amount, relocks, may_end_early && !relocks,
+                       native_platform::now(), nullptr});
         report = cycle_of(at.first->second);
         tell = tell_;
     });

@@ -35,6 +35,8 @@ template <class Platform> class basic_ended_children {
     template <class T> using var = typename Platform::template var<T>;
 
 public:
+    static constexpr const char* waited_for = "join_set";
+
     class child {
         friend basic_ended_children;
         typename Platform::template var<child*> next_{nullptr};

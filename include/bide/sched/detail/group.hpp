@@ -74,6 +74,8 @@ public:
     // The end of the children, or of all members, which waiters wait for.
     class end {
     public:
+        static constexpr const char* waited_for = "the end of a group";
+
         end(basic_group& of, bool of_all) noexcept : group_(of), of_all_(of_all) {}
         end(const end&) = delete;
         end& operator=(const end&) = delete;
@@ -99,6 +101,7 @@ public:
         struct ending {
             end& of;
 
+            const auto& primitive() const noexcept { return of; }
             wait_status try_now() const noexcept {
                 return of.has_come() ? wait_status::granted : wait_status::waiting;
             }

@@ -44,6 +44,7 @@ public:
     struct waiting {
         posted_call& of;
         static constexpr bool stands_alone = true;
+        static constexpr const char* waited_for = "a call on a worker";
 
         wait_status try_now() const noexcept {
             return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;

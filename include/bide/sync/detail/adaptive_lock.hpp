@@ -56,6 +56,7 @@ namespace detail {
 
 template <class Platform> class basic_adaptive_lock {
 public:
+    static constexpr const char* waited_for = "adaptive_mutex";
     using node = basic_waiter<Platform>;
     using word = std::uint64_t;
 
@@ -70,7 +71,6 @@ public:
 
     // Takes the mutex if it is free and there are no waiters, by a CAS that expects this state.
     bool take_free() noexcept;
-
     // Takes the mutex if it is free, even if there are waiters.
     bool barge() noexcept;
 
@@ -98,7 +98,7 @@ public:
     // The steps of an operation that waits for the mutex (core/wait_ops.hpp), without its result.
     struct locking {
         basic_adaptive_lock& of;
-
+        const auto& primitive() const noexcept { return of; }
         wait_status try_now() const noexcept {
             return of.take_free() || of.barge() ? wait_status::granted : wait_status::waiting;
         }

@@ -128,7 +128,9 @@ public:
     // The steps of an operation that waits for a permit, or for all (core/wait_ops.hpp).
     struct reading {
         basic_biased_permits& from;
+        static constexpr std::ptrdiff_t amount = 1;
 
+        const auto& primitive() const noexcept { return from; }
         wait_status try_now() const noexcept {
             return from.try_take_one() ? wait_status::granted : wait_status::waiting;
         }
@@ -140,7 +142,9 @@ public:
     };
     struct writing {
         basic_biased_permits& from;
+        static constexpr std::ptrdiff_t amount = all;
 
+        const auto& primitive() const noexcept { return from; }
         wait_status try_now() const noexcept {
             return from.try_take_all() ? wait_status::granted : wait_status::waiting;
         }

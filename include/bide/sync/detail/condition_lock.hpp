@@ -105,6 +105,10 @@ public:
         }
     }
 
+    // The address of the mutex's queue, and how much a waiter asks for there.
+    const void* address() const noexcept { return queue_; }
+    std::ptrdiff_t amount() const noexcept { return amount_; }
+
     // Takes `w` out of the queue. Returns false if it is not there.
     bool cancel(node& w) const noexcept { return cancel_(queue_, w); }
 

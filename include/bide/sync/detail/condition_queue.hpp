@@ -41,6 +41,8 @@ template <class Platform> class basic_condition_queue {
 public:
     using node = basic_waiter<Platform>;
 
+    static constexpr const char* waited_for = "condition_variable";
+
     // What a node carries: the lock of its wait, and how the wait ended. Lies beside the node.
     class place {
     public:
@@ -63,6 +65,9 @@ public:
             // Order: relaxed; the owner is the only thread that accesses it.
             stage_.store(stage::waits, std::memory_order_relaxed);
         }
+
+        // Returns the lock of the wait.
+        const condition_lock<Platform>& lock() const noexcept { return lock_; }
 
         // Returns true if no other waiter was queued before. Called by the owner.
         bool was_first() const noexcept { return was_first_; }

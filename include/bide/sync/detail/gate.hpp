@@ -53,6 +53,8 @@ template <class Platform> class basic_gate {
 public:
     using word = std::uint64_t;
 
+    static constexpr const char* waited_for = "event or latch";
+
     static constexpr std::ptrdiff_t(max)() noexcept {
         return (std::numeric_limits<std::ptrdiff_t>::max)() / static_cast<std::ptrdiff_t>(one);
     }
@@ -94,6 +96,7 @@ public:
     struct passing {
         basic_gate& at;
 
+        const auto& primitive() const noexcept { return at; }
         wait_status try_now() const noexcept {
             return at.is_open() ? wait_status::granted : wait_status::waiting;
         }

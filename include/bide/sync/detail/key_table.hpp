@@ -7,6 +7,7 @@
 // double or halve. A key is in the table as long as a key_use of it exists: a waiter, a holder.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
@@ -26,7 +27,10 @@ template <class Key, class Platform> struct key_entry {
     template <class T> using var = typename Platform::template var<T>;
 
     key_entry(key_shard<Key, Platform>& in, std::size_t hashed, const Key& its_key)
-        : shard(in), hash(hashed), key(its_key) {}
+        : shard(in), hash(hashed), key(its_key) {
+        BIDE_CHECKED(note_made<Platform>(this, "key of keyed_mutex");)
+    }
+    BIDE_CHECKED(~key_entry() { note_gone<Platform>(this); })
 
     key_shard<Key, Platform>& shard;
     const std::size_t hash;

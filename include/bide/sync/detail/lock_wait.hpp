@@ -35,12 +35,11 @@ template <class M, class Mode>
 inline constexpr lock_held lock_effect<mode_lock<M, Mode>> = lock_held::upgradable;
 
 // A coroutine's wait for a lock was granted.
-inline void note_collected(const void* operation, lock_held how) noexcept {
+inline void note_collected(const void* lock, lock_held how) noexcept {
     if (how != lock_held::upgradable) {
-        wait_notes::all().locked(primitive_of_operation(operation),
-                                 how == lock_held::shared ? wait_notes::mode::shared
-                                                          : wait_notes::mode::exclusive,
-                                 collecting::here());
+        wait_notes::all().locked(
+            lock, how == lock_held::shared ? wait_notes::mode::shared : wait_notes::mode::exclusive,
+            collecting::here());
     }
 }
 #endif
@@ -52,7 +51,7 @@ template <class Steps, class Lock> struct lock_wait : Steps {
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
         }
-        BIDE_CHECKED(note_collected(this, lock_effect<lock_made_by<Lock>>);)
+        BIDE_CHECKED(note_collected(&this->primitive(), lock_effect<lock_made_by<Lock>>);)
         return lock();
     }
 };

@@ -52,6 +52,8 @@ template <class Platform> class basic_notify_queue {
 public:
     using node = basic_waiter<Platform>;
 
+    static constexpr const char* waited_for = "notify";
+
     // A wait that is enabled and has not begun. Its owner calls the functions that take it.
     class seat : private node {
     public:

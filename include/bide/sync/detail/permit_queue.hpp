@@ -58,6 +58,7 @@ namespace detail {
 
 template <class Platform> class basic_permit_queue {
 public:
+    static constexpr const char* waited_for = "semaphore or lock";
     using node = basic_waiter<Platform>; // its amount: the permits that it asks for, at most max()
     using word = std::uint64_t;
 
@@ -90,10 +91,8 @@ public:
 
     // Takes n permits if they are free, there are no waiters, and it is not closed.
     bool try_take(word n) noexcept;
-
     // Gives n permits. Returns false, and does nothing, if more than `limit` would be free.
     bool give(word n, word limit = static_cast<word>((max)())) noexcept;
-
     // Gives n permits, or as many of them as fit below max().
     void give_fitting(word n) noexcept;
 
@@ -140,6 +139,7 @@ public:
         basic_permit_queue& from;
         std::ptrdiff_t amount;
 
+        const auto& primitive() const noexcept { return from; }
         wait_status try_now() const noexcept {
             return from.try_take(static_cast<word>(amount)) ? wait_status::granted
                    : from.is_closed()                       ? wait_status::closed

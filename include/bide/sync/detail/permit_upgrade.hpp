@@ -71,6 +71,7 @@ template <class Platform> struct permit_front {
     using node = basic_waiter<Platform>;
     basic_permit_queue<Platform>& of;
 
+    const auto& primitive() const noexcept { return of; }
     wait_status enqueue(node& w) noexcept { return of.enqueue_first(w); }
     bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, why); }
 };

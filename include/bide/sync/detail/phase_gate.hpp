@@ -61,6 +61,8 @@ public:
         bool is_last;
     };
 
+    static constexpr const char* waited_for = "barrier";
+
     static constexpr std::ptrdiff_t(max)() noexcept { return 0x7fff'ffff; }
 
     constexpr explicit basic_phase_gate(std::ptrdiff_t expected) noexcept
@@ -111,6 +113,7 @@ public:
         basic_phase_gate* at; // nullptr: it has passed
         phase waits_for;
 
+        const auto& primitive() const noexcept { return *at; }
         wait_status try_now() const noexcept {
             return at == nullptr || at->has_passed(waits_for) ? wait_status::granted
                                                               : wait_status::waiting;

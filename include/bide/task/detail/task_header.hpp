@@ -12,6 +12,7 @@
 // until the task has ended. A join handle has another one.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/sync/detail/gate.hpp>
@@ -68,6 +69,7 @@ public:
     // If `kept`, the maker gets a reference and may ask for the outcome.
     basic_task_header(home_type& home, bool kept) noexcept
         : control(kept ? 2 : 1, kept), home_(home) {
+        BIDE_CHECKED(note_made<Platform>(this, "the end of task");)
         BIDE_PROBE(task_spawn, this);
     }
 
@@ -108,7 +110,11 @@ public:
     }
 
 protected:
+#if defined(BIDE_DEADLOCK_CHECK)
+    ~basic_task_header() { note_gone<Platform>(this); }
+#else
     ~basic_task_header() = default;
+#endif
 
     // Called at the end: takes over the outcome and destroys what computed it.
     virtual void settle() noexcept = 0;

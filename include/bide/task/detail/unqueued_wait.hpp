@@ -23,6 +23,7 @@ struct time_wait {
     std::int64_t at;                      // ns of the clock
     deadline::clock_function other_clock; // nullptr: the steady clock
     static constexpr bool stands_alone = true;
+    static constexpr const char* waited_for = "a time";
 
     wait_status try_now() const noexcept {
         return has_passed() ? wait_status::granted : wait_status::waiting;
