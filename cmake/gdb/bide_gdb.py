@@ -201,20 +201,34 @@ def suspended_in(frame):
 
 # ---- What an operation waits for (core/async_op.hpp, core/wait_ops.hpp)
 
-# The name of the operation, and what it waits for. The operation's first word is the address.
+# The name of the operation, what it waits for, and where its address is: the first word of the
+# operation, or of its payload.
+FIRST, CARRIED = "of the operation", "of the payload"
 OPERATIONS = [
-    (r"basic_semaphore<.*>::acquiring", "semaphore", True),
-    (r"lock_wait<.*basic_adaptive_mutex<", "adaptive_mutex", True),
-    (r"lock_wait<.*basic_biased_shared_mutex<", "biased_shared_mutex", True),
-    (r"lock_wait<.*basic_shared_mutex<", "shared_mutex", True),
-    (r"lock_wait<.*basic_mutex<", "mutex", True),
-    (r"basic_gate<.*>::passing", "event or latch", True),
-    (r"basic_phase_gate<.*>::passing", "barrier", True),
-    (r"item_wait<.*>::receiving", "item of channel", True),
-    (r"item_wait<.*>::sending", "room in channel", True),
-    (r"join_handle<.*>::joining", "end of task", True),
-    (r"time_wait", "time", False),
-    (r"select", "select", False),
+    (r"basic_condition_variable<.*>::waiting<", "condition_variable", CARRIED),
+    (r"keyed_mutex<.*>::locking", "key of keyed_mutex", CARRIED),
+    (r"object_pool<.*>::acquiring", "object_pool", FIRST),
+    (r"object_pool_access::reserving<", "object_pool", FIRST),
+    (r"basic_once<.*>::beginning<", "once_flag or once_cell", FIRST),
+    (r"basic_notify<.*>::(listener::listening|waiting)", "notify", FIRST),
+    (r"basic_semaphore<.*>::acquiring", "semaphore", FIRST),
+    (r"lock_wait<.*basic_adaptive_mutex<", "adaptive_mutex", FIRST),
+    (r"lock_wait<.*basic_biased_shared_mutex<", "biased_shared_mutex", FIRST),
+    (r"lock_wait<.*basic_shared_mutex<", "shared_mutex", FIRST),
+    (r"lock_wait<.*basic_mutex<", "mutex", FIRST),
+    (r"basic_gate<.*>::passing", "event or latch", FIRST),
+    (r"basic_phase_gate<.*>::passing", "barrier", FIRST),
+    (r"item_wait<.*>::receiving", "item of channel", FIRST),
+    (r"item_wait<.*>::sending", "room in channel", FIRST),
+    (r"join_handle<.*>::joining", "end of task", FIRST),
+    (r"basic_group<.*>::end::ending", "end of a group", FIRST),
+    (r"join_set<.*>::joining_next", "join_set", FIRST),
+    (r"oneshot_state<.*>::close_wait", "oneshot", FIRST),
+    (r"basic_watch_receiver<.*>::changing", "watch", FIRST),
+    (r"basic_broadcast_subscriber<.*>::receiving", "broadcast", FIRST),
+    (r"::readiness|basic_uring_driver<|socket_ops", "file", None),
+    (r"time_wait", "time", None),
+    (r"select", "select", None),
 ]
 
 
@@ -226,11 +240,12 @@ def operation_text(suspension):
         return ""
     operation = word_at(awaiter)
     name = symbol_at(word_at(operation))
-    target = word_at(operation + max(8, pointer_size()))
-    for pattern, text, has_address in OPERATIONS:
+    at = operation + max(8, pointer_size())
+    for pattern, text, place in OPERATIONS:
         if re.search(r"ops_of<bide::\w+::(detail::)?.*" + pattern, name):
-            if not has_address:
+            if place is None:
                 return text
+            target = word_at(at if place is FIRST else word_at(at + 24))
             symbol = symbol_at(target)
             return f"{text} {target:#x}" + (f" <{without_version(symbol)}>" if symbol else "")
     found = re.search(r"ops_of<(.*)>$", name)
@@ -525,6 +540,82 @@ def adaptive_mutex_text(value):
     return text + waiters_text(nodes)
 
 
+def biased_shared_mutex_text(value):
+    """sync/detail/biased_permits.hpp"""
+    biased, permits = value["permits_"], Permits(value["permits_"]["permits_"])
+    slots = biased["slots_"]
+    words = [number(slots[i]["readers"]) for i in range(slots.type.sizeof // slots[0].type.sizeof)]
+    if any(word not in (0, 1) and not word & 1 for word in words) or permits.is_closed:
+        raise Broken("a count of readers in a slot that is not open")
+    lent = permits.most // 2 if biased["biased_"] else 0
+    held = permits.most - permits.free - permits.handed() - lent + sum(word >> 1 for word in words)
+    if held == permits.most:
+        return "locked" + waiters_text(permits.nodes)
+    return (plural(held, "reader") if held else "not locked") + waiters_text(permits.nodes)
+
+
+def queue_of(value, most):
+    """The word and the nodes of a basic_condition_queue, or of a basic_notify_queue."""
+    word, nodes = number(value["queue_"]["word_"], 32), nodes_of(value["queue_"]["queue_"])
+    check_counted(bool(word & 4), nodes, word & 3)
+    if word > most:
+        raise Broken("marks that there are not")
+    return word, nodes
+
+
+def condition_variable_text(value):
+    """sync/detail/condition_queue.hpp"""
+    _, nodes = queue_of(value, 7)
+    return waiters_text(nodes)[2:] or "no waiters"
+
+
+def notify_text(value):
+    """sync/detail/notify_queue.hpp"""
+    word, nodes = queue_of(value, 11)
+
+    def waiter(node):
+        return waiter_text(node) if int(node["request_"]["amount"]) else "listener"
+    return ("1 permit" if word & 8 else "no permit") + waiters_text(nodes, waiter)
+
+
+def once_text(value):
+    """sync/detail/once_core.hpp"""
+    turns = Permits(value["once_"]["turns_"])
+    if turns.free > 1:
+        raise Broken("more turns than one")
+    text = "initialised" if turns.is_closed else "not initialised" if turns.free else "being initialised"
+    return text + waiters_text(turns.nodes)
+
+
+def keyed_mutex_text(value):
+    """sync/detail/key_table.hpp"""
+    shards, count = pointer(value["shards_"]), int(value["count_"])
+    if count == 0 or count > 4096 or count & (count - 1):
+        raise Broken("no number of shards")
+    keys, nodes = 0, []
+    for i in range(count):
+        shard = shards[i]
+        heap = pointer(shard["buckets_"]["heap"])
+        buckets = heap if int(heap) else shard["first_"]
+        for bucket in range(min(int(shard["buckets_"]["count"]), MOST_NODES)):
+            at = buckets[bucket]
+            while int(at) != 0 and keys < MOST_NODES:
+                keys += 1
+                nodes += Permits(at["permits"]).nodes
+                at = at["next"]
+    return plural(keys, "key") + " in use" + waiters_text(nodes)
+
+
+def object_pool_text(value):
+    """sync/detail/idle_objects.hpp"""
+    permits, idle = Permits(value["permits_"]), value["idle_"]
+    size, free = int(idle["size_"]), int(idle["idle_"])
+    if free > size or size > int(value["limit_"]):
+        raise Broken("more objects than its limit")
+    text = f"{size} of {plural(int(value['limit_']), 'object')}, {free} idle"
+    return text + (", closed" if permits.is_closed else "") + waiters_text(permits.nodes)
+
+
 def gate(value):
     """A basic_gate (sync/detail/gate.hpp): its count and its waiters."""
     word = number(value["gate_"]["word_"])
@@ -794,6 +885,13 @@ PRINTERS = {
     "basic_mutex": ("mutex", mutex_text),
     "basic_shared_mutex": ("shared_mutex", shared_mutex_text),
     "basic_adaptive_mutex": ("adaptive_mutex", adaptive_mutex_text),
+    "basic_biased_shared_mutex": ("biased_shared_mutex", biased_shared_mutex_text),
+    "basic_condition_variable": ("condition_variable", condition_variable_text),
+    "basic_notify": ("notify", notify_text),
+    "basic_once_flag": ("once_flag", once_text),
+    "once_cell": ("once_cell<>", once_text),
+    "keyed_mutex": ("keyed_mutex<>", keyed_mutex_text),
+    "object_pool": ("object_pool<>", object_pool_text),
     "basic_event": ("event", event_text),
     "basic_latch": ("latch", latch_text),
     "basic_channel": ("channel<>", channel_text),

@@ -15,6 +15,8 @@ bide::shared_mutex read_shared;
 bide::shared_mutex written_shared;
 bide::adaptive_mutex free_adaptive;
 bide::adaptive_mutex held_adaptive;
+bide::biased_shared_mutex read_biased;
+bide::once_cell<int> made_cell;
 bide::event set_event(true);
 bide::latch counting(3);
 bide::channel<int> two_of_eight(8);
@@ -38,6 +40,13 @@ bide::unbounded_channel<int> nothing_sent;
 bide::semaphore one_case(0);
 bide::semaphore other_case(0);
 bide::semaphore on_loop(0);
+bide::mutex guard;
+bide::condition_variable changed;
+bool has_changed = false;
+bide::notify told;
+bide::once_flag begun_flag;
+bide::keyed_mutex<int> two_keys;
+bide::object_pool<int> lent_objects({.limit = 2}, [] { return 1; });
 
 // ---- Tasks, and what runs them
 
@@ -98,6 +107,15 @@ bide::task<> receive_any(bide::unbounded_channel<int>& from) {
 }
 bide::task<> send(bide::channel<int>& to) { static_cast<void>(co_await to.async_send(1)); }
 bide::task<> both(bide::semaphore& from) { co_await bide::when_all(inner(from), inner(from)); }
+bide::task<> await_change() {
+    auto held = co_await guard.async_lock();
+    const auto is_true = [of = &has_changed] { return *of; };
+    co_await changed.async_wait(held, is_true);
+}
+bide::task<> await_notify() { co_await told.async_wait(); }
+bide::task<> begin_once() { const auto turn = co_await begun_flag.async_begin(); }
+bide::task<> lock_key() { const auto held = co_await two_keys.async_lock(1); }
+bide::task<> borrow() { const auto mine = co_await lent_objects.async_acquire(); }
 bide::task<> nothing() { co_return; }
 
 namespace {
@@ -147,6 +165,8 @@ int main() {
     knotted_memory[1] = lone_node;
 
     closed_permits.close();
+    read_biased.lock_shared();
+    made_cell.get_or_init([] { return 1; });
     read_shared.lock_shared();
     read_shared.lock_upgradable();
     written_shared.lock();
@@ -222,6 +242,18 @@ int main() {
     await_queued(other_case, 1);
     spawn(both(on_loop).named("both"));
 
+    auto turn = begun_flag.begin();
+    auto one_key = two_keys.lock(1);
+    auto other_key = two_keys.lock(2);
+    auto borrowed = lent_objects.acquire();
+    auto also_borrowed = lent_objects.acquire();
+    spawn(await_change().named("change"));
+    spawn(await_notify().named("notify"));
+    spawn(begin_once().named("once"));
+    spawn(lock_key().named("key"));
+    spawn(borrow().named("borrow"));
+    std::optional<bide::notify::listener> listens(told);
+
     // Tasks.
     bide::task<int> lazy = std::move(ask(five_kinds)).named("lazy");
     bide::task<int> gone = ask(five_kinds);
@@ -264,6 +296,13 @@ int main() {
     on_workers.release(2);
     owned.reset();
     on_loop.release(3);
+    has_changed = true;
+    changed.notify_all();
+    told.notify_all();
+    listens.reset();
+    turn = {};
+    one_key.unlock();
+    borrowed.reset();
     other_case.release();
     nothing_sent.close();
     meeting.close();
@@ -281,6 +320,7 @@ int main() {
     const bool granted = std::move(handle).join() == 2 && foreign.is_complete() &&
                          callback.is_complete() && callback.take().has_value();
     held_adaptive.unlock();
+    read_biased.unlock_shared();
     written_shared.unlock();
     read_shared.unlock_upgradable();
     read_shared.unlock_shared();
