@@ -11,7 +11,7 @@ target_compile_options(
 # g++ also warns, by -Wshadow, of a constructor's parameter that has the name of a variable of the user.
 set(user ${CMAKE_CURRENT_BINARY_DIR}/strict/user.hpp)
 set(names a b c d e f g h i j k l m n o p q r s t u v w x y z)
-list(APPEND names it item list lock name node op pool queue result task value)
+list(APPEND names it item list lock name node op pool queue result runner task value)
 list(JOIN names ", " names)
 file(CONFIGURE OUTPUT ${user} CONTENT "extern int @names@;\n" @ONLY)
 target_compile_options(headers_strict PRIVATE "SHELL:-include ${user}")

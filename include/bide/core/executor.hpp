@@ -56,15 +56,15 @@ public:
     /// Refers to no executor.
     constexpr executor_ref() noexcept = default;
 
-    /// Refers to `runner`. If it has a member executor() that returns an executor_ref, refers to that
+    /// Refers to `of`. If it has a member executor() that returns an executor_ref, refers to that
     /// one.
     template <executor S>
         requires(!std::is_same_v<std::remove_cv_t<S>, executor_ref>)
-    executor_ref(S& runner) noexcept {
+    executor_ref(S& of) noexcept {
         if constexpr (refers_to_another<S>) {
-            *this = runner.executor();
+            *this = of.executor();
         } else {
-            *this = to(runner);
+            *this = to(of);
         }
     }
 
