@@ -189,6 +189,72 @@ TEST_CASE("fork_deque: a joiner that waits for a thief forks above the job") {
     model::check("a fork above a stolen one, two thieves", waiting(1, 1));
 }
 
+// Three forks, of which two were stolen, and thieves publish the third one. The owner may fork once
+// more meanwhile.
+auto hidden(bool forks, int steals, bool publishes_twice = false) {
+    return [=] {
+        deque<4> d;
+        job all[4];
+        for (std::size_t i = 0; i < 3; ++i) {
+            d.push(all[i]);
+        }
+        steal(d);
+        steal(d);
+        MODEL_REQUIRE(d.hides_jobs());
+        const auto publish = [&d, steals] {
+            d.publish_all();
+            steal_some(d, steals);
+        };
+        model::thread one(publish);
+        std::unique_ptr<model::thread> another;
+        if (publishes_twice) {
+            another = std::make_unique<model::thread>(publish);
+        }
+        if (forks) {
+            d.push(all[3]);
+            join(d, all[3]);
+        }
+        for (std::size_t i = 3; i-- > 0;) {
+            join(d, all[i]);
+        }
+    };
+}
+
+TEST_CASE("fork_deque: each job is run once, also if a thief publishes it") {
+    model::check_weak("a pop", hidden(false, 1));
+    model::check("a push, two pops", hidden(true, 1));
+    // The owner publishes three of five, and takes them back.
+    model::check("pops that publish", [] {
+        deque<8> d;
+        job all[7];
+        push_all(d, all);
+        steal(d);
+        steal(d);
+        model::thread thief([&] {
+            d.publish_all();
+            steal_some(d, 2);
+        });
+        for (std::size_t i = 7; i-- > 3;) {
+            join(d, all[i]);
+        }
+    });
+    model::check("an owner that is busy", [] {
+        deque<4> d;
+        job all[4];
+        push_all(d, all);
+        steal(d);
+        steal(d);
+        {
+            model::thread thief([&] {
+                MODEL_REQUIRE(d.publish_all());
+                MODEL_REQUIRE(!d.publish_all());
+                steal_some(d, 2);
+            });
+        }
+        MODEL_REQUIRE(all[2].runs == 1 && all[3].runs == 1);
+    });
+}
+
 // After any steals, the owner's next push makes a job public.
 template <class Deque> void require_next(Deque& d) {
     job next;
@@ -317,6 +383,7 @@ TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is w
 TEST_CASE("fork_deque: each job is run once beside two thieves, in every execution", "[.long]") {
     model::check("three forks, two thieves come twice", nested<2, 3>(2, 2));
     model::check("four forks, two thieves", nested<2, 4>(2, 1));
+    model::check("two thieves publish", hidden(false, 1, true));
 }
 
 // A tree of forks, `Depth` levels of them.
@@ -343,6 +410,23 @@ template <unsigned First> auto tree(int depth, int steals) {
     };
 }
 
+template <unsigned First> auto tree_beside_publishers(int depth, int steals) {
+    return [=] {
+        deque<First> d;
+        job all[16];
+        job* next = all;
+        const auto publish = [&d, steals] {
+            for (int i = 0; i < steals; ++i) {
+                steal(d);
+                d.publish_all();
+            }
+        };
+        model::thread one(publish);
+        model::thread another(publish);
+        grow_tree(d, next, depth);
+    };
+}
+
 TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves") {
     model::options random;
     random.runs = 4'000;
@@ -353,6 +437,8 @@ TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves") {
     };
     check_at_random("a tree of 7, at random", tree<1>(3, 3));
     check_at_random("a tree of 15, at random", tree<2>(4, 4));
+    check_at_random("a tree of 15 beside thieves that publish, at random",
+                    tree_beside_publishers<16>(4, 4));
     random.depth = 5;
     check_at_random("eight forks, two thieves, at random", nested<2, 8>(4, 4));
 }

@@ -207,7 +207,7 @@ void forked_beside(bool brief, bool is_newest = true) {
     }
     model::thread working([&] { all.run(all.workers()[0]); });
     lane& mine = *all.thread_lane();
-    mine.set_worth(brief ? 0 : 1);
+    mine.begin(brief ? 0 : 1, 0);
     const auto arm = [&] {
         ran = ran + 1;
         all.stop();
@@ -227,9 +227,8 @@ TEST_CASE("fork_join: a worker that goes to sleep finds a forked arm") {
     model::check("forked beside a worker, on an older lane", [] { forked_beside(false, false); });
 }
 
-// The two public arms are stolen. Then the owner takes the youngest one back, which makes the third
-// one public. The owner does not run that one.
-void published_by_pop() {
+// The two public arms are stolen, and the owner is busy with something else.
+void hidden_by_owner() {
     no_substitute owner;
     pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
@@ -239,7 +238,7 @@ void published_by_pop() {
         all.stop();
     };
     using forked = bide::detail::fork_arm<platform, decltype((arm))>;
-    forked arms[4]{forked(arm), forked(arm), forked(arm), forked(arm)};
+    forked arms[3]{forked(arm), forked(arm), forked(arm)};
     for (forked& a : arms) {
         mine.push(a);
     }
@@ -247,7 +246,6 @@ void published_by_pop() {
     job* const second = mine.steal();
     MODEL_REQUIRE(first == &arms[0] && second == &arms[1] && mine.is_empty());
     model::thread working([&] { all.run(all.workers()[0]); });
-    MODEL_REQUIRE(mine.pop(3));
     working.join();
     MODEL_REQUIRE(mine.wait(arms[2], 2) == job::end::done);
     MODEL_REQUIRE(ran == 1);
@@ -258,8 +256,8 @@ void published_by_pop() {
     all.drop_thread_lane();
 }
 
-TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a pop publishes") {
-    model::check("published by a pop, beside a worker", published_by_pop);
+TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a busy owner keeps private") {
+    model::check("hidden by a busy owner", hidden_by_owner);
 }
 
 // ---- External callers
@@ -457,7 +455,7 @@ void spawned_beside(bool by_worker) {
             }
         });
         lane& mine = *all.take_lane();
-        mine.set_worth(1);
+        mine.begin(1, 0);
         context::here() = {nullptr, &mine};
         {
             scope s(&all, {});
@@ -480,7 +478,7 @@ void found_beside() {
     var<int> ran{0};
     model::thread working([&] { all.run(all.workers()[0]); });
     lane& mine = *all.take_lane();
-    mine.set_worth(1);
+    mine.begin(1, 0);
     context::here() = {nullptr, &mine};
     {
         scope s(&all, {});

@@ -48,6 +48,18 @@ template <int LockLooks> struct basic_platform {
         detail::ops::fence(o, {file, line});
     }
 
+    /// Is a seq_cst fence.
+    static void light_fence(BIDE_MODEL_SITE) noexcept {
+        detail::ops::fence(std::memory_order_seq_cst, {file, line});
+    }
+    /// Is a seq_cst fence. Returns true.
+    static bool heavy_fence(BIDE_MODEL_SITE) noexcept {
+        detail::ops::fence(std::memory_order_seq_cst, {file, line});
+        return true;
+    }
+    /// Does nothing.
+    static void prepare_heavy_fence() noexcept {}
+
     /// Goes on when something that was read may have changed: a loop around it has no other end than
     /// that.
     static void pause() noexcept { detail::ops::pause(); }

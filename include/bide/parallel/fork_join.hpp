@@ -75,7 +75,7 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     } else {
         return detail::fork(
             lane, [&] { return detail::fork_all<Count - 1>(lane, arms); },
-            static_cast<last>(std::get<Count - 1>(arms)), std::tuple_size_v<Arms> - 1);
+            static_cast<last>(std::get<Count - 1>(arms)));
     }
 }
 

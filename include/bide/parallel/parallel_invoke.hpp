@@ -37,14 +37,12 @@ public:
         const std::uint64_t middle = first + (last - first) / 2;
         detail::fork(
             fork_context::here().lane, [this, first, middle] { run(first, middle); },
-            [this, middle, last] { run(middle, last); }, all_arms);
+            [this, middle, last] { run(middle, last); });
     }
 
     void finish() { state_.finish(); }
 
 private:
-    static constexpr std::uint32_t all_arms = 64; // the tree is not deeper
-
     void call(std::uint64_t n) {
         if (!state_.leaves_out(n)) { // only after a stop: no function is left out for an exception
             static_cast<void>(std::invoke(*all_.at(n)));

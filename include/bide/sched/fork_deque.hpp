@@ -13,10 +13,11 @@
 //   |   stolen    |    public       |     private      |  free
 //
 //   top     the next job to steal. A thief moves it up by one, by CAS.
-//   split   the first private job. Only the owner moves it: up to publish, down to take back.
+//   split   the first private job. The owner moves it: up to publish, down to take back. A thief
+//           moves it up while the owner is busy with something else (publish_all()).
 //   (top above split, split above bottom: never)
 //
-// `range_` is top and split in one word; only the owner uses `bottom_`. Slot i is written again
+// `range_` is top and split in one word; only the owner writes `bottom_`. Slot i is written again
 // only after its job has ended. So a thief may read the slot after its CAS [fork_deque.publish],
 // even if the top and split that it read before are old.
 //
@@ -51,6 +52,9 @@
 //
 // A request may come late, on top of another one. That is why it is made by an exchange: the owner
 // then finds the end of a chain of exchanges, and sees what all of these thieves have taken.
+//
+// An owner that is in a long job publishes nothing. A thief then publishes all private jobs itself:
+// detail/fork_publishing.hpp.
 //
 // The pair [idle.announce] in idle.hpp: the owner that publishes a job sees each announcement that
 // came before. A worker that announces later sees the job.
@@ -92,7 +96,10 @@ public:
 
     /// Returns the number of jobs, including those that were stolen and not reset yet. The next job
     /// is pushed at that depth.
-    depth_type depth() const noexcept { return bottom_; }
+    depth_type depth() const noexcept {
+        // Order: relaxed; the owner has written it.
+        return bottom_.load(std::memory_order_relaxed);
+    }
 
     /// The number of jobs that are kept public at least, if there are so many.
     static constexpr depth_type min_public = 2;
@@ -116,12 +123,12 @@ public:
     /// Requires: the end of the job happens before this call. at + 1 == depth().
     void reset(depth_type at) noexcept;
 
-    /// Returns true if fewer than `wanted` jobs are public, or none: a loop that can be divided is
-    /// divided now.
+    /// Returns true if no job is public, or fewer than `wanted` jobs are left: a loop that can be
+    /// divided is divided now.
     bool wants_work(depth_type wanted = 1) const noexcept {
         // Order: relaxed; a hint.
         const word seen = range_.load(std::memory_order_relaxed);
-        return split_of(seen) - top_of(seen) < (std::max)(wanted, depth_type{1});
+        return has_no_public(seen) || depth() - top_of(seen) < wanted;
     }
 
     // ---- Any thread
@@ -135,13 +142,39 @@ public:
         return has_no_public(range_.load(std::memory_order_seq_cst));
     }
 
+    /// Returns true if there is a job, public or private.
+    bool has_jobs() const noexcept {
+        // Order: relaxed, both; a hint.
+        const word seen = range_.load(std::memory_order_relaxed);
+        return bottom_.load(std::memory_order_relaxed) > top_of(seen);
+    }
+
+    /// Returns false if thieves cannot publish, because the system has no heavy fence.
+    bool thieves_publish() const noexcept {
+        // Order: relaxed; a hint.
+        return publisher_.load(std::memory_order_relaxed) != publisher::impossible;
+    }
+
+    /// Returns true if jobs are private, none is public, and the owner has not answered the request
+    /// yet: it is busy with something else, unless the request is new. Returns false while a thief
+    /// publishes the jobs, and if thieves cannot publish.
+    bool hides_jobs() const noexcept;
+
+    /// Publishes all private jobs, in the owner's place. Returns true if there were any, and neither
+    /// the owner nor another thief has come before.
+    bool publish_all() noexcept;
+
 private:
     using word = std::uint64_t;
     using slot = typename Platform::template var<Job*>;
 
+    // The thief that is in publish_all().
+    enum class publisher : std::uint8_t { none, present, impossible };
+
     static constexpr depth_type requested = ~depth_type{0};
     static constexpr word one_split = word{1} << 32;
-    static constexpr unsigned max_buffers = 32;
+    static constexpr word publishing = word{1} << 63; // above the split, which has 31 bits
+    static constexpr unsigned max_buffers = 23;
 
     static constexpr word pack(depth_type top, depth_type split) noexcept {
         return word{split} << 32 | top;
@@ -150,7 +183,7 @@ private:
         return static_cast<depth_type>(range);
     }
     static constexpr depth_type split_of(word range) noexcept {
-        return static_cast<depth_type>(range >> 32);
+        return static_cast<depth_type>((range & ~publishing) >> 32);
     }
     static constexpr bool has_no_public(word range) noexcept {
         return top_of(range) == split_of(range);
@@ -161,11 +194,14 @@ private:
     BIDE_NOINLINE bool push_slow(Job& job, depth_type wanted);
     BIDE_NOINLINE fork_pop pop_slow(depth_type at, depth_type wanted) noexcept;
     depth_type publish_count(word seen, depth_type wanted) const noexcept;
-    bool rebalance(depth_type wanted) noexcept;
+    BIDE_COLD word take_over() noexcept;
+    word look() noexcept;
+    bool rebalance(word seen, depth_type wanted) noexcept;
     BIDE_NOINLINE void grow();
 
+    // Only the owner writes it. Order: relaxed in the owner, where no other order is named.
+    alignas(cache_line_pair) typename Platform::template atomic<depth_type> bottom_{0};
     // Only the owner uses these.
-    alignas(cache_line_pair) depth_type bottom_ = 0;
     depth_type capacity_ = 0;
     slot* slots_ = nullptr; // from top to bottom: jobs
     unsigned grown_ = 0;
@@ -175,19 +211,21 @@ private:
     alignas(cache_line_pair) typename Platform::template atomic<word> range_{0};
     typename Platform::template atomic<depth_type> limit_{min_public};
     typename Platform::template atomic<slot*> shared_slots_{nullptr};
+    typename Platform::template atomic<publisher> publisher_{publisher::none};
 };
 
 template <class Platform, class Job, unsigned InitialCapacity>
 template <class Wanted>
 inline bool basic_fork_deque<Platform, Job, InitialCapacity>::push(Job& job, Wanted wanted) {
-    const depth_type at = bottom_;
+    const depth_type at = depth();
     // Order: relaxed; the owner wrote the limit last, or the value is `requested`, which may be
     // seen later.
     if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
         return push_slow(job, (std::max)(min_public, depth_type{wanted()}));
     }
     slots_[at] = &job;
-    bottom_ = at + 1;
+    // Order: release [fork_deque.bottom]; a thief that publishes the job sees it and its slot.
+    bottom_.store(at + 1, std::memory_order_release);
     return false;
 }
 
@@ -195,21 +233,26 @@ template <class Platform, class Job, unsigned InitialCapacity>
 template <class Wanted>
 inline fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop(depth_type at,
                                                                       Wanted wanted) noexcept {
+    // Order: release [fork_deque.bottom]; the older jobs, as in push().
+    bottom_.store(at, std::memory_order_release);
+    // Order: seq_cst [fork_deque.busy]; before the look at the limit.
+    Platform::light_fence();
     // Order: relaxed; as in push().
     if (limit_.load(std::memory_order_relaxed) > at) [[unlikely]] {
         return pop_slow(at, (std::max)(min_public, depth_type{wanted()}));
     }
-    bottom_ = at;
     return fork_pop::popped;
 }
 
 template <class Platform, class Job, unsigned InitialCapacity>
 inline void basic_fork_deque<Platform, Job, InitialCapacity>::reset(depth_type at) noexcept {
-    bottom_ = at;
-    // Order: relaxed; while top == split no thief changes the word, and what is stolen later is
-    // published later. The limit is at least two above this depth: the thief that took the last
-    // public job has requested, or the owner took that job back, and has set the limit since.
-    range_.store(pack(at, at), std::memory_order_relaxed);
+    // Order: release [fork_deque.bottom]; as in push().
+    bottom_.store(at, std::memory_order_release);
+    // The limit is at least two above this depth: the thief that took the last public job has
+    // requested, or the owner took that job back, and has set the limit since.
+    // Order: release [fork_deque.publishing]; a thief that sets its bit after this reads the bottom
+    // that was written above. A bit that was set before is gone.
+    range_.exchange(pack(at, at), std::memory_order_release);
 }
 
 template <class Platform, class Job, unsigned InitialCapacity>
@@ -238,23 +281,28 @@ Job* basic_fork_deque<Platform, Job, InitialCapacity>::steal() noexcept {
 
 template <class Platform, class Job, unsigned InitialCapacity>
 bool basic_fork_deque<Platform, Job, InitialCapacity>::push_slow(Job& job, depth_type wanted) {
-    if (bottom_ == capacity_) {
+    const depth_type at = depth();
+    if (at == capacity_) {
         grow();
     }
-    slots_[bottom_] = &job;
-    ++bottom_;
-    return rebalance(wanted);
+    slots_[at] = &job;
+    // Order: release [fork_deque.bottom]; as in push().
+    bottom_.store(at + 1, std::memory_order_release);
+    return rebalance(look(), wanted);
 }
 
 template <class Platform, class Job, unsigned InitialCapacity>
 fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type at,
                                                                     depth_type wanted) noexcept {
-    // Order: relaxed; top may be old, but it is not above the real one: the CAS decides.
-    word seen = range_.load(std::memory_order_relaxed);
+    // Top may be old, but it is not above the real one: the CAS decides. A thief that has read the
+    // bottom from before this pop has set its bit before this look [fork_deque.busy].
+    word seen = look();
     while (at < split_of(seen)) {
         const depth_type top = top_of(seen);
         const depth_type split = split_of(seen);
         if (top == split) {
+            // Order: release [fork_deque.bottom]; as in push().
+            bottom_.store(at + 1, std::memory_order_release);
             return fork_pop::stolen;
         }
         // Half of the public jobs, but not so many that the owner would publish them again.
@@ -263,13 +311,14 @@ fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type a
         const depth_type back = std::clamp<depth_type>(spare, 1, (std::max)(half, depth_type{1}));
         // Order: relaxed; the jobs that are taken back are the owner's own. Failure: the loop reads
         // again.
-        if (range_.compare_exchange_weak(seen, pack(top, split - back), std::memory_order_relaxed,
+        const word next = seen - back * one_split;
+        if (range_.compare_exchange_weak(seen, next, std::memory_order_relaxed,
                                          std::memory_order_relaxed)) {
+            seen = next;
             break;
         }
     }
-    bottom_ = at;
-    return rebalance(wanted) ? fork_pop::popped_and_published : fork_pop::popped;
+    return rebalance(seen, wanted) ? fork_pop::popped_and_published : fork_pop::popped;
 }
 
 // How many of the private jobs to publish: half of them, rounded up, if fewer than `wanted` are
@@ -277,37 +326,51 @@ fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type a
 template <class Platform, class Job, unsigned InitialCapacity>
 auto basic_fork_deque<Platform, Job, InitialCapacity>::publish_count(
     word seen, depth_type wanted) const noexcept -> depth_type {
-    const depth_type mine = bottom_ - split_of(seen);
+    const depth_type mine = depth() - split_of(seen);
     const depth_type theirs = split_of(seen) - top_of(seen);
     return theirs >= wanted ? 0 : (std::max)((mine + 1) / 2, (std::min)(mine, wanted - theirs));
 }
 
-// Publishes publish_count() jobs and sets the limit. Returns true if it published any.
+// Returns the range for an owner that looks, and takes over from a thief that is in publish_all().
 template <class Platform, class Job, unsigned InitialCapacity>
-bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance(depth_type wanted) noexcept {
+inline auto basic_fork_deque<Platform, Job, InitialCapacity>::look() noexcept -> word {
+    // Order: relaxed; with an old top fewer jobs are published: see [fork_deque.request].
+    const word seen = range_.load(std::memory_order_relaxed);
+    return (seen & publishing) == 0 ? seen : take_over();
+}
+
+// Publishes publish_count() jobs and sets the limit, where the range was `seen`. Returns true if it
+// published any.
+template <class Platform, class Job, unsigned InitialCapacity>
+bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance(word seen,
+                                                                 depth_type wanted) noexcept {
     for (;;) {
-        // Order: relaxed; split is the owner's own. With an old top fewer jobs are published: see
-        // [fork_deque.request].
-        const word seen = range_.load(std::memory_order_relaxed);
         const depth_type n = publish_count(seen, wanted);
         const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
         if (n != 0) {
-            // Order: relaxed; a thief that requests after it has taken what is published below has
-            // seen this.
+            // Order: relaxed; a thief that requests after it has taken what is published below, or
+            // after it has set its bit later, has seen this.
             limit_.store(next_limit, std::memory_order_relaxed);
             // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
-            // look for sleepers [idle.announce].
-            range_.fetch_add(n * one_split, std::memory_order_seq_cst);
-            return true;
+            // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure relaxed:
+            // take_over() reads again.
+            if (range_.compare_exchange_strong(seen, seen + n * one_split,
+                                               std::memory_order_seq_cst,
+                                               std::memory_order_relaxed)) {
+                return true;
+            }
+            seen = take_over();
+            continue;
         }
         // Order: relaxed; if the limit has that value already, no request is overwritten.
         if (limit_.load(std::memory_order_relaxed) == next_limit) {
             return false;
         }
-        // Order: acquire [fork_deque.request]; sees what the requesting thief has taken.
+        // Order: acquire [fork_deque.request]; sees what the requesting thief has taken, and its bit.
         if (limit_.exchange(next_limit, std::memory_order_acquire) != requested) {
             return false;
         }
+        seen = look();
     }
 }
 
@@ -316,7 +379,7 @@ void basic_fork_deque<Platform, Job, InitialCapacity>::grow() {
     const depth_type larger = capacity_ == 0 ? InitialCapacity : 2 * capacity_;
     std::unique_ptr<slot[]>& made = buffers_[grown_];
     made = std::make_unique<slot[]>(larger);
-    for (depth_type i = 0; i < bottom_; ++i) {
+    for (depth_type i = 0; i < capacity_; ++i) {
         made[i] = static_cast<Job*>(slots_[i]);
     }
     ++grown_;
@@ -327,5 +390,7 @@ void basic_fork_deque<Platform, Job, InitialCapacity>::grow() {
 }
 
 } // namespace bide::inline BIDE_ABI
+
+#include <bide/sched/detail/fork_publishing.hpp>
 
 #endif

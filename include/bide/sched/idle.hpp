@@ -157,23 +157,25 @@ public:
         return count(now, sleeping_) == 0 && count(now, blocked_) != 0;
     }
 
-    // ---- Snapshots
+    // ---- Snapshots. Order: relaxed.
 
     /// Returns how many workers sleep.
     unsigned sleepers() const noexcept {
-        // Order: relaxed; a snapshot.
         return count(word_.load(std::memory_order_relaxed), sleeping_);
     }
-    /// The same, for code that asks often: it is on a cache line that changes only when a worker
-    /// falls asleep or is woken.
+    /// The same, for code that asks often: its cache line changes only with the number.
     unsigned sleepers_hint() const noexcept {
         // Order: relaxed; a hint.
         return sleepers_.load(std::memory_order_relaxed);
     }
     /// Returns how many workers search.
     unsigned searching() const noexcept {
-        // Order: relaxed; a snapshot.
+        // Order: relaxed, both; snapshots.
         return count(word_.load(std::memory_order_relaxed), searching_);
+    }
+    /// Returns true if there is a watcher.
+    bool is_watched() const noexcept {
+        return (word_.load(std::memory_order_relaxed) & has_watcher) != 0;
     }
 
 private:
@@ -200,8 +202,7 @@ private:
     // worker is woken, the new word already counts it as searching and no longer as sleeping.
     struct push_policy {
         word relied_on; // fields: if one of them is not 0, a worker will look
-        word
-            leaves_it; // fields: if one of them is not 0, no search that ends wakes a worker for it
+        word leaves_it; // fields: if one is not 0, no search that ends wakes a worker for it
         bool wakes(word seen) const noexcept {
             return (seen & sleeping_) != 0 && (seen & relied_on) == 0;
         }
@@ -237,8 +238,7 @@ private:
     }
 
     alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
-    // As many as the field `sleeping` says; written under the lock, before the step that changes the
-    // field.
+    // As many as the field `sleeping` says; written under the lock, before that field.
     alignas(cache_line_pair) typename Platform::template atomic<unsigned> sleepers_{0};
     alignas(cache_line_pair) const unsigned workers_;
     const std::unique_ptr<bits[]> set_; // under the lock: a bit for each sleeper

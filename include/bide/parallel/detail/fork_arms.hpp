@@ -162,10 +162,10 @@ template <class Platform, class G> union arm_storage {
 };
 
 // Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs one after the other.
-// `g` is one of `count` arms that are forked together.
+// `is_brief`: g takes less time than a wake.
 template <class Platform, class F, class G>
 BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g,
-                                   std::uint32_t count = 1) {
+                                   bool is_brief = false) {
     using first_type = nonvoid_t<std::invoke_result_t<F>>;
     using end = typename fork_arm<Platform, G>::end;
     arm_storage<Platform, G> storage;
@@ -174,7 +174,7 @@ BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g
     if (lane != nullptr) [[likely]] {
         ::new (static_cast<void*>(std::addressof(second))) fork_arm<Platform, G>(g);
         at = lane->depth();
-        lane->push(second, count);
+        lane->push(second, is_brief);
     }
     first_type first = detail::call_first<Platform, F, G>(lane, at, second, std::forward<F>(f), g);
     if (lane != nullptr && !lane->pop(at)) [[unlikely]] {

@@ -81,6 +81,7 @@ private:
 // A fork-join with no way to run in one piece.
 struct not_brief {
     static constexpr std::uint64_t iterations = 1;
+    static constexpr std::int64_t longest_ns = 0;
 };
 
 // The longest expected time of a fork-join that is first tried in one piece, in nanoseconds. It is
@@ -103,9 +104,10 @@ BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> in_fork(scheduler& s, F&& f, Br
         return detail::call_arm<F>(std::forward<F>(f));
     }
     static constinit basic_fork_call_site<native_platform> site;
+    std::int64_t begin = 0;
     if constexpr (!std::is_same_v<Brief, not_brief>) {
-        if (site.expected_ns(brief.iterations) <= longest_brief_ns) {
-            const std::int64_t begin = native_platform::now();
+        if (site.expected_ns(brief.iterations) <= brief.longest_ns) {
+            begin = native_platform::now();
             if (const std::int64_t end = brief.run(begin); end != 0) {
                 site.learn(end - begin, brief.iterations);
                 return {};
@@ -117,7 +119,7 @@ BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> in_fork(scheduler& s, F&& f, Br
     if (lane.get() == nullptr) {
         BIDE_THROW(std::bad_alloc());
     }
-    const basic_fork_scope<native_platform> scope(*lane.get(), site, brief.iterations);
+    const basic_fork_scope<native_platform> scope(*lane.get(), site, brief.iterations, begin);
     return detail::call_arm<F>(std::forward<F>(f));
 }
 
@@ -139,24 +141,26 @@ public:
 
     // The same, for a second arm that takes less time than a wake.
     template <class F, class G> void both_briefly(F&& f, G&& g) const {
-        constexpr std::uint32_t brief = basic_fork_lane<platform>::brief;
-        detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), brief);
+        detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), true);
     }
 
     // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
     template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
 
     // The same, for a loop of `iterations` iterations. If iterations that began here before were so
-    // short that these take at most 2 us, calls run_briefly(now) first, outside of the fork-join. If
+    // short that these take at most `longest_ns`, calls run_briefly(now) first, outside of the fork-join. If
     // the loop has ended after it, it returns the time, and f() is not called; otherwise 0.
     template <class Brief, class F>
-    void enter_loop(std::uint64_t iterations, Brief&& run_briefly, F&& f) const {
+    void enter_loop(std::uint64_t iterations, Brief&& run_briefly, F&& f,
+                    std::int64_t longest_ns = longest_brief_ns) const {
         struct brief {
             std::int64_t run(std::int64_t now) const { return call(now); }
             std::uint64_t iterations;
+            std::int64_t longest_ns;
             Brief& call;
         };
-        detail::in_fork(*scheduler_, std::forward<F>(f), brief{iterations, run_briefly});
+        detail::in_fork(*scheduler_, std::forward<F>(f),
+                        brief{iterations, longest_ns, run_briefly});
     }
 
     // Returns true if workers would find no arm of this thread, or fewer than `most` and fewer than

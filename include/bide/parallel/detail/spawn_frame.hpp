@@ -166,13 +166,9 @@ public:
 
 private:
     lane* lane_beside();
-    static std::uint32_t worth_here() noexcept {
-        const lane* const mine = basic_fork_context<Platform>::here().lane;
-        return mine != nullptr ? mine->worth() : 0;
-    }
 
     basic_pool<Platform>* const pool_;
-    const std::uint32_t worth_ = worth_here();
+    const lane* const opened_on_ = basic_fork_context<Platform>::here().lane; // set if pool_ is
     const std::stop_token stop_;
     fork_progress* const progress_;
     typename Platform::template atomic<bool> stopped_{false};
@@ -214,7 +210,7 @@ public:
         }
         j.order = order_;
         if (lane_ != nullptr) {
-            lane_->push(j, kept_public);
+            lane_->push(j);
         }
         j.older = youngest_;
         youngest_ = &j;
@@ -247,7 +243,7 @@ public:
         while (spawned* const youngest = youngest_) {
             youngest_ = youngest->older;
             --depth_;
-            if (lane_ == nullptr || lane_->pop(depth_, kept_public) || wait_for(*youngest)) {
+            if (lane_ == nullptr || lane_->pop(depth_) || wait_for(*youngest)) {
                 run(*youngest);
             }
             release(*youngest);
@@ -258,9 +254,6 @@ public:
 
 private:
     using depth_type = typename lane::depth_type;
-
-    // Functions of a scope may take long, and the owner may be in one of them. So most are public.
-    static constexpr depth_type kept_public = 256;
 
     static constexpr unsigned most_waits = 32;
     static constexpr depth_type depth_in_wait = ~depth_type{0};
@@ -319,7 +312,7 @@ template <class Platform> auto basic_spawn_state<Platform>::lane_beside() -> lan
     if (made == nullptr) {
         BIDE_THROW(std::bad_alloc());
     }
-    made->set_worth(worth_);
+    made->begin(opened_on_->worth(), opened_on_->begin_ns());
     lock::acquire(lock_);
     if (beside_ == nullptr) {
         beside_ = std::exchange(made, nullptr);

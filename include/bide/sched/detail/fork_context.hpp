@@ -19,11 +19,11 @@
 // without its wakes and its waits, for the caller and for each arm that it waited for. The waits
 // themselves do not count: a thief that lost its processor would make a small fork-join look large,
 // and the next one would wake as many workers again. A fork-join is worth a wake for each 20 us of
-// work. If it is worth none, no worker is woken while there is a watcher (maintenance.hpp). Nor is
-// one if callers that own no worker compute in the places of all workers that sleep
-// (basic_work_queues::add_callers). Loops remember the work of one iteration, so that a short loop and
-// a long one at the same place are told apart. Only speed depends on this: the owner runs each arm that no
-// worker takes.
+// work, and for each 20 us that it has taken already when a thief comes. If it is worth none, no
+// worker is woken while there is a watcher (maintenance.hpp). Nor is one if callers that own no worker
+// compute in the places of all workers that sleep (basic_work_queues::add_callers). Loops remember the
+// work of one iteration, so that a short loop and a long one at the same place are told apart. Only
+// speed depends on this: the owner runs each arm that no worker takes.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -115,8 +115,7 @@ public:
 
     // Returns how many wakes the fork-join is worth.
     std::uint32_t worth(std::uint64_t iterations = 1) const noexcept {
-        const std::int64_t wakes = expected_ns(iterations) / worth_a_wake_ns;
-        return static_cast<std::uint32_t>(std::clamp(wakes, std::int64_t{0}, most_wakes));
+        return basic_fork_lane<Platform>::worth_of(expected_ns(iterations));
     }
 
     void learn(std::int64_t ns, std::uint64_t iterations = 1) noexcept {
@@ -133,8 +132,6 @@ public:
     }
 
 private:
-    static constexpr std::int64_t worth_a_wake_ns = 20'000;
-    static constexpr std::int64_t most_wakes = 1 << 20;
     static constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
     static constexpr double scale = 1'024;
     static constexpr double most_ns = 1e18;
@@ -150,11 +147,15 @@ template <class Platform> class basic_fork_scope {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // An outermost fork-join of `iterations` iterations, 1 if it is no loop.
-    basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site,
-                     std::uint64_t iterations = 1) noexcept
+    // An outermost fork-join of `iterations` iterations, 1 if it is no loop. It has begun at `since`, if
+    // that is not 0.
+    basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site, std::uint64_t iterations = 1,
+                     std::int64_t since = 0) noexcept
         : site_(&site), iterations_(iterations), begin_ns_(Platform::now()) {
-        on.set_worth(site.worth(iterations));
+        on.begin(site.worth(iterations), since != 0 ? since : begin_ns_);
+        if (since != 0) {
+            on.note_time(begin_ns_);
+        }
         on.take_overhead();
         context::here() = {on.scheduler_id, &on};
     }
@@ -164,7 +165,7 @@ public:
     }
     // An arm that was stolen from `from`.
     basic_fork_scope(lane& on, const lane& from) noexcept {
-        on.set_worth(from.worth());
+        on.begin(from.worth(), from.begin_ns());
         context::here() = {on.scheduler_id, &on};
     }
     basic_fork_scope(const basic_fork_scope&) = delete;

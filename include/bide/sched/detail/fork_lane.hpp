@@ -129,15 +129,12 @@ public:
 
     // ---- The owner: the thread that the lane belongs to
 
-    // The group of a job that takes less time than a wake.
-    static constexpr depth_type brief = 0;
-
-    // Keeps at least `group` jobs public, if the fork-join is worth a wake: all of those that are
-    // pushed together. A brief job wakes no worker while there is a watcher.
+    // Pushes a job. If it is brief, it takes less time than a wake: it wakes no worker while there
+    // is a watcher.
     // Throws: std::bad_alloc, with nothing changed.
-    void push(job& j, depth_type group = 1) {
-        if (deque_.push(j, [this, group]() noexcept { return wanted(group); })) [[unlikely]] {
-            wake(group == brief);
+    void push(job& j, bool is_brief = false) {
+        if (deque_.push(j, [this]() noexcept { return wanted(); })) [[unlikely]] {
+            wake(is_brief);
         }
     }
 
@@ -150,10 +147,9 @@ public:
     // Any thread.
     void wake_for_public() noexcept { queues_.fork_published(!is_worth_a_wake()); }
 
-    // Takes the youngest job back. Returns false if it was stolen: then wait() for it. `group` as
-    // in push().
-    bool pop(depth_type at, depth_type group = 1) noexcept {
-        const fork_pop how = deque_.pop(at, [this, group]() noexcept { return wanted(group); });
+    // Takes the youngest job back. Returns false if it was stolen: then wait() for it.
+    bool pop(depth_type at) noexcept {
+        const fork_pop how = deque_.pop(at, [this]() noexcept { return wanted(); });
         if (how == fork_pop::popped) [[likely]] {
             return true;
         }
@@ -181,17 +177,19 @@ public:
     }
 
     depth_type depth() const noexcept { return deque_.depth(); }
-    // Returns true if thieves would find no job here, or fewer than `most` and fewer than workers
-    // sleep.
+    // Returns true if thieves would find no job here, or if fewer jobs than `most` are left, and fewer
+    // than workers sleep.
     bool wants_work(std::uint64_t most) const noexcept {
         const std::uint64_t wakes = (std::min)(worth(), queues_.wakes_for_arms());
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
     }
 
-    // How many wakes the fork-join is worth: see fork_context.hpp.
-    void set_worth(std::uint32_t wakes) noexcept {
-        // Order: relaxed; a hint.
+    // The owner begins a fork-join that is worth so many wakes (fork_context.hpp), or a part of one
+    // that has begun at that time.
+    void begin(std::uint32_t wakes, std::int64_t ns) noexcept {
+        // Order: relaxed, both; hints.
         worth_.store(wakes, std::memory_order_relaxed);
+        begin_ns_.store(ns, std::memory_order_relaxed);
     }
 
     // Whether the owner owns no worker (basic_work_queues::add_callers).
@@ -213,6 +211,20 @@ public:
 
     job* steal() noexcept { return deque_.steal(); }
     bool is_empty() const noexcept { return deque_.is_empty_to_thieves(); }
+    bool has_jobs() const noexcept { return deque_.has_jobs(); }
+
+    // Returns true if publish_hidden() has something to do.
+    bool hides_jobs() const noexcept { return deque_.hides_jobs(); }
+    // If the owner is busy with something else and all its jobs are private, publishes them. Returns
+    // true if jobs may be public now.
+    bool publish_hidden() noexcept {
+        if (!hides_jobs()) {
+            return false;
+        }
+        return basic_spin<Platform>::spin_once(
+                   [this]() noexcept { return !deque_.hides_jobs(); }) ||
+               deque_.publish_all();
+    }
 
     // Leaves a job that was taken from this lane to the owner.
     void give_back(job& j) noexcept {
@@ -221,9 +233,25 @@ public:
         }
     }
 
+    // How many wakes a fork-join is worth that takes so long.
+    static std::uint32_t worth_of(std::int64_t ns) noexcept {
+        constexpr std::int64_t most = 1 << 20;
+        return static_cast<std::uint32_t>(std::clamp(ns / worth_a_wake_ns, std::int64_t{0}, most));
+    }
     std::uint32_t worth() const noexcept {
         // Order: relaxed; a hint.
         return worth_.load(std::memory_order_relaxed);
+    }
+    std::int64_t begin_ns() const noexcept {
+        // Order: relaxed; a hint.
+        return begin_ns_.load(std::memory_order_relaxed);
+    }
+    // The fork-join is worth as many wakes as the time that it has taken, whatever was expected.
+    void note_time(std::int64_t now) noexcept {
+        if (const std::uint32_t least = worth_of(now - begin_ns()); least > worth()) {
+            // Order: relaxed; a hint.
+            worth_.store(least, std::memory_order_relaxed);
+        }
     }
     // Returns true if a worker may be woken for a job of this lane.
     bool is_worth_a_wake() const noexcept { return worth() != 0 && queues_.wakes_for_arms() != 0; }
@@ -231,18 +259,15 @@ public:
 private:
     friend basic_fork_lanes<Platform>;
 
-    // How many workers sleep that are worth a wake.
-    depth_type wakes() const noexcept {
-        return (std::min)(worth(), queues_.idle().sleepers_hint());
-    }
-    // How many jobs to keep public: one for each of these workers. If the fork-join is worth a wake
-    // at all, also the four oldest: a worker that becomes free while the owner is in a long arm can
-    // take only what is public, and of a tree of halves, the four oldest jobs are 15/16.
-    depth_type wanted(depth_type group) const noexcept {
-        return worth() == 0 || group == brief ? 0 : (std::max)({depth_type{4}, group, wakes()});
+    // How many jobs to keep public: as few as possible if thieves can publish the others, otherwise
+    // one for each worker that sleeps.
+    depth_type wanted() const noexcept {
+        return deque_.thieves_publish() ? 0
+                                        : (std::max)(depth_type{4}, queues_.idle().sleepers_hint());
     }
 
     static constexpr depth_type most_public = depth_type{1} << 30;
+    static constexpr std::int64_t worth_a_wake_ns = 20'000;
 
     basic_fork_lane* older() const noexcept { return older_; }
     BIDE_COLD void wake(bool is_brief) noexcept {
@@ -260,6 +285,7 @@ private:
     basic_work_queues<Platform>& queues_;
     overhead overhead_; // only the owner uses it
     typename Platform::template atomic<std::uint32_t> worth_{0};
+    typename Platform::template atomic<std::int64_t> begin_ns_{0};
     basic_parker<Platform> parker_;
 
     // Under the lock of basic_fork_lanes:
@@ -304,6 +330,10 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at, bool helps) noexc
         }
         if (how != job::end::none) {
             break;
+        }
+        if (thief != nullptr && thief->publish_hidden()) {
+            queues_.fork_published(false);
+            continue;
         }
         if (mine.sleep()) {
             sleep(*this);

@@ -22,7 +22,12 @@ public:
     using lane = basic_fork_lane<Platform>;
     using job = basic_fork_job<Platform>;
 
-    basic_fork_lanes() noexcept = default;
+    // `is_used`: workers steal from lanes.
+    explicit basic_fork_lanes(bool is_used) noexcept {
+        if (is_used) {
+            Platform::prepare_heavy_fence(); // for publish_hidden()
+        }
+    }
     basic_fork_lanes(const basic_fork_lanes&) = delete;
     basic_fork_lanes& operator=(const basic_fork_lanes&) = delete;
     ~basic_fork_lanes() {
@@ -50,10 +55,21 @@ public:
     // lane has a public job. `chance` decides which lane is searched first.
     job* steal(std::uint64_t chance, lane*& from) noexcept;
 
+    // Publishes jobs of a lane whose owner is busy with something else. Returns true if jobs may be
+    // public now.
+    bool publish_hidden() noexcept {
+        for (lane* at = newest(); at != nullptr; at = at->older()) {
+            if (at->publish_hidden()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     // The last look of a worker before it sleeps [idle.announce].
     bool has_work() const noexcept {
         for (const lane* at = newest(); at != nullptr; at = at->older()) {
-            if (!at->is_empty()) {
+            if (!at->is_empty() || at->hides_jobs()) {
                 return true;
             }
         }

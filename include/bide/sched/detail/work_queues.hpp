@@ -40,7 +40,8 @@ public:
     basic_work_queues(basic_pool<Platform>& of, unsigned count, bool steal, bool watch, driver* io,
                       int spare = 0)
         : steals_(steal && count > 1), shares_rings_(steals_ || count == 1),
-          may_watch_(watch && steals_), spare_processors_(spare), driver_(io), idle_(count) {
+          may_watch_(watch && steals_), spare_processors_(spare), driver_(io), idle_(count),
+          lanes_(steals_) {
         for (unsigned i = 0; i < count; ++i) {
             workers_.emplace_back(of, i);
         }
@@ -173,15 +174,14 @@ public:
         // Order: relaxed; a hint.
         callers_.fetch_add(by, std::memory_order_relaxed);
     }
-    // How many sleeping workers a fork-join may wake: each of these callers computes in the place of
-    // a worker, unless there are more processors than workers. A worker more than there are
-    // processors would take the processor from a thread that has an arm already.
+    // How many sleeping workers a fork-join may wake. Each of these callers computes in the place of
+    // a worker, unless there are more processors than workers: it would only take its processor.
     unsigned wakes_for_arms() const noexcept {
         const unsigned asleep = idle_.sleepers_hint();
         return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
     }
-    // How long a thread without an arm spins for the next one at least: a loop offers one every 4 us
-    // (parallel_loop.hpp). With fewer processors than workers, a spin takes the time of a worker.
+    // How long a thread without an arm spins at least: a loop offers an arm every 4 us. With fewer
+    // processors than workers, a spin takes the time of a worker.
     std::int64_t least_spin_ns() const noexcept { return spare_processors_ < 0 ? 0 : 5'000; }
     // Returns true if callers compute in the places of all workers that sleep.
     bool callers_take_all_places() const noexcept {

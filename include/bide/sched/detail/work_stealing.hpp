@@ -82,11 +82,15 @@ runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept 
         return nullptr;
     }
     w.arm.what = lanes_.steal(w.next_random(), w.arm.from);
+    if (w.arm.what == nullptr && lanes_.publish_hidden()) {
+        w.arm.what = lanes_.steal(w.next_random(), w.arm.from);
+    }
     if (w.arm.what == nullptr) {
         return nullptr;
     }
     w.has_stolen(1);
-    left = !w.arm.from->is_empty() && w.arm.from->is_worth_a_wake();
+    w.arm.from->note_time(Platform::now());
+    left = w.arm.from->has_jobs() && (w.arm.from->is_worth_a_wake() || !idle_.is_watched());
     return &w.arm;
 }
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CORE_DETAIL_PROCESS_FENCE_HPP
+#define BIDE_CORE_DETAIL_PROCESS_FENCE_HPP
+
+// A seq_cst fence of all threads of the process at once, which one of them calls: membarrier(2) on
+// Linux, FlushProcessWriteBuffers() on Windows. The other threads need only keep the compiler from
+// reordering.
+
+#include <bide/core/config.hpp>
+
+#if defined(__linux__) && __has_include(<linux/membarrier.h>)
+#include <cerrno>
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define BIDE_HAS_MEMBARRIER
+#elif defined(_WIN32)
+extern "C" __declspec(dllimport) void __stdcall FlushProcessWriteBuffers();
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct process_fence {
+    // Returns false if the system has none. The first call of a process that has several threads may
+    // take 20 ms.
+    static bool prepare() noexcept {
+#if defined(BIDE_HAS_MEMBARRIER)
+        return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+#elif defined(_WIN32)
+        return true;
+#else
+        return false;
+#endif
+    }
+
+    // Returns false if the system has none.
+    static bool run() noexcept {
+#if defined(BIDE_HAS_MEMBARRIER)
+        // After fork() the child may have to prepare again.
+        return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
+               (prepare() && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+#elif defined(_WIN32)
+        ::FlushProcessWriteBuffers();
+        return true;
+#else
+        return false;
+#endif
+    }
+
+private:
+#if defined(BIDE_HAS_MEMBARRIER)
+    static bool membarrier(int command) noexcept {
+        const int saved = errno;
+        const bool succeeded = ::syscall(SYS_membarrier, command, 0, 0) == 0;
+        errno = saved;
+        return succeeded;
+    }
+#endif
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#undef BIDE_HAS_MEMBARRIER
+
+#endif
