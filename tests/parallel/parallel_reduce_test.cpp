@@ -124,6 +124,31 @@ TEST_CASE("parallel_reduce: the tree is the documented one", "[promise.reduce-or
     CHECK(sum(0) != sum(1'000'000));
 }
 
+TEST_CASE("parallel_reduce: the tree is the same if a brief one takes long from some iteration on",
+          "[promise.reduce-order]") {
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    int slow = -1;
+    const auto value = [&slow](int i) {
+        using clock = std::chrono::steady_clock;
+        for (const auto end = clock::now() + std::chrono::microseconds(20);
+             i == slow && clock::now() < end;) {
+        }
+        return 1.0 / (i + 1);
+    };
+    const auto halve = [](double a, double b) { return a / 2 + b; };
+    const double same = by_chance(script, 0, 100, 0, 0.0, value, halve);
+    const auto reduce = [&] { return bide::parallel_reduce(s, 0, 100, 0.0, value, halve); };
+    for (const int at : {0, 1, 37, 64, 99}) {
+        slow = -1;
+        for (int i = 0; i < 50; ++i) {
+            CHECK(reduce() == same);
+        }
+        slow = at;
+        CHECK(reduce() == same);
+    }
+}
+
 // What is converted to T without loss, and what is not.
 enum plain_enum { plain_one };
 enum class scoped_enum { one };

@@ -12,8 +12,13 @@
 // is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
 // floating-point sum has the same bits on one worker and on a hundred. A sum of integers by std::plus
 // has the same result in any order, so it has no tree.
+//
+// A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
+// (detail/parallel_loop.hpp): one thread computes the tree from the left. If that takes longer than
+// 4 us, the rest of the same tree becomes a fork-join.
 
 #include <bide/core/config.hpp>
+#include <bide/parallel/detail/chunk_sizes.hpp>
 #include <bide/parallel/detail/element_range.hpp>
 #include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
@@ -26,6 +31,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -64,14 +70,98 @@ public:
                                     : std::clamp<std::uint64_t>(all.size() / 256, 1, 2'048)),
           map_(map), combine_(combine), state_(options, all.size()) {}
 
-    T run(range all, T&& identity) {
+    T run(range all, const fork_options& options, T&& identity) {
         std::optional<T> rest;
+        if constexpr (forks_brief_loops<Forker>) {
+            if (options.grain == 0 && all.size() <= most_brief && options.progress == nullptr &&
+                !options.stop.stop_possible()) {
+                begun_part begun;
+                forks_.enter_loop(
+                    all.size(),
+                    [&](std::int64_t now) {
+                        return chunks::run_briefly(all.size(), now, [&](std::uint64_t n) {
+                            begun.budget = n;
+                            advance(all, begun, 0, rest);
+                            return all.size() - begun.done;
+                        });
+                    },
+                    [&] { go_on(all, begun, 0, rest); }, longest_brief_ns);
+                state_.finish();
+                return combine(std::move(identity), std::move(*rest));
+            }
+        }
         forks_.enter([&] { reduce(all, rest); });
         state_.finish();
         return combine(std::move(identity), std::move(*rest));
     }
 
 private:
+    using chunks = basic_chunk_sizes<typename Forker::platform>;
+
+    // The first call at a place has a tree of forks, which takes longer than the same tree in one piece.
+    static constexpr std::int64_t longest_brief_ns = 8'000;
+    static constexpr std::uint64_t most_brief = 1 << 18;
+    static constexpr std::size_t most_levels = 9; // of a tree of so many without a grain
+
+    // The part of the tree that was reduced in one piece, from the left: of each node above its end, by
+    // level, the left half, if that is complete.
+    struct begun_part {
+        std::uint64_t done = 0;   // iterations
+        std::uint64_t budget = 0; // iterations that are still to be done now
+        std::optional<T> left[most_levels];
+    };
+
+    bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
+
+    // Goes on with the reduction of a part in one piece. Returns true if it is complete.
+    bool advance(range part, begun_part& begun, std::size_t level, std::optional<T>& result) {
+        if (begun.budget == 0) {
+            return false;
+        }
+        const std::uint64_t n = part.size();
+        if (is_leaf(n) || (n <= begun.budget && range{first_, part.first}.size() == begun.done)) {
+            result.emplace(reduce_here(part));
+            begun.done += n;
+            begun.budget -= (std::min)(n, begun.budget);
+            return true;
+        }
+        std::optional<T>& left = begun.left[level];
+        std::optional<T> right;
+        if ((!left && !advance({part.first, part.middle()}, begun, level + 1, left)) ||
+            !advance({part.middle(), part.last}, begun, level + 1, right)) {
+            return false;
+        }
+        result.emplace(combine(std::move(*left), std::move(*right)));
+        left.reset();
+        return true;
+    }
+
+    T reduce_here(range part) {
+        if (is_leaf(part.size())) {
+            return fold(part);
+        }
+        T left = reduce_here({part.first, part.middle()});
+        return combine(std::move(left), reduce_here({part.middle(), part.last}));
+    }
+
+    // As reduce(), for a part of which the beginning is reduced.
+    void go_on(range part, begun_part& begun, std::size_t level, std::optional<T>& result) {
+        const std::uint64_t at = range{first_, part.first}.size();
+        if (at >= begun.done) {
+            return reduce(part, result);
+        }
+        const Index middle = part.middle();
+        std::optional<T> left = std::move(begun.left[level]);
+        std::optional<T> right;
+        if (left) {
+            go_on({middle, part.last}, begun, level + 1, right);
+        } else {
+            forks_.both([&] { go_on({part.first, middle}, begun, level + 1, left); },
+                        [&] { reduce({middle, part.last}, right); });
+        }
+        join(at, left, right, result);
+    }
+
     // Leaves `result` empty if a leaf was left out. A part that is left out is not divided.
     void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
@@ -79,7 +169,7 @@ private:
         if (state_.leaves_out(at)) {
             return;
         }
-        if (n == 1 || n / 2 < grain_) {
+        if (is_leaf(n)) {
             return state_.run(at, n, [&] { result.emplace(fold(part)); });
         }
         const Index middle = part.middle();
@@ -87,6 +177,11 @@ private:
         std::optional<T> right;
         forks_.both([&] { reduce({part.first, middle}, left); },
                     [&] { reduce({middle, part.last}, right); });
+        join(at, left, right, result);
+    }
+
+    void join(std::uint64_t at, std::optional<T>& left, std::optional<T>& right,
+              std::optional<T>& result) {
         if (left && right) {
             state_.run(at, 0,
                        [&] { result.emplace(combine(std::move(*left), std::move(*right))); });
@@ -172,7 +267,7 @@ T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& o
     } else {
         return reduction<Forker, std::remove_cv_t<index>, T, Map, Combine>(forks, all, options, map,
                                                                            combine)
-            .run(all, std::move(identity));
+            .run(all, options, std::move(identity));
     }
 }
 
