@@ -65,6 +65,9 @@ private:
     unsigned size() const noexcept { return static_cast<unsigned>(lanes_.size()); }
 
     bool steal(lane& mine, lane& from) {
+        if (mine.chance.below(8) == 0) {
+            from.deque.publish_all();
+        }
         job* const j = from.deque.steal();
         if (j == nullptr) {
             return false;
