@@ -130,6 +130,8 @@ public:
     }
 
     /// Resumes the coroutine on `s`, whatever its own executor is.
+    /// Requires: `s` lives until then. A strand, a run_loop, a poll_executor or an executor of Asio
+    /// that ends before terminates with a message; a scheduler does not check it.
     template <executor S> basic_async_op resume_on(S& s) && noexcept {
         basic_async_op op(std::move(*this));
         op.executor_ = s;

@@ -130,7 +130,8 @@ public:
     /// the program.
     /// Throws: std::bad_alloc.
     /// Requires: `where` runs what is posted to it, and lives until the last task has ended, which may
-    /// be after this runner.
+    /// be after this runner. A strand, a poll_executor or an executor of Asio that ends before terminates
+    /// with a message.
     template <bide::executor S>
     explicit executor_runner(S& where,
                              std::function<void(std::exception_ptr)> on_unhandled = nullptr)
