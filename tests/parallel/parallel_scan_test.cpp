@@ -29,6 +29,16 @@ struct moved_number {
     std::unique_ptr<int> number;
 };
 
+// The same, and trivially copyable.
+struct plainly_moved {
+    explicit plainly_moved(int n) : number(n) {}
+    plainly_moved(plainly_moved&&) = default;
+    plainly_moved& operator=(plainly_moved&&) = default;
+    operator int() const { return number; }
+    int number;
+};
+static_assert(std::is_trivially_copyable_v<plainly_moved>);
+
 // The results and exceptions on workers: algorithms_test.cpp.
 
 template <class T> bool has_bits_of(const std::vector<T>& a, const std::vector<T>& b) {
@@ -174,16 +184,15 @@ TEST_CASE("parallel_scan: the tree is the documented one, with the same bits on 
     }
 }
 
-TEST_CASE("parallel_scan: values may be move-only, without a default constructor, and narrow") {
+TEMPLATE_TEST_CASE(
+    "parallel_scan: values may be move-only, without a default constructor, and narrow", "",
+    moved_number, plainly_moved) {
     bide::scheduler s(test::with(3, true));
     const std::vector<int> numbers(2'000, 2);
     std::vector<int> sums(2'000);
-    const auto add = [](const moved_number& a, const moved_number& b) {
-        return moved_number(a + b);
-    };
-    bide::parallel_transform_exclusive_scan({s, {.grain = 7}}, numbers, sums.begin(),
-                                            moved_number(1), add,
-                                            [](int i) { return moved_number(i); });
+    const auto add = [](const TestType& a, const TestType& b) { return TestType(a + b); };
+    bide::parallel_transform_exclusive_scan({s, {.grain = 7}}, numbers, sums.begin(), TestType(1),
+                                            add, [](int i) { return TestType(i); });
     for (std::size_t i = 0; i < sums.size(); ++i) {
         REQUIRE(sums[i] == 1 + 2 * static_cast<int>(i));
     }

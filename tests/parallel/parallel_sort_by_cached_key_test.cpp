@@ -16,6 +16,17 @@ struct owned_key {
     std::unique_ptr<int> number;
 };
 
+// An element, or a key, that is trivially copyable and can only be moved.
+struct plainly_moved {
+    plainly_moved() = default;
+    explicit plainly_moved(int i) : number(i) {}
+    plainly_moved(plainly_moved&&) = default;
+    plainly_moved& operator=(plainly_moved&&) = default;
+    auto operator<=>(const plainly_moved&) const = default;
+    int number = 0;
+};
+static_assert(std::is_trivially_copyable_v<plainly_moved>);
+
 std::vector<int> numbers(std::size_t n, std::uint32_t below, test::jitter& chance) {
     std::vector<int> made(n);
     for (int& e : made) {
@@ -55,6 +66,17 @@ TEST_CASE("parallel_sort_by_cached_key: sorts stably, and computes each key once
             REQUIRE(v == expected);
         }
     }
+}
+
+TEST_CASE("parallel_sort_by_cached_key: elements and keys need no copy") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<plainly_moved> v;
+    for (int i = 0; i < 3'000; ++i) {
+        v.emplace_back(i * 7 % 3'000);
+    }
+    bide::parallel_sort_by_cached_key(
+        s, v, [](const plainly_moved& e) { return plainly_moved(-e.number); });
+    CHECK(std::ranges::is_sorted(v, std::greater<>()));
 }
 
 TEST_CASE("parallel_sort_by_cached_key: what throws leaves the elements as they were",

@@ -83,7 +83,9 @@ template <scan_kind Kind, class It, class Out, class T, class Op, class Map> cla
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
     // A small value is copied to where no output can be.
     using operand =
-        std::conditional_t<std::is_trivially_copyable_v<T> && sizeof(T) <= 64, T, const T&>;
+        std::conditional_t<std::is_trivially_copyable_v<T> &&
+                               std::is_trivially_copy_constructible_v<T> && sizeof(T) <= 64,
+                           T, const T&>; // a trivially copyable type may have moves alone
     static_assert(
         reduces_to<std::invoke_result_t<Map&, std::iter_reference_t<It>>, T>,
         "bide: an element does not fit into the type of the initial value: convert it, or "

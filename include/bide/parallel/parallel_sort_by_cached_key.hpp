@@ -56,22 +56,17 @@ void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& 
     auto* const buffer = memory.begin();
     if constexpr (!sort_buffer<It>::is_plain) {
         memory.fill(begin);
+    } else { // which says nothing of copies
         detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
-            for (std::size_t i = first; i != last; ++i) {
-                begin[static_cast<difference>(i)] = std::ranges::iter_move(buffer + keys[i].number);
-            }
-        });
-    } else {
-        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
-            std::ranges::copy(begin + static_cast<difference>(first),
-                              begin + static_cast<difference>(last), buffer + first);
-        });
-        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
-            for (std::size_t i = first; i != last; ++i) {
-                begin[static_cast<difference>(i)] = buffer[keys[i].number];
-            }
+            detail::move_elements(begin + static_cast<difference>(first),
+                                  begin + static_cast<difference>(last), buffer + first);
         });
     }
+    detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
+        for (std::size_t i = first; i != last; ++i) {
+            begin[static_cast<difference>(i)] = std::ranges::iter_move(buffer + keys[i].number);
+        }
+    });
 }
 
 template <class Forker, class It, class Compute, class Compare>
