@@ -3,6 +3,7 @@
 #include "support/counted.hpp"
 #include "support/death.hpp"
 #include "support/observing.hpp"
+#include "support/platforms.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/watch.hpp>

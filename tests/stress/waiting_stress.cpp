@@ -5,6 +5,7 @@
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/condition_variable.hpp>
+#include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/notify.hpp>
 #include <bide/sync/semaphore.hpp>
