@@ -294,6 +294,20 @@ TEST_CASE(
     }
 }
 
+#if defined(__linux__)
+// A timer that no task has armed fires until the thread is joined.
+TEST_CASE("scheduler_options: a thread for blocking tasks that has left is joined, although its "
+          "scheduler lives on") {
+    scheduler_options wanted = with(1, false);
+    wanted.blocking_keep_alive = 0ms;
+    scheduler s(std::move(wanted));
+    s.spawn_blocking([] {}).join();
+    CHECK(test::eventually([&] {
+        return s.stats().timers_fired != 0 && !test::contains(test::dump_of(s), "next timer");
+    }));
+}
+#endif
+
 // ---- Threads for blocking tasks that run workers
 
 namespace {
