@@ -325,65 +325,6 @@ task<> take_turns(int turns, std::atomic<int>& had_all, const std::atomic<bool>&
     }
 }
 
-// Tasks that yield until the first one has had `most` turns. No worker gets more than `ahead` turns
-// ahead of another one, whichever of their threads has a processor.
-class even_workers {
-public:
-    static constexpr long ahead = 256;
-
-    even_workers(scheduler& s, std::size_t tasks, long most)
-        : s_(s), most_(most), of_worker_(s.concurrency()), of_task_(tasks) {}
-
-    // All tasks begin on one worker, but for one on each other worker.
-    void run() {
-        std::vector<join_handle<>> all;
-        std::atomic<std::size_t> held{0};
-        while (all.size() + 1 < of_worker_.size()) {
-            all.push_back(s_.spawn([this, mine = all.size(), &held]() -> task<> {
-                ++held;
-                while (!begun_) {
-                    std::this_thread::yield();
-                }
-                co_await take_turns(mine);
-            }));
-        }
-        while (held != all.size()) {
-            std::this_thread::yield();
-        }
-        s_.spawn([&] {
-              while (all.size() != of_task_.size()) {
-                  all.push_back(s_.spawn(take_turns(all.size())));
-              }
-              begun_ = true;
-          }).join();
-        test::join_all(all);
-    }
-    long fewest() const { return *std::min_element(of_task_.begin(), of_task_.end()); }
-
-private:
-    task<> take_turns(std::size_t mine) {
-        while (!over_) {
-            const long turn = ++of_worker_[s_.this_worker().value()];
-            for (const auto& other : of_worker_) {
-                while (turn > other + ahead && !over_) {
-                    std::this_thread::yield();
-                }
-            }
-            if (++of_task_[mine] == most_) {
-                over_ = true;
-            }
-            co_await yield();
-        }
-    }
-
-    scheduler& s_;
-    const long most_;
-    std::vector<std::atomic<long>> of_worker_;
-    std::vector<std::atomic<long>> of_task_;
-    std::atomic<bool> begun_{false};
-    std::atomic<bool> over_{false};
-};
-
 task<> hit(semaphore& mine, semaphore& other, const std::atomic<bool>& over) {
     while (!over) {
         auto permit = co_await mine.async_acquire();
@@ -434,16 +375,51 @@ TEST_CASE("scheduler: all of very many tasks that yield for ever get their turns
 
 TEST_CASE("scheduler: of tasks that yield, none runs more than twice as often as another one",
           "[promise.yield-turns]") {
-    const auto [workers, tasks] =
-        GENERATE(table<unsigned, std::size_t>({{2, 3}, {2, 64}, {3, 7}, {8, 64}}));
+    const auto shape = GENERATE(table<unsigned, std::size_t>({{2, 3}, {2, 64}, {3, 7}, {8, 64}}));
+    const unsigned workers = std::get<0>(shape);
+    const std::size_t tasks = std::get<1>(shape);
     CAPTURE(workers, tasks);
-    const long before =
-        128 * workers + even_workers::ahead; // turns of a worker that has not looked at all
+    constexpr long ahead = 256; // No worker is further ahead of another: processors do not matter.
+    const long before = 128 * workers + ahead;
     const long most = 5 * before;
+    std::vector<std::atomic<long>> of_worker(workers);
+    std::vector<std::atomic<long>> of_task(tasks);
+    std::atomic<unsigned> held{0};
+    std::atomic<bool> begun{false};
+    std::atomic<bool> over{false};
     scheduler s(with(workers, false));
-    even_workers all(s, tasks, most);
-    all.run();
-    CHECK(2 * all.fewest() >= most - before);
+    const auto take_turns = [&](std::size_t mine, bool holds) -> task<> {
+        for (held += holds ? 1 : 0; holds && !begun;) {
+            std::this_thread::yield();
+        }
+        while (!over) {
+            const long turn = ++of_worker[s.this_worker().value()];
+            for (const auto& other : of_worker) {
+                while (turn > other + ahead && !over) {
+                    std::this_thread::yield();
+                }
+            }
+            if (++of_task[mine] == most) {
+                over = true;
+            }
+            co_await yield();
+        }
+    };
+    std::vector<join_handle<>> all; // one task on each worker but one, and all others on that one
+    while (all.size() + 1 < workers) {
+        all.push_back(s.spawn(take_turns(all.size(), true)));
+    }
+    while (held + 1 != workers) {
+        std::this_thread::yield();
+    }
+    s.spawn([&] {
+         while (all.size() != tasks) {
+             all.push_back(s.spawn(take_turns(all.size(), false)));
+         }
+         begun = true;
+     }).join();
+    test::join_all(all);
+    CHECK(2 * *std::min_element(of_task.begin(), of_task.end()) >= most - before);
 }
 
 TEST_CASE("scheduler: two tasks that always wake each other starve no other task",
