@@ -17,13 +17,13 @@ foreach(visibility IN ITEMS default hidden)
     run(${WORK} ./host ./${visibility}.so)
 endforeach()
 
-# All variables of bide in the hidden plugin, but for the exceptions that are made once.
+# All variables of bide in the hidden plugin, but for constants and the exceptions that are made once.
 execute_process(
-    COMMAND ${NM} --defined-only --format=posix ${WORK}/hidden.so
+    COMMAND ${NM} --defined-only --format=sysv ${WORK}/hidden.so
     OUTPUT_VARIABLE symbols
     COMMAND_ERROR_IS_FATAL ANY
 )
-string(REGEX MATCHALL "_ZG?V?Z?Z?N4bide[^ \n]* [bd]" local "${symbols}")
+string(REGEX MATCHALL "_ZG?V?Z?Z?N4bide[^|\n]*[|][^|]*[|] +[bd] [^\n]*[|][.]t?(data|bss)\n" local "${symbols}")
 list(FILTER local EXCLUDE REGEX "8error_of")
 if(local)
     message(FATAL_ERROR "not marked BIDE_SHARED: ${local}")
