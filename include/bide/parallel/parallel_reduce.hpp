@@ -76,7 +76,7 @@ public:
             if (options.grain == 0 && all.size() <= most_brief && options.progress == nullptr &&
                 !options.stop.stop_possible()) {
                 begun_part begun;
-                forks_.enter_loop(
+                forks_.template enter_loop<longest_brief_ns>(
                     all.size(),
                     [&](std::int64_t now) {
                         return chunks::run_briefly(all.size(), now, [&](std::uint64_t n) {
@@ -85,7 +85,7 @@ public:
                             return all.size() - begun.done;
                         });
                     },
-                    [&] { go_on(all, begun, 0, rest); }, longest_brief_ns);
+                    [&] { go_on(all, begun, 0, rest); });
                 state_.finish();
                 return combine(std::move(identity), std::move(*rest));
             }

@@ -88,6 +88,14 @@ struct not_brief {
 // about ten times what the entry costs.
 inline constexpr std::int64_t longest_brief_ns = 2'000;
 
+// A way to run `iterations` iterations in one piece: see forker::enter_loop().
+template <std::int64_t LongestNs, class Call> struct brief_run {
+    static constexpr std::int64_t longest_ns = LongestNs;
+    std::int64_t run(std::int64_t now) const { return call(now); }
+    std::uint64_t iterations;
+    Call& call;
+};
+
 // Calls f() in a fork-join of `s`. If the calling thread is in one already, f() becomes a part of
 // it. The fork-join has brief.iterations iterations. If those that began here before were brief,
 // calls brief.run(now) first, outside of the fork-join. If all is done after it, it returns the time,
@@ -148,19 +156,13 @@ public:
     template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
 
     // The same, for a loop of `iterations` iterations. If iterations that began here before were so
-    // short that these take at most `longest_ns`, calls run_briefly(now) first, outside of the fork-join. If
-    // the loop has ended after it, it returns the time, and f() is not called; otherwise 0.
-    template <class Brief, class F>
-    void enter_loop(std::uint64_t iterations, Brief&& run_briefly, F&& f,
-                    std::int64_t longest_ns = longest_brief_ns) const {
-        struct brief {
-            std::int64_t run(std::int64_t now) const { return call(now); }
-            std::uint64_t iterations;
-            std::int64_t longest_ns;
-            Brief& call;
-        };
-        detail::in_fork(*scheduler_, std::forward<F>(f),
-                        brief{iterations, longest_ns, run_briefly});
+    // short that these take at most LongestNs, calls run_briefly(now) first, outside of the fork-join.
+    // If the loop has ended after it, it returns the time, and f() is not called; otherwise 0.
+    template <std::int64_t LongestNs = longest_brief_ns, class Brief, class F>
+    void enter_loop(std::uint64_t iterations, Brief&& run_briefly, F&& f) const {
+        detail::in_fork(
+            *scheduler_, std::forward<F>(f),
+            brief_run<LongestNs, std::remove_reference_t<Brief>>{iterations, run_briefly});
     }
 
     // Returns true if workers would find no arm of this thread, or fewer than `most` and fewer than
