@@ -79,8 +79,8 @@ public:
                 forks_.template enter_loop<longest_brief_ns>(
                     all.size(),
                     [&](std::int64_t now) {
-                        return chunks::run_briefly(all.size(), now, [&](std::uint64_t n) {
-                            begun.budget = n;
+                        return chunks::run_briefly(all.size(), now, [&](std::uint64_t budget) {
+                            begun.budget = budget;
                             advance(all, begun, 0, rest);
                             return all.size() - begun.done;
                         });
