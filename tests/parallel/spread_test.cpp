@@ -114,7 +114,8 @@ template <int Workers, bool FromWorker> void spread() {
     });
     leaves(s).hold([](auto& leaf) {
         bide::parallel_reduce(
-            leaf.on, 0, Workers, 0, [&leaf](int i) { return leaf(i), 1; }, std::minus<>());
+            leaf.on, 0, Workers + 1, 0,
+            [&leaf](int i) { return i == 0 ? leaf.first() : leaf(), 1; }, std::minus<>());
     });
 }
 
