@@ -443,6 +443,7 @@ TEST_CASE(
     CHECK_FALSE(pool.tend());
     CHECK(c.has_ended());
     a.shut = false;
+    pool.finish(); // before its jobs are destroyed
     CHECK(b.started == 0);
 }
 

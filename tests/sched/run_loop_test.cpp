@@ -226,6 +226,7 @@ TEST_CASE_METHOD(
     }
     const auto [was_told, one, rest] = loop.run_until(when_all(composes(), number(1), tells()));
     CHECK(was_told);
+    loop.run(); // the other one ends, too
 }
 
 TEST_CASE_METHOD(on_loop, "run_loop: children in place wait, fail and are cancelled as elsewhere",
