@@ -247,4 +247,6 @@ private:
 } // namespace test::detail
 } // namespace bide::inline BIDE_ABI
 
+#include <bide/test/detail/simulation_steps.hpp> // its functions
+
 #endif
