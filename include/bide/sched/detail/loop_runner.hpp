@@ -19,6 +19,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/futex.hpp>
 
 #include <atomic>
@@ -33,7 +34,7 @@ template <class Platform> class basic_loop_runner {
 
 public:
     // The calling thread makes the loop.
-    basic_loop_runner() noexcept : owner_(this_thread()) {}
+    basic_loop_runner() noexcept : owner_(thread_mark<Platform>()) {}
     basic_loop_runner(const basic_loop_runner&) = delete;
     basic_loop_runner& operator=(const basic_loop_runner&) = delete;
 
@@ -58,7 +59,7 @@ public:
             seen = none;
         }
         // Order: relaxed; leave() publishes it.
-        owner_.store(this_thread(), std::memory_order_relaxed);
+        owner_.store(thread_mark<Platform>(), std::memory_order_relaxed);
     }
 
     // Begins to run the loop as a joining thread. Returns false if another thread runs it, or has run it
@@ -93,7 +94,9 @@ public:
     // Returns true if no other thread has run the loop since this one has, or has made it. Is exact
     // between join() and leave().
     // Order: relaxed; the acquire of join() orders.
-    bool is_own() const noexcept { return owner_.load(std::memory_order_relaxed) == this_thread(); }
+    bool is_own() const noexcept {
+        return owner_.load(std::memory_order_relaxed) == thread_mark<Platform>();
+    }
 
     // A snapshot.
     // Order: relaxed; the value may be old when the caller reads it.
@@ -101,11 +104,6 @@ public:
 
 private:
     static constexpr word none = 0, running = 1, joining = 2, wanted = 3;
-
-    struct mark {
-        char of_thread = 0;
-    };
-    static const void* this_thread() noexcept { return &Platform::template local<mark>(); }
 
     typename Platform::template atomic<word> state_{none};
     typename Platform::template atomic<const void*> owner_;
